@@ -1,0 +1,1 @@
+"""Data sets of fine-grained video retrieval; importing this registers their names with `load_dataset`."""

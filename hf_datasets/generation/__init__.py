@@ -1,0 +1,1 @@
+"""The LLM step that the three pipelines share."""

@@ -1,0 +1,85 @@
+"""The frozen records that flow between the steps of the three data pipelines."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+ChangeType = Literal["temporal", "event"]
+DisruptionType = Literal["temporal_reorder", "action_replace", "segment_mismatch", "multi"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A labelled stretch of a video: half-open `[start_seconds, end_seconds)`; None, None is the whole file."""
+
+    clip_id: str
+    video_id: str
+    label: str
+    start_seconds: float | None = None
+    end_seconds: float | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPair:
+    """An ordered pair of label ids whose difference a modification text describes; similarity in [-1, 1]."""
+
+    source: str
+    target: str
+    change_type: ChangeType
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Triplet:
+    """A composed query: a clip, what to change, and the clips that answer it, best order unspecified."""
+
+    query_id: str
+    query_clip_id: str
+    query_label: str
+    modification_text: str
+    change_type: ChangeType
+    target_clip_ids: tuple[str, ...]
+    target_label: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContrastPair:
+    """A video interval with a text that fits it and one that does not (VideoComp, section 3).
+
+    The text pair is judged on the *query* interval; it equals the original one except for segment mismatch.
+    """
+
+    key: str
+    video_id: str
+    disruption_type: DisruptionType
+    original_start_seconds: float
+    original_end_seconds: float
+    query_start_seconds: float
+    query_end_seconds: float
+    positive_text: str
+    negative_text: str
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A captioned stretch of a video with a coarse and a fine caption; the score is a logit, not a probability."""
+
+    desc_id: int
+    video_id: str
+    duration_seconds: float
+    start_seconds: float
+    end_seconds: float
+    coarse_caption: str
+    fine_caption: str
+    fine_caption_score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """What a step refused, why, and the input as it was, so that nothing is lost."""
+
+    reason: str
+    raw: str
+    key: str | None = None

@@ -1,0 +1,1 @@
+"""Hugging Face models for telling nearly identical videos apart."""

@@ -1,0 +1,1 @@
+"""Metrics of fine-grained video retrieval, loadable with `evaluate.load`."""

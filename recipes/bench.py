@@ -1,0 +1,52 @@
+"""Measure this project against named baselines, in one run each: `python recipes/bench.py [NAME ...]`.
+
+Every line is a ratio, because machines differ and are noisy. With no name all benchmarks run. Exit status 1
+means that a goal was missed.
+"""
+
+import argparse
+import importlib
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.timing import Ratio
+from rich.console import Console
+from rich.table import Table
+
+NAMES = sorted(path.stem for path in (Path(__file__).parent / "benchmarks").glob("[!_]*.py") if path.stem != "timing")
+MARKS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
+
+
+def show(name: str, ratios: list[Ratio]) -> Table:
+    table = Table(title=name, title_justify="left")
+    for column in ("what", "against", "ratio", "goal", "", "detail"):
+        table.add_column(column, justify="right" if column in {"ratio", "goal"} else "left")
+    for ratio in ratios:
+        goal = "" if ratio.goal is None else f"{'≤' if ratio.at_most else '≥'} {ratio.goal:g}"
+        table.add_row(ratio.what, ratio.baseline, f"{ratio.value:.3g}", goal, MARKS[ratio.met], ratio.detail)
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; default: all")
+    parser.add_argument("--json", type=Path, help="also write the ratios to this file")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(NAMES)
+    if unknown:
+        parser.error(f"unknown benchmark {sorted(unknown)}; there are {', '.join(NAMES)}")
+    results = {}
+    console = Console()
+    for name in arguments.names or NAMES:
+        results[name] = list(importlib.import_module(f"benchmarks.{name}").measure())
+        console.print(show(name, results[name]))
+    if arguments.json:
+        rows = {name: [asdict(ratio) for ratio in ratios] for name, ratios in results.items()}
+        arguments.json.write_text(json.dumps(rows, indent=2))
+    return int(any(ratio.met is False for ratios in results.values() for ratio in ratios))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One module per benchmark; each has `measure() -> Iterator[Ratio]`."""

@@ -1,0 +1,18 @@
+"""Fixtures for all tests: no network, and the shared reference files where they exist."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_EVALUATE_OFFLINE", "1")
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real annotations, clips and reference outputs that stands beside the checkout."""
+    folder = Path(__file__).parents[2] / "shared"
+    if not folder.is_dir():
+        pytest.skip("the shared reference files are not beside this checkout")
+    return folder
