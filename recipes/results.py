@@ -12,12 +12,19 @@ from typing import Any
 LIBRARIES = ("subtle-video", "torch", "transformers", "datasets", "accelerate", "peft", "evaluate", "numpy")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically: a reader sees the old file or the new one, never half of it."""
+def write_text(path: Path, text: str) -> None:
+    """Write a file atomically: a reader sees the old one or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as file:
-        json.dump(value, file, indent=2, default=str)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(text)
     Path(file.name).replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, atomically."""
+    write_text(path, json.dumps(value, indent=2, default=str))
 
 
 def versions() -> dict[str, str]:
@@ -32,7 +39,9 @@ def code_revision() -> str | None:
     return git.stdout.strip() or None
 
 
-def write_results(output_dir: Path, figures: dict[str, Any], *, config: Any, seed: int, **details: Any) -> Path:
+def write_results(
+    output_dir: Path, figures: dict[str, Any], *, config: Any, seed: int, **details: Any
+) -> Path:
     """Write `output_dir/results.json`; `details` carries what else the recipe knows (coverage, revisions)."""
     record = {
         "figures": figures,
