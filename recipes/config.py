@@ -10,7 +10,9 @@ from transformers import HfArgumentParser
 Config = TypeVar("Config")
 
 
-def parse_config(config_class: type[Config], description: str | None, arguments: list[str] | None = None) -> Config:
+def parse_config(
+    config_class: type[Config], description: str | None, arguments: list[str] | None = None
+) -> Config:
     """The recipe's configuration from `[FILE.yaml] [--flag value ...]`; an unknown key is an error."""
     parser = HfArgumentParser(config_class, description=description)
     arguments = sys.argv[1:] if arguments is None else arguments
