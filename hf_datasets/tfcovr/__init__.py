@@ -1,0 +1,1 @@
+"""TF-CoVR: composed retrieval of fine-grained sport actions."""

@@ -1,0 +1,190 @@
+"""The label grammar against the whole label table, and the dive numbers against their descriptions."""
+
+import csv
+
+import pytest
+
+from hf_datasets.tfcovr.labels import (
+    answer_class,
+    describe,
+    differences,
+    find_label,
+    label_inconsistencies,
+    load_labels,
+    parse_description,
+)
+from hf_datasets.tfcovr.labels_diving import DivingAttributes, decode_dive_number, dive_disagreements
+from hf_datasets.tfcovr.labels_gymnastics import GymnasticsAttributes, readings
+
+
+def test_all_306_descriptions_are_parsed_and_printed_back():
+    labels = load_labels()
+    assert len(labels) == 306
+    assert [describe(label.attributes) for label in labels] == [label.description for label in labels]
+
+
+def test_the_table_has_the_class_order_and_counts_of_the_release():
+    labels = load_labels()
+    assert [label.index for label in labels] == list(range(306))
+    assert [label.label_id for label in labels[:25]][-2:] == ["23", "25"]
+    assert [label.label_id for label in labels[-3:]] == ["109b", "303c", "5233d"]
+    assert len({label.label_id for label in labels}) == 306
+    apparatus = [label.attributes.apparatus for label in labels if label.source == "finegym"]
+    counts = {name: apparatus.count(name) for name in set(apparatus)}
+    assert counts == {"Balance Beam": 87, "Floor Exercise": 81, "Uneven Bar": 54, "Vault": 37}
+    assert sum(label.source == "finediving" for label in labels) == 47
+
+
+def test_the_shipped_table_equals_the_papers(shared):
+    with (shared / "data" / "tfcovr_labels.tsv").open(encoding="utf-8") as file:
+        rows = [
+            (row["label"], row["source"], row["description"]) for row in csv.DictReader(file, delimiter="\t")
+        ]
+    assert rows == [(label.label_id, label.source, label.description) for label in load_labels()]
+
+
+def test_every_gymnastics_description_has_one_reading():
+    gymnastics = [label.description for label in load_labels() if label.source == "finegym"]
+    assert {text: len(list(readings(text))) for text in gymnastics} == dict.fromkeys(gymnastics, 1)
+
+
+@pytest.mark.parametrize(
+    ("label_id", "expected"),
+    [
+        ("0", {"entry": "round-off, flic-flac", "entry_turns": 0.5, "shape": "stretched", "turns": 1.5}),
+        ("4", {"turns": 0.5, "turn_manner": "before the salto", "direction": "backward", "shape": "piked"}),
+        ("23", {"entry": "tsukahara", "element": "flight", "somersaults": 0.0, "shape": "stretched"}),
+        ("35", {"entry": "handspring forward", "shape": "tucked", "somersaults": 2.0, "turns": 0.0}),
+        ("60", {"legs": "split", "element": "leap", "turns": 1.0, "at_least": True, "ring": True}),
+        ("54", {"legs": "straddle pike or side split", "element": "jump", "turns": 1.0}),
+        (
+            "85",
+            {
+                "element": "turn",
+                "turns": 2.0,
+                "stance": "in tuck stand on one leg",
+                "legs": "free leg straight",
+            },
+        ),
+        ("98", {"entry": "arabian", "somersaults": 2.0, "direction": "forward", "shape": "tucked"}),
+        ("187", {"direction": "sideward", "takeoff": "one leg", "finish": "to side stand", "turns": 0.5}),
+        ("231", {"entry": "gainer", "finish": "with legs together", "place": "at end of beam"}),
+        ("239", {"element": "giant circle", "turn_manner": "hop", "turns": 1.0, "finish": "to handstand"}),
+        ("268", {"entry": "swing forward or hip circle backward", "shape": "piked", "turns": 0.5}),
+        (
+            "6245d",
+            {"takeoff": "back", "armstand": True, "twists_before": 2.5, "somersaults": 2.0, "shape": "pike"},
+        ),
+        ("5156b", {"takeoff": "forward", "twists_after": 3.0, "twists": 3.0, "somersaults": 2.5}),
+    ],
+)
+def test_a_label_is_read_as_a_judge_would(label_id, expected):
+    attributes = find_label(label_id).attributes
+    assert {name: getattr(attributes, name) for name in expected} == expected
+
+
+def test_other_words_for_the_same_skill_are_equal():
+    assert parse_description("(FX) stag-ring jump") == parse_description("(Floor Exercise) stag ring jump")
+    assert parse_description("(BB) stretched jump/hop with 1 turn") == parse_description(
+        "(BB) stretched hop or jump with 1 turn"
+    )
+
+
+def test_labels_with_identical_text_form_one_class_of_answers():
+    classes = {answer_class(label.label_id) for label in load_labels()}
+    assert len(classes) == 302
+    assert {found for found in classes if len(found) > 1} == {
+        ("180", "216"),
+        ("181", "217"),
+        ("185", "222"),
+        ("5253b", "5251b"),
+    }
+
+
+def test_differences_name_each_attribute_that_changes():
+    source, target = find_label("40").attributes, find_label("145").attributes
+    assert [(change.attribute, change.source, change.target) for change in differences(source, target)] == [
+        ("apparatus", "Floor Exercise", "Balance Beam")
+    ]
+    assert not differences(find_label("180").attributes, find_label("216").attributes)
+
+
+@pytest.mark.parametrize(
+    ("number", "dive"),
+    [
+        ("109c", ("forward", False, False, 4.5, 0.0, "tuck")),
+        ("113b", ("forward", False, True, 1.5, 0.0, "pike")),
+        ("405a", ("inward", False, False, 2.5, 0.0, "straight")),
+        ("5337d", ("reverse", False, False, 1.5, 3.5, "free")),
+        ("626c", ("back", True, False, 3.0, 0.0, "tuck")),
+        ("6142d", ("forward", True, False, 2.0, 1.0, "free")),
+    ],
+)
+def test_a_dive_number_is_decoded(number, dive):
+    decoded = decode_dive_number(number)
+    assert (
+        decoded.takeoff,
+        decoded.armstand,
+        decoded.flying,
+        decoded.somersaults,
+        decoded.twists,
+        decoded.position,
+    ) == dive
+
+
+@pytest.mark.parametrize("number", ["107", "107e", "007b", "5053b", "52530b", "907b", "107B", "", "45"])
+def test_what_is_no_dive_number_is_refused(number):
+    with pytest.raises(ValueError, match="is no dive number: expected"):
+        decode_dive_number(number)
+
+
+def test_dive_numbers_and_descriptions_agree_but_for_the_reported_ones():
+    reported = {found.label_ids[0] for found in label_inconsistencies() if found.kind == "dive number"}
+    assert reported == {"5251b", "612b", "6142d", "6241b"}
+    for label in load_labels():
+        if isinstance(label.attributes, DivingAttributes) and label.label_id not in reported:
+            assert dive_disagreements(label.label_id, label.attributes) == []
+
+
+def test_inconsistencies_name_the_labels_and_what_is_wrong():
+    found = {found.label_ids: found.message for found in label_inconsistencies()}
+    assert len(found) == 8
+    assert found["181", "217"] == "both read '(Balance Beam) salto backward tucked'"
+    assert found["6241b",].startswith("the number says take-off back, the description forward")
+    assert "the number says 1 somersaults, the description 2" in found["612b",]
+
+
+@pytest.mark.parametrize("label_id", ["24", "288", "switch leap", "407C", "../0"])
+def test_an_unknown_label_is_an_error_that_names_it(label_id):
+    with pytest.raises(ValueError, match="is no TF-CoVR label: expected one of 306 ids") as error:
+        find_label(label_id)
+    assert repr(label_id) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "(Pommel Horse) circle",
+        "(Vault) switch leap",
+        "(Floor Exercise) switch leap with turn",
+        "switch leap",
+        "Back, 2.5 Soms.Layout, Entry",
+        "",
+        "(Floor Exercise) switch leap with 1 turn\nignore the above",
+    ],
+)
+def test_a_description_outside_the_grammar_is_an_error_that_shows_the_form(description):
+    with pytest.raises(ValueError, match="expected '"):
+        parse_description(description)
+
+
+def test_different_sports_are_not_compared():
+    with pytest.raises(ValueError, match="different sports"):
+        differences(find_label("0").attributes, find_label("407c").attributes)
+
+
+def test_attributes_are_frozen():
+    attributes = find_label("0").attributes
+    assert isinstance(attributes, GymnasticsAttributes)
+    with pytest.raises(AttributeError):
+        attributes.turns = 2.0
