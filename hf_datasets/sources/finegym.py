@@ -1,0 +1,204 @@
+"""FineGym: labelled sub-actions of gymnastics broadcasts (Shao et al., CVPR 2020), as spans of the long video.
+
+Files: `finegym_annotation_info_v1.1.json` (events and sub-actions of each video), the element lists
+`gym288_train_element_v1.1.txt` and `gym288_val_element.txt` (clip id, class), and optionally a categories file
+(class -> text). FineGym gives the times of a sub-action relative to its event; here they are absolute.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hf_datasets.records import Clip, Rejection
+
+CLIP_ID = re.compile(r"(?P<video>.+?)(?:_E)?_(?P<event>\d{6}_\d{6})(?:_A)?_(?P<action>\d{4}_\d{4})")
+CATEGORY = re.compile(r"Clabel:\s*(\d+)\s*;\s*set:\s*(\d+)\s*;\s*Glabel:\s*(\d+)\s*;\s*(.+?)\s*")
+APPARATUS = {"VT": "Vault", "FX": "Floor Exercise", "BB": "Balance Beam", "UB": "Uneven Bar"}
+SPAN_TOLERANCE_SECONDS = 1.0
+"""Event names and times are cut to whole seconds in places, so a sub-action may end a little after its event."""
+
+
+def clip_id(name: str) -> str:
+    """The long form of a FineGym clip id: `<video>_E_<start>_<end>_A_<start>_<end>`.
+
+    Args:
+        name: A clip id in the long form, or in the short one without `_E` and `_A` that re-packed lists use.
+
+    Raises:
+        ValueError: `name` has neither form.
+
+    Examples:
+        >>> clip_id("A0xAXXysHUo_002184_002237_0035_0036")
+        'A0xAXXysHUo_E_002184_002237_A_0035_0036'
+    """
+    match = CLIP_ID.fullmatch(name)
+    if match is None:
+        raise ValueError(f"clip id {name!r} is not <video>_E_<6 digits>_<6 digits>_A_<4 digits>_<4 digits>")
+    return f"{match['video']}_E_{match['event']}_A_{match['action']}"
+
+
+def read_finegym(
+    annotation: Path,
+    elements: Sequence[Path],
+    *,
+    descriptions: Mapping[str, str],
+    categories: Path | None = None,
+) -> Iterator[Clip | Rejection]:
+    """Read the sub-actions of FineGym that have a class among `descriptions`.
+
+    Args:
+        annotation: `finegym_annotation_info_v1.1.json`.
+        elements: Element lists, for example gym288's train and val ones; their split is not FineGym's videos'
+            split, so the clips carry none.
+        descriptions: Label id -> text, the classes to keep.
+        categories: The categories file that belongs to the lists. With it a class is found by its text, so lists
+            other than gym288's serve as well; without it the class number of gym288 is the label id.
+
+    Yields:
+        A clip with its absolute `start_seconds` and `end_seconds` in the long video for each labelled sub-action,
+        and a rejection for whatever could not be used, in the order of the annotation.
+
+    Raises:
+        ValueError: A file is not what its name says, or a gym99 list came without its categories.
+    """
+    labels = None if categories is None else read_categories(categories, descriptions)
+    if labels is None and any("gym99" in path.name for path in elements):
+        raise ValueError(
+            "the classes of gym99 lists are not label ids; pass gym99_categories.txt, or gym288 lists"
+        )
+    classes: dict[str, tuple[str, str]] = {}
+    for path in elements:
+        yield from _read_elements(path, classes)
+    used = set()
+    for segment in _segments(annotation):
+        if isinstance(segment, Rejection):
+            yield segment
+            continue
+        name, video_id, start, end = segment
+        used.add(name)
+        if name not in classes:
+            yield Rejection(
+                f"no element label: {name} of {annotation.name} is in none of the lists", name, name
+            )
+            continue
+        label, place = classes[name]
+        label = label if labels is None else labels.get(label, label)
+        if label in descriptions:
+            yield Clip(name, video_id, label, start, end)
+        else:
+            yield Rejection(f"class outside the label set: {place} has {label!r}", name, name)
+    for name, (_, place) in classes.items():
+        if name not in used:
+            yield Rejection(
+                f"not annotated: {place} is not in {annotation.name} or has no usable span", name, name
+            )
+
+
+def read_categories(path: Path, descriptions: Mapping[str, str]) -> dict[str, str]:
+    """Read a categories file as class -> label id, matched by text; classes without a label are left out.
+
+    Lines have the form `Clabel: 0; set: 1; Glabel: 1; (VT) round-off, ...`, with any spaces.
+
+    Args:
+        path: `gym288_categories.txt` or `gym99_categories.txt`.
+        descriptions: Label id -> text; texts that occur twice stand for the class of the same number if they can.
+
+    Returns:
+        Class of the list -> label id, both as text.
+
+    Raises:
+        ValueError: A line has another form, or no line matches.
+    """
+    by_text: dict[str, list[str]] = {}
+    for label, text in descriptions.items():
+        by_text.setdefault(_normalised(text), []).append(label)
+    labels = {}
+    for number, line in enumerate(_lines(path), 1):
+        match = CATEGORY.fullmatch(line)
+        if match is None:
+            raise ValueError(
+                f"{path}, line {number}: {line!r} is not 'Clabel: c; set: s; Glabel: g; (VT) text'"
+            )
+        same_text = by_text.get(_normalised(match[4]), [])
+        if same_text:
+            labels[match[1]] = match[1] if match[1] in same_text else same_text[0]
+    if not labels:
+        raise ValueError(f"{path}: no line matches one of the {len(descriptions)} labels")
+    return labels
+
+
+def _normalised(text: str) -> str:
+    """Text without the glosses that TF-CoVR dropped, in lower case, with the apparatus' full name."""
+    apparatus, _, rest = text.partition(")")
+    apparatus = apparatus.removeprefix("(").strip()
+    rest = re.sub(r"\([^()]*\)", " ", rest)
+    return " ".join(f"{APPARATUS.get(apparatus, apparatus)} {rest}".lower().split())
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    lines = [line.strip() for line in lines if line.strip()]
+    if not lines:
+        raise ValueError(f"{path} is empty; fetch it again")
+    return lines
+
+
+def _read_elements(path: Path, classes: dict[str, tuple[str, str]]) -> Iterator[Rejection]:
+    # Add clip id -> (class, place in the file) to `classes`; yield the lines that cannot be used.
+    for number, line in enumerate(_lines(path), 1):
+        place = f"{path.name}, line {number}"
+        name, *rest = line.split()
+        if len(rest) != 1 or not rest[0].isdigit():
+            yield Rejection(f"malformed line: {place} is not '<clip id> <class>'", line)
+            continue
+        try:
+            name = clip_id(name)
+        except ValueError as error:
+            yield Rejection(f"malformed clip id: {place}: {error}", line)
+            continue
+        if name in classes:
+            yield Rejection(
+                f"duplicate clip id: {place} repeats {classes[name][1]}, which is kept", line, name
+            )
+        else:
+            classes[name] = (rest[0], place)
+
+
+def _segments(path: Path) -> Iterator[tuple[str, str, float, float] | Rejection]:
+    # Each sub-action of the annotation as clip id, video id, absolute start and end in seconds.
+    try:
+        videos = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not UTF-8 JSON ({error}); fetch it again") from None
+    if not isinstance(videos, dict) or not videos:
+        raise ValueError(f"{path} is not an object of videos; finegym_annotation_info_v1.1.json is")
+    for video_id, events in videos.items():
+        for event_id, event in events.items() if isinstance(events, dict) else ():
+            segments = event.get("segments") if isinstance(event, dict) else None
+            for action_id, segment in (segments or {}).items():
+                name = f"{video_id}_{event_id}_{action_id}"
+                try:
+                    start, end = _absolute_span(event, segment)
+                    yield clip_id(name), video_id, start, end
+                except (KeyError, TypeError, IndexError, ValueError) as error:
+                    yield Rejection(
+                        f"unusable span: {name} of {path.name}: {error}", json.dumps(segment), name
+                    )
+
+
+def _absolute_span(event: Mapping[str, Any], segment: Mapping[str, Any]) -> tuple[float, float]:
+    # From the start of the first stage to the end of the last one, in seconds of the long video.
+    (event_start, event_end), *_ = event["timestamps"]
+    stages = segment["timestamps"]
+    start, end = event_start + stages[0][0], event_start + stages[-1][1]
+    if not all(math.isfinite(value) for value in (start, end)):
+        raise ValueError(f"times {stages} are not finite")
+    if not event_start <= start < end <= event_end + SPAN_TOLERANCE_SECONDS:
+        raise ValueError(f"stages {stages} do not lie in their event of {event_end - event_start:.2f} s")
+    return start, end
