@@ -1,1 +1,24 @@
-"""Hugging Face models for telling nearly identical videos apart."""
+"""Hugging Face models for telling nearly identical videos apart.
+
+Importing this package makes the `Auto*.from_pretrained` of transformers know them. A saved folder also carries its
+code, for `trust_remote_code=True` where this package is not installed.
+"""
+
+from transformers import AutoConfig, AutoModel, AutoModelForVideoClassification
+
+from hf_models.tfcovr.configuration_aim import AIMConfig
+from hf_models.tfcovr.modeling_aim import AIMForVideoClassification, AIMModel
+
+# Configuration -> the class that each Auto class gives for it.
+AUTO_CLASSES = {
+    AIMConfig: {AutoModel: AIMModel, AutoModelForVideoClassification: AIMForVideoClassification},
+}
+
+for config_class, classes in AUTO_CLASSES.items():
+    AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
+    config_class.register_for_auto_class()
+    for auto_class, model_class in classes.items():
+        auto_class.register(config_class, model_class, exist_ok=True)
+        model_class.register_for_auto_class(auto_class.__name__)
+
+__all__ = ["AIMConfig", "AIMForVideoClassification", "AIMModel"]

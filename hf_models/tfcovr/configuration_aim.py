@@ -1,0 +1,96 @@
+"""Configuration of AIM, a CLIP vision tower that adapters teach to read time."""
+
+from typing import Any
+
+from huggingface_hub.dataclasses import strict
+from transformers import CLIPVisionConfig
+
+
+@strict
+class AIMConfig(CLIPVisionConfig):
+    """Describe an AIM video encoder: the fields of `CLIPVisionConfig` and those below.
+
+    AIM (Yang et al., ICLR 2023, "AIM: Adapting Image Models for Efficient Video Action Recognition") keeps the
+    weights of an image model and adds bottleneck adapters. The defaults are the paper's ViT-B/16 for Diving48, with
+    the 12 frames of TF-CoVR.
+
+    Args:
+        num_frames: Frames per clip; the length of the temporal embedding.
+        num_temporal_adapters: 1 puts an adapter after the attention over time; 2 puts another one before it (the
+            paper's choice for Something-Something v2).
+        adapter_ratio: Width of an adapter's bottleneck over `hidden_size`.
+        adapter_scale: Factor on the adapter beside the MLP (0.5 in the paper, 1.0 with two temporal adapters).
+        drop_path_rate: Highest stochastic-depth rate; the rates rise linearly from 0 over the blocks.
+        classifier_dropout: Dropout before the classification head.
+
+    Example:
+        >>> AIMConfig(num_frames=8, hidden_size=64, num_attention_heads=4).adapter_size
+        16
+    """
+
+    model_type = "aim"
+    base_config_key = ""
+
+    patch_size: int = 16
+    image_size: int = 224
+    num_frames: int = 12
+    num_temporal_adapters: int = 1
+    adapter_ratio: float = 0.25
+    adapter_scale: float | int = 0.5
+    drop_path_rate: float | int = 0.2
+    classifier_dropout: float | int = 0.5
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Name the files that travel with a saved model, so that every Auto class finds its own in them."""
+        self.auto_map = {
+            "AutoConfig": "configuration_aim.AIMConfig",
+            "AutoModel": "modeling_aim.AIMModel",
+            "AutoModelForVideoClassification": "modeling_aim.AIMForVideoClassification",
+        }
+        kwargs.pop("auto_map", None)
+        super().__post_init__(**kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "AIMConfig":
+        """Read a configuration, but not another architecture's: its weights would be left at random.
+
+        Args:
+            config_dict: The contents of `config.json`.
+            **kwargs: Fields that replace those read.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ValueError: If it describes another architecture.
+        """
+        found = config_dict.get("model_type", cls.model_type)
+        if found != cls.model_type:
+            raise ValueError(
+                f"this is a {found!r} configuration; AIMModel.from_clip builds an AIM on CLIP's weights"
+            )
+        return super().from_dict(config_dict, **kwargs)
+
+    @property
+    def adapter_size(self) -> int:
+        """Width of the adapters' bottleneck."""
+        return int(self.hidden_size * self.adapter_ratio)
+
+    def validate_architecture(self) -> None:
+        """Refuse fields that contradict each other or name what does not exist.
+
+        Raises:
+            ValueError: If a field lies outside what it may be.
+        """
+        super().validate_architecture()
+        if self.num_temporal_adapters not in {1, 2}:
+            raise ValueError(f"num_temporal_adapters is {self.num_temporal_adapters}; AIM has 1 or 2")
+        if self.num_frames < 1:
+            raise ValueError(f"num_frames is {self.num_frames}; a clip has at least 1")
+        if self.adapter_size < 1:
+            raise ValueError(
+                f"adapter_ratio {self.adapter_ratio} of {self.hidden_size} leaves the adapters no width"
+            )
+        for name in ("drop_path_rate", "classifier_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must lie in [0, 1)")
