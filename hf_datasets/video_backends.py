@@ -1,0 +1,151 @@
+"""Three decoders behind one plan: which frames a span holds is PyAV's answer, so all backends read the same ones.
+
+Nothing is imported before it is used. Open files are kept in a bounded cache per process and per backend: on a
+long video, opening costs more than decoding. A cache never survives a fork, because the file offset would be shared.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+import numpy as np
+
+from .video_pyav import OpenVideo, VideoError, to_rgb
+
+if TYPE_CHECKING:
+    from decord import VideoReader
+    from torchcodec.decoders import VideoDecoder
+
+Backend = Literal["auto", "pyav", "torchcodec", "decord"]
+MAX_OPEN_FILES = 8
+
+Opened = TypeVar("Opened")
+
+
+class OpenFiles(Generic[Opened]):
+    """The most recently used open files of one backend; one that is lent out is invisible to other threads."""
+
+    def __init__(self, open_file: Callable[[Path], Opened], capacity: int = MAX_OPEN_FILES) -> None:
+        self._open_file = open_file
+        self._capacity = capacity
+        self.clear()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.clear)
+
+    def clear(self) -> None:
+        """Forget every open file."""
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[tuple[str, int, int], Opened] = OrderedDict()
+
+    @contextmanager
+    def lend(self, path: Path) -> Iterator[Opened]:
+        """Lend the open file of `path`, reopened if it changed on disk, and forgotten if reading it fails.
+
+        Yields:
+            The file, to this thread alone.
+        """
+        status = path.stat()
+        key = (str(path), status.st_mtime_ns, status.st_size)
+        with self._lock:
+            opened = self._idle.pop(key, None)
+        if opened is None:
+            opened = self._open_file(path)
+        yield opened
+        with self._lock:
+            self._idle[key] = opened
+            if len(self._idle) > self._capacity:
+                self._idle.popitem(last=False)
+
+
+@dataclass(frozen=True)
+class _DecordFile:
+    reader: "VideoReader"
+    start_seconds: np.ndarray
+
+
+def _open_torchcodec(path: Path) -> "VideoDecoder":
+    from torchcodec.decoders import VideoDecoder
+
+    return VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode="exact")
+
+
+def _open_decord(path: Path) -> _DecordFile:
+    from decord import VideoReader
+
+    reader = VideoReader(str(path), num_threads=1)
+    return _DecordFile(reader, reader.get_frame_timestamp(range(len(reader)))[:, 0])
+
+
+PYAV_FILES = OpenFiles(OpenVideo)
+_TORCHCODEC_FILES = OpenFiles(_open_torchcodec)
+_DECORD_FILES = OpenFiles(_open_decord)
+
+
+def pyav_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    """Frames by key; what does not come at first is tried again from an earlier keyframe."""
+    height, width = video.size
+    pixels = {key: to_rgb(frame, height, width) for key, frame in video.decode(keys)}
+    lost = [key for key in keys if key not in pixels]
+    if lost and video.has_timestamps:
+        pixels |= {key: to_rgb(frame, height, width) for key, frame in video.decode(lost, thorough=True)}
+    return pixels
+
+
+def torchcodec_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    """Frames by key; a frame that torchcodec presents at another time is left out."""
+    with _TORCHCODEC_FILES.lend(video.path) as decoder:
+        if not video.has_timestamps:
+            return dict(zip(keys, decoder.get_frames_at(list(keys)).data.numpy(), strict=True))
+        wanted = [float(key * video.tick) for key in keys]
+        half_tick = float(video.tick) / 2
+        batch = decoder.get_frames_played_at([seconds + half_tick for seconds in wanted])
+    right = np.abs(batch.pts_seconds.numpy() - wanted) < half_tick
+    return {
+        key: frame for key, frame, is_right in zip(keys, batch.data.numpy(), right, strict=True) if is_right
+    }
+
+
+def decord_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    """Frames by key, found through decord's own table of times; a key that is not in it is left out."""
+    with _DECORD_FILES.lend(video.path) as opened:
+        numbers = {key: key for key in keys}
+        if video.has_timestamps:
+            tick = float(video.tick)
+            nearest = {key: int(np.abs(opened.start_seconds - key * tick).argmin()) for key in keys}
+            numbers = {
+                k: n for k, n in nearest.items() if abs(opened.start_seconds[n] - k * tick) < tick / 2 + 1e-4
+            }
+        frames = opened.reader.get_batch(list(numbers.values())).asnumpy() if numbers else []
+    return dict(zip(numbers, frames, strict=True))
+
+
+PIXELS = {"auto": pyav_pixels, "pyav": pyav_pixels, "torchcodec": torchcodec_pixels, "decord": decord_pixels}
+
+
+def pixels_of(video: OpenVideo, keys: Sequence[int], backend: Backend) -> dict[int, np.ndarray]:
+    """The frames `keys` of a video, `(height, width, 3)` uint8 RGB each; one that does not decode is left out.
+
+    Raises:
+        VideoError: If the backend is not installed or fails on the file.
+    """
+    if backend not in PIXELS:
+        raise VideoError(f"backend={backend!r} is unknown; choose one of {', '.join(PIXELS)}")
+    try:
+        return PIXELS[backend](video, keys)
+    except VideoError:
+        raise
+    except ImportError as error:
+        raise VideoError(
+            f"backend={backend!r} cannot be imported ({error}); install it, or use backend='pyav'"
+        ) from error
+    except Exception as error:  # the decoders raise types of their own
+        if backend in {"auto", "pyav"}:
+            raise
+        raise VideoError(
+            f"{video.path}: {backend} fails on it ({error}); read it with backend='pyav'"
+        ) from error
