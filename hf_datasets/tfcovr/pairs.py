@@ -1,0 +1,205 @@
+"""Label pairs whose difference a short text can describe: close in meaning, of one sport, not identical in text."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from hf_datasets.records import ChangeType, LabelPair, Rejection
+from hf_datasets.tfcovr.labels import Attributes, Label, load_labels
+from hf_datasets.tfcovr.labels_gymnastics import GymnasticsAttributes
+
+Encoder = Callable[[list[str]], Any]
+"""Texts -> embeddings (n, d), of any norm."""
+
+DEFAULT_THRESHOLD = 0.6
+"""With the similarity of attributes: every label has a partner. The paper gives no threshold for its CLIP texts."""
+SAME_TEXT = "identical description: no text can tell the two labels apart"
+OTHER_SPORT = "different sports: a gymnastics element is not modified into a dive"
+
+
+def label_pairs(
+    labels: Sequence[Label] | None = None,
+    *,
+    embeddings: Encoder | Any | None = None,
+    threshold: float = DEFAULT_THRESHOLD,
+    top_n: int | None = None,
+) -> list[LabelPair]:
+    """The ordered pairs of labels that are similar enough, by source in the given order, most similar target first.
+
+    >>> pairs = label_pairs(top_n=1)
+    >>> pairs[0].source, pairs[0].target, pairs[0].change_type
+    ('0', '1', 'temporal')
+
+    Args:
+        labels: The labels to pair; all 306 by default.
+        embeddings: What decides similarity: an encoder of descriptions (`text_encoder` loads one), or their
+            embeddings of shape (n, d) in the order of `labels`, both compared by cosine. By default the share of
+            attributes that agree.
+        threshold: Least similarity, in [-1, 1]. Text encoders place all sport labels close together, so theirs is
+            to be set higher than the default, or left low with `top_n`.
+        top_n: The most targets per source; ties are kept in label order. None keeps all.
+
+    Raises:
+        ValueError: The threshold, `top_n` or the embeddings are not as said above.
+    """  # noqa: DOC501 - raised by propose_pairs
+    proposed = propose_pairs(labels, embeddings=embeddings, threshold=threshold, top_n=top_n)
+    return [pair for pair in proposed if isinstance(pair, LabelPair)]
+
+
+def propose_pairs(
+    labels: Sequence[Label] | None = None,
+    *,
+    embeddings: Encoder | Any | None = None,
+    threshold: float = DEFAULT_THRESHOLD,
+    top_n: int | None = None,
+) -> Iterator[LabelPair | Rejection]:
+    """As `label_pairs`, with a rejection for each similar pair that cannot be used: identical texts, other sport.
+
+    >>> rejected = [pair for pair in propose_pairs() if isinstance(pair, Rejection)]
+    >>> len(rejected), rejected[0].key
+    (8, '180->216')
+
+    Yields:
+        A pair, or why there is none.
+
+    Raises:
+        ValueError: The threshold, `top_n` or the embeddings are not as said in `label_pairs`.
+    """
+    labels = load_labels() if labels is None else labels
+    if not -1 <= threshold <= 1:
+        raise ValueError(f"threshold is {threshold}, allowed are cosines and shares from -1 to 1")
+    if top_n is not None and top_n < 1:
+        raise ValueError(f"top_n is {top_n}, allowed are positive numbers, or None for no limit")
+    similarities = attribute_similarities(labels) if embeddings is None else cosines(labels, embeddings)
+    for source, row in zip(labels, similarities, strict=True):
+        accepted = 0
+        for target_index in np.argsort(-row, kind="stable"):
+            target, similarity = labels[target_index], float(row[target_index])
+            if similarity < threshold:
+                break
+            if source.label_id == target.label_id:
+                continue
+            outcome = judge_pair(source, target, similarity)
+            if isinstance(outcome, Rejection):
+                yield outcome
+            elif top_n is None or accepted < top_n:
+                accepted += 1
+                yield outcome
+
+
+def judge_pair(source: Label, target: Label, similarity: float) -> LabelPair | Rejection:
+    """The typed pair, or why the two cannot be one."""
+    key = f"{source.label_id}->{target.label_id}"
+    raw = f"{source.description} -> {target.description}"
+    if source.description == target.description:
+        return Rejection(SAME_TEXT, raw, key)
+    if source.source != target.source:
+        return Rejection(OTHER_SPORT, raw, key)
+    return LabelPair(source.label_id, target.label_id, change_type(source, target), similarity)
+
+
+def change_type(source: Label, target: Label) -> ChangeType:
+    """`event` where the apparatus changes, `temporal` where the action changes on the same one (section 3).
+
+    An event change keeps the sub-action; where it changes a little as well ("show a split leap on BB" in the paper's
+    examples) the pair still leads to another event, and is typed so.
+    """
+    return "temporal" if apparatus(source) == apparatus(target) else "event"
+
+
+def apparatus(label: Label) -> str:
+    """The event a label belongs to; all dives are one."""
+    attributes = label.attributes
+    return attributes.apparatus if isinstance(attributes, GymnasticsAttributes) else "diving"
+
+
+def attribute_similarity(first: Attributes, second: Attributes) -> float:
+    """The share of attributes that agree among those that either label has, in [0, 1].
+
+    Labels of different sports or families of elements have nothing to compare: 0. The family, or for a dive the
+    sport, counts as one attribute that agrees.
+
+    >>> from hf_datasets.tfcovr.labels import find_label
+    >>> attribute_similarity(find_label("40").attributes, find_label("41").attributes)
+    0.8
+    """
+    if kind(first) != kind(second):
+        return 0.0
+    values = [
+        (getattr(first, slot.name), getattr(second, slot.name)) for slot in fields(first) if slot.compare
+    ]
+    stated = [one == other for one, other in values if one or other]
+    if not isinstance(first, GymnasticsAttributes):
+        stated.append(True)
+    return sum(stated) / len(stated)
+
+
+def kind(attributes: Attributes) -> str:
+    """What labels must share to be compared attribute by attribute."""
+    return attributes.family if isinstance(attributes, GymnasticsAttributes) else "dive"
+
+
+def attribute_similarities(labels: Sequence[Label]) -> np.ndarray:
+    """The similarity of every two labels by their attributes: float64 of shape (n, n)."""
+    return np.array(
+        [[attribute_similarity(one.attributes, other.attributes) for other in labels] for one in labels]
+    ).reshape(len(labels), len(labels))
+
+
+def cosines(labels: Sequence[Label], embeddings: Encoder | Any) -> np.ndarray:
+    """The cosine of every two labels' embeddings: float64 of shape (n, n).
+
+    Raises:
+        ValueError: The embeddings are not one finite, non-zero vector per label.
+    """
+    found = embeddings([label.description for label in labels]) if callable(embeddings) else embeddings
+    vectors = np.asarray(found, dtype=np.float64)
+    if vectors.ndim != 2 or len(vectors) != len(labels):
+        raise ValueError(
+            f"the embeddings have shape {vectors.shape}, expected ({len(labels)}, d): one vector per label, in order"
+        )
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not (np.isfinite(vectors).all() and norms.all()):
+        raise ValueError("the embeddings hold NaN, infinity or a zero vector; check the text encoder")
+    unit = vectors / norms
+    # Rounding puts equal vectors a hair above 1, and a threshold of 1 is allowed.
+    return np.clip(unit @ unit.T, -1.0, 1.0).round(12)
+
+
+def text_encoder(name_or_path: str, *, batch_size: int = 64, device: str = "cpu") -> Encoder:
+    """An encoder of texts from any CLIP-like text model or sentence encoder that transformers can load.
+
+    Models with `get_text_features` (CLIP, SigLIP, ...) give those; any other gives the mean of its last hidden states
+    over the words of a text, which is what sentence encoders are trained for.
+    """
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(name_or_path)
+    model = AutoModel.from_pretrained(name_or_path).eval().to(device)
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+
+    @torch.inference_mode()
+    def encode(texts: list[str]) -> np.ndarray:
+        batches = [texts[start : start + batch_size] for start in range(0, len(texts), batch_size)]
+        vectors = []
+        for batch in batches:
+            inputs = tokenizer(
+                batch, padding=True, truncation=limit is not None, max_length=limit, return_tensors="pt"
+            )
+            vectors.append(text_features(model, inputs.to(device)).float().cpu().numpy())
+        return np.concatenate(vectors)
+
+    return encode
+
+
+def text_features(model: Any, inputs: Any) -> Any:
+    """One vector per text, (batch, d): the model's own text features, or the mean of its hidden states."""
+    if hasattr(model, "get_text_features"):
+        features = model.get_text_features(**inputs)
+        return getattr(features, "pooler_output", features)
+    hidden = model(**inputs).last_hidden_state  # (batch, length, d)
+    mask = inputs["attention_mask"].unsqueeze(-1).to(hidden.dtype)
+    return (hidden * mask).sum(1) / mask.sum(1)
