@@ -4,14 +4,19 @@ Importing this package makes the `Auto*.from_pretrained` of transformers know th
 code, for `trust_remote_code=True` where this package is not installed.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForVideoClassification
+from transformers import AutoConfig, AutoModel, AutoModelForVideoClassification, AutoVideoProcessor
 
 from hf_models.tfcovr.configuration_aim import AIMConfig
 from hf_models.tfcovr.modeling_aim import AIMForVideoClassification, AIMModel
+from hf_models.tfcovr.video_processing_aim import AIMVideoProcessor
 
 # Configuration -> the class that each Auto class gives for it.
 AUTO_CLASSES = {
-    AIMConfig: {AutoModel: AIMModel, AutoModelForVideoClassification: AIMForVideoClassification},
+    AIMConfig: {
+        AutoModel: AIMModel,
+        AutoModelForVideoClassification: AIMForVideoClassification,
+        AutoVideoProcessor: AIMVideoProcessor,
+    },
 }
 
 for config_class, classes in AUTO_CLASSES.items():
@@ -21,4 +26,4 @@ for config_class, classes in AUTO_CLASSES.items():
         auto_class.register(config_class, model_class, exist_ok=True)
         model_class.register_for_auto_class(auto_class.__name__)
 
-__all__ = ["AIMConfig", "AIMForVideoClassification", "AIMModel"]
+__all__ = ["AIMConfig", "AIMForVideoClassification", "AIMModel", "AIMVideoProcessor"]

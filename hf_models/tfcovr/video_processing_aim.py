@@ -1,0 +1,173 @@
+"""Videos to `pixel_values` for AIM: TF-CoVR's choice of frames, CLIP's size and normalisation."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import BatchFeature
+from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD, PILImageResampling
+from transformers.video_processing_utils import BaseVideoProcessor
+from transformers.video_utils import VideoMetadata
+
+
+def middle_frame_indices(total_num_frames: int, num_frames: int) -> np.ndarray:
+    """Choose the middle frame of each of `num_frames` equal parts, TF-CoVR's rule.
+
+    A shorter video is cut into its single frames, and the list is repeated from its start until it is long enough.
+
+    Args:
+        total_num_frames: Frames of the video, at least 1.
+        num_frames: Frames wanted, at least 1.
+
+    Returns:
+        `num_frames` indices, int64, in `[0, total_num_frames)`.
+
+    Raises:
+        ValueError: If there is no frame, or none is wanted.
+
+    Example:
+        >>> middle_frame_indices(30, 12).tolist()
+        [0, 3, 5, 8, 10, 13, 15, 18, 20, 23, 25, 28]
+        >>> middle_frame_indices(5, 12).tolist()
+        [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
+    """
+    if total_num_frames < 1 or num_frames < 1:
+        raise ValueError(f"{num_frames} frames of a video with {total_num_frames}: both must be at least 1")
+    parts = min(num_frames, total_num_frames)
+    cuts = np.arange(parts + 1) * total_num_frames // parts
+    return np.resize((cuts[:-1] + cuts[1:] - 1) // 2, num_frames)
+
+
+def read_frames(
+    path: str, choose: Callable[..., Sequence[int] | np.ndarray] | None = None
+) -> tuple[np.ndarray, VideoMetadata]:
+    """Decode the chosen frames of a video, in the order and as often as they are chosen.
+
+    Args:
+        path: A file, or an http(s) address.
+        choose: Called with `metadata=`, gives the indices wanted; default: all frames.
+
+    Returns:
+        Frames `(frames, height, width, 3)`, uint8, RGB; and what is known of the video.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it does not decode.
+    """
+    import av  # only who decodes needs it
+
+    if not path.startswith(("http://", "https://")) and not os.path.isfile(path):  # noqa: PTH113 (a str may be an address)
+        raise FileNotFoundError(f"there is no video {path!r}")
+    try:
+        with av.open(path) as container:
+            stream = container.streams.video[0]
+            stream.thread_type = "AUTO"
+            # Containers may leave the number of frames out or get it wrong, and packets are cheap to count.
+            total_num_frames = sum(
+                packet.size > 0 and not packet.is_discard for packet in container.demux(stream)
+            )
+            metadata = VideoMetadata(
+                total_num_frames=total_num_frames,
+                fps=float(stream.average_rate) if stream.average_rate else None,
+                width=stream.width,
+                height=stream.height,
+                video_backend="pyav",
+            )
+            indices = np.arange(total_num_frames) if choose is None else np.asarray(choose(metadata=metadata))
+            wanted, frames = set(indices.tolist()), {}
+            container.seek(0)
+            for index, frame in enumerate(container.decode(stream)):
+                if index in wanted:
+                    frames[index] = frame.to_ndarray(format="rgb24")
+                if len(frames) == len(wanted):
+                    break
+    except (av.FFmpegError, IndexError) as error:
+        raise ValueError(f"{path!r} does not decode as a video: {error}") from error
+    if missing := wanted - set(frames):
+        raise ValueError(
+            f"{path!r} is damaged: of {total_num_frames} frames {sorted(missing)} did not decode"
+        )
+    metadata.frames_indices = indices.tolist()
+    return np.stack([frames[index] for index in indices]), metadata
+
+
+class AIMVideoProcessor(BaseVideoProcessor):
+    """Turn videos into `pixel_values (batch, frames, channels, height, width)`, float32.
+
+    A video is a path, an address, an array or tensor of frames (uint8; channels first or last), or a list of images;
+    several are a list. The default is what TF-CoVR's features were made with: the middle frames of 12 equal parts,
+    stretched to 224 x 224 without keeping the aspect. To keep the aspect and cut out the centre instead, pass
+    `size={"shortest_edge": 256}, do_center_crop=True`.
+
+    Example:
+        >>> processor = AIMVideoProcessor(num_frames=8)
+        >>> clip = torch.zeros(25, 3, 90, 160, dtype=torch.uint8)
+        >>> processor(clip, return_tensors="pt").pixel_values.shape
+        torch.Size([1, 8, 3, 224, 224])
+    """
+
+    resample = PILImageResampling.BICUBIC
+    image_mean = OPENAI_CLIP_MEAN
+    image_std = OPENAI_CLIP_STD
+    size = {"height": 224, "width": 224}  # noqa: RUF012 (transformers copies class defaults to the instance)
+    crop_size = {"height": 224, "width": 224}  # noqa: RUF012
+    do_resize = True
+    do_center_crop = False
+    do_rescale = True
+    do_normalize = True
+    do_convert_rgb = True
+    do_sample_frames = True
+    num_frames = 12
+    model_input_names = ["pixel_values"]  # noqa: RUF012
+
+    def preprocess(self, videos: Any, **kwargs: Any) -> BatchFeature:
+        """See the class; keyword arguments replace the processor's own values for this call."""
+        if isinstance(videos, (list, tuple)):
+            videos = [os.fspath(video) if isinstance(video, os.PathLike) else video for video in videos]
+        return super().preprocess(os.fspath(videos) if isinstance(videos, os.PathLike) else videos, **kwargs)
+
+    def sample_frames(
+        self, metadata: VideoMetadata, num_frames: int | None = None, fps: float | None = None, **_: Any
+    ) -> np.ndarray:
+        """Choose frames by `middle_frame_indices`.
+
+        Args:
+            metadata: Of the video; `total_num_frames` is read, and `fps` where frames per second are asked.
+            num_frames: Frames wanted; default: the processor's.
+            fps: Frames per second wanted, instead of a number of them.
+
+        Returns:
+            Indices of frames.
+
+        Raises:
+            ValueError: If both or neither are given, or if the video's frame rate is needed and unknown.
+        """
+        if (num_frames is None) == (fps is None):
+            raise ValueError(f"give num_frames or fps, not both and not neither; got {num_frames} and {fps}")
+        if num_frames is None:
+            if not metadata.fps:
+                raise ValueError(
+                    "sampling by fps needs the frame rate of the video; pass it in video_metadata"
+                )
+            num_frames = max(1, round(metadata.total_num_frames / metadata.fps * fps))
+        return middle_frame_indices(metadata.total_num_frames, num_frames)
+
+    def fetch_videos(self, video_url_or_urls: Any, sample_indices_fn: Callable | None = None) -> Any:
+        """Decode with PyAV, which everyone has who has this package; transformers would want torchcodec."""
+        if isinstance(video_url_or_urls, list):
+            return list(
+                zip(*(read_frames(path, sample_indices_fn) for path in video_url_or_urls), strict=True)
+            )
+        return read_frames(video_url_or_urls, sample_indices_fn)
+
+    def _preprocess(self, videos: list[torch.Tensor], **kwargs: Any) -> BatchFeature:
+        for video in videos:
+            if kwargs["do_rescale"] and video.is_floating_point() and 0 < video.max() <= 1:
+                raise ValueError(
+                    "the frames are floats in [0, 1] already: pass uint8 frames, or do_rescale=False"
+                )
+        features = super()._preprocess(videos, **kwargs)
+        features["pixel_values"] = features.pop("pixel_values_videos")
+        return features
