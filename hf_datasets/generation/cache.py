@@ -1,0 +1,167 @@
+"""The answer cache: one record per request, keyed by what was asked and of whom, so that nothing is paid twice."""
+
+import hashlib
+import json
+import sqlite3
+import threading
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
+
+from hf_datasets.generation.chat import Answer, Chat, Request
+from hf_datasets.generation.task import Message
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY, task TEXT, model TEXT, messages TEXT, text TEXT, input_tokens INTEGER,
+    output_tokens INTEGER, finish_reason TEXT, created TEXT);
+CREATE TABLE IF NOT EXISTS batches (
+    fingerprint TEXT PRIMARY KEY, endpoint TEXT, batch_id TEXT, keys TEXT, done INTEGER DEFAULT 0, created TEXT);
+"""
+
+
+def without_images(messages: list[Message]) -> list[Message]:
+    """The messages with each image replaced by the hash of its data: short, and as good a key."""
+    return [
+        message
+        if isinstance(message["content"], str)
+        else message | {"content": [_hashed(p) for p in message["content"]]}
+        for message in messages
+    ]
+
+
+def _hashed(part: dict[str, Any]) -> dict[str, Any]:
+    if part.get("type") != "image_url":
+        return part
+    image = part["image_url"]
+    return part | {
+        "image_url": image | {"url": "sha256:" + hashlib.sha256(image["url"].encode()).hexdigest()}
+    }
+
+
+def request_key(request: Request, chat: Chat) -> str:
+    """The SHA-256 that names a request: its messages, schema, image hashes, the model and its sampling.
+
+    Nothing of this project's code is in it, so answers survive an edit that leaves the question as it was.
+    """
+    schema = request.task.schema
+    asked = {
+        "messages": without_images(request.messages),
+        "schema": schema.model_json_schema() if schema else None,
+        "model": chat.model,
+        "sampling": chat.sampling,
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+class AnswerCache:
+    """Answers in one SQLite file, safe under several threads and processes. Keys and headers are never in it.
+
+    Args:
+        path: The file; it and its folder are made where absent.
+
+    Raises:
+        ValueError: The file is something else than an answer cache.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with AnswerCache(Path(folder) / "answers.sqlite") as cache:
+        ...         print(len(cache))
+        0
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._base = sqlite3.connect(self.path, timeout=60, isolation_level=None, check_same_thread=False)
+        try:
+            # Two processes that make the file at once: the switch to WAL does not wait for a lock by itself.
+            for attempt in Retrying(
+                retry=retry_if_exception_message(match="database is locked"),
+                stop=stop_after_delay(30),
+                wait=wait_fixed(0.05),
+                reraise=True,
+            ):
+                with attempt:
+                    self._base.execute("PRAGMA journal_mode=WAL")
+                    self._base.executescript("PRAGMA synchronous=NORMAL;" + TABLES)
+        except sqlite3.DatabaseError as error:
+            self._base.close()
+            raise ValueError(
+                f"{path} is not an answer cache ({error}); name another file or remove this one"
+            ) from error
+
+    def __enter__(self) -> "AnswerCache":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self._query("SELECT count(*) FROM answers")[0][0]
+
+    def close(self) -> None:
+        """Close the file; the cache is of no further use."""
+        self._base.close()
+
+    def get(self, key: str) -> Answer | None:
+        """The answer to the request of that key, or None."""
+        rows = self._query(
+            "SELECT text, input_tokens, output_tokens, finish_reason FROM answers WHERE key = ?", key
+        )
+        return Answer(*rows[0]) if rows else None
+
+    def put(self, key: str, request: Request, model: str, answer: Answer) -> Answer:
+        """Keep an answer; where another process was first, its answer stays and is what comes back."""
+        self._query(
+            "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            key,
+            request.task.name,
+            model,
+            json.dumps(without_images(request.messages)),
+            answer.text,
+            answer.input_tokens,
+            answer.output_tokens,
+            answer.finish_reason,
+            _now(),
+        )
+        return self.get(key) or answer
+
+    def plan_batch(self, endpoint: str, keys: list[str]) -> str:
+        """Write down that a batch of these requests is about to be sent; gives its fingerprint."""
+        fingerprint = hashlib.sha256("\n".join([endpoint, _now(), *keys]).encode()).hexdigest()
+        self._query(
+            "INSERT INTO batches (fingerprint, endpoint, keys, created) VALUES (?, ?, ?, ?)",
+            fingerprint,
+            endpoint,
+            json.dumps(keys),
+            _now(),
+        )
+        return fingerprint
+
+    def name_batch(self, fingerprint: str, batch_id: str) -> None:
+        """Write down the server's name for a planned batch."""
+        self._query("UPDATE batches SET batch_id = ? WHERE fingerprint = ?", batch_id, fingerprint)
+
+    def end_batch(self, fingerprint: str) -> None:
+        """Write down that a batch needs no more attention."""
+        self._query("UPDATE batches SET done = 1 WHERE fingerprint = ?", fingerprint)
+
+    def open_batches(self, endpoint: str) -> list[tuple[str, str | None]]:
+        """Fingerprint and name of each batch sent to that endpoint whose answers are not in yet, oldest first."""
+        return self._query(
+            "SELECT fingerprint, batch_id FROM batches WHERE endpoint = ? AND NOT done ORDER BY created",
+            endpoint,
+        )
+
+    def _query(self, statement: str, *values: Any) -> list[tuple]:
+        with self._lock:
+            return self._base.execute(statement, values).fetchall()
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds")

@@ -1,0 +1,98 @@
+"""Who answers: what every chat client offers, the offline writer, and the client that only replays the cache."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hf_datasets.generation.prices import Meter
+from hf_datasets.generation.task import Message, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question of a task about one row."""
+
+    task: Task[Any, Any]
+    row: Any
+    messages: list[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: the text as it was, its price in tokens, and why it ended (`stop`, `length`, `refusal`, ...)."""
+
+    text: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    finish_reason: str = "stop"
+
+
+class NoAnswerError(Exception):
+    """One request found no answer within its bounds; its row is rejected and the others go on.
+
+    Args:
+        reason: Why, in words for a report.
+        raw: What the server sent, as far as it sent something.
+    """
+
+    def __init__(self, reason: str, raw: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.raw = raw
+
+
+class GenerationStoppedError(Exception):
+    """No further request makes sense (key, quota, budget, context length); what was answered is kept."""
+
+
+class Chat(Protocol):
+    """A client that answers requests.
+
+    `model` and `sampling` are what the answers depend on beside the messages, so they enter the cache key.
+    `window` is how many rows may be under way at once; `keeps_answers` whether its answers are worth a cache.
+    """
+
+    model: str
+    sampling: dict[str, Any]
+    window: int
+    keeps_answers: bool
+    meter: Meter
+
+    async def answer(self, request: Request) -> Answer:
+        """The answer; raises NoAnswerError for this request alone, GenerationStoppedError for all."""
+        ...
+
+
+class OfflineWriter:
+    """The default client: each task's own writer, without a network, a key or a price."""
+
+    model = "offline-writer"
+    window = 64
+    keeps_answers = False
+
+    def __init__(self) -> None:
+        self.sampling: dict[str, Any] = {}
+        self.meter = Meter()
+
+    async def answer(self, request: Request) -> Answer:
+        """What the task writes by itself."""
+        self.meter.requests += 1
+        return Answer(request.task.write(request.row))
+
+
+@dataclass(slots=True)
+class Replay:
+    """A client that never calls anybody: rows whose answer is not in the cache are rejected, and say so."""
+
+    model: str
+    sampling: dict[str, Any]
+    window: int = 64
+    keeps_answers: bool = False
+    meter: Meter = field(default_factory=Meter)
+
+    async def answer(self, request: Request) -> Answer:
+        """Nothing: the cache was asked before.
+
+        Raises:
+            NoAnswerError: Always.
+        """
+        raise NoAnswerError(f"no cached answer of {self.model} to this request of {request.task.name}")

@@ -1,0 +1,81 @@
+"""What is wrong with an answer whatever the task: empty, cut off, refused, echoed, in another language."""
+
+import re
+from functools import cache
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from hf_datasets.generation.chat import Answer
+from hf_datasets.generation.task import Message
+
+MAX_CHARACTERS = 20_000
+ECHO_CHARACTERS = 160
+"""A stretch of the prompt this long, word for word, is no coincidence."""
+SURE = 0.9
+"""Of 3,720 real fine captions none is called foreign with this confidence; a foreign sentence of five words is."""
+REFUSAL = re.compile(
+    r"\W*(i\W?m sorry|sorry,|i apologi[sz]e|i can(?:no|\W)t (?:help|assist|comply|provide|do)|i am unable|"
+    r"i\W?m (?:unable|not able)|as an ai\b|i won\Wt)",
+    re.IGNORECASE,
+)
+ENDINGS = {
+    "length": "truncated: the answer reached the token limit",
+    "content_filter": "withheld by the server's content filter",
+    "refusal": "refused by the model",
+}
+
+
+def objection(messages: list[Message], answer: Answer) -> str | None:
+    """Why no task could use this answer, or None.
+
+    Example:
+        >>> objection([], Answer("I'm sorry, I can't help with that."))
+        'refused by the model'
+        >>> objection([], Answer("A man opens a door.")) is None
+        True
+    """
+    text = answer.text.strip()
+    if answer.finish_reason in ENDINGS:
+        return ENDINGS[answer.finish_reason]
+    if not text:
+        return "empty answer"
+    if len(text) > MAX_CHARACTERS:
+        return f"too long: more than {MAX_CHARACTERS} characters"
+    if REFUSAL.match(text):
+        return ENDINGS["refusal"]
+    if _echoes(messages, text):
+        return "the answer repeats the prompt"
+    return None
+
+
+def _echoes(messages: list[Message], text: str) -> bool:
+    words = " ".join(text.split())
+    return any(
+        _opening(message) in words for message in messages if len(_opening(message)) == ECHO_CHARACTERS
+    )
+
+
+def _opening(message: Message) -> str:
+    content = message["content"]
+    if not isinstance(content, str):
+        content = " ".join(part["text"] for part in content if part["type"] == "text")
+    return " ".join(content.split())[:ECHO_CHARACTERS]
+
+
+@cache
+def _identifier() -> LanguageIdentifier:
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def is_foreign(text: str) -> bool:
+    """Whether a text is certainly not English: mostly not in Latin letters, or identified with 0.9 or more.
+
+    Example:
+        >>> is_foreign("Un homme ouvre la porte dans la cuisine."), is_foreign("A man opens the kitchen door.")
+        (True, False)
+    """
+    letters = [character for character in text if character.isalpha()]
+    if sum(character.isascii() for character in letters) < len(letters) / 2:
+        return True
+    language, confidence = _identifier().classify(text)
+    return language != "en" and confidence >= SURE

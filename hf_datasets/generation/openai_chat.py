@@ -1,0 +1,316 @@
+"""The client for every OpenAI-compatible endpoint: OpenAI itself, vLLM, `transformers serve`, Gemini's."""
+
+import asyncio
+import json
+import logging
+import os
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request
+from hf_datasets.generation.faults import (
+    MalformedResponseError,
+    cure,
+    passes_with_time,
+    rejected_option,
+    retry_after_seconds,
+)
+from hf_datasets.generation.prices import Meter, Price, message_tokens, price_of, text_tokens
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What the answers depend on beside the messages. None leaves a parameter out of the request."""
+
+    temperature: float | None = 0.0
+    max_output_tokens: int = 1024
+    seed: int | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The parameters under the names that the endpoint reads."""
+        options = {
+            "temperature": self.temperature,
+            "max_completion_tokens": self.max_output_tokens,
+            "seed": self.seed,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How hard a client may press the server and the purse. None is no limit.
+
+    `max_tries` bounds how often one request is sent; `max_failures` how many rows in a row may go without any
+    answer before the server is called dead. `max_usd` is for one client, so for one run of a recipe.
+    """
+
+    max_concurrency: int = 8
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    max_usd: float | None = None
+    timeout_seconds: float = 120.0
+    max_tries: int = 6
+    max_wait_seconds: float = 60.0
+    max_failures: int = 50
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} is {value}; it must be above zero")
+
+
+class Pace:
+    """Spreads units evenly over time, so that no window of a minute holds more than the limit allows."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._seconds_per_unit = 60 / per_minute if per_minute else 0.0
+        self._free_at = 0.0
+
+    async def wait(self, units: float = 1.0) -> None:
+        """Wait for these units' turn."""
+        if not self._seconds_per_unit:
+            return
+        now = asyncio.get_running_loop().time()
+        start = max(self._free_at, now)
+        self._free_at = start + units * self._seconds_per_unit
+        await asyncio.sleep(start - now)
+
+
+class OpenAIChat:
+    """A chat model behind an OpenAI-compatible endpoint.
+
+    Structured output is asked for where the task has a schema, until the server says that it knows none; the
+    same goes for `temperature`, `seed` and the name of the token limit. Rate limits, server errors, time-outs and
+    broken responses are retried with backoff; a wrong key, an empty account, an unknown model and a request
+    beyond the context length end the run.
+
+    Args:
+        model: The server's name for the model.
+        base_url: The endpoint, such as `http://localhost:8000/v1`; None is OpenAI's.
+        api_key: None takes it from `OPENAI_API_KEY`. It is kept in the HTTP client and nowhere else.
+        sampling: What the answers depend on.
+        limits: Concurrency, rates, budget, retries.
+        price: Dollars per token where the built-in table does not list the model.
+
+    Raises:
+        ValueError: A budget is set and the model has no price.
+
+    Example:
+        >>> OpenAIChat("gpt-4o", api_key="k", limits=Limits(max_usd=5.0)).meter.usd
+        0.0
+    """
+
+    keeps_answers = True
+    batch = False
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        sampling: Sampling = Sampling(),
+        limits: Limits = Limits(),
+        price: Price | None = None,
+    ) -> None:
+        self.model = model
+        self.sampling = sampling.options()
+        self.window = max(64, 4 * limits.max_concurrency)
+        self.meter = Meter(price or price_of(model, batch=self.batch))
+        if limits.max_usd is not None and self.meter.price is None:
+            raise ValueError(
+                f"no price is listed for {model!r}, so a budget cannot be kept; give its price per token"
+            )
+        key = api_key or os.environ.get("OPENAI_API_KEY") or ("none" if base_url else None)
+        if key is None:
+            raise GenerationStoppedError("no API key: set the environment variable OPENAI_API_KEY")
+        self._client = openai.AsyncOpenAI(
+            api_key=key, base_url=base_url, max_retries=0, timeout=limits.timeout_seconds
+        )
+        self._limits = limits
+        self._slots = asyncio.Semaphore(limits.max_concurrency)
+        self._requests = Pace(limits.requests_per_minute)
+        self._tokens = Pace(limits.tokens_per_minute)
+        self._refused_options: set[str] = set()
+        self._stopped: GenerationStoppedError | None = None
+        self._failures = 0
+        self._under_way = 0
+        self._reserved_usd = 0.0
+        self._settled: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def endpoint(self) -> str:
+        """Where requests go, without any user name or password in the address."""
+        return str(self._client.base_url.copy_with(userinfo=b""))
+
+    async def answer(self, request: Request) -> Answer:
+        """The model's answer.
+
+        Raises:
+            NoAnswerError: The server gave none to this request within `max_tries`.
+            GenerationStoppedError: The server will give none to any request, or the budget is used up.
+        """
+        async with self._slots:
+            usd = await self._reserve(request)
+            try:
+                answer = await self._try(request)
+            except NoAnswerError:
+                self._failures += 1
+                if self._failures >= self._limits.max_failures:
+                    self._stop(
+                        f"{self._failures} requests in a row found no answer at {self.endpoint}; is it up?"
+                    )
+                raise
+            finally:
+                self._release(usd)
+            self._failures = 0
+            self.spend(answer)
+            return answer
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """The request as the endpoint reads it, without the options that it is known to refuse."""
+        body = {"model": self.model, "messages": request.messages, **self.sampling}
+        schema = request.task.schema
+        if schema:
+            named = {"name": schema.__name__, "schema": schema.model_json_schema(), "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
+        if "max_completion_tokens" in self._refused_options:
+            body["max_tokens"] = body["max_completion_tokens"]
+        return {name: value for name, value in body.items() if name not in self._refused_options}
+
+    def read(self, content: bytes) -> Answer:
+        """The answer in a response body; invalid UTF-8 is replaced, the API key blotted out where a server echoes it.
+
+        Raises:
+            MalformedResponseError: The body is no chat completion.
+        """
+        text = content.decode("utf-8", errors="replace")
+        try:
+            return self._answer_of(json.loads(text))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise MalformedResponseError(self.redact(text)) from error
+
+    def redact(self, text: str) -> str:
+        """The text without the API key and without what UTF-8 cannot carry."""
+        clean = text.encode("utf-8", errors="replace").decode()
+        return clean.replace(self._client.api_key, "[API key]") if len(self._client.api_key) > 4 else clean
+
+    def worst_usd(self, request: Request) -> float:
+        """Dollars that this request costs if the answer runs to its token limit; 0 where there is no price."""
+        if not self.meter.price:
+            return 0.0
+        tokens = message_tokens(request.messages, self.meter.price)
+        return self.meter.price.usd(tokens, self.sampling["max_completion_tokens"])
+
+    def spend(self, answer: Answer) -> None:
+        """Count an answer that was paid for."""
+        self.meter.requests += 1
+        self.meter.input_tokens += answer.input_tokens
+        self.meter.output_tokens += answer.output_tokens
+
+    def _answer_of(self, response: dict[str, Any]) -> Answer:
+        choice = response["choices"][0]
+        message = choice["message"]
+        refusal = message.get("refusal")
+        text = self.redact(refusal or message["content"] or "")
+        usage = response.get("usage") or {}
+        return Answer(
+            text=text,
+            input_tokens=int(usage.get("prompt_tokens") or 0),
+            output_tokens=int(usage.get("completion_tokens") or text_tokens(text)),
+            finish_reason="refusal" if refusal else str(choice.get("finish_reason") or "stop"),
+        )
+
+    async def _try(self, request: Request) -> Answer:
+        tokens = message_tokens(request.messages) + self.sampling["max_completion_tokens"]
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(passes_with_time),
+            stop=stop_after_attempt(self._limits.max_tries),
+            wait=self._wait_seconds,
+            reraise=True,
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    await self._requests.wait()
+                    await self._tokens.wait(tokens)
+                    return await asyncio.wait_for(self._ask(request), self._limits.timeout_seconds)
+        except (openai.APIError, asyncio.TimeoutError, MalformedResponseError) as error:
+            reason = f"no answer after {self._limits.max_tries} tries: {type(error).__name__}"
+            raise NoAnswerError(reason, getattr(error, "raw", "")) from None
+        raise AssertionError("tenacity ends by returning or raising")
+
+    def _wait_seconds(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        backoff = wait_random_exponential(multiplier=0.5, max=self._limits.max_wait_seconds)(state)
+        return min(max(backoff, retry_after_seconds(error)), self._limits.max_wait_seconds)
+
+    async def _ask(self, request: Request) -> Answer:
+        while True:
+            if self._stopped:
+                raise self._stopped
+            body = self.body(request)
+            try:
+                response = await self._client.chat.completions.with_raw_response.create(**body)
+                return self.read(response.content)
+            except openai.APIStatusError as error:
+                self.face(error, body)
+
+    def face(self, error: openai.APIStatusError, body: dict[str, Any]) -> None:
+        """Do what an error of the server asks for; returns only where the request is worth sending once more.
+
+        Raises:
+            GenerationStoppedError: No request can succeed.
+            NoAnswerError: This request cannot.
+            openai.APIStatusError: The error passes with time.
+        """
+        remedy = cure(error)
+        if remedy:
+            self._stop(f"{remedy} (the server at {self.endpoint} said: {self.redact(error.message)[:300]})")
+        if passes_with_time(error):
+            raise error
+        option = rejected_option(error, body)
+        if option is None:
+            reason = f"the server refused the request with status {error.status_code}"
+            raise NoAnswerError(reason, self.redact(error.message)) from None
+        if option not in self._refused_options:
+            logger.warning("The server takes no %s; going on without.", option)
+        self._refused_options.add(option)
+
+    def _stop(self, message: str) -> None:
+        self._stopped = GenerationStoppedError(message)
+        raise self._stopped from None
+
+    async def _reserve(self, request: Request) -> float:
+        """Set aside what the request may cost at worst, waiting for others' change where that decides."""
+        limit = self._limits.max_usd
+        usd = 0.0 if limit is None else self.worst_usd(request)
+        while limit is not None and self.meter.usd + self._reserved_usd + usd > limit:
+            if self._stopped:
+                raise self._stopped
+            if not self._under_way:
+                self._stop(
+                    f"the budget of ${limit:g} is used up: ${self.meter.usd:.4f} spent, next up to ${usd:.4f}"
+                )
+            change = asyncio.get_running_loop().create_future()
+            self._settled.append(change)
+            await change
+        self._under_way += 1
+        self._reserved_usd += usd
+        return usd
+
+    def _release(self, usd: float) -> None:
+        self._under_way -= 1
+        self._reserved_usd = self._reserved_usd - usd if self._under_way else 0.0
+        while self._settled:
+            change = self._settled.popleft()
+            if not change.done():
+                change.set_result(None)

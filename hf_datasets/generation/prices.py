@@ -1,0 +1,142 @@
+"""What a request costs: tokens of its messages, dollars of its tokens, and the meter that adds them up."""
+
+import base64
+import hashlib
+import io
+import json
+import math
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+from hf_datasets.generation.task import Message
+
+BYTES_PER_TOKEN = 4
+"""UTF-8 bytes per token, the usual rule for English; captions measure 4.2 to 4.6, so this errs on the dear side."""
+MESSAGE_TOKENS = 4
+"""Tokens that frame one chat message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens, tokens per image, and the day on which that held."""
+
+    model: str
+    input_usd: float
+    output_usd: float
+    image_base: int = 85
+    image_tile: int = 170
+    as_of: str = "given by the user"
+
+    def usd(self, input_tokens: float, output_tokens: float) -> float:
+        """Dollars for that many tokens."""
+        return (input_tokens * self.input_usd + output_tokens * self.output_usd) / 1e6
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return json.loads(files("hf_datasets.generation").joinpath("prices.json").read_text(encoding="utf-8"))
+
+
+def price_of(model: str, *, batch: bool = False) -> Price | None:
+    """The listed price of a model, dated versions and provider prefixes included; None where it is not listed.
+
+    Args:
+        model: A name such as `gpt-4o`, `gpt-4o-2024-08-06` or `openai/gpt-4o`.
+        batch: Whether the requests go through the Batch API, at half the price.
+
+    Example:
+        >>> price_of("gpt-4o-2024-08-06").usd(1_000_000, 0)
+        2.5
+        >>> price_of("a-local-model") is None
+        True
+    """
+    name = model.rsplit("/", 1)[-1]
+    dated = [listed for listed in _table()["models"] if name == listed or _is_version_of(name, listed)]
+    if not dated:
+        return None
+    entry = _table()["models"][max(dated, key=len)]
+    factor = _table()["batch_factor"] if batch else 1.0
+    return Price(
+        model=model,
+        input_usd=entry["input"] * factor,
+        output_usd=entry["output"] * factor,
+        image_base=entry["image_base"],
+        image_tile=entry["image_tile"],
+        as_of=_table()["as_of"],
+    )
+
+
+def _is_version_of(name: str, listed: str) -> bool:
+    rest = name.removeprefix(listed)
+    return rest != name and rest.startswith("-") and rest[1:5].isdigit()
+
+
+def text_tokens(text: str) -> int:
+    """Estimated tokens of a text: its UTF-8 bytes over four, rounded up."""
+    return math.ceil(len(text.encode("utf-8", errors="replace")) / BYTES_PER_TOKEN)
+
+
+def image_tokens(url: str, price: Price | None) -> int:
+    """Estimated tokens of an image by the tile rule: within 2048 pixels, short side 768, then 512-pixel tiles."""
+    base, tile = (price.image_base, price.image_tile) if price else (85, 170)
+    if not url.startswith("data:"):
+        return base + 4 * tile
+    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as image:
+        width, height = image.size
+    scale = min(1.0, 2048 / max(width, height))
+    scale = min(scale, 768 / min(width, height))
+    return base + tile * math.ceil(width * scale / 512) * math.ceil(height * scale / 512)
+
+
+def message_tokens(messages: list[Message], price: Price | None = None) -> int:
+    """Estimated input tokens of a conversation, images included.
+
+    Example:
+        >>> message_tokens([{"role": "user", "content": "Describe it."}])
+        7
+    """
+    total = 0
+    for message in messages:
+        content = message["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        total += MESSAGE_TOKENS
+        for part in parts:
+            if part["type"] == "image_url":
+                total += image_tokens(part["image_url"]["url"], price)
+            else:
+                total += text_tokens(part["text"])
+    return total
+
+
+class Prompt(NamedTuple):
+    """Where a task's instructions are written down: their text and its SHA-256, for cards."""
+
+    text: str
+    sha256: str
+
+
+@dataclass(slots=True)
+class Meter:
+    """What a run has asked and paid so far: requests sent, answers found in the cache, tokens, the tasks' prompts."""
+
+    price: Price | None = None
+    requests: int = 0
+    cached: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    prompts: dict[str, Prompt] = field(default_factory=dict)
+
+    @property
+    def usd(self) -> float | None:
+        """Dollars spent in this run; None where the model has no price."""
+        return self.price.usd(self.input_tokens, self.output_tokens) if self.price else None
+
+    def note_prompt(self, task_name: str, messages: list[Message]) -> None:
+        """Remember a task's instructions, which are its system messages, once."""
+        if task_name not in self.prompts:
+            text = "\n".join(str(message["content"]) for message in messages if message["role"] == "system")
+            self.prompts[task_name] = Prompt(text, hashlib.sha256(text.encode()).hexdigest())
