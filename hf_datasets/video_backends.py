@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Backend = Literal["auto", "pyav", "torchcodec", "decord"]
 MAX_OPEN_FILES = 8
+MAX_BYTES_IN_ORDER = 1 << 30
 
 Opened = TypeVar("Opened")
 
@@ -98,9 +99,9 @@ def pyav_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
 
 def torchcodec_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
     """Frames by key; a frame that torchcodec presents at another time is left out."""
+    if not video.has_timestamps:
+        return _torchcodec_in_order(video, keys)
     with _TORCHCODEC_FILES.lend(video.path) as decoder:
-        if not video.has_timestamps:
-            return dict(zip(keys, decoder.get_frames_at(list(keys)).data.numpy(), strict=True))
         wanted = [float(key * video.tick) for key in keys]
         half_tick = float(video.tick) / 2
         batch = decoder.get_frames_played_at([seconds + half_tick for seconds in wanted])
@@ -108,6 +109,17 @@ def torchcodec_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.nda
     return {
         key: frame for key, frame, is_right in zip(keys, batch.data.numpy(), right, strict=True) if is_right
     }
+
+
+def _torchcodec_in_order(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    # Without presentation timestamps torchcodec seeks to wrong frames; from the first one on it does not err.
+    height, width = video.size
+    if (keys[-1] + 1) * height * width * 3 > MAX_BYTES_IN_ORDER:
+        raise VideoError(
+            f"{video.path}: too long for torchcodec, as it has no timestamps; use backend='pyav'"
+        )
+    frames = _open_torchcodec(video.path).get_frames_in_range(0, keys[-1] + 1).data.numpy()
+    return {key: frames[key] for key in keys}
 
 
 def decord_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
