@@ -319,19 +319,17 @@ def load_clip_vision(name_or_path: str, revision: str = "main") -> tuple[CLIPVis
     """
     try:
         found = AutoConfig.from_pretrained(name_or_path, revision=revision).model_type
-        if found not in {"clip", "clip_vision_model"}:
-            raise ValueError(
-                f"{name_or_path!r} is a {found!r} model; AIM is built on a 'clip' with its vision tower"
+        if found in {"clip", "clip_vision_model"}:
+            return CLIPVisionTower.from_pretrained(
+                name_or_path,
+                revision=revision,
+                key_mapping={r"^vision_model\.": ""},
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
             )
-        return CLIPVisionTower.from_pretrained(
-            name_or_path,
-            revision=revision,
-            key_mapping={r"^vision_model\.": ""},
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-        )
-    except OSError as error:
-        raise ValueError(f"{name_or_path!r} is no CLIP checkpoint that can be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{str(name_or_path)!r} is no CLIP checkpoint that can be read: {error}") from error
+    raise ValueError(f"{str(name_or_path)!r} is a {found!r} model; AIM is built on a 'clip' with its vision tower")
 
 
 class AIMPreTrainedModel(PreTrainedModel):
@@ -386,7 +384,7 @@ class AIMPreTrainedModel(PreTrainedModel):
         lost = sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])})
         if lost:
             raise ValueError(
-                f"the CLIP backbone did not load from {name_or_path!r}: {len(lost)} weights are missing or of another "
+                f"the CLIP backbone did not load from {str(name_or_path)!r}: {len(lost)} weights are missing or of another "
                 f"shape, among them {', '.join(lost[:5])}; is this a CLIP checkpoint with its vision tower?"
             )
         of_any_model = {field.name for field in fields(PreTrainedConfig)}
@@ -396,7 +394,7 @@ class AIMPreTrainedModel(PreTrainedModel):
         unexpected = model.base_model.load_state_dict(clip.state_dict(), strict=False).unexpected_keys
         if unexpected:
             raise ValueError(
-                f"{name_or_path!r} has weights that AIM has no place for: {', '.join(unexpected)}"
+                f"{str(name_or_path)!r} has weights that AIM has no place for: {', '.join(unexpected)}"
             )
         return model.eval()
 

@@ -1,0 +1,367 @@
+"""AIM against the reference implementation, CLIP itself, and the properties that its paper implies."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForVideoClassification,
+    AutoVideoProcessor,
+    CLIPConfig,
+    CLIPModel,
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPVisionConfig,
+    CLIPVisionModel,
+    ViTConfig,
+    ViTModel,
+)
+
+from hf_models import AIMConfig, AIMForVideoClassification, AIMModel, AIMVideoProcessor
+
+TOWER = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "image_size": 16,
+    "patch_size": 8,
+}
+TEXT = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "vocab_size": 50,
+}
+FRAMES = 4
+
+
+@pytest.fixture
+def pixel_values():
+    return torch.randn(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def clip():
+    torch.manual_seed(0)
+    return CLIPVisionModel(CLIPVisionConfig(**TOWER)).eval()
+
+
+@pytest.fixture
+def clip_folder(clip, tmp_path):
+    clip.save_pretrained(tmp_path / "clip")
+    return tmp_path / "clip"
+
+
+def randomise(model, *, time=True):
+    """Give every weight that starts at zero a value, so that all of the model takes part."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "adapters." in name or (time and "temporal_embedding" in name):
+                parameter.normal_(std=0.3, generator=generator)
+    return model.eval()
+
+
+def small_aim(cls=AIMModel, **changes):
+    torch.manual_seed(0)
+    return randomise(cls(AIMConfig(**{**TOWER, "num_frames": FRAMES, "num_labels": 5, **changes})))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["clip-with-text", "vision-tower-alone"])
+@pytest.mark.parametrize("num_temporal_adapters", [1, 2])
+def test_a_new_aim_computes_what_clip_does_frame_by_frame(
+    tmp_path, pixel_values, whole, num_temporal_adapters
+):
+    if whole:
+        saved = CLIPModel(CLIPConfig(vision_config=TOWER, text_config=TEXT)).eval()
+        tower = saved.vision_model
+    else:
+        saved = tower = CLIPVisionModel(CLIPVisionConfig(**TOWER)).eval()
+    saved.save_pretrained(tmp_path)
+    aim = AIMModel.from_clip(tmp_path, num_frames=FRAMES, num_temporal_adapters=num_temporal_adapters)
+    output = aim(pixel_values)
+    per_frame = tower(pixel_values.flatten(0, 1)).pooler_output.unflatten(0, (2, FRAMES))
+    torch.testing.assert_close(output.last_hidden_state, per_frame, atol=2e-6, rtol=0)
+    torch.testing.assert_close(output.pooler_output, per_frame.mean(1), atol=2e-6, rtol=0)
+
+
+def test_the_tower_is_found_under_either_prefix(clip, clip_folder, pixel_values):
+    from safetensors.torch import load_file, save_file
+
+    weights = clip_folder / "model.safetensors"
+    bare = {key.removeprefix("vision_model."): value for key, value in load_file(weights).items()}
+    outputs = []
+    for prefix in ("", "vision_model."):
+        save_file({prefix + key: value for key, value in bare.items()}, weights, metadata={"format": "pt"})
+        outputs.append(AIMModel.from_clip(clip_folder, num_frames=FRAMES)(pixel_values).pooler_output)
+    assert torch.equal(*outputs)
+    assert bare.keys() == clip.state_dict().keys()
+
+
+def test_a_backbone_that_does_not_load_is_an_error(clip, clip_folder):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(clip_folder / "model.safetensors")
+    kept = {key: value for key, value in weights.items() if "layers.1.mlp" not in key}
+    save_file(kept, clip_folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"did not load.*4 weights.*encoder\.layers\.1\.mlp"):
+        AIMModel.from_clip(clip_folder, num_frames=FRAMES)
+
+
+@pytest.mark.parametrize("case", ["text", "vit", "random", "missing", "no-weights"])
+def test_what_is_no_clip_vision_tower_is_refused(tmp_path, clip_folder, case):
+    folder = tmp_path / case
+    if case == "text":
+        CLIPTextModel(CLIPTextConfig(**TEXT)).save_pretrained(folder)
+    elif case == "vit":
+        ViTModel(ViTConfig(**TOWER)).save_pretrained(folder)
+    elif case == "random":
+        folder.mkdir()
+        (folder / "notes.txt").write_text("nothing here")
+    elif case == "no-weights":
+        shutil.copytree(clip_folder, folder)
+        (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"built on a 'clip'|no CLIP checkpoint"):
+        AIMModel.from_clip(str(folder), num_frames=FRAMES)
+
+
+def test_loading_clip_weights_as_if_they_were_aim_points_to_from_clip(clip_folder):
+    with pytest.raises(ValueError, match="from_clip"):
+        AIMModel.from_pretrained(clip_folder)
+
+
+def test_order_is_invisible_until_the_temporal_embedding_is_not_zero(clip_folder, pixel_values):
+    order = torch.tensor([2, 0, 3, 1])
+
+    def change(model):
+        return (model(pixel_values).pooler_output - model(pixel_values[:, order]).pooler_output).abs().max()
+
+    new = AIMModel.from_clip(clip_folder, num_frames=FRAMES)
+    assert change(new) < 1e-6
+    assert change(randomise(new, time=False)) < 1e-5
+    assert change(randomise(new)) > 1e-2
+
+
+def test_adapters_and_temporal_embedding_start_at_zero_whether_new_or_from_clip(clip_folder):
+    for model in (AIMModel(AIMConfig(**TOWER)), AIMModel.from_clip(clip_folder, num_temporal_adapters=2)):
+        zeros = [
+            value
+            for name, value in model.named_parameters()
+            if ".up." in name or "temporal_embedding" in name
+        ]
+        assert len(zeros) == 1 + 3 * 2 * (2 + model.config.num_temporal_adapters)
+        assert not any(value.any() for value in zeros)
+        assert all(value.std() > 0 for name, value in model.named_parameters() if "down.weight" in name)
+
+
+@pytest.mark.parametrize(
+    ("adapters", "total", "trained"), [(1, 96_695_346, 10_897_458), (2, 100_245_810, 14_447_922)]
+)
+def test_vit_b_16_has_the_parameters_of_the_paper(adapters, total, trained):
+    with torch.device("meta"):
+        model = AIMForVideoClassification(
+            AIMConfig(num_frames=12, num_labels=306, num_temporal_adapters=adapters)
+        )
+    model.freeze_backbone()
+    assert model.num_parameters() == total
+    assert model.num_parameters(only_trainable=True) == trained
+
+
+def test_gradients_reach_what_trains_and_nothing_else(pixel_values):
+    model = small_aim(AIMForVideoClassification).train()
+    model.freeze_backbone()
+    model(pixel_values, labels=torch.tensor([0, 4])).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert (parameter.grad is not None and bool(parameter.grad.any())) == parameter.requires_grad, name
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_attention_functions_agree(pixel_values, implementation):
+    model = small_aim()
+    expected = model(pixel_values).pooler_output
+    model.set_attn_implementation(implementation)
+    torch.testing.assert_close(model(pixel_values).pooler_output, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_hidden_states_and_attention_maps_are_whole_and_change_nothing(pixel_values):
+    model = small_aim(attn_implementation="eager")
+    plain = model(pixel_values)
+    full = model(pixel_values, output_hidden_states=True, output_attentions=True)
+    torch.testing.assert_close(full.pooler_output, plain.pooler_output, atol=1e-5, rtol=1e-5)
+    assert [tuple(states.shape) for states in full.hidden_states] == [(2, FRAMES, 5, 32)] * 4
+    assert [tuple(maps.shape) for maps in full.attentions] == [(2, FRAMES, 4, 5, 5)] * 3
+    assert [tuple(maps.shape) for maps in full.temporal_attentions] == [(2, 5, 4, FRAMES, FRAMES)] * 3
+    torch.testing.assert_close(full.attentions[0].sum(-1), torch.ones(2, FRAMES, 4, 5))
+    torch.testing.assert_close(model.post_layernorm(full.hidden_states[-1][:, :, 0]), full.last_hidden_state)
+
+
+def test_attention_maps_need_eager_attention(pixel_values):
+    with pytest.raises(ValueError, match="eager"):
+        small_aim()(pixel_values, output_attentions=True)
+
+
+def test_one_compiled_graph_gives_the_same(pixel_values):
+    model = small_aim(AIMForVideoClassification)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(pixel_values).logits, model(pixel_values).logits)
+
+
+def test_checkpointing_gives_the_same_gradients(pixel_values):
+    gradients = []
+    for checkpointing in (False, True):
+        model = small_aim(AIMForVideoClassification, drop_path_rate=0.0, classifier_dropout=0.0).train()
+        model.freeze_backbone()
+        if checkpointing:
+            model.activation_checkpointing_enable()
+        model(pixel_values, labels=torch.tensor([0, 4])).loss.backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+    torch.testing.assert_close(*gradients)
+
+
+def test_the_residual_stream_stays_float32_under_autocast(pixel_values):
+    model = small_aim()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = model(pixel_values, output_hidden_states=True)
+    assert {states.dtype for states in output.hidden_states} == {torch.float32}
+    torch.testing.assert_close(output.pooler_output, model(pixel_values).pooler_output, atol=0.1, rtol=0.1)
+
+
+def test_half_precision_weights_run(pixel_values):
+    assert small_aim().bfloat16()(pixel_values.bfloat16()).pooler_output.dtype == torch.bfloat16
+
+
+def test_a_low_rank_adapter_on_the_output_projection_is_not_overlooked(pixel_values):
+    from peft import LoraConfig, get_peft_model
+
+    base = small_aim()
+    before = base(pixel_values).pooler_output
+    model = get_peft_model(base, LoraConfig(target_modules=["out_proj"], init_lora_weights=False)).eval()
+    assert (model(pixel_values).pooler_output - before).abs().max() > 1e-3
+    after = model(pixel_values).pooler_output
+    torch.testing.assert_close(
+        model.merge_and_unload()(pixel_values).pooler_output, after, atol=1e-4, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2, 3, FRAMES, 16, 16), "must be .batch, frames, 3 channels"),
+        ((FRAMES, 3, 16, 16), "must be .batch, frames, 3 channels"),
+        ((2, FRAMES + 1, 3, 16, 16), "5 frames, the model 4"),
+        ((2, FRAMES, 3, 24, 24), r"doesn't match model"),
+    ],
+)
+def test_a_clip_of_another_shape_is_refused(shape, message):
+    with pytest.raises(ValueError, match=message):
+        small_aim()(torch.zeros(shape))
+
+
+def test_raw_frames_are_refused():
+    with pytest.raises(ValueError, match="AIMVideoProcessor"):
+        small_aim()(torch.zeros(1, FRAMES, 3, 16, 16, dtype=torch.uint8))
+
+
+def test_another_number_of_frames_is_interpolated_on_request(tmp_path):
+    model = small_aim()
+    longer = torch.randn(1, 7, 3, 16, 16)
+    once = model(longer, interpolate_temporal=True).pooler_output
+    assert model.config.num_frames == FRAMES
+    model.resize_temporal_embedding(7)
+    torch.testing.assert_close(model(longer).pooler_output, once)
+    model.save_pretrained(tmp_path)
+    torch.testing.assert_close(AIMModel.from_pretrained(tmp_path)(longer).pooler_output, once)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"num_temporal_adapters": 3}, {"num_frames": 0}, {"adapter_ratio": 0.0}, {"drop_path_rate": 1.0}],
+    ids=str,
+)
+def test_a_configuration_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(Exception, match=next(iter(wrong))):
+        AIMConfig(**wrong)
+
+
+def test_a_type_that_is_wrong_is_refused():
+    with pytest.raises(Exception, match="num_frames"):
+        AIMConfig(num_frames="eight")
+
+
+@pytest.mark.parametrize("cls", [AIMModel, AIMForVideoClassification])
+def test_a_saved_model_loads_equal_through_every_door(tmp_path, pixel_values, cls):
+    model = small_aim(cls, num_temporal_adapters=2)
+    model.save_pretrained(tmp_path)
+    auto = AutoModel if cls is AIMModel else AutoModelForVideoClassification
+    for loaded in (cls.from_pretrained(tmp_path), auto.from_pretrained(tmp_path)):
+        assert type(loaded) is cls
+        assert loaded.state_dict().keys() == model.state_dict().keys()
+        assert all(torch.equal(loaded.state_dict()[key], value) for key, value in model.state_dict().items())
+        assert torch.equal(loaded(pixel_values)[0], model(pixel_values)[0])
+    assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == model.config.to_diff_dict()
+
+
+def test_the_encoder_of_a_saved_classifier_loads_alone(tmp_path, pixel_values):
+    model = small_aim(AIMForVideoClassification)
+    model.save_pretrained(tmp_path)
+    encoder, info = AIMModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
+    torch.testing.assert_close(encoder(pixel_values).pooler_output, model.aim(pixel_values).pooler_output)
+
+
+WITHOUT_THE_PACKAGE = """
+import json, sys, torch
+sys.modules["hf_models"] = None  # importing it raises
+from transformers import AutoConfig, AutoModel, AutoModelForVideoClassification, AutoVideoProcessor
+folder = sys.argv[1]
+config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
+model = AutoModel.from_pretrained(folder, trust_remote_code=True)
+classifier = AutoModelForVideoClassification.from_pretrained(folder, trust_remote_code=True)
+processor = AutoVideoProcessor.from_pretrained(folder, trust_remote_code=True)
+pixel_values = processor(torch.full((9, 3, 20, 24), 7, dtype=torch.uint8), return_tensors="pt").pixel_values
+with torch.no_grad():
+    print(json.dumps([type(config).__name__, type(processor).__name__, model(pixel_values).pooler_output.sum().item(),
+                      classifier(pixel_values).logits.tolist()]))
+"""
+
+
+def test_a_saved_folder_works_where_the_package_is_not_installed(tmp_path):
+    model = small_aim(AIMForVideoClassification)
+    model.save_pretrained(tmp_path / "model")
+    processor = AIMVideoProcessor(num_frames=FRAMES, size={"height": 16, "width": 16})
+    processor.save_pretrained(tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["auto_map"].keys() == {
+        "AutoConfig",
+        "AutoModel",
+        "AutoModelForVideoClassification",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_PACKAGE, str(tmp_path / "model")],
+        cwd=tmp_path,
+        env={"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    config, kind, total, logits = json.loads(done.stdout.splitlines()[-1])
+    pixel_values = AutoVideoProcessor.from_pretrained(tmp_path / "model")(
+        torch.full((9, 3, 20, 24), 7, dtype=torch.uint8), return_tensors="pt"
+    ).pixel_values
+    assert (config, kind) == ("AIMConfig", "AIMVideoProcessor")
+    assert total == pytest.approx(model.aim(pixel_values).pooler_output.sum().item(), abs=1e-4)
+    torch.testing.assert_close(torch.tensor(logits), model(pixel_values).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_the_code_that_travels_names_no_other_package():
+    folder = Path(__file__).parents[2] / "hf_models" / "tfcovr"
+    for name in ("configuration_aim", "modeling_aim", "video_processing_aim"):
+        assert "hf_models" not in (folder / f"{name}.py").read_text()
