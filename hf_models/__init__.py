@@ -4,10 +4,19 @@ Importing this package makes the `Auto*.from_pretrained` of transformers know th
 code, for `trust_remote_code=True` where this package is not installed.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForVideoClassification, AutoVideoProcessor
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForVideoClassification,
+    AutoProcessor,
+    AutoVideoProcessor,
+)
 
 from hf_models.tfcovr.configuration_aim import AIMConfig
+from hf_models.tfcovr.configuration_tfcovr import TFCoVRConfig
 from hf_models.tfcovr.modeling_aim import AIMForVideoClassification, AIMModel
+from hf_models.tfcovr.modeling_tfcovr import TFCoVRForComposedRetrieval
+from hf_models.tfcovr.processing_tfcovr import TFCoVRProcessor
 from hf_models.tfcovr.video_processing_aim import AIMVideoProcessor
 
 # Configuration -> the class that each Auto class gives for it.
@@ -17,6 +26,7 @@ AUTO_CLASSES = {
         AutoModelForVideoClassification: AIMForVideoClassification,
         AutoVideoProcessor: AIMVideoProcessor,
     },
+    TFCoVRConfig: {AutoModel: TFCoVRForComposedRetrieval, AutoProcessor: TFCoVRProcessor},
 }
 
 for config_class, classes in AUTO_CLASSES.items():
@@ -26,4 +36,12 @@ for config_class, classes in AUTO_CLASSES.items():
         auto_class.register(config_class, model_class, exist_ok=True)
         model_class.register_for_auto_class(auto_class.__name__)
 
-__all__ = ["AIMConfig", "AIMForVideoClassification", "AIMModel", "AIMVideoProcessor"]
+__all__ = [
+    "AIMConfig",
+    "AIMForVideoClassification",
+    "AIMModel",
+    "AIMVideoProcessor",
+    "TFCoVRConfig",
+    "TFCoVRForComposedRetrieval",
+    "TFCoVRProcessor",
+]

@@ -1,0 +1,243 @@
+"""Encode a corpus and search it: exact top-k in bounded memory, or FAISS where a user asks for it."""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+Embeddings = Tensor | NDArray[np.floating]
+
+QUERY_BLOCK = 1024
+CORPUS_BLOCK = 16384
+TIED_BLOCK = 64
+BLOCK_ELEMENTS = 2**24  # scores and corpus of one block together: 64 MB
+
+
+@torch.inference_mode()
+def encode(
+    model: PreTrainedModel,
+    loader: Iterable[Mapping[str, Any]],
+    *,
+    features: str = "get_target_features",
+    id_key: str = "clip_id",
+) -> tuple[list[str], Tensor]:
+    """Embed everything a loader gives.
+
+    Args:
+        model: the model; it is put into evaluation mode for the duration and back.
+        loader: batches: ids under `id_key`, everything else is an argument of the method `features` and moved to the
+            model's device.
+        features: name of the method that gives the embeddings, such as "get_query_features" or "encode_video".
+        id_key: where a batch holds its ids.
+
+    Returns:
+        The ids in the loader's order and their embeddings `(N, D)` on the CPU.
+
+    Raises:
+        ValueError: The loader gave no batch, or a batch has another number of ids than of embeddings.
+    """
+    ids: list[str] = []
+    parts: list[Tensor] = []
+    was_training = model.training
+    model.eval()
+    for batch in loader:
+        inputs = {
+            name: value.to(model.device, non_blocking=True) if isinstance(value, Tensor) else value
+            for name, value in batch.items()
+            if name != id_key
+        }
+        embeds = getattr(model, features)(**inputs)
+        if len(batch[id_key]) != len(embeds):
+            raise ValueError(f"a batch has {len(batch[id_key])} ids and {len(embeds)} embeddings")
+        ids.extend(batch[id_key])
+        parts.append(embeds.float().cpu())
+    model.train(was_training)
+    if not parts:
+        raise ValueError("there is nothing to encode: the loader gave no batch")
+    return ids, torch.cat(parts)
+
+
+@torch.inference_mode()
+def search(
+    query_embeds: Embeddings,
+    corpus_embeds: Embeddings,
+    k: int,
+    *,
+    exclude: Sequence[Any] | Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The k rows of the corpus with the largest dot product for each query: exact, best first.
+
+    Equal scores (as float32 numbers) come in the order of the corpus. Neither the score matrix nor the corpus is ever
+    copied whole: the extra memory stays under 100 MB, so the corpus may be a memory-mapped array. The work is done on
+    the device of the queries.
+
+    Args:
+        query_embeds: `(Q, D)`; unit-norm rows make scores cosines.
+        corpus_embeds: `(N, D)`.
+        k: how many rows to return; no more than N are.
+        exclude: corpus rows that must not be returned, for each query one row or a list of them, -1 for none: the
+            reference clip of a composed query, for instance.
+
+    Returns:
+        Corpus rows `(Q, min(k, N))`, int64, and their scores, float32. Where exclusion leaves fewer than k rows, the
+        rest are -1 with score -inf; see `ranked_ids`.
+
+    Raises:
+        ValueError: The sizes do not fit, k is below 1, the corpus is empty, or an embedding is not finite.
+
+    Example:
+        >>> corpus = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+        >>> search(torch.tensor([[1.0, 0.0]]), corpus, 2)[0]
+        tensor([[0, 2]])
+        >>> search(torch.tensor([[1.0, 0.0]]), corpus, 2, exclude=[0])[0]
+        tensor([[2, 1]])
+    """
+    queries = _as_tensor(query_embeds)
+    _check_sizes(queries, corpus_embeds, k, exclude)
+    excluded = _excluded_rows(exclude, len(queries)).to(queries.device)
+    k = min(k, len(corpus_embeds))
+    rows = torch.full((len(queries), k), -1, dtype=torch.int64, device=queries.device)
+    scores = torch.full((len(queries), k), -torch.inf, device=queries.device)
+    block = BLOCK_ELEMENTS // (min(QUERY_BLOCK, len(queries)) + queries.shape[1])
+    block = max(1, min(block, CORPUS_BLOCK, len(corpus_embeds)))
+    buffer = torch.empty(min(QUERY_BLOCK, len(queries)) * block, device=queries.device)
+    for start in range(0, len(queries), QUERY_BLOCK):
+        part = slice(start, start + QUERY_BLOCK)
+        rows[part], scores[part] = _search_block(
+            queries[part].float(), corpus_embeds, k, excluded[part], block, buffer
+        )
+    if scores.isnan().any() or scores.isposinf().any():
+        raise ValueError("some embeddings are not finite numbers (NaN or infinity), so they cannot be ranked")
+    rows[scores.isneginf()] = -1
+    return rows, scores
+
+
+def ranked_ids(rows: Tensor, corpus_ids: Sequence[str]) -> list[list[str]]:
+    """The ids behind the rows that `search` gives, best first, without the places that exclusion left empty.
+
+    Example:
+        >>> ranked_ids(torch.tensor([[2, 0], [1, -1]]), ["a", "b", "c"])
+        [['c', 'a'], ['b']]
+    """
+    return [[corpus_ids[row] for row in ranking if row >= 0] for ranking in rows.tolist()]
+
+
+def search_with_faiss(
+    query_embeds: Embeddings,
+    corpus_embeds: Embeddings,
+    k: int,
+    *,
+    exclude: Sequence[Any] | Tensor | None = None,
+    string_factory: str = "Flat",
+) -> tuple[Tensor, Tensor]:
+    """`search` through a FAISS index that `datasets` builds, for corpora where approximate search pays.
+
+    Ties come in FAISS's order. Needs the extra: `pip install "subtle-video[faiss]"`.
+
+    Args:
+        query_embeds: `(Q, D)`.
+        corpus_embeds: `(N, D)`.
+        k: how many rows to return.
+        exclude: as for `search`.
+        string_factory: FAISS's description of the index, such as "Flat" (exact) or "IVF256,Flat".
+
+    Returns:
+        Corpus rows and scores as `search` gives them.
+
+    Raises:
+        ValueError: The sizes do not fit, k is below 1, or the corpus is empty.
+    """
+    queries, corpus = _as_tensor(query_embeds).float().cpu(), _as_tensor(corpus_embeds).float().cpu()
+    _check_sizes(queries, corpus, k, exclude)
+    excluded = _excluded_rows(exclude, len(queries))
+    wanted = min(k + excluded.shape[1], len(corpus))
+    index = datasets.search.FaissIndex(
+        string_factory=string_factory, metric_type=0
+    )  # 0 is METRIC_INNER_PRODUCT
+    index.add_vectors(corpus.numpy())
+    found = index.search_batch(queries.numpy(), wanted)
+    rows = torch.as_tensor(np.asarray(found.total_indices), dtype=torch.int64)
+    scores = torch.as_tensor(np.asarray(found.total_scores), dtype=torch.float32)
+    banned = (rows[:, :, None] == excluded[:, None, :]).any(2) | (rows < 0)
+    order = banned.to(torch.int8).argsort(dim=1, stable=True)[:, : min(k, len(corpus))]
+    banned, rows, scores = (one.gather(1, order) for one in (banned, rows, scores))
+    return rows.masked_fill(banned, -1), scores.masked_fill(banned, -torch.inf)
+
+
+def _search_block(
+    queries: Tensor, corpus_embeds: Embeddings, k: int, excluded: Tensor, block_size: int, buffer: Tensor
+) -> tuple[Tensor, Tensor]:
+    best_rows = torch.full((len(queries), 0), -1, dtype=torch.int64, device=queries.device)
+    best_scores = queries.new_empty(len(queries), 0)
+    for start in range(0, len(corpus_embeds), block_size):
+        block = _as_tensor(corpus_embeds[start : start + block_size]).to(queries.device).float()
+        scores = torch.mm(
+            queries, block.T, out=buffer[: len(queries) * len(block)].view(len(queries), len(block))
+        )
+        hit_query, hit = ((excluded >= start) & (excluded < start + len(block))).nonzero(as_tuple=True)
+        scores[hit_query, excluded[hit_query, hit] - start] = -torch.inf
+        top_scores, top_rows = _stable_topk(scores, min(k, len(block)))
+        # Earlier blocks stand first, so a stable sort keeps equal scores in the order of the corpus.
+        scores, order = torch.cat([best_scores, top_scores], 1).sort(dim=1, descending=True, stable=True)
+        best_rows = torch.cat([best_rows, top_rows + start], 1).gather(1, order[:, :k])
+        best_scores = scores[:, :k]
+    return best_rows, best_scores
+
+
+def _stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """`torch.topk` with equal scores in the order of their columns, which it does not promise itself."""
+    values, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
+    tied = (
+        values[:, k - 1] == values[:, k]
+        if values.shape[1] > k
+        else torch.zeros(len(scores), dtype=torch.bool)
+    )
+    values, columns = values[:, :k], columns[:, :k]
+    columns, order = columns.sort(dim=1)
+    values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+    columns = columns.gather(1, order)
+    # A tie across the cut: which of the equal columns topk kept is its own choice, so these rows are sorted whole.
+    for rows in tied.nonzero()[:, 0].split(TIED_BLOCK):
+        sorted_values, sorted_columns = scores[rows].sort(dim=1, descending=True, stable=True)
+        values[rows], columns[rows] = sorted_values[:, :k], sorted_columns[:, :k]
+    return values, columns
+
+
+def _as_tensor(embeds: Embeddings) -> Tensor:
+    if isinstance(embeds, Tensor):
+        return embeds
+    with warnings.catch_warnings():  # a memory-mapped array may be read-only; nothing here writes to it
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(np.ascontiguousarray(embeds))
+
+
+def _excluded_rows(exclude: Sequence[Any] | Tensor | None, num_queries: int) -> Tensor:
+    """Any form of `exclude` as `(Q, M)`, padded with -1."""
+    if exclude is None:
+        return torch.full((num_queries, 1), -1)
+    if isinstance(exclude, Tensor | np.ndarray):
+        rows = torch.as_tensor(exclude)
+        return rows[:, None] if rows.ndim == 1 else rows
+    lists = [[one] if isinstance(one, int) else [*one] for one in exclude]
+    width = max(map(len, lists), default=0)
+    return torch.tensor([one + [-1] * (width - len(one)) for one in lists]).reshape(num_queries, width)
+
+
+def _check_sizes(
+    queries: Tensor, corpus_embeds: Embeddings, k: int, exclude: Sequence[Any] | Tensor | None
+) -> None:
+    if queries.ndim != 2 or corpus_embeds.ndim != 2 or queries.shape[1] != corpus_embeds.shape[1]:
+        shapes = f"{tuple(queries.shape)} and {tuple(corpus_embeds.shape)}"
+        raise ValueError(f"queries (Q, D) and corpus (N, D) must have one D, not shapes {shapes}")
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+    if not len(corpus_embeds):
+        raise ValueError("the corpus is empty, so there is nothing to search")
+    if exclude is not None and len(exclude) != len(queries):
+        raise ValueError(f"exclude has {len(exclude)} entries for {len(queries)} queries")

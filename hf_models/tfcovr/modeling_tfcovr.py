@@ -1,0 +1,353 @@
+"""TF-CoVR-Base: compose a video and a modification text into one query, and embed the videos that may answer it."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.models.auto.modeling_auto import MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES
+from transformers.utils import ModelOutput, logging
+
+from .configuration_tfcovr import TFCoVRConfig
+from .fusion import FUSIONS
+from .gathering import gather_with_gradient
+from .losses import hn_nce, infonce, multi_positive, similarity_logits
+from .modeling_aim import AIMModel
+
+VIDEO_MODEL_TYPES = {"aim", *MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES}
+DEFAULT_CLASSES = {  # where AutoModel has none, or one with more than an encoder
+    "vision": {"blip-2": "Blip2VisionModelWithProjection"},
+    "text": {"blip-2": "Blip2TextModelWithProjection", "blip_text_model": "BlipTextModel"},
+}
+
+
+@dataclass
+class TFCoVROutput(ModelOutput):
+    """What a forward pass gives.
+
+    Attributes:
+        loss: scalar, where `return_loss=True`.
+        logits_per_query: `(n, n)` similarities over the temperature.
+        query_embeds: `(n, D)` unit-norm composed queries.
+        target_embeds: `(n, D)` unit-norm targets.
+    """
+
+    loss: Tensor | None = None
+    logits_per_query: Tensor | None = None
+    query_embeds: Tensor | None = None
+    target_embeds: Tensor | None = None
+
+
+class TFCoVRForComposedRetrieval(PreTrainedModel):
+    """Composed video retrieval from two encoders and a fusion; see `TFCoVRConfig` for the choices.
+
+    Works from pixels and tokens or from stored embeddings (`video_embeds`, `text_embeds`), which are what
+    `encode_video` and `encode_text` give.
+
+    Example:
+        >>> from transformers import BertConfig, CLIPVisionConfig
+        >>> small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> vision = CLIPVisionConfig(image_size=8, patch_size=4, **small)
+        >>> config = TFCoVRConfig(vision_config=vision, text_config=BertConfig(vocab_size=9, **small), fusion_hidden_dim=8)
+        >>> model = TFCoVRForComposedRetrieval(config).eval()
+        >>> frames, tokens = torch.rand(2, 4, 3, 8, 8), torch.tensor([[1, 2], [3, 4]])
+        >>> model.get_query_features(frames, tokens).shape
+        torch.Size([2, 16])
+        >>> model.get_target_features(video_embeds=torch.rand(5, 16)).shape
+        torch.Size([5, 16])
+    """
+
+    config: TFCoVRConfig
+    config_class = TFCoVRConfig
+    base_model_prefix = "tfcovr"
+    main_input_name = "pixel_values"
+    input_modalities = ("video", "text")
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _no_split_modules = ("AIMLayer",)
+
+    def __init__(self, config: TFCoVRConfig) -> None:
+        super().__init__(config)
+        size = config.projection_dim
+        self.vision_model = _build_encoder(config.vision_config, config.vision_model_class, "vision")
+        self.text_model = _build_encoder(config.text_config, config.text_model_class, "text")
+        learned = config.fusion != "average"
+        self.text_projection = nn.Linear(config.text_embed_dim, size) if learned else nn.Identity()
+        self.fusion = FUSIONS[config.fusion](config)
+        self.target_projection = (
+            nn.Linear(config.video_embed_dim, size) if config.project_targets else nn.Identity()
+        )
+        if config.learnable_temperature:
+            self.log_temperature = nn.Parameter(torch.tensor(math.log(config.temperature)))
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Start linear layers as PyTorch does, which is how the released combiner starts."""
+        if isinstance(module, nn.Linear):
+            init.kaiming_uniform_(module.weight, a=5**0.5)
+            bound = module.in_features**-0.5
+            init.uniform_(module.bias, -bound, bound)
+        elif isinstance(module, TFCoVRForComposedRetrieval) and self.config.learnable_temperature:
+            init.constant_(module.log_temperature, math.log(self.config.temperature))
+
+    @classmethod
+    def from_vision_text_pretrained(
+        cls, vision_model_name_or_path: str | Path, text_model_name_or_path: str | Path, **config: Any
+    ) -> "TFCoVRForComposedRetrieval":
+        """A model with these pretrained encoders and a fresh fusion.
+
+        Args:
+            vision_model_name_or_path: a video or image model, or one that contains it (AIM with its classifier, CLIP).
+            text_model_name_or_path: a text model, or one that contains it.
+            **config: fields of `TFCoVRConfig`.
+
+        Returns:
+            The model in evaluation mode.
+
+        Raises:
+            ValueError: An encoder's weights are not all there, which would leave it random.
+        """
+        vision = _sub_config(vision_model_name_or_path, "vision_config")
+        text = _sub_config(text_model_name_or_path, "text_config")
+        full = TFCoVRConfig(vision_config=vision, text_config=text, **config)
+        model = cls(full)
+        sources = {"vision": vision_model_name_or_path, "text": text_model_name_or_path}
+        for kind, name_or_path in sources.items():
+            encoder = getattr(model, f"{kind}_model")
+            with _quiet():
+                loaded, info = type(encoder).from_pretrained(
+                    name_or_path, config=encoder.config, output_loading_info=True
+                )
+            if info["missing_keys"] or info["mismatched_keys"]:
+                raise ValueError(
+                    f"{name_or_path} does not hold the weights of {type(encoder).__name__}: "
+                    f"{sorted(info['missing_keys'])[:5]} are missing or of another shape, which would leave the {kind} "
+                    f"encoder random; name its class with {kind}_model_class"
+                )
+            setattr(model, f"{kind}_model", loaded)
+        return model.eval()
+
+    @property
+    def temperature(self) -> float | Tensor:
+        """What similarities are divided by: a number, or a scalar tensor with gradient where it is learned."""
+        return self.log_temperature.exp() if self.config.learnable_temperature else self.config.temperature
+
+    def freeze_encoders(self) -> None:
+        """Leave only the text projection, the fusion, the target projection and the temperature to train (stage 2)."""
+        self.vision_model.requires_grad_(False)
+        self.text_model.requires_grad_(False)
+
+    def encode_video(self, pixel_values: Tensor) -> Tensor:
+        """What the video encoder says of each clip, not normalised, `(B, video_embed_dim)`.
+
+        A video model gives its pooled output or else the mean of its tokens; an image model the mean over frames (and
+        over query tokens, for BLIP-2) of what it says of each.
+
+        Args:
+            pixel_values: `(B, T, C, H, W)`.
+
+        Raises:
+            ValueError: pixel_values does not have five dimensions.
+        """
+        if pixel_values.ndim != 5:
+            raise ValueError(
+                f"pixel_values must be (batch, frames, channels, height, width), not {tuple(pixel_values.shape)}"
+            )
+        if self.config.vision_config.model_type in VIDEO_MODEL_TYPES:
+            return _pooled_vision(self.vision_model(**{self.vision_model.main_input_name: pixel_values}))
+        per_frame = _pooled_vision(self.vision_model(pixel_values=pixel_values.flatten(0, 1)))
+        return per_frame.unflatten(0, pixel_values.shape[:2]).mean(1)
+
+    def encode_text(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """What the text encoder says of each text, not normalised, `(B, text_embed_dim)`.
+
+        The projected embedding of CLIP and BLIP-2 (its first token), the pooled output of a CLIP or SigLIP text model
+        without projection, and the first token's last hidden state of BERT and BLIP.
+
+        Args:
+            input_ids: `(B, L)` token ids.
+            attention_mask: `(B, L)`, 1 for tokens and 0 for padding; None is all ones.
+        """
+        outputs = self.text_model(input_ids=input_ids, attention_mask=attention_mask)
+        if "text_embeds" in outputs:
+            return outputs.text_embeds if outputs.text_embeds.ndim == 2 else outputs.text_embeds[:, 0]
+        if self.config.text_config.model_type.startswith(("clip", "siglip")):
+            return outputs.pooler_output
+        return outputs.last_hidden_state[:, 0]
+
+    def get_query_features(
+        self,
+        pixel_values: Tensor | None = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        *,
+        video_embeds: Tensor | None = None,
+        text_embeds: Tensor | None = None,
+    ) -> Tensor:
+        """Compose queries: unit-norm `(B, D)`.
+
+        A query may lack its video or its text (the text-only and video-only baselines): the missing half is zeros.
+
+        Args:
+            pixel_values: `(B, T, C, H, W)` query clips, or give `video_embeds`.
+            input_ids: `(B, L)` tokens of the modification texts, or give `text_embeds`.
+            attention_mask: `(B, L)`, 1 for tokens and 0 for padding.
+            video_embeds: `(B, video_embed_dim)` as `encode_video` gives them.
+            text_embeds: `(B, text_embed_dim)` as `encode_text` gives them.
+
+        Raises:
+            ValueError: neither video nor text is given, or one of them twice.
+        """
+        _check_given_once(pixel_values=pixel_values, video_embeds=video_embeds)
+        _check_given_once(input_ids=input_ids, text_embeds=text_embeds)
+        if pixel_values is not None:
+            video_embeds = self.encode_video(pixel_values)
+        if input_ids is not None:
+            text_embeds = self.encode_text(input_ids, attention_mask)
+        if video_embeds is None and text_embeds is None:
+            raise ValueError(
+                "a query needs a video (pixel_values or video_embeds), a text (input_ids or text_embeds) or both"
+            )
+        text = None if text_embeds is None else F.normalize(self.text_projection(text_embeds), dim=-1)
+        if video_embeds is None:
+            video_embeds = text.new_zeros(len(text), self.config.video_embed_dim)
+        if text is None:
+            text = video_embeds.new_zeros(len(video_embeds), self.config.projection_dim)
+        return F.normalize(self.fusion(video_embeds, text), dim=-1)
+
+    def get_target_features(
+        self, pixel_values: Tensor | None = None, *, video_embeds: Tensor | None = None
+    ) -> Tensor:
+        """Embed videos that may answer a query: unit-norm `(B, D)`.
+
+        Args:
+            pixel_values: `(B, T, C, H, W)`, or give `video_embeds`.
+            video_embeds: `(B, video_embed_dim)` as `encode_video` gives them.
+
+        Raises:
+            ValueError: neither or both are given.
+        """
+        _check_given_once(pixel_values=pixel_values, video_embeds=video_embeds)
+        if pixel_values is not None:
+            video_embeds = self.encode_video(pixel_values)
+        if video_embeds is None:
+            raise ValueError("a target needs pixel_values or video_embeds")
+        return F.normalize(self.target_projection(video_embeds), dim=-1)
+
+    def forward(
+        self,
+        pixel_values: Tensor | None = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        target_pixel_values: Tensor | None = None,
+        *,
+        video_embeds: Tensor | None = None,
+        text_embeds: Tensor | None = None,
+        target_video_embeds: Tensor | None = None,
+        target_labels: Tensor | None = None,
+        return_loss: bool = False,
+    ) -> TFCoVROutput:
+        """Compose queries, embed their targets and compare all with all.
+
+        In training mode under several processes the loss is over the pairs of all of them, with gradient, so that
+        more processes mean more negatives; every process must then call this together.
+
+        Args:
+            pixel_values: `(n, T, C, H, W)` query clips, or give `video_embeds`.
+            input_ids: `(n, L)` tokens of the modification texts, or give `text_embeds`.
+            attention_mask: `(n, L)`, 1 for tokens and 0 for padding.
+            target_pixel_values: `(n, T, C, H, W)` clips that answer the queries, row by row, or give
+                `target_video_embeds`.
+            video_embeds: `(n, video_embed_dim)`.
+            text_embeds: `(n, text_embed_dim)`.
+            target_video_embeds: `(n, video_embed_dim)`.
+            target_labels: `(n,)` integers, the label that answers each query; for the loss "multi_positive".
+            return_loss: compute the configured loss.
+
+        Returns:
+            Embeddings and logits of this process's rows, and the loss where asked for.
+        """
+        query = self.get_query_features(
+            pixel_values, input_ids, attention_mask, video_embeds=video_embeds, text_embeds=text_embeds
+        )
+        target = self.get_target_features(target_pixel_values, video_embeds=target_video_embeds)
+        return TFCoVROutput(
+            loss=self._loss(query, target, target_labels) if return_loss else None,
+            logits_per_query=similarity_logits(query, target, self.temperature),
+            query_embeds=query,
+            target_embeds=target,
+        )
+
+    def _loss(self, query: Tensor, target: Tensor, target_labels: Tensor | None) -> Tensor:
+        config = self.config
+        if config.loss == "multi_positive" and target_labels is None:
+            raise ValueError(
+                "the loss 'multi_positive' needs target_labels, the label that answers each query"
+            )
+        if self.training:
+            query, target = gather_with_gradient(query), gather_with_gradient(target)
+            target_labels = None if target_labels is None else gather_with_gradient(target_labels)
+        if config.loss == "multi_positive":
+            return multi_positive(query, target, self.temperature, target_labels)
+        if config.loss == "infonce":
+            return infonce(query, target, self.temperature)
+        normalization = config.row_normalization
+        return hn_nce(
+            query, target, self.temperature, config.alpha, config.beta, row_normalization=normalization
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No load report: that the rest of a larger checkpoint is left over is expected, and missing weights raise."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def _build_encoder(config: PreTrainedConfig, class_name: str | None, kind: str) -> PreTrainedModel:
+    if config.model_type == "aim":
+        return AIMModel._from_config(config)
+    class_name = class_name or DEFAULT_CLASSES[kind].get(config.model_type)
+    if class_name is None:
+        return AutoModel.from_config(config)
+    model_class = getattr(transformers, class_name, None)
+    if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
+        raise ValueError(f"{kind}_model_class {class_name!r} is not a model class of transformers")
+    return model_class._from_config(config)
+
+
+def _sub_config(name_or_path: str | Path, part: str) -> PreTrainedConfig:
+    """The configuration of one encoder of what may be a larger model; BLIP-2's encoders share one configuration."""
+    config = AutoConfig.from_pretrained(name_or_path)
+    if config.model_type == "blip-2" or not hasattr(config, part):
+        return config
+    encoder = getattr(config, part)
+    if hasattr(encoder, "projection_dim"):  # CLIP's projections have the size that the whole model names
+        encoder.projection_dim = getattr(config, "projection_dim", encoder.projection_dim)
+    return encoder
+
+
+def _pooled_vision(outputs: ModelOutput) -> Tensor:
+    if "image_embeds" in outputs:
+        return outputs.image_embeds if outputs.image_embeds.ndim == 2 else outputs.image_embeds.mean(1)
+    pooled = outputs.get("pooler_output")
+    return outputs.last_hidden_state.mean(1) if pooled is None else pooled
+
+
+def _check_given_once(**inputs: Tensor | None) -> None:
+    if all(value is not None for value in inputs.values()):
+        raise ValueError(f"give one of {' and '.join(inputs)}, not both")

@@ -1,0 +1,131 @@
+"""Search agrees with a stable sort of all scores, in bounded memory, and leaves out what it is told to."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from hf_models import retrieval
+from hf_models.retrieval import encode, ranked_ids, search, search_with_faiss
+
+
+def brute_force(queries, corpus, k, exclude=None):
+    scores = queries @ corpus.T
+    for query, rows in enumerate(exclude or []):
+        scores[query, [row for row in rows if row >= 0]] = -torch.inf
+    values, rows = scores.sort(dim=1, descending=True, stable=True)
+    return rows[:, :k].masked_fill(values[:, :k].isneginf(), -1), values[:, :k]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(retrieval, "QUERY_BLOCK", 7)
+    monkeypatch.setattr(retrieval, "CORPUS_BLOCK", 32)
+    monkeypatch.setattr(retrieval, "TIED_BLOCK", 2)
+
+
+def integers(rows, columns, high, seed):
+    """Small whole numbers: their dot products are exact, so equal scores are equal however they are computed."""
+    return torch.randint(0, high, (rows, columns), generator=torch.Generator().manual_seed(seed)).float()
+
+
+@pytest.mark.parametrize("k", [1, 5, 50, 200])
+@pytest.mark.parametrize("corpus_size", [3, 32, 33, 130])
+@pytest.mark.parametrize("high", [2, 50])
+def test_search_equals_a_stable_sort_of_all_scores(k, corpus_size, high):
+    queries, corpus = integers(20, 6, high, 0), integers(corpus_size, 6, high, 1)
+    exclude = [[i % corpus_size, -1, (3 * i) % corpus_size] for i in range(20)]
+    rows, scores = search(queries, corpus, k, exclude=exclude)
+    expected_rows, expected_scores = brute_force(queries, corpus, k, exclude)
+    assert torch.equal(rows, expected_rows)
+    assert torch.equal(scores, expected_scores)
+
+
+def test_when_all_scores_are_equal_the_corpus_order_decides():
+    rows, _ = search(torch.ones(9, 4), torch.ones(100, 4), 40)
+    assert torch.equal(rows, torch.arange(40).expand(9, 40))
+
+
+def test_a_memory_mapped_corpus_gives_the_same_answer(tmp_path):
+    queries, corpus = integers(5, 8, 9, 2), integers(70, 8, 9, 3)
+    np.save(tmp_path / "corpus.npy", corpus.numpy())
+    mapped = np.load(tmp_path / "corpus.npy", mmap_mode="r")
+    assert torch.equal(search(queries.numpy(), mapped, 9)[0], search(queries, corpus, 9)[0])
+
+
+def test_an_excluded_row_is_never_returned_and_leaves_no_gap():
+    corpus = torch.eye(3)
+    rows, scores = search(corpus, corpus, 3, exclude=torch.arange(3))
+    assert ranked_ids(rows, ["a", "b", "c"]) == [["b", "c"], ["a", "c"], ["a", "b"]]
+    assert (rows[:, 2] == -1).all()
+    assert scores[:, 2].isneginf().all()
+
+
+def test_embeddings_that_are_not_numbers_are_refused():
+    corpus = torch.eye(3)
+    corpus[1, 1] = torch.nan
+    with pytest.raises(ValueError, match="not finite"):
+        search(torch.eye(3), corpus, 2)
+
+
+@pytest.mark.parametrize(
+    ("queries", "corpus", "k", "message"),
+    [
+        (torch.ones(2, 3), torch.ones(2, 4), 1, "one D"),
+        (torch.ones(2, 3), torch.ones(0, 3), 1, "corpus is empty"),
+        (torch.ones(2, 3), torch.ones(2, 3), 0, "at least 1"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(queries, corpus, k, message):
+    with pytest.raises(ValueError, match=message):
+        search(queries, corpus, k)
+
+
+def test_exclusions_for_another_number_of_queries_are_refused():
+    with pytest.raises(ValueError, match="2 entries for 3 queries"):
+        search(torch.eye(3), torch.eye(3), 1, exclude=[0, 1])
+
+
+def test_faiss_finds_the_same_rows():
+    pytest.importorskip("faiss")
+    generator = torch.Generator().manual_seed(0)
+    queries, corpus = torch.randn(20, 16, generator=generator), torch.randn(90, 16, generator=generator)
+    exclude = torch.randint(-1, 90, (20, 2), generator=generator)
+    rows, scores = search_with_faiss(queries, corpus, 10, exclude=exclude)
+    expected_rows, expected_scores = search(queries, corpus, 10, exclude=exclude)
+    assert torch.equal(rows, expected_rows)
+    torch.testing.assert_close(scores, expected_scores)
+
+
+class Doubling(PreTrainedModel):
+    config_class = PreTrainedConfig
+
+    def __init__(self):
+        super().__init__(PreTrainedConfig())
+        self.layer = torch.nn.Linear(2, 2)
+        self.dropout = torch.nn.Dropout(0.5)
+
+    def get_target_features(self, pixel_values):
+        return 2 * self.dropout(pixel_values)
+
+
+def test_encode_keeps_the_order_and_leaves_the_mode_as_it_was():
+    model = Doubling().train()
+    loader = [
+        {"clip_id": ["b", "a"], "pixel_values": torch.eye(2)},
+        {"clip_id": ["c"], "pixel_values": torch.ones(1, 2)},
+    ]
+    ids, embeds = encode(model, loader)
+    assert ids == ["b", "a", "c"]
+    assert torch.equal(embeds, 2 * torch.tensor([[1.0, 0], [0, 1], [1, 1]]))
+    assert model.training
+
+
+def test_encoding_nothing_is_an_error():
+    with pytest.raises(ValueError, match="nothing to encode"):
+        encode(Doubling(), [])
+
+
+def test_an_embedding_without_an_id_is_an_error():
+    with pytest.raises(ValueError, match="1 ids and 2 embeddings"):
+        encode(Doubling(), [{"clip_id": ["a"], "pixel_values": torch.eye(2)}])

@@ -1,0 +1,374 @@
+"""TF-CoVR-Base: sizes, encoders, save and load in every way, and what it refuses."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import (
+    AutoModel,
+    AutoProcessor,
+    BertConfig,
+    BertModel,
+    BertTokenizerFast,
+    Blip2Config,
+    BlipTextConfig,
+    CLIPConfig,
+    CLIPModel,
+    CLIPTextConfig,
+    CLIPVisionConfig,
+    VideoMAEConfig,
+)
+
+from hf_models import (
+    AIMConfig,
+    AIMForVideoClassification,
+    AIMVideoProcessor,
+    TFCoVRConfig,
+    TFCoVRForComposedRetrieval,
+    TFCoVRProcessor,
+)
+from hf_models.tfcovr.fusion import GatedFusion
+from hf_models.tfcovr.processing_tfcovr import normalize_modification
+
+SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+IMAGE = {"image_size": 8, "patch_size": 4}
+TOKENS = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
+MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+CLIPS = torch.rand(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def aim():
+    return AIMConfig(num_frames=4, **IMAGE, **SMALL)
+
+
+def bert():
+    return BertConfig(vocab_size=20, **SMALL)
+
+
+def clip_text():
+    return CLIPTextConfig(
+        vocab_size=20, projection_dim=12, eos_token_id=2, pad_token_id=0, bos_token_id=1, **SMALL
+    )
+
+
+def make_model(**config):
+    torch.manual_seed(0)
+    config = {"vision_config": aim(), "text_config": bert(), "fusion_hidden_dim": 8, **config}
+    return TFCoVRForComposedRetrieval(TFCoVRConfig(**config)).eval()
+
+
+def blip2():
+    vision = {**SMALL, **IMAGE}
+    qformer = {**SMALL, "vocab_size": 20, "encoder_hidden_size": 16, "use_qformer_text_input": True}
+    opt = {
+        "model_type": "opt",
+        "vocab_size": 20,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+    }
+    return Blip2Config(
+        vision_config=vision,
+        qformer_config=qformer,
+        text_config=opt,
+        num_query_tokens=3,
+        image_text_hidden_size=10,
+    )
+
+
+def test_the_gated_combiner_has_the_released_number_of_parameters():
+    config = TFCoVRConfig(fusion="gated", fusion_projection_dim=3072, fusion_hidden_dim=6144)
+    with torch.device("meta"):
+        assert sum(one.numel() for one in GatedFusion(config).parameters()) == 84_960_001
+
+
+def test_the_paper_perceptron_has_two_hidden_relu_layers_on_the_concatenation():
+    layers = make_model(fusion_hidden_dim=8).fusion.layers
+    kinds = [type(layer).__name__ for layer in layers]
+    assert kinds == ["Linear", "ReLU", "Dropout", "Linear", "ReLU", "Dropout", "Linear"]
+    assert [layer.weight.shape for layer in layers if isinstance(layer, torch.nn.Linear)] == [
+        (8, 32),
+        (8, 8),
+        (16, 8),
+    ]
+
+
+def test_the_gated_query_equals_its_formula():
+    model = make_model(fusion="gated", fusion_projection_dim=6)
+    video, text = torch.randn(3, 16), torch.randn(3, 16)
+    t = F.normalize(model.text_projection(text), dim=-1)
+    part = model.fusion
+    both = torch.cat([F.relu(part.text_projection(t)), F.relu(part.video_projection(video))], 1)
+    g = torch.sigmoid(part.gate(F.relu(part.gate_projection(both))))
+    query = part.output_projection(F.relu(part.fused_projection(both))) + g * t + (1 - g) * video
+    features = model.get_query_features(video_embeds=video, text_embeds=text)
+    torch.testing.assert_close(features, F.normalize(query, dim=-1))
+    torch.testing.assert_close(model.get_target_features(video_embeds=video), F.normalize(video, dim=-1))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"text_config": bert()},
+        {"text_config": clip_text()},
+        {"text_config": clip_text(), "text_model_class": "CLIPTextModel"},
+        {"text_config": BlipTextConfig(vocab_size=20, encoder_hidden_size=16, **SMALL)},
+        {"text_config": blip2()},
+        {"vision_config": blip2()},
+        {"vision_config": CLIPVisionConfig(**IMAGE, **SMALL)},
+        {
+            "vision_config": CLIPVisionConfig(projection_dim=12, **IMAGE, **SMALL),
+            "vision_model_class": "CLIPVisionModelWithProjection",
+        },
+        {"vision_config": VideoMAEConfig(num_frames=4, **IMAGE, **SMALL)},
+    ],
+    ids=[
+        "bert",
+        "clip",
+        "clip-unprojected",
+        "blip",
+        "blip2-text",
+        "blip2",
+        "clip-frames",
+        "clip-projected",
+        "videomae",
+    ],
+)
+def test_any_encoder_of_transformers_serves(config, tmp_path):
+    model = make_model(**config)
+    stored = {"video_embeds": model.encode_video(CLIPS), "text_embeds": model.encode_text(TOKENS, MASK)}
+    assert stored["video_embeds"].shape == (2, model.config.video_embed_dim)
+    assert stored["text_embeds"].shape == (2, model.config.text_embed_dim)
+    query = model.get_query_features(CLIPS, TOKENS, MASK)
+    torch.testing.assert_close(query.norm(dim=-1), torch.ones(2))
+    torch.testing.assert_close(query, model.get_query_features(**stored))
+    model.save_pretrained(tmp_path)
+    again = AutoModel.from_pretrained(tmp_path)
+    torch.testing.assert_close(again.get_query_features(CLIPS, TOKENS, MASK), query)
+
+
+def test_a_text_embedding_does_not_depend_on_padding():
+    model = make_model()
+    torch.testing.assert_close(model.encode_text(TOKENS[1:], MASK[1:]), model.encode_text(TOKENS[1:, :3]))
+
+
+def test_an_image_model_is_averaged_over_frames():
+    model = make_model(vision_config=CLIPVisionConfig(**IMAGE, **SMALL))
+    expected = torch.stack([model.vision_model(CLIPS[:, t]).pooler_output for t in range(4)]).mean(0)
+    torch.testing.assert_close(model.encode_video(CLIPS), expected)
+
+
+def test_the_average_of_clip_needs_no_training():
+    model = make_model(
+        vision_config=CLIPVisionConfig(projection_dim=12, **IMAGE, **SMALL),
+        vision_model_class="CLIPVisionModelWithProjection",
+        text_config=clip_text(),
+        fusion="average",
+    )
+    video, text = model.encode_video(CLIPS), model.encode_text(TOKENS, MASK)
+    expected = F.normalize(F.normalize(video, dim=-1) + F.normalize(text, dim=-1), dim=-1)
+    torch.testing.assert_close(model.get_query_features(CLIPS, TOKENS, MASK), expected)
+    assert not [
+        name for name, _ in model.named_parameters() if not name.startswith(("vision_model", "text_model"))
+    ]
+
+
+@pytest.mark.parametrize("fusion", ["mlp", "gated"])
+def test_a_query_without_text_or_video_is_that_half_as_zeros(fusion):
+    model = make_model(fusion=fusion, fusion_projection_dim=4)
+    video, text = torch.randn(2, 16), torch.randn(2, 16)
+    video_only = model.get_query_features(video_embeds=video)
+    torch.testing.assert_close(video_only, F.normalize(model.fusion(video, torch.zeros(2, 16)), dim=-1))
+    projected = F.normalize(model.text_projection(text), dim=-1)
+    text_only = model.get_query_features(text_embeds=text)
+    torch.testing.assert_close(text_only, F.normalize(model.fusion(torch.zeros(2, 16), projected), dim=-1))
+
+
+@pytest.mark.parametrize("loss", ["hn_nce", "infonce", "multi_positive"])
+def test_every_loss_trains_what_is_not_frozen(loss):
+    model = make_model(loss=loss, learnable_temperature=True).train()
+    model.freeze_encoders()
+    output = model(CLIPS, TOKENS, MASK, CLIPS.flip(0), target_labels=torch.tensor([0, 1]), return_loss=True)
+    output.loss.backward()
+    with_gradient = {name for name, one in model.named_parameters() if one.grad is not None}
+    assert with_gradient == {
+        name for name, _ in model.named_parameters() if not name.startswith(("vision", "text_model"))
+    }
+    assert "log_temperature" in with_gradient
+    assert output.logits_per_query.shape == (2, 2)
+
+
+def test_end_to_end_training_reaches_both_encoders():
+    model = make_model().train()
+    model(CLIPS, TOKENS, MASK, CLIPS.flip(0), return_loss=True).loss.backward()
+    for encoder in (model.vision_model, model.text_model):
+        assert any(one.grad is not None and one.grad.abs().sum() > 0 for one in encoder.parameters())
+
+
+def test_encoders_come_from_the_models_that_contain_them(tmp_path):
+    AIMForVideoClassification(AIMConfig(num_frames=4, num_labels=3, **IMAGE, **SMALL)).save_pretrained(
+        tmp_path / "aim"
+    )
+    clip = CLIPModel(
+        CLIPConfig(text_config=clip_text().to_dict(), vision_config={**IMAGE, **SMALL}, projection_dim=12)
+    )
+    clip.save_pretrained(tmp_path / "clip")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "clip")
+    aim_model = AIMForVideoClassification.from_pretrained(tmp_path / "aim").eval()
+    torch.testing.assert_close(model.encode_video(CLIPS), aim_model.aim(CLIPS).pooler_output)
+    expected = clip.eval().get_text_features(TOKENS, MASK).pooler_output
+    torch.testing.assert_close(model.encode_text(TOKENS, MASK), expected)
+    frames = TFCoVRForComposedRetrieval.from_vision_text_pretrained(
+        tmp_path / "clip",
+        tmp_path / "clip",
+        vision_model_class="CLIPVisionModelWithProjection",
+        fusion="average",
+    )
+    expected = torch.stack([clip.get_image_features(CLIPS[:, t]).pooler_output for t in range(4)]).mean(0)
+    torch.testing.assert_close(frames.encode_video(CLIPS), expected)
+
+
+def test_an_encoder_whose_weights_are_not_there_is_refused(tmp_path):
+    BertModel(bert()).save_pretrained(tmp_path / "bert")
+    CLIPModel(CLIPConfig(vision_config={**IMAGE, **SMALL})).vision_model.save_pretrained(tmp_path / "clip")
+    with pytest.raises(ValueError, match="does not hold the weights of CLIPVisionModelWithProjection"):
+        TFCoVRForComposedRetrieval.from_vision_text_pretrained(
+            tmp_path / "clip", tmp_path / "bert", vision_model_class="CLIPVisionModelWithProjection"
+        )
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"fusion": "sum"}, "sum"),
+        ({"fusion": "gated", "projection_dim": 8}, "projection_dim must be its size 16, not 8"),
+        (
+            {"fusion": "average", "text_config": clip_text()},
+            "video embeddings have 16 and text embeddings 12",
+        ),
+        ({"project_targets": False, "projection_dim": 8}, "project_targets=False needs projection_dim 16"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"alpha": 0.0}, "alpha must lie in"),
+        ({"text_model_class": "NoSuchModel"}, "not a model class"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(config, message):
+    with pytest.raises(Exception, match=message):
+        make_model(**config)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "a query needs a video"),
+        (
+            {"pixel_values": CLIPS, "video_embeds": torch.ones(2, 16)},
+            "one of pixel_values and video_embeds, not both",
+        ),
+        ({"pixel_values": CLIPS[0]}, "pixel_values must be"),
+    ],
+)
+def test_inputs_that_say_too_little_or_too_much_are_refused(inputs, message):
+    with pytest.raises(ValueError, match=message):
+        make_model().get_query_features(**inputs)
+
+
+def test_multi_positive_without_labels_is_refused():
+    with pytest.raises(ValueError, match="needs target_labels"):
+        make_model(loss="multi_positive")(CLIPS, TOKENS, MASK, CLIPS, return_loss=True)
+
+
+@pytest.fixture
+def processor(tmp_path):
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "show",
+        "with",
+        "two",
+        "and",
+        "a",
+        "half",
+        "turns",
+        "2",
+        ".",
+    ]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    tokenizer = BertTokenizerFast(str(tmp_path / "vocab.txt"))
+    video = AIMVideoProcessor(size={"height": 8, "width": 8}, do_center_crop=False, num_frames=4)
+    return TFCoVRProcessor(video_processor=video, tokenizer=tokenizer)
+
+
+def test_the_processor_makes_what_the_model_takes(processor):
+    frames = torch.randint(0, 255, (6, 3, 10, 12), dtype=torch.uint8)
+    batch = processor(videos=[frames, frames], text=["Show with 2.5 turns", "show"])
+    assert batch["pixel_values"].shape == (2, 4, 3, 8, 8)
+    assert processor.tokenizer.decode(batch["input_ids"][0]) == "[CLS] show with two and a half turns [SEP]"
+    assert batch["attention_mask"].sum(1).tolist() == [9, 3]
+    assert make_model().get_query_features(**batch).shape == (2, 16)
+
+
+def test_the_processor_leaves_texts_alone_when_told_to(processor):
+    processor.number_words = False
+    assert processor.tokenizer.decode(processor(text="2 turns")["input_ids"][0]) == "[CLS] 2 turns [SEP]"
+
+
+def test_a_processor_with_nothing_to_do_says_so(processor):
+    with pytest.raises(ValueError, match="give videos, text or both"):
+        processor()
+
+
+@pytest.mark.parametrize(
+    ("text", "normalized"),
+    [
+        ("Show with 2.5 somersaults Tuck.", "show with two and a half somersaults tuck."),
+        (
+            "show (swing backward) double salto forward tucked with 0.5 turn.",
+            "show swing backward double salto forward tucked with half turn.",
+        ),
+        ("in 180 split position", "in 180 split position"),
+        ("2x and 2nd", "2x and 2nd"),
+        ("7 7.5 1.25", "seven 7.5 1.25"),
+        ("word " * 40, " ".join(["word"] * 30)),
+    ],
+)
+def test_texts_are_normalised_as_released(text, normalized):
+    assert normalize_modification(text) == normalized
+
+
+def test_a_saved_folder_works_alone_and_without_this_package(processor, tmp_path):
+    model, folder = make_model(text_config=clip_text()), tmp_path / "model"
+    model.save_pretrained(folder)
+    processor.number_words = False
+    processor.save_pretrained(folder)
+    assert not AutoProcessor.from_pretrained(folder).number_words
+    expected = model.get_query_features(CLIPS, TOKENS, MASK)
+    torch.save({"clips": CLIPS, "tokens": TOKENS, "mask": MASK, "expected": expected}, tmp_path / "case.pt")
+    script = """
+import sys
+sys.modules["hf_models"] = None  # as if it were not installed
+import torch
+from transformers import AutoModel, AutoProcessor
+folder, case = sys.argv[1], torch.load(sys.argv[2], weights_only=True)
+model = AutoModel.from_pretrained(folder, trust_remote_code=True)
+torch.testing.assert_close(model.get_query_features(case["clips"], case["tokens"], case["mask"]), case["expected"])
+processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
+print(type(model).__module__, processor.number_words, processor.video_processor.num_frames)
+"""
+    command = [sys.executable, "-c", script, str(folder), str(tmp_path / "case.pt")]
+    environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "PATH": ""}
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0].startswith("transformers_modules")
+    assert done.stdout.split()[1:] == ["False", "4"]
+    assert json.loads((folder / "config.json").read_text())["auto_map"]["AutoModel"].endswith(
+        "TFCoVRForComposedRetrieval"
+    )
