@@ -1,0 +1,271 @@
+"""The camera and the brush: joints in the world to RGB frames.
+
+Colours are a code, so that turns can be seen at 48 px: the front of the torso is red and its back blue, right limbs
+are cream and left limbs green, the hair is magenta and the face a white disc on the nose's side.
+"""
+
+import colorsys
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, ImageChops, ImageDraw, ImageOps
+
+from hf_datasets.miniature.actions import Apparatus
+from hf_datasets.miniature.motion import BAR_HEIGHT, PLATFORM_DROP, TABLE_HEIGHT, Motion
+from hf_datasets.miniature.skeleton import J
+
+Colour = tuple[int, int, int]
+Point = tuple[float, float, float]
+SOCKS: Mapping[str, Colour] = {
+    "white": (245, 245, 245), "yellow": (245, 220, 30), "orange": (250, 130, 20),
+    "pink": (250, 120, 190), "cyan": (50, 210, 240),
+}  # fmt: skip
+HALLS: Mapping[str, float] = {
+    "red": 0.0,
+    "brown": 0.08,
+    "olive": 0.17,
+    "green": 0.36,
+    "blue": 0.62,
+    "purple": 0.77,
+}
+FRONT, BACK, RIGHT, LEFT, HAIR, FACE = (
+    (225, 35, 45), (35, 75, 225), (250, 228, 190), (40, 200, 80), (200, 30, 200), (255, 255, 255),
+)  # fmt: skip
+WOOD, GREY, WATER = (150, 115, 75), (95, 95, 95), (46, 103, 115)
+_PARTS = (
+    ("hip", "knee", 0.085),
+    ("knee", "foot", 0.07),
+    ("shoulder", "elbow", 0.06),
+    ("elbow", "hand", 0.05),
+)
+LIMBS = tuple(
+    (J[f"{side}_{first}"], J[f"{side}_{second}"], colour, width)
+    for side, colour in (("right", RIGHT), ("left", LEFT))
+    for first, second, width in _PARTS
+)
+FEET = (J["left_foot"], J["right_foot"])
+TORSO = (J["left_shoulder"], J["right_shoulder"], J["right_hip"], J["left_hip"])
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One competition's hall and one clip's camera.
+
+    Attributes:
+        apparatus: What is drawn around the athlete.
+        hall: A name in `HALLS`, the hue of the walls.
+        wall_value: Brightness of the walls in [0, 1].
+        floor_hue: Hue of the floor, mat or water in [0, 1].
+        socks: A name in `SOCKS`.
+        azimuth: Camera angle about the vertical in radians; 0 is the side view.
+        drift: How much the azimuth changes over the clip, in radians.
+        elevation: Camera angle above the floor in radians.
+        zoom: Body units to frame heights.
+        wobble: Amplitude of the camera's unsteadiness in body units.
+        mirror: Whether the picture is mirrored.
+        noise_seed: Seed of the grain and of the wobble.
+    """
+
+    apparatus: Apparatus = "floor"
+    hall: str = "blue"
+    wall_value: float = 0.15
+    floor_hue: float = 0.6
+    socks: str = "white"
+    azimuth: float = 0.0
+    drift: float = 0.0
+    elevation: float = 0.15
+    zoom: float = 0.58
+    wobble: float = 0.02
+    mirror: bool = False
+    noise_seed: int = 0
+
+
+def _colour(hue: float, saturation: float, value: float) -> Colour:
+    red, green, blue = colorsys.hsv_to_rgb(hue % 1, saturation, value)
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+class Camera:
+    """An orthographic camera that follows the pelvis; one per frame.
+
+    Scenery has few points, so they are projected with plain floats; the athlete's joints go through numpy at once.
+    """
+
+    def __init__(self, scene: Scene, target: np.ndarray, azimuth: float, size: int) -> None:
+        cos_a, sin_a = math.cos(azimuth), math.sin(azimuth)
+        cos_e, sin_e = math.cos(scene.elevation), math.sin(scene.elevation)
+        self.axes = (
+            (cos_a, sin_a, 0.0),
+            (-sin_a * sin_e, cos_a * sin_e, cos_e),
+            (-sin_a * cos_e, cos_a * cos_e, -sin_e),
+        )
+        self.target, self.scale, self.size = target.tolist(), scene.zoom * size, size
+
+    def pixel(self, x: float, y: float, z: float) -> tuple[float, float]:
+        """A world point in pixels right and down."""
+        (a, b, _), (d, e, f), _ = self.axes
+        x, y, z = x - self.target[0], y - self.target[1], z - self.target[2]
+        return self.size / 2 + self.scale * (a * x + b * y), self.size / 2 - self.scale * (
+            d * x + e * y + f * z
+        )
+
+    def project(self, points: np.ndarray) -> np.ndarray:
+        """World points `(..., 3)` to pixels right, pixels down and depth (larger is farther)."""
+        seen = (points - self.target) @ np.array(self.axes).T
+        return seen * (self.scale, -self.scale, 1) + (self.size / 2, self.size / 2, 0)
+
+
+def draw_frames(motion: Motion, scene: Scene, size: int) -> Iterator[np.ndarray]:
+    """Draw a motion frame by frame.
+
+    Args:
+        motion: What `perform` returned.
+        scene: Hall, camera and socks.
+        size: Side of the square frames in pixels.
+
+    Yields:
+        RGB frames of shape `(size, size, 3)`, uint8.
+    """
+    generator = np.random.default_rng(scene.noise_seed)
+    grain = np.clip(128 + generator.normal(0, 2.5, (size, size)), 0, 255).astype(np.uint8)
+    grain = Image.merge("RGB", [Image.fromarray(grain)] * 3)
+    phase = generator.uniform(0, 2 * math.pi, 2)
+    num_frames = len(motion.joints)
+    start = float(motion.joints[0, :, 0].mean())
+    for index, (joints, chest) in enumerate(zip(motion.joints, motion.forward, strict=True)):
+        share = index / max(num_frames - 1, 1)
+        sway = scene.wobble * np.sin((6 * share + phase[0], 0, 8 * share + phase[1]))
+        camera = Camera(scene, joints[J["pelvis"]] + sway, scene.azimuth + scene.drift * (share - 0.5), size)
+        picture = Image.new("RGB", (size, size), _colour(HALLS[scene.hall], 0.5, scene.wall_value))
+        brush = ImageDraw.Draw(picture)
+        _draw_hall(brush, camera, scene)
+        _draw_apparatus(brush, camera, scene, start)
+        _draw_athlete(brush, camera, joints, chest, scene)
+        if scene.apparatus == "platform":
+            _draw_water(picture, camera)
+        if scene.mirror:
+            picture = ImageOps.mirror(picture)
+        yield np.asarray(ImageChops.add(picture, grain, offset=-128))
+
+
+def _draw_hall(brush: ImageDraw.ImageDraw, camera: Camera, scene: Scene) -> None:
+    size = camera.size
+    light, dark = (_colour(HALLS[scene.hall], 0.5, scene.wall_value * factor) for factor in (1.2, 0.75))
+    for number in range(13):
+        left, _ = camera.pixel((number - 6) * 0.75, 3, 2.6)
+        if -size < left < size:
+            brush.rectangle((left, 0, left + 0.22 * camera.scale, size), fill=dark if number % 2 else light)
+    depth = {"beam": -0.75, "platform": -PLATFORM_DROP}.get(scene.apparatus, 0.0)
+    edge = max(camera.pixel(0, 2.2, depth)[1], 0)
+    if edge < size:
+        brush.rectangle(
+            (0, edge, size, size), fill=_colour(scene.floor_hue, 0.5, 0.75 * scene.wall_value + 0.13)
+        )
+
+
+def _box(brush: ImageDraw.ImageDraw, camera: Camera, low: Point, high: Point, colour: Colour) -> None:
+    """The top and the near side of a box."""
+    (x0, y0, z0), (x1, y1, z1) = low, high
+    left, right = camera.pixel(x0, y0, z1), camera.pixel(x1, y0, z1)
+    shade = tuple(3 * part // 4 for part in colour)
+    brush.polygon((camera.pixel(x0, y0, z0), camera.pixel(x1, y0, z0), right, left), fill=shade)
+    brush.polygon((left, right, camera.pixel(x1, y1, z1), camera.pixel(x0, y1, z1)), fill=colour)
+
+
+def _rod(
+    brush: ImageDraw.ImageDraw, camera: Camera, first: Point, second: Point, colour: Colour, width: float
+) -> None:
+    pixels = max(round(width * camera.scale), 1)
+    brush.line((camera.pixel(*first), camera.pixel(*second)), fill=colour, width=pixels)
+
+
+def _draw_apparatus(brush: ImageDraw.ImageDraw, camera: Camera, scene: Scene, start: float) -> None:
+    if scene.apparatus == "floor":
+        white = _colour(scene.floor_hue, 0.15, 0.45)
+        for y in (-0.9, 1.4):
+            _rod(brush, camera, (-4, y, 0), (4, y, 0), white, 0.03)
+    elif scene.apparatus == "beam":
+        for x in (-1.6, 1.6):
+            _box(brush, camera, (x - 0.05, -0.05, -0.75), (x + 0.05, 0.05, -0.1), GREY)
+        _box(brush, camera, (-2.2, -0.07, -0.1), (2.2, 0.07, 0), WOOD)
+    elif scene.apparatus == "bars":
+        for x, height in ((-1.0, BAR_HEIGHT - 0.5), (0.0, BAR_HEIGHT)):
+            for y in (-0.8, 0.8):
+                _rod(brush, camera, (x, y, 0), (x, y, height), GREY, 0.035)
+            _rod(brush, camera, (x, -0.8, height), (x, 0.8, height), WOOD, 0.05)
+    elif scene.apparatus == "vault":
+        table = start + 0.42
+        _box(brush, camera, (table - 0.75, -0.2, 0), (table - 0.45, 0.2, 0.05), GREY)
+        _box(brush, camera, (table - 0.12, -0.1, 0), (table + 0.12, 0.1, TABLE_HEIGHT - 0.1), GREY)
+        _box(
+            brush, camera, (table - 0.3, -0.25, TABLE_HEIGHT - 0.12), (table + 0.3, 0.25, TABLE_HEIGHT), WOOD
+        )
+    else:
+        edge = start + 0.2
+        _box(brush, camera, (edge - 2.5, -0.5, -0.14), (edge, 0.5, 0), _colour(0.05, 0.1, 0.6))
+
+
+def _draw_water(picture: Image.Image, camera: Camera) -> None:
+    surface = max(round(camera.pixel(0, 0, -PLATFORM_DROP)[1]), 0)
+    if surface < camera.size:
+        below = (0, surface, camera.size, camera.size)
+        water = Image.new("RGB", (camera.size, camera.size - surface), WATER)
+        picture.paste(Image.blend(picture.crop(below), water, 0.65), below)
+
+
+def _draw_athlete(
+    brush: ImageDraw.ImageDraw, camera: Camera, joints: np.ndarray, chest: np.ndarray, scene: Scene
+) -> None:
+    seen = camera.project(joints).tolist()
+    right, up, away = (np.array(camera.axes) @ chest).tolist()
+    strokes = [
+        ((seen[first][2] + seen[second][2]) / 2, _limb, (seen[first], seen[second], colour, width))
+        for first, second, colour, width in LIMBS
+    ]
+    strokes += [(seen[foot][2] - 0.01, _disc, (seen[foot], SOCKS[scene.socks], 0.055)) for foot in FEET]
+    middle = (seen[J["pelvis"]][2] + seen[J["neck"]][2]) / 2
+    # Two slabs, one behind the other: from the side both are seen, from the front only the front.
+    for colour, sign in ((FRONT, 1), (BACK, -1)):
+        shift = (0.032 * camera.scale * sign * right, -0.032 * camera.scale * sign * up)
+        strokes.append((middle + 0.035 * sign * away, _torso, (seen, shift, colour)))
+    strokes += [
+        (seen[J["head"]][2], _disc, (seen[J["head"]], HAIR, 0.085)),
+        (seen[J["nose"]][2] - 0.02, _disc, (seen[J["nose"]], FACE, 0.05)),
+    ]
+    for _, stroke, arguments in sorted(strokes, key=lambda item: -item[0]):
+        stroke(brush, camera, *arguments)
+
+
+def _limb(
+    brush: ImageDraw.ImageDraw,
+    camera: Camera,
+    first: list[float],
+    second: list[float],
+    colour: Colour,
+    width: float,
+) -> None:
+    pixels = max(round(width * camera.scale), 2)
+    brush.line((first[0], first[1], second[0], second[1]), fill=colour, width=pixels)
+    _disc(brush, camera, first, colour, width / 2)
+    _disc(brush, camera, second, colour, width / 2)
+
+
+def _disc(
+    brush: ImageDraw.ImageDraw, camera: Camera, centre: list[float], colour: Colour, radius: float
+) -> None:
+    (x, y, _), reach = centre, radius * camera.scale
+    brush.ellipse((x - reach, y - reach, x + reach, y + reach), fill=colour)
+
+
+def _torso(
+    brush: ImageDraw.ImageDraw,
+    camera: Camera,
+    seen: list[list[float]],
+    shift: tuple[float, float],
+    colour: Colour,
+) -> None:
+    outline = [(seen[corner][0] + shift[0], seen[corner][1] + shift[1]) for corner in TORSO]
+    brush.polygon(outline, fill=colour)
+    brush.line([*outline, outline[0]], fill=colour, width=max(round(0.06 * camera.scale), 2), joint="curve")

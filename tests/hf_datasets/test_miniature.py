@@ -1,0 +1,131 @@
+"""The miniature's plan and files: sizes, splits, determinism, resume, pictures."""
+
+from collections import Counter
+from itertools import pairwise
+
+import av
+import numpy as np
+import polars as pl
+import pytest
+
+from hf_datasets.miniature import (
+    ACTIONS,
+    MiniatureConfig,
+    contact_sheet,
+    plan_competitions,
+    prepare_miniature,
+)
+from hf_datasets.miniature.competitions import clip_rows, video_row
+from hf_datasets.miniature.render import fingerprint, render_video
+
+SMALL = MiniatureConfig(
+    labels=("119", "117", "103b"),
+    clips_per_label={"train": 2, "validation": 1, "test": 1},
+    videos_per_split={"train": 2, "validation": 1, "test": 1},
+    size=64,
+    shortest_seconds=0.5,
+    longest_seconds=0.6,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return prepare_miniature(
+        tmp_path_factory.mktemp("miniature"), config=SMALL, num_workers=2, progress=False
+    )
+
+
+def decode(path):
+    with av.open(path) as container:
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+
+
+def test_the_default_plan_has_the_size_that_the_benchmark_needs():
+    config = MiniatureConfig()
+    competitions = plan_competitions(config)
+    rows = [row for one in competitions for row in clip_rows(one, config.fps)]
+    assert len(ACTIONS) == 112
+    assert len(competitions) == 72
+    assert len(rows) == len({row["clip_id"] for row in rows}) == 112 * 30
+    assert {row["apparatus"] for row in rows} == {"vault", "floor", "beam", "bars", "platform"}
+    assert set(Counter(row["label"] for row in rows if row["split"] == "test").values()) == {4}
+
+
+def test_a_video_belongs_to_one_split_and_no_clips_overlap():
+    config = MiniatureConfig()
+    for one in plan_competitions(config):
+        rows = list(clip_rows(one, config.fps))
+        assert {row["split"] for row in rows} == {one.split}
+        assert all(first["end_seconds"] < second["start_seconds"] for first, second in pairwise(rows))
+        assert rows[0]["start_seconds"] > 0
+        assert rows[-1]["end_seconds"] < video_row(one, config.fps)["duration_seconds"]
+
+
+def test_the_same_seed_gives_the_same_plan_and_another_seed_another():
+    assert plan_competitions(MiniatureConfig()) == plan_competitions(MiniatureConfig())
+    assert plan_competitions(MiniatureConfig()) != plan_competitions(MiniatureConfig(seed=1))
+
+
+def test_a_label_that_cannot_be_rendered_is_refused():
+    with pytest.raises(ValueError, match="nonsense"):
+        MiniatureConfig(labels=("nonsense",))
+
+
+def test_the_tables_agree_with_the_files(folder):
+    clips, videos = pl.read_parquet(folder / "clips.parquet"), pl.read_parquet(folder / "videos.parquet")
+    assert clips.height == 12
+    assert videos["video_id"].to_list() == [
+        "gymnastics_000",
+        "diving_001",
+        "gymnastics_002",
+        "diving_003",
+        "gymnastics_004",
+        "diving_005",
+    ]
+    for row in videos.iter_rows(named=True):
+        frames = decode(folder / row["file_name"])
+        assert len(frames) == round(row["duration_seconds"] * SMALL.fps)
+        assert frames.shape[1:] == (64, 64, 3)
+    assert not list(folder.rglob("*.partial"))
+
+
+def test_rendering_twice_gives_the_same_bytes(folder, tmp_path):
+    competition = plan_competitions(SMALL)[0]
+    render_video(competition, tmp_path / "again.mp4", SMALL)
+    assert (tmp_path / "again.mp4").read_bytes() == (
+        folder / f"videos/{competition.video_id}.mp4"
+    ).read_bytes()
+
+
+def test_a_killed_run_resumes_with_what_is_missing(tmp_path, monkeypatch):
+    from hf_datasets.miniature import render
+
+    drawn = []
+
+    def dies_at_the_third(competition, path, config):
+        drawn.append(competition.video_id)
+        if len(drawn) == 3:
+            raise KeyboardInterrupt
+        render_video(competition, path, config)
+
+    monkeypatch.setattr(render, "render_video", dies_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_miniature(tmp_path, config=SMALL, num_workers=0, progress=False)
+    folder = tmp_path / fingerprint(SMALL)
+    assert len(list(folder.glob("videos/*.mp4"))) == 2
+    assert not (folder / "clips.parquet").exists()
+    assert prepare_miniature(tmp_path, config=SMALL, num_workers=0, progress=False) == folder
+    assert len(drawn) == 3 + 4
+    assert len(list(folder.glob("videos/*.mp4"))) == 6
+    prepare_miniature(tmp_path, config=SMALL, num_workers=0, progress=False)
+    assert len(drawn) == 7, "a complete folder is not rendered again"
+
+
+def test_another_seed_or_size_is_another_folder():
+    names = {fingerprint(config) for config in (SMALL, MiniatureConfig(), MiniatureConfig(seed=1))}
+    assert len(names) == 3
+
+
+def test_a_contact_sheet_shows_one_row_per_shot():
+    shots = list(plan_competitions(SMALL)[0].shots[:2])
+    assert contact_sheet(shots, size=64, num_frames=6).size == (6 * 64, 2 * 64)
