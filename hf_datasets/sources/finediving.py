@@ -76,6 +76,10 @@ def _empty_array(kind: type, _shape: object, _type: object) -> _Array:
     return _Array()
 
 
+def _empty_bytes() -> bytes:
+    return b""
+
+
 def _encoded(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"bytes encoded as {encoding!r}; only latin1 is read")
@@ -89,8 +93,8 @@ WORDS: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): _NumberType,
 }
 """All that a pickle may ask for, and what it gets instead."""
-for _kind in (set, frozenset):
-    WORDS["builtins", _kind.__name__] = WORDS["__builtin__", _kind.__name__] = _kind
+for _name, _word in {"set": set, "frozenset": frozenset, "bytes": _Word(_empty_bytes)}.items():
+    WORDS["builtins", _name] = WORDS["__builtin__", _name] = _word
 for _core in ("numpy.core", "numpy._core"):
     WORDS[f"{_core}.multiarray", "_reconstruct"] = _Word(_empty_array)
     WORDS[f"{_core}.multiarray", "scalar"] = _Word(_number)

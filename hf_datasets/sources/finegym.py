@@ -14,7 +14,9 @@ from typing import Any
 
 from hf_datasets.records import Clip, Rejection
 
-CLIP_ID = re.compile(r"(?P<video>.+?)(?:_E)?_(?P<event>\d{6}_\d{6})(?:_A)?_(?P<action>\d{4}_\d{4})")
+CLIP_ID = re.compile(
+    r"(?P<video>[A-Za-z0-9_-]{11})(?:_E)?_(?P<event>\d{6}_\d{6})(?:_A)?_(?P<action>\d{4}_\d{4})"
+)
 CATEGORY = re.compile(r"Clabel:\s*(\d+)\s*;\s*set:\s*(\d+)\s*;\s*Glabel:\s*(\d+)\s*;\s*(.+?)\s*")
 APPARATUS = {"VT": "Vault", "FX": "Floor Exercise", "BB": "Balance Beam", "UB": "Uneven Bar"}
 SPAN_TOLERANCE_SECONDS = 1.0
@@ -36,7 +38,9 @@ def clip_id(name: str) -> str:
     """
     match = CLIP_ID.fullmatch(name)
     if match is None:
-        raise ValueError(f"clip id {name!r} is not <video>_E_<6 digits>_<6 digits>_A_<4 digits>_<4 digits>")
+        raise ValueError(
+            f"clip id {name!r} is not <11-character video>_E_<6 digits>_<6 digits>_A_<4 digits>_<4 digits>"
+        )
     return f"{match['video']}_E_{match['event']}_A_{match['action']}"
 
 

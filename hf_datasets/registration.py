@@ -1,0 +1,150 @@
+"""Makes `load_dataset` know our names; the one file that touches what `datasets` keeps private.
+
+No hub serves a bare name any more, so there are two routes to `load_dataset("tfcovr")`. After `import hf_datasets`
+the module factory of `datasets` is wrapped and finds our builders. Without it, `datasets` falls back to its own
+cache: each configuration has a folder of its own hash there, and the default one is always the newest, which is
+what the fallback opens for a bare name.
+"""
+
+import functools
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import datasets
+import datasets.inspect
+import datasets.load
+from datasets.load import DatasetModule
+
+from hf_datasets.records import Rejection
+
+BUILDERS = {
+    "tfcovr": "hf_datasets.tfcovr.builder",
+}
+"""Registered name -> module of its builder. A line here is all that a new data set needs."""
+
+REJECTIONS_FILE = "rejections.jsonl"
+ANNOTATION_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".parquet", ".pkl", ".tsv", ".txt"})
+
+
+def register() -> None:
+    """Make `load_dataset` find the names of `BUILDERS`; a folder of that name in the way still wins."""
+    original = getattr(
+        datasets.load.dataset_module_factory, "__wrapped__", datasets.load.dataset_module_factory
+    )
+
+    @functools.wraps(original)
+    def dataset_module_factory(path: str, *args: Any, **kwargs: Any) -> DatasetModule:
+        module = BUILDERS.get(path)
+        if module is None or Path(path).is_dir():
+            return original(path, *args, **kwargs)
+        return DatasetModule(
+            module, source_hash(), {"dataset_name": path, "base_path": str(Path(__file__).parent)}
+        )
+
+    datasets.load.dataset_module_factory = dataset_module_factory
+    datasets.inspect.dataset_module_factory = dataset_module_factory
+
+
+@functools.cache
+def source_hash() -> str:
+    """A hash of this package's code and tables, so that an edit of any of them makes the cache stale."""
+    root = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", ".tsv"}):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def folder_hash(folder: str | os.PathLike[str], describe: Callable[[Path], object]) -> str:
+    """A hash of what `describe` says of each file below `folder`."""
+    root = Path(folder)
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    described = [(path.relative_to(root).as_posix(), describe(path)) for path in files]
+    return hashlib.sha256(repr([item for item in described if item[1] is not None]).encode()).hexdigest()
+
+
+def annotation_state(path: Path) -> tuple[int, int] | None:
+    """Size and modification time of an annotation file; None for anything else, such as a video."""
+    if path.suffix not in ANNOTATION_SUFFIXES:
+        return None
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+class RegisteredBuilder(datasets.ArrowBasedBuilder):
+    """A builder whose prepared data a process that imports only `datasets` finds under the bare name.
+
+    Editing the code, the annotations in `data_dir` or the set of files in `video_dir` builds anew. What a builder
+    refused, it collects in `rejections`: they are counted in the description and kept beside the data.
+    """
+
+    def __init__(
+        self, *args: Any, hash: str | None = None, config_name: str | None = None, **kwargs: Any
+    ) -> None:
+        self.rejections: list[Rejection] = []
+        self.module_hash = hash
+        name = config_name or self.DEFAULT_CONFIG_NAME
+        states = [
+            folder_hash(kwargs[key], describe)
+            for key, describe in (("data_dir", annotation_state), ("video_dir", lambda path: path.name))
+            if kwargs.get(key)
+        ]
+        own_hash = None if hash is None else self._hash_of(name, states)
+        super().__init__(*args, hash=own_hash, config_name=config_name, **kwargs)
+
+    def _hash_of(self, config_name: str | None, states: list[str]) -> str:
+        return hashlib.sha256(
+            ":".join([str(self.module_hash), str(config_name), *states]).encode()
+        ).hexdigest()
+
+    def download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
+        """Prepare as `datasets` does, then make the default configuration the newest in the cache."""
+        super().download_and_prepare(*args, **kwargs)
+        version_folder = Path(
+            self._cache_dir_root, self.dataset_name, str(self.DEFAULT_CONFIG_NAME), str(self.VERSION)
+        )
+        default = version_folder / self._hash_of(self.DEFAULT_CONFIG_NAME, [])
+        if default.is_dir():
+            os.utime(default)
+
+    def _download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
+        super()._download_and_prepare(*args, **kwargs)
+        if self.rejections:
+            self.info.description = f"{self.info.description}\n\n{summarise(self.rejections)}"
+            lines = [json.dumps(asdict(rejection), ensure_ascii=False) for rejection in self.rejections]
+            Path(self._output_dir, REJECTIONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def summarise(rejections: list[Rejection]) -> str:
+    """How many rows were refused, for which reasons; the reason up to its first colon is the kind."""
+    kinds = Counter(rejection.reason.partition(":")[0] for rejection in rejections)
+    counts = "; ".join(f"{count} x {kind}" for kind, count in kinds.most_common())
+    return f"{len(rejections)} rows were refused ({counts}). Each is in {REJECTIONS_FILE} beside the data."
+
+
+def prepare(name: str) -> dict[str, datasets.DatasetDict]:
+    """Fill the cache with the default configuration of a registered name, and those that go with it.
+
+    Args:
+        name: A key of `BUILDERS`.
+
+    Returns:
+        Configuration name -> its splits, the default configuration first.
+
+    Raises:
+        ValueError: The name is not registered.
+    """
+    if name not in BUILDERS:
+        raise ValueError(f"unknown data set {name!r}; there are {', '.join(sorted(BUILDERS))}")
+    builder = datasets.load.get_dataset_builder_class(DatasetModule(BUILDERS[name], source_hash(), {}))
+    default = builder.DEFAULT_CONFIG_NAME
+    names = [
+        config for config in builder.builder_configs if config == default or config.startswith(f"{default}-")
+    ]
+    return {config: datasets.load_dataset(name, config) for config in sorted(names, key=len)}

@@ -1,0 +1,178 @@
+"""`load_dataset("tfcovr")`: six configurations, two of each origin (rows, and the clips they speak of)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+
+import datasets
+import polars as pl
+import pyarrow as pa
+from datasets.builder import Key
+
+from hf_datasets.records import Rejection
+from hf_datasets.registration import RegisteredBuilder
+from hf_datasets.tfcovr import collection, release
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA
+from hf_datasets.tfcovr.collection import Collection, Tables, compose, write_changes
+from hf_datasets.tfcovr.labels import load_labels
+from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD, propose_pairs
+from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_SCHEMA, Split, split_by_video
+
+HOMEPAGE = "https://huggingface.co/datasets/ucf-crcv/TF-CoVR"
+CITATION = """@article{gupta2025tfcovr,
+  title = {From Play to Replay: Composed Video Retrieval for Temporally Fine-Grained Videos},
+  author = {Gupta, Animesh and Parmar, Jay and Dave, Ishan Rajendrakumar and Shah, Mubarak},
+  year = {2025}
+}"""
+DESCRIPTIONS = {
+    "mini": "Rendered athletes, not real video: clips drawn on this machine from TF-CoVR's label texts, with "
+    "modification texts by the offline writer. For trying code, not for reporting results.",
+    "release": "TF-CoVR as its authors publish it.",
+    "source": "TF-CoVR generated anew from the annotations of FineGym and FineDiving.",
+}
+
+
+@dataclass
+class TFCoVRConfig(datasets.BuilderConfig):
+    """What can be chosen when TF-CoVR is loaded.
+
+    Attributes:
+        data_dir: For `release` the folder of the published files, for `source` that of the upstream annotations or of
+            what `recipes/build_tfcovr.py` made, for `mini` a folder that `prepare_miniature` made.
+        video_dir: The folder of videos, to fill the clips' `video`; the miniature knows its own.
+        max_triplets_per_pair: Draw at most that many training triplets per pair of labels; None keeps all.
+        threshold: Least similarity of a label pair, see `pairs.label_pairs`.
+        top_n: The most targets per source label; None keeps all.
+        validation_fraction: Share of the long videos for validation (`source` only).
+        test_fraction: Share of the long videos for test (`source` only).
+        seed: Decides which videos go to which split, and which triplets are drawn.
+    """
+
+    video_dir: str | None = None
+    max_triplets_per_pair: int | None = None
+    threshold: float = DEFAULT_THRESHOLD
+    top_n: int | None = None
+    validation_fraction: float = 0.1
+    test_fraction: float = 0.1
+    seed: int = 0
+
+
+GENERATION = {
+    field.name: field.default for field in fields(TFCoVRConfig)[len(fields(datasets.BuilderConfig)) + 1 :]
+}
+"""The parameters that only a generated data set has, and their defaults."""
+
+
+def configurations() -> list[TFCoVRConfig]:
+    """The six configurations; the miniature's rows are kept few by default."""
+    few = {"max_triplets_per_pair": 100, "top_n": 5}
+    return [
+        TFCoVRConfig(
+            name=f"{origin}{part}", version="1.0.0", description=text, **(few if origin == "mini" else {})
+        )
+        for origin, text in DESCRIPTIONS.items()
+        for part in ("", "-clips")
+    ]
+
+
+class TFCoVR(RegisteredBuilder):
+    """Composed retrieval of fine-grained sport actions; see `TFCoVRConfig` for the parameters."""
+
+    VERSION = datasets.Version("1.0.0")
+    BUILDER_CONFIG_CLASS = TFCoVRConfig
+    BUILDER_CONFIGS = configurations()
+    DEFAULT_CONFIG_NAME = "mini"
+
+    @property
+    def _is_clips(self) -> bool:
+        return self.config.name.endswith("-clips")
+
+    def _info(self) -> datasets.DatasetInfo:
+        schema = CLIP_SCHEMA if self._is_clips else TRIPLET_SCHEMA
+        return datasets.DatasetInfo(
+            description=self.config.description or "",
+            features=datasets.Features.from_arrow_schema(schema),
+            homepage=HOMEPAGE,
+            citation=CITATION,
+        )
+
+    def _split_generators(self, _: object) -> list[datasets.SplitGenerator]:
+        origin = self.config.name.removesuffix("-clips")
+        read = {"mini": self._miniature, "release": self._release, "source": self._source}[origin]
+        tables = read()
+        return [
+            datasets.SplitGenerator(name=split, gen_kwargs={"tables": part}) for split, part in tables.items()
+        ]
+
+    def _generate_tables(self, tables: Tables) -> Iterator[tuple[Key, pa.Table]]:
+        for number, table in enumerate(tables()):
+            yield Key(0, number), table
+
+    def _miniature(self) -> dict[Split, Tables]:
+        from hf_datasets.miniature import prepare_miniature  # imports the renderer
+
+        root = self._data_dir() or prepare_miniature()
+        return self._generated(*collection.miniature_clips(root))
+
+    def _release(self) -> dict[Split, Tables]:
+        self._refuse_generation("the published rows are as they are")
+        data_dir = self._data_dir() or release.download(self.token)
+        return self._opened(collection.release_collection(data_dir, video_dir=self.config.video_dir))
+
+    def _source(self) -> dict[Split, Tables]:
+        data_dir = self._data_dir()
+        if data_dir is None:
+            raise ValueError(f"pass data_dir: {collection.SOURCE_HELP}")
+        published = collection.read_published(data_dir, self.config.name)
+        if published:
+            self._refuse_generation(f"{data_dir} holds rows that were generated before")
+            return published
+        clips, rejections, coverage = collection.source_clips(data_dir, video_dir=self.config.video_dir)
+        split = split_by_video(
+            clips,
+            validation_fraction=self.config.validation_fraction,
+            test_fraction=self.config.test_fraction,
+            seed=self.config.seed,
+        )
+        return self._generated(split, rejections, coverage)
+
+    def _generated(
+        self, clips: pl.DataFrame, rejections: list[Rejection], coverage: str
+    ) -> dict[Split, Tables]:
+        if self._is_clips:
+            return self._opened(Collection(clips, dict.fromkeys(SPLITS, iter), rejections, coverage))
+        config = self.config
+        present = set(clips["label"])
+        labels = [label for label in load_labels() if label.label_id in present]
+        changes, unwritten = write_changes(
+            propose_pairs(labels, threshold=config.threshold, top_n=config.top_n)
+        )
+        rows, without_clips = compose(
+            clips, changes, max_triplets_per_pair=config.max_triplets_per_pair, seed=config.seed
+        )
+        return self._opened(Collection(clips, rows, [*rejections, *unwritten, *without_clips], coverage))
+
+    def _opened(self, found: Collection) -> dict[Split, Tables]:
+        self.rejections = found.rejections
+        self.info.description = f"{self.info.description} {found.coverage}"
+        return (
+            {split: partial(found.clip_tables, split) for split in found.rows}
+            if self._is_clips
+            else dict(found.rows)
+        )
+
+    def _data_dir(self) -> Path | None:
+        if self.config.data_dir is None:
+            return None
+        data_dir = Path(self.config.data_dir).expanduser()
+        if not data_dir.is_dir():
+            raise FileNotFoundError(
+                f"data_dir {data_dir} is no folder; give the one that holds the annotations"
+            )
+        return data_dir
+
+    def _refuse_generation(self, why: str) -> None:
+        given = [name for name, default in GENERATION.items() if getattr(self.config, name) != default]
+        if given:
+            raise ValueError(f"{', '.join(given)} cannot be chosen for {self.config.name!r}: {why}")

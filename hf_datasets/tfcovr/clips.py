@@ -1,0 +1,215 @@
+"""The table of clips: checked row by row before anything is joined, and found on disk where the videos are."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+import polars as pl
+import pyarrow as pa
+
+from hf_datasets.records import Clip, Rejection
+from hf_datasets.tfcovr.labels import load_labels
+from hf_datasets.tfcovr.tables import check_columns, is_empty, judge
+
+CLIP_SCHEMA = pa.schema(
+    {
+        "clip_id": pa.string(),
+        "video_id": pa.string(),
+        "video": pa.string(),
+        "start_seconds": pa.float64(),
+        "end_seconds": pa.float64(),
+        "label": pa.string(),
+        "description": pa.string(),
+        "split": pa.string(),
+    }
+)
+RECORD_SCHEMA = pl.Schema(
+    {
+        "clip_id": pl.String,
+        "video_id": pl.String,
+        "label": pl.String,
+        "start_seconds": pl.Float64,
+        "end_seconds": pl.Float64,
+        "split": pl.String,
+    }
+)
+"""What a `Clip` record holds, as a frame."""
+DURATION_TOLERANCE_SECONDS = 1.0
+"""Annotated ends are rounded, and containers round their length."""
+
+
+def descriptions() -> dict[str, str]:
+    """Label id -> text of the 306 labels."""
+    return {label.label_id: label.description for label in load_labels()}
+
+
+def clip_frame(records: Iterable[Clip | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
+    """Collect what a source reader yields.
+
+    Returns:
+        The clips in their order (`RECORD_SCHEMA`), and the rejections in theirs.
+    """
+    clips, rejections = [], []
+    for record in records:
+        (clips if isinstance(record, Clip) else rejections).append(record)
+    return pl.DataFrame([asdict(clip) for clip in clips], schema=RECORD_SCHEMA), rejections
+
+
+def check_clips(
+    clips: pl.DataFrame, *, source: str, durations: Mapping[str, float] | None = None
+) -> tuple[pl.DataFrame, list[Rejection]]:
+    """Refuse the clips that would spoil what is made of them.
+
+    Args:
+        clips: At least the columns of `RECORD_SCHEMA`; others are left out.
+        source: The file or folder they come from, for the messages.
+        durations: Video id -> length in seconds, where it is known.
+
+    Returns:
+        The usable clips in their order, and a rejection with row (from 1) and cure for each other one: an empty id, a
+        label that is none of the 306, a span that is none or outside the video, a clip id that was there before.
+
+    Raises:
+        ValueError: A column is missing, a video is in two splits, or no clip is left.
+    """
+    list(check_columns(clips.columns, RECORD_SCHEMA.names(), source=source))
+    clips = clips.select(RECORD_SCHEMA.names()).cast(dict(RECORD_SCHEMA))
+    lengths = {"video_id": list(durations or ()), "duration": list((durations or {}).values())}
+    timed = clips.join(
+        pl.DataFrame(lengths, schema={"video_id": pl.String, "duration": pl.Float64}),
+        on="video_id",
+        how="left",
+        maintain_order="left",
+    )
+    start, end, latest = (
+        pl.col("start_seconds"),
+        pl.col("end_seconds"),
+        pl.col("duration") + DURATION_TOLERANCE_SECONDS,
+    )
+    checks = {
+        "empty id; mend the annotation": is_empty("clip_id") | is_empty("video_id"),
+        "unknown label; hf_datasets/tfcovr/labels.tsv lists the 306": ~pl.col("label")
+        .fill_null("")
+        .is_in(list(descriptions())),
+        "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty": ~_is_span(start, end),
+        "span outside the video; mend it, or fetch the whole video": (end > latest).fill_null(False),
+        "duplicate clip id; the first is kept": ~pl.col("clip_id").is_first_distinct(),
+    }
+    accepted, rejections = judge(timed, checks, source=source, key="clip_id")
+    check_splits(accepted, source=source)
+    return accepted.drop("duration"), rejections
+
+
+def _is_span(start: pl.Expr, end: pl.Expr) -> pl.Expr:
+    whole = start.is_null() & end.is_null()
+    return whole | ((start >= 0) & (start < end) & end.is_finite()).fill_null(False)
+
+
+def check_splits(clips: pl.DataFrame, *, source: str) -> None:
+    """Refuse clips of one video in two splits, because a model would be tested on what it has seen.
+
+    Raises:
+        ValueError: A video is in two splits.
+    """
+    in_two = (
+        clips.filter(pl.col("split").is_not_null())
+        .group_by("video_id", maintain_order=True)
+        .agg(pl.col("split").unique().sort(), pl.col("clip_id").first())
+        .filter(pl.col("split").list.len() > 1)
+    )
+    if not in_two.is_empty():
+        video_id, splits, _ = in_two.row(0)
+        raise ValueError(
+            f"{source} has {len(in_two)} videos in two splits, the first {video_id!r} in {' and '.join(splits)}; "
+            "give all clips of a video to one split"
+        )
+
+
+def locate(clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None) -> tuple[pl.DataFrame, str]:
+    """Find each clip's file: the long video where the span is known, else a file of the clip's own.
+
+    Args:
+        clips: See `RECORD_SCHEMA`.
+        video_dir: The folder of videos; None looks for none.
+
+    Returns:
+        The clips with `video`, a path or null (`CLIP_SCHEMA`); the span is null where the file is the clip's own. And
+        a sentence with the coverage.
+
+    Raises:
+        ValueError: Several files have the id of a clip or video.
+    """
+    texts = descriptions()
+    described = clips.with_columns(
+        video=pl.lit(None, pl.String),
+        description=pl.col("label").replace_strict(texts, default=None, return_dtype=pl.String),
+    )
+    if video_dir is None:
+        return described.select(CLIP_SCHEMA.names), "Videos: no folder was given, so `video` is null."
+    videos = _paths(clips.filter(pl.col("start_seconds").is_not_null())["video_id"], video_dir)
+    own = _paths(clips["clip_id"], video_dir)
+    found = (
+        described.join(
+            videos.rename({"id": "video_id", "path": "long"}),
+            on="video_id",
+            how="left",
+            maintain_order="left",
+        )
+        .join(own.rename({"id": "clip_id", "path": "own"}), on="clip_id", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(pl.col("start_seconds").is_not_null())
+            .then(pl.coalesce("long", "own"))
+            .otherwise("own")
+            .alias("video")
+        )
+    )
+    is_own = (
+        pl.col("video").is_not_null() & pl.col("video").eq_missing(pl.col("own")) & pl.col("long").is_null()
+    )
+    found = found.with_columns(
+        pl.when(is_own).then(None).otherwise(name).alias(name) for name in ("start_seconds", "end_seconds")
+    )
+    count = len(found) - found["video"].null_count()
+    share = f"{count:,} of {len(found):,} clips ({count / max(len(found), 1):.3f})"
+    return found.select(CLIP_SCHEMA.names), f"Videos: {share} have their file in the folder given."
+
+
+def _paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFrame:
+    from hf_datasets.video import VideoStore  # imports torch
+
+    store = VideoStore(video_dir)
+    coverage = store.coverage(ids.drop_nulls())
+    if coverage.ambiguous:
+        raise ValueError(
+            f"{len(coverage.ambiguous)} ids have several files in {video_dir}, the first {coverage.ambiguous[0]!r}; "
+            "keep one of each"
+        )
+    paths = [str(store.path(video_id)) for video_id in coverage.found]
+    return pl.DataFrame({"id": coverage.found, "path": paths}, schema={"id": pl.String, "path": pl.String})
+
+
+def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> dict[str, float]:
+    """Ask the long videos of a folder how long they are.
+
+    Args:
+        clips: Clips with spans; the others are files of their own.
+        video_dir: The folder of videos.
+
+    Returns:
+        Video id -> seconds as the container says, for the videos that are there and say so.
+    """
+    with_span = clips.filter(pl.col("start_seconds").is_not_null())
+    found = {
+        video_id: _duration(path) for video_id, path in _paths(with_span["video_id"], video_dir).iter_rows()
+    }
+    return {video_id: duration for video_id, duration in found.items() if duration}
+
+
+def _duration(path: str) -> float | None:
+    import av
+
+    try:
+        with av.open(path) as container:
+            return container.duration / av.time_base if container.duration else None
+    except av.FFmpegError:
+        return None  # A damaged file is the frame reader's to report; it says nothing about the annotation.

@@ -1,0 +1,230 @@
+"""Where TF-CoVR comes from: the miniature, the authors' release, the upstream annotations, or a folder made of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hf_datasets.records import Clip, LabelPair, Rejection
+from hf_datasets.sources.finediving import read_finediving
+from hf_datasets.sources.finegym import read_finegym
+from hf_datasets.tfcovr.clips import (
+    CLIP_SCHEMA,
+    check_clips,
+    clip_frame,
+    descriptions,
+    locate,
+    read_durations,
+)
+from hf_datasets.tfcovr.labels import find_label
+from hf_datasets.tfcovr.release import read_release, release_clips
+from hf_datasets.tfcovr.tables import check_columns
+from hf_datasets.tfcovr.triplets import (
+    CHANGE_SCHEMA,
+    SPLITS,
+    TRIPLET_SCHEMA,
+    Split,
+    composed_queries,
+    labels_without_clips,
+    train_triplets,
+)
+from hf_datasets.tfcovr.validation import objection_to
+from hf_datasets.tfcovr.writer import write_modification
+
+Tables = Callable[[], Iterator[pa.Table]]
+ANNOTATION = "finegym_annotation_info*.json"
+ELEMENTS = "gym*_element*.txt"
+CATEGORIES = "gym*_categories*.txt"
+DIVES = "FineDiving_fine-grained_annotation.pkl"
+COARSE_DIVES = "FineDiving_coarse_annotation.pkl"
+SOURCE_HELP = (
+    f"the source configuration reads, from data_dir, FineGym's {ANNOTATION} with its lists {ELEMENTS}, or FineDiving's "
+    f"{DIVES}, or both; or a folder that recipes/build_tfcovr.py made"
+)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A data set before it is written.
+
+    Attributes:
+        clips: The clips of all splits (`CLIP_SCHEMA`).
+        rows: Split -> a function that gives its triplets or queries (`TRIPLET_SCHEMA`), in tables.
+        rejections: What was left out on the way.
+        coverage: A sentence on how many clips have their video.
+    """
+
+    clips: pl.DataFrame
+    rows: Mapping[Split, Tables]
+    rejections: list[Rejection] = field(default_factory=list)
+    coverage: str = ""
+
+    def clip_tables(self, split: Split) -> Iterator[pa.Table]:
+        """The clips of a split.
+
+        Yields:
+            One table of `CLIP_SCHEMA`.
+        """
+        yield (
+            self.clips.filter(pl.col("split") == split).select(CLIP_SCHEMA.names).to_arrow().cast(CLIP_SCHEMA)
+        )
+
+
+def compose(
+    clips: pl.DataFrame, changes: pl.DataFrame, *, max_triplets_per_pair: int | None = None, seed: int = 0
+) -> tuple[dict[Split, Tables], list[Rejection]]:
+    """Join clips and changes, every split for itself.
+
+    Args:
+        clips: Clips with `clip_id`, `label` and `split`.
+        changes: See `triplets.CHANGE_SCHEMA`.
+        max_triplets_per_pair: See `triplets.join`; queries are never capped.
+        seed: See `triplets.join`.
+
+    Returns:
+        Split -> its rows, and a rejection for each label of a change without a clip in a split.
+    """
+    rows: dict[Split, Tables] = {}
+    rejections = []
+    for split in SPLITS:
+        own = clips.filter(pl.col("split") == split)
+        rejections += labels_without_clips(own, changes, split)
+        if split == "train":
+            rows[split] = partial(
+                train_triplets, own, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed
+            )
+        else:
+            rows[split] = partial(composed_queries, own, changes, split)
+    return rows, rejections
+
+
+def miniature_clips(root: Path) -> tuple[pl.DataFrame, list[Rejection], str]:
+    """Read the clips of a rendered miniature, found in its own `videos`."""
+    clips = _read(root / "clips.parquet", "prepare_miniature makes such a folder")
+    videos = _read(root / "videos.parquet", "prepare_miniature makes such a folder")
+    durations = dict(videos.select("video_id", "duration_seconds").iter_rows())
+    accepted, rejections = check_clips(clips, source=str(root / "clips.parquet"), durations=durations)
+    located, coverage = locate(accepted, root / "videos")
+    return located, rejections, coverage
+
+
+def source_clips(
+    data_dir: Path, *, video_dir: str | None = None
+) -> tuple[pl.DataFrame, list[Rejection], str]:
+    """Read the clips of FineGym and FineDiving, whichever annotations are below a folder; they have no split yet.
+
+    Raises:
+        FileNotFoundError: The folder holds neither.
+        ValueError: Of an annotation there are several files, or it cannot be read.
+    """
+    clips, rejections = clip_frame(_source_records(data_dir))
+    durations = None if video_dir is None else read_durations(clips, video_dir)
+    accepted, refused = check_clips(clips, source=str(data_dir), durations=durations)
+    located, coverage = locate(accepted, video_dir)
+    return located, rejections + refused, coverage
+
+
+def _source_records(data_dir: Path) -> Iterator[Clip | Rejection]:
+    annotation = _one(data_dir, ANNOTATION)
+    dives = _one(data_dir, DIVES) or _one(data_dir, COARSE_DIVES)
+    if annotation is None and dives is None:
+        raise FileNotFoundError(f"{data_dir} holds no annotation: {SOURCE_HELP}")
+    if annotation is not None:
+        elements = sorted(data_dir.rglob(ELEMENTS))
+        if not elements:
+            raise FileNotFoundError(
+                f"{annotation} has no element list {ELEMENTS} beside it; fetch gym288's two lists"
+            )
+        categories = _one(data_dir, CATEGORIES)
+        yield from read_finegym(annotation, elements, descriptions=descriptions(), categories=categories)
+    if dives is not None:
+        yield from read_finediving(dives, descriptions=descriptions())
+
+
+def _one(folder: Path, pattern: str) -> Path | None:
+    paths = sorted(folder.rglob(pattern))
+    if len(paths) > 1:
+        raise ValueError(f"{folder} holds several {pattern}: {', '.join(map(str, paths))}; keep one")
+    return paths[0] if paths else None
+
+
+def read_published(data_dir: Path, config_name: str) -> dict[Split, Tables]:
+    """Open the Parquet files of one configuration in a folder that `hf_datasets.publish` wrote.
+
+    Returns:
+        Split -> its tables; empty if the folder holds no such configuration.
+
+    Raises:
+        ValueError: A file lacks a column or is no Parquet.
+    """
+    schema = CLIP_SCHEMA if config_name.endswith("-clips") else TRIPLET_SCHEMA
+    found: dict[Split, Tables] = {}
+    for split in SPLITS:
+        paths = sorted((data_dir / config_name).glob(f"{split}-*.parquet"))
+        for path in paths:
+            list(check_columns(_columns(path), schema.names, source=str(path)))
+        if paths:
+            found[split] = partial(_published_tables, paths, schema)
+    return found
+
+
+def _columns(path: Path) -> list[str]:
+    try:
+        return pq.read_schema(path).names
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is no Parquet file ({error}); make the folder again") from None
+
+
+def _published_tables(paths: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    for path in paths:
+        for batch in pq.ParquetFile(path).iter_batches(columns=schema.names):
+            yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+
+
+def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Collection:
+    """Read the authors' release; see `release.read_release` and `release.release_clips`."""
+    frames, rejections = read_release(data_dir)
+    clips, refused = release_clips(frames)
+    located, coverage = locate(clips, video_dir)
+    rows = {split: partial(_frame_tables, frame) for split, frame in frames.items()}
+    return Collection(located, rows, rejections + refused, coverage)
+
+
+def _frame_tables(frame: pl.DataFrame) -> Iterator[pa.Table]:
+    yield frame.to_arrow().cast(TRIPLET_SCHEMA)
+
+
+def _read(path: Path, cure: str) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); {cure}") from None
+
+
+def write_changes(pairs: Iterable[LabelPair | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
+    """Have the offline writer say what changes between the labels of each pair, and the validator judge it.
+
+    Args:
+        pairs: What `pairs.propose_pairs` gives; its rejections are passed on.
+
+    Returns:
+        The changes (`triplets.CHANGE_SCHEMA`) in the order of the pairs, and a rejection for each pair without one.
+    """
+    changes, rejections = [], []
+    for pair in pairs:
+        outcome = pair if isinstance(pair, Rejection) else _change(pair)
+        (rejections if isinstance(outcome, Rejection) else changes).append(outcome)
+    return pl.DataFrame(changes, schema=CHANGE_SCHEMA, orient="row"), rejections
+
+
+def _change(pair: LabelPair) -> tuple[str, str, str, str] | Rejection:
+    source, target = (find_label(label).attributes for label in (pair.source, pair.target))
+    text = write_modification(source, target)
+    objection = objection_to(source, target, text)
+    if objection is not None:
+        return Rejection(f"modification refused: {objection}", text, f"{pair.source}->{pair.target}")
+    return pair.source, pair.target, pair.change_type, text
