@@ -41,6 +41,6 @@ def count_words(text: str) -> int:
     """The number of words once numbers are spelled out, as the paper counts them (2 to 19, 6.11 on average).
 
     >>> count_words("Show with 1.5 somersaults.")
-    6
+    7
     """
     return len(MARKS.sub(" ", expand_numbers(text)).split())

@@ -43,7 +43,7 @@ def label_pairs(
 
     Raises:
         ValueError: The threshold, `top_n` or the embeddings are not as said above.
-    """  # noqa: DOC501 - raised by propose_pairs
+    """
     proposed = propose_pairs(labels, embeddings=embeddings, threshold=threshold, top_n=top_n)
     return [pair for pair in proposed if isinstance(pair, LabelPair)]
 

@@ -15,9 +15,12 @@ REMOVED_FINISHES = {
     "in side position": "without side position",
     "landing in side position": "without landing in side position",
     "landing in cross position": "without landing in cross position",
-    "feet land successively": "without step out",
-    "feet land together": "without feet together",
+    "landing on one or both feet": "without landing on both feet",
+    "to stand on one or two feet": "without stand on both feet",
+    "feet land successively": "without feet landing successively",
+    "feet land together": "without feet landing together",
     "with legs together": "without legs together",
+    "swing down to cross straddle sit": "without swing down",
 }
 """How to take back a finish whose words cannot follow `without`; others lose their preposition `to` or `at`."""
 
