@@ -12,7 +12,9 @@ from transformers import (
     AutoVideoProcessor,
 )
 
+from hf_models.tfcovr import adapter_aim  # noqa: F401 (registers the PEFT method)
 from hf_models.tfcovr.configuration_aim import AIMConfig
+from hf_models.tfcovr.configuration_aim_adapter import AIMAdapterConfig
 from hf_models.tfcovr.configuration_tfcovr import TFCoVRConfig
 from hf_models.tfcovr.modeling_aim import AIMForVideoClassification, AIMModel
 from hf_models.tfcovr.modeling_tfcovr import TFCoVRForComposedRetrieval
@@ -37,6 +39,7 @@ for config_class, classes in AUTO_CLASSES.items():
         model_class.register_for_auto_class(auto_class.__name__)
 
 __all__ = [
+    "AIMAdapterConfig",
     "AIMConfig",
     "AIMForVideoClassification",
     "AIMModel",

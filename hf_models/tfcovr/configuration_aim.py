@@ -1,9 +1,10 @@
 """Configuration of AIM, a CLIP vision tower that adapters teach to read time."""
 
+from dataclasses import fields
 from typing import Any
 
 from huggingface_hub.dataclasses import strict
-from transformers import CLIPVisionConfig
+from transformers import CLIPVisionConfig, PreTrainedConfig
 
 
 @strict
@@ -49,6 +50,22 @@ class AIMConfig(CLIPVisionConfig):
         }
         kwargs.pop("auto_map", None)
         super().__post_init__(**kwargs)
+
+    @classmethod
+    def from_clip_config(cls, clip: CLIPVisionConfig, **changes: Any) -> "AIMConfig":
+        """Describe an AIM on the given CLIP vision tower.
+
+        Args:
+            clip: Of the tower, whose sizes are taken over.
+            **changes: Fields of `AIMConfig`.
+
+        Returns:
+            The configuration.
+        """
+        sizes = {field.name for field in fields(CLIPVisionConfig)} - {
+            field.name for field in fields(PreTrainedConfig)
+        }
+        return cls(**{**{name: getattr(clip, name) for name in sizes}, **changes})
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "AIMConfig":

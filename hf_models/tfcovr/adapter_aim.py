@@ -1,0 +1,158 @@
+"""AIM's adapters as a PEFT method: one small file per sport on one frozen CLIP, loaded, switched and unloaded.
+
+`get_peft_model(clip_vision_model, AIMAdapterConfig(num_frames=12))` computes what `AIMModel` does with the same weights.
+"""
+
+import re
+from dataclasses import replace
+
+import torch
+from peft import PeftType
+from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
+from peft.tuners.tuners_utils import BaseTuner
+from peft.utils import register_peft_method
+from torch import nn
+from transformers import CLIPVisionModel
+from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPVisionEmbeddings
+
+from .configuration_aim_adapter import AIMAdapterConfig
+from .layers_aim_adapter import AIMBlockLayer, AIMEmbeddingsLayer, AIMNormLayer, AIMTunerLayer
+
+METHOD = "AIM"
+
+
+class AIMTuner(BaseTuner):
+    """PEFT's entry to the method."""
+
+    prefix = "aim_"
+    tuner_layer_cls = AIMTunerLayer
+
+    def _prepare_adapter_config(self, peft_config: AIMAdapterConfig, _: dict) -> AIMAdapterConfig:
+        return peft_config
+
+    def _prepare_model(self, peft_config: AIMAdapterConfig, model: nn.Module) -> None:
+        """Recognise the base, before anything is changed in it."""
+        sample, dtype = sample_base(find_tower(model))
+        if peft_config.base_sample is None:
+            name = next(name for name, config in self.peft_config.items() if config is peft_config)
+            self.peft_config[name] = replace(peft_config, base_sample=sample, base_dtype=dtype)
+        elif sample is not None:
+            check_base(peft_config, sample, dtype)
+
+    def _create_and_replace(
+        self,
+        peft_config: AIMAdapterConfig,
+        adapter_name: str,
+        target: nn.Module,
+        target_name: str,
+        parent: nn.Module,
+        current_key: str,  # noqa: ARG002 (PEFT passes it by name)
+    ) -> None:
+        if not isinstance(target, AIMTunerLayer):
+            if isinstance(target, CLIPVisionEmbeddings):
+                layer = AIMEmbeddingsLayer(target)
+            elif isinstance(target, CLIPEncoderLayer):
+                layer = AIMBlockLayer(target, int(target_name), len(parent))
+            else:
+                layer = AIMNormLayer(target, parent)
+            self._replace_module(parent, target_name, layer, target)
+            target = layer
+        target.add(adapter_name, peft_config)
+        target.train(target.base_layer.training)
+
+    def _replace_module(
+        self, parent: nn.Module, child_name: str, new_module: nn.Module, child: nn.Module
+    ) -> None:
+        # PEFT's own copies `weight`, which a block of CLIP does not have.
+        setattr(parent, child_name, new_module)
+        if isinstance(child, AIMNormLayer):
+            for hook in child.hooks:
+                hook.remove()
+
+    def _cast_adapter_dtype(self, adapter_name: str, autocast_adapter_dtype: bool = True) -> None:
+        """Leave adapters in the type of the base: they multiply with its weights."""
+
+    def _check_merge_allowed(self) -> None:
+        raise ValueError(
+            "AIM adapters run attention a second time and cannot be merged; use unload or to_aim"
+        )
+
+    @classmethod
+    def _remove_adapter_name_from_key(cls, key: str, adapter_name: str) -> str:
+        # PEFT's own looks at the last two parts only; an adapter of AIM is several layers deep.
+        return re.sub(rf"(\.aim_\w+)\.{re.escape(adapter_name)}(?=\.|$)", r"\1", key)
+
+
+def find_tower(model: nn.Module) -> CLIPVisionModel:
+    """Find the CLIP vision tower in a model.
+
+    Args:
+        model: It, or a model that holds one.
+
+    Returns:
+        The tower.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    for module in model.modules():
+        if isinstance(module, CLIPVisionModel):
+            return module
+    raise ValueError(f"AIM adapters go on a CLIPVisionModel; there is none in this {type(model).__name__}")
+
+
+def sample_base(tower: CLIPVisionModel) -> tuple[list[float] | None, str]:
+    """Take the first value of each one-dimensional weight of a tower, in order of name, and its type.
+
+    Quantisation leaves these weights as they are. On `meta` there are no values, hence None.
+    """
+    weights = {
+        name.replace(".base_layer", ""): parameter.flatten()[0]
+        for name, parameter in tower.named_parameters()
+        if parameter.ndim == 1 and ".aim_" not in name
+    }
+    dtype = str(tower.dtype).removeprefix("torch.")
+    if any(value.is_meta for value in weights.values()):
+        return None, dtype
+    return [weights[name].item() for name in sorted(weights)], dtype
+
+
+def check_base(config: AIMAdapterConfig, sample: list[float], dtype: str) -> None:
+    """Compare a tower with the one that an adapter was made for, as closely as the coarser of their types allows.
+
+    Args:
+        config: Of the adapter.
+        sample: From `sample_base`.
+        dtype: From `sample_base`.
+
+    Raises:
+        ValueError: If they differ.
+    """
+    known = torch.tensor(config.base_sample)
+    found = torch.tensor(sample)
+    tolerance = 2 * max(torch.finfo(getattr(torch, name)).eps for name in (config.base_dtype, dtype))
+    if known.shape != found.shape or not torch.allclose(found, known, rtol=tolerance, atol=tolerance):
+        name = config.base_model_name_or_path
+        raise ValueError(
+            f"this adapter was trained on another CLIP than this one{f': {name!r}' if name else ''}"
+        )
+
+
+def add_peft_type() -> None:
+    """Add our method to PEFT's enumeration of methods, which takes no members from outside.
+
+    This reaches into an enumeration of PEFT 0.21; a test says when it no longer holds.
+    """
+    if METHOD in PeftType.__members__:
+        return
+    member = str.__new__(PeftType, METHOD)
+    member._name_ = member._value_ = METHOD
+    member._sort_order_ = len(PeftType.__members__)
+    PeftType._member_names_.append(METHOD)
+    PeftType._member_map_[METHOD] = PeftType._value2member_map_[METHOD] = member
+    type.__setattr__(PeftType, METHOD, member)
+
+
+add_peft_type()
+if PeftType[METHOD] not in PEFT_TYPE_TO_CONFIG_MAPPING:
+    register_peft_method(name=METHOD.lower(), config_cls=AIMAdapterConfig, model_cls=AIMTuner)

@@ -1,0 +1,62 @@
+"""Configuration of one AIM adapter on a CLIP vision tower."""
+
+from dataclasses import dataclass
+
+from peft import PeftConfig, PeftType
+from transformers import CLIPVisionConfig
+
+from .configuration_aim import AIMConfig
+
+TARGETS = r"(?:.*vision_model\.)?(?:embeddings|encoder\.layers\.\d+|post_layernorm)"
+
+
+@dataclass
+class AIMAdapterConfig(PeftConfig):
+    """Describe one AIM adapter; the fields mean what they do in `AIMConfig`.
+
+    Args:
+        num_frames: Frames per clip.
+        num_temporal_adapters: 1 or 2.
+        adapter_ratio: Width of the bottlenecks over the hidden size.
+        adapter_scale: Factor on the adapter beside the MLP.
+        drop_path_rate: Highest stochastic-depth rate.
+        classifier_dropout: Dropout before the head.
+        num_labels: Classes of a head that trains and is saved with the adapter; 0 for none.
+        id2label: Their names; sets `num_labels`.
+        base_sample: Left to the method: a value of each one-dimensional weight of the CLIP underneath, by which another
+            one is recognised and refused.
+        base_dtype: Left to the method: the type these were read in.
+        target_modules: Left to the method: the modules it wraps.
+    """
+
+    num_frames: int = 12
+    num_temporal_adapters: int = 1
+    adapter_ratio: float = 0.25
+    adapter_scale: float = 0.5
+    drop_path_rate: float = 0.2
+    classifier_dropout: float = 0.5
+    num_labels: int = 0
+    id2label: dict[int, str] | None = None
+    base_sample: list[float] | None = None
+    base_dtype: str | None = None
+    target_modules: str = TARGETS
+
+    def __post_init__(self) -> None:
+        """Name the method, and check the fields by the rules of `AIMConfig`."""
+        super().__post_init__()
+        self.peft_type = PeftType["AIM"]
+        if self.id2label:
+            self.id2label = {int(index): label for index, label in self.id2label.items()}
+            self.num_labels = len(self.id2label)
+        self.native(CLIPVisionConfig())
+
+    def native(self, clip: CLIPVisionConfig) -> AIMConfig:
+        """Give the configuration of the `AIMModel` that this adapter makes of a CLIP."""
+        names = ("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale", "drop_path_rate")
+        changes = {name: getattr(self, name) for name in (*names, "classifier_dropout")}
+        if self.num_labels:
+            changes["id2label"] = self.id2label or {
+                index: f"LABEL_{index}" for index in range(self.num_labels)
+            }
+            changes["label2id"] = {label: index for index, label in changes["id2label"].items()}
+        return AIMConfig.from_clip_config(clip, **changes)

@@ -1,0 +1,273 @@
+"""What AIM is built of: CLIP's blocks run over time and over space, with bottleneck adapters in between."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torchvision.ops import StochasticDepth
+from transformers.activations import QuickGELUActivation
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.clip.modeling_clip import (
+    CLIPMLP,
+    CLIPAttention,
+    CLIPEncoderLayer,
+    CLIPVisionEmbeddings,
+    eager_attention_forward,
+)
+
+from .configuration_aim import AIMConfig
+
+QUICK_GELU_SLOPE = 1.702
+
+
+def is_plain_linear(module: nn.Module) -> bool:
+    """Whether a layer is its weight and bias and nothing more: no LoRA, no quantisation, no offloading hook."""
+    return type(module) is nn.Linear and not hasattr(module, "_hf_hook")
+
+
+def drop_path_rates(highest: float, num_layers: int) -> list[float]:
+    """Give each block its stochastic-depth rate: from 0 in the first up to `highest` in the last."""
+    return torch.linspace(0, highest, num_layers, device="cpu").tolist()
+
+
+def interpolate_frames(temporal_embedding: torch.Tensor, num_frames: int) -> torch.Tensor:
+    """Stretch a temporal embedding `(1, frames, hidden_size)` linearly to another number of frames."""
+    return F.interpolate(temporal_embedding.transpose(1, 2), num_frames, mode="linear").transpose(1, 2)
+
+
+def embed_clips(
+    embed_images: Callable[..., torch.Tensor],
+    temporal_embedding: torch.Tensor,
+    pixel_values: torch.Tensor,
+    *,
+    num_channels: int,
+    interpolate_temporal: bool = False,
+    interpolate_pos_encoding: bool = False,
+) -> torch.Tensor:
+    """Embed patches frame by frame and add the embedding of each frame's position in time to all of its tokens.
+
+    Args:
+        embed_images: CLIP's embedding of images `(n, channels, height, width)`.
+        temporal_embedding: `(1, frames, hidden_size)`.
+        pixel_values: `(batch, frames, channels, height, width)`, float.
+        num_channels: Channels the model reads.
+        interpolate_temporal: Stretch the temporal embedding where the clips have another length.
+        interpolate_pos_encoding: Stretch CLIP's position embedding where the frames have another size.
+
+    Returns:
+        Tokens, `(batch, frames, tokens, hidden_size)`.
+
+    Raises:
+        ValueError: If `pixel_values` has another layout, type or number of frames.
+    """
+    shape = tuple(pixel_values.shape)
+    if len(shape) != 5 or shape[2] != num_channels:
+        raise ValueError(
+            f"pixel_values has shape {shape}; it must be (batch, frames, {num_channels} channels, height, width)"
+        )
+    if not pixel_values.is_floating_point():
+        raise ValueError(
+            f"pixel_values is {pixel_values.dtype}; pass the frames through AIMVideoProcessor first"
+        )
+    batch_size, num_frames = shape[:2]
+    if num_frames != temporal_embedding.shape[1]:
+        if not interpolate_temporal:
+            raise ValueError(
+                f"pixel_values has {num_frames} frames, the model {temporal_embedding.shape[1]}: sample that many, "
+                "call resize_temporal_embedding, or pass interpolate_temporal=True"
+            )
+        temporal_embedding = interpolate_frames(temporal_embedding, num_frames)
+    tokens = embed_images(pixel_values.flatten(0, 1), interpolate_pos_encoding=interpolate_pos_encoding)
+    return tokens.unflatten(0, (batch_size, num_frames)) + temporal_embedding.unsqueeze(2)
+
+
+def attend(
+    attention: CLIPAttention, queries: torch.Tensor, tokens: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Run CLIP's attention up to, but without, its output projection.
+
+    Args:
+        attention: The module whose projections and attention function are used.
+        queries: `(sequences, queries, hidden_size)`.
+        tokens: What they attend to, `(sequences, tokens, hidden_size)`.
+
+    Returns:
+        The attended values `(sequences, queries, hidden_size)`, and the weights `(sequences, heads, queries, tokens)`
+        where the attention function gives them.
+    """
+
+    def split_heads(states: torch.Tensor) -> torch.Tensor:
+        return states.unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
+
+    function = ALL_ATTENTION_FUNCTIONS.get_interface(
+        attention.config._attn_implementation, eager_attention_forward
+    )
+    attended, weights = function(
+        attention,
+        split_heads(attention.q_proj(queries)),
+        split_heads(attention.k_proj(tokens)),
+        split_heads(attention.v_proj(tokens)),
+        None,
+        scaling=attention.scale,
+        dropout=attention.dropout if attention.training else 0.0,
+    )
+    return attended.flatten(-2), weights
+
+
+def frozen_mlp(mlp: CLIPMLP, hidden_states: torch.Tensor) -> torch.Tensor:
+    """Run CLIP's MLP, keeping one wide activation for the backward pass instead of two.
+
+    QuickGELU `x * sigmoid(1.702 x)` is `silu(1.702 x) / 1.702`, and SiLU saves nothing but its input.
+    """
+    if not isinstance(mlp.activation_fn, QuickGELUActivation):
+        return mlp(hidden_states)
+    hidden_states = F.silu(mlp.fc1(hidden_states).mul_(QUICK_GELU_SLOPE)).mul_(1 / QUICK_GELU_SLOPE)
+    return mlp.fc2(hidden_states)
+
+
+class AIMAdapter(nn.Module):
+    """A bottleneck: down, GELU, up. The last layer starts at zero, so that a new adapter changes nothing."""
+
+    def __init__(self, hidden_size: int, adapter_size: int) -> None:
+        super().__init__()
+        self.down = nn.Linear(hidden_size, adapter_size)
+        self.up = nn.Linear(adapter_size, hidden_size)
+        # transformers initialises leaves alone in classes outside the library, so the leaf carries the wish.
+        self.up.init_std = 0.0
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Map `(..., hidden_size)` to the change `(..., hidden_size)`; the caller adds the skip where there is one."""
+        return self.up(F.gelu(self.down(hidden_states)))
+
+    def forward_projected(self, projection: nn.Module, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Give `self(projection(hidden_states))` as one product: nothing else reads the projected values.
+
+        For the sizes of AIM this is 1/17 of a block's work, and one activation less to keep.
+        """
+        if not (is_plain_linear(projection) and is_plain_linear(self.down)):
+            return self(projection(hidden_states))
+        weight = self.down.weight @ projection.weight
+        bias = F.linear(projection.bias, self.down.weight, self.down.bias)
+        return self.up(F.gelu(F.linear(hidden_states, weight, bias)))
+
+
+class AIMAdapters(nn.Module):
+    """What AIM adds to one block of CLIP, and how the block runs with it."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        adapter_size: int,
+        *,
+        num_temporal_adapters: int = 1,
+        adapter_scale: float = 0.5,
+        drop_path_rate: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.adapter_scale = adapter_scale
+        self.temporal_input = AIMAdapter(hidden_size, adapter_size) if num_temporal_adapters == 2 else None
+        self.temporal = AIMAdapter(hidden_size, adapter_size)
+        self.spatial = AIMAdapter(hidden_size, adapter_size)
+        self.joint = AIMAdapter(hidden_size, adapter_size)
+        self.drop_path = StochasticDepth(drop_path_rate, "row")
+
+    def forward(
+        self, block: CLIPEncoderLayer, hidden_states: torch.Tensor, *, class_token_only: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """Run a block over time, over space, then its MLP, with the same attention and first norm for both.
+
+        Args:
+            block: CLIP's block.
+            hidden_states: `(batch, frames, tokens, hidden_size)`.
+            class_token_only: Give the class tokens alone: all that is read of the last block.
+
+        Returns:
+            The new hidden states, `(batch, frames, tokens or 1, hidden_size)`; the attention over space `(batch,
+            frames, heads, tokens, tokens)` and over time `(batch, tokens, heads, frames, frames)`, or None where the
+            attention function gives none.
+        """
+        batch_size, num_frames, num_tokens, _ = hidden_states.shape
+        attention = block.self_attn
+
+        tracks = block.layer_norm1(hidden_states.transpose(1, 2)).flatten(
+            0, 1
+        )  # (batch * tokens, frames, hidden)
+        if self.temporal_input is not None:
+            tracks = tracks + self.temporal_input(tracks)
+        attended, over_time = attend(attention, tracks, tracks)
+        change = self.temporal.forward_projected(attention.out_proj, attended)
+        hidden_states = hidden_states + self.drop_path(
+            change.unflatten(0, (batch_size, num_tokens)).transpose(1, 2)
+        )
+
+        frames = block.layer_norm1(hidden_states).flatten(0, 1)  # (batch * frames, tokens, hidden)
+        queries = frames
+        if class_token_only:
+            hidden_states, queries = hidden_states[:, :, :1], frames[:, :1]
+        attended, over_space = attend(attention, queries, frames)
+        projected = attention.out_proj(attended)
+        change = projected + self.spatial(projected)
+        hidden_states = hidden_states + change.unflatten(0, (batch_size, num_frames))
+
+        normed = block.layer_norm2(hidden_states)
+        change = self.drop_path(self.adapter_scale * self.joint(normed))
+        hidden_states = hidden_states + frozen_mlp(block.mlp, normed) + change
+        if over_time is not None:
+            over_time = over_time.unflatten(0, (batch_size, num_tokens))
+            over_space = over_space.unflatten(0, (batch_size, num_frames))
+        return hidden_states, over_space, over_time
+
+
+class AIMLayer(CLIPEncoderLayer):
+    """A block of CLIP with its adapters."""
+
+    def __init__(self, config: AIMConfig, drop_path_rate: float) -> None:
+        super().__init__(config)
+        self.adapters = AIMAdapters(
+            config.hidden_size,
+            config.adapter_size,
+            num_temporal_adapters=config.num_temporal_adapters,
+            adapter_scale=config.adapter_scale,
+            drop_path_rate=drop_path_rate,
+        )
+
+    def forward(
+        self, hidden_states: torch.Tensor, class_token_only: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """See `AIMAdapters.forward`."""
+        return self.adapters(self, hidden_states, class_token_only=class_token_only)
+
+
+class AIMEmbeddings(CLIPVisionEmbeddings):
+    """CLIP's patch and position embeddings, and one for the position in time, which starts at zero."""
+
+    def __init__(self, config: AIMConfig) -> None:
+        super().__init__(config)
+        self.temporal_embedding = nn.Parameter(torch.zeros(1, config.num_frames, config.hidden_size))
+
+    def forward(
+        self,
+        pixel_values: torch.Tensor,
+        *,
+        interpolate_temporal: bool = False,
+        interpolate_pos_encoding: bool = False,
+    ) -> torch.Tensor:
+        """See `embed_clips`."""
+        return embed_clips(
+            super().forward,
+            self.temporal_embedding,
+            pixel_values,
+            num_channels=self.config.num_channels,
+            interpolate_temporal=interpolate_temporal,
+            interpolate_pos_encoding=interpolate_pos_encoding,
+        )
+
+
+class AIMEncoder(nn.Module):
+    """The stack of blocks."""
+
+    def __init__(self, config: AIMConfig) -> None:
+        super().__init__()
+        rates = drop_path_rates(config.drop_path_rate, config.num_hidden_layers)
+        self.layers = nn.ModuleList(AIMLayer(config, rate) for rate in rates)
