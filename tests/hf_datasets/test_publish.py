@@ -1,0 +1,131 @@
+"""Publishing: Parquet and a card that `load_dataset` opens, all or nothing, and one commit to a hub."""
+
+import json
+from pathlib import Path
+
+import datasets
+import huggingface_hub.constants
+import pyarrow as pa
+import pytest
+import yaml
+
+from hf_datasets.publish import COUNTS_END, COUNTS_START, push_folder, write_folder
+from hf_datasets.records import Rejection
+from tests.fixtures.hub_server import serve
+
+CARDS = sorted(Path(__file__).parents[2].glob("hf_datasets/*/README.md"))
+ROWS = pa.table({"query_id": ["a", "b", "c"], "target_clip_ids": [["x"], ["x", "y"], []]})
+CLIPS = pa.table({"clip_id": ["x", "y"], "video": ["/home/someone/x.mp4", None]})
+CONFIGURATIONS = {
+    "source": {"train": [ROWS, ROWS.slice(0, 1)], "test": [ROWS.slice(1)]},
+    "source-clips": {"train": [CLIPS]},
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture
+def card(tmp_path):
+    path = tmp_path / "card.md"
+    path.write_text(f"---\nlicense: mit\n---\n# Card\n{COUNTS_START}\nold\n{COUNTS_END}\nrest\n")
+    return path
+
+
+def test_a_published_folder_opens_with_its_configurations(tmp_path, card):
+    folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=card)
+    opened = datasets.load_dataset(str(folder))
+    assert {split: len(rows) for split, rows in opened.items()} == {"train": 4, "test": 2}
+    assert opened["train"][0] == {"query_id": "a", "target_clip_ids": ["x"]}
+    assert opened["train"][-1] == {"query_id": "a", "target_clip_ids": ["x"]}
+    assert opened["test"][1] == {"query_id": "c", "target_clip_ids": []}
+    clips = datasets.load_dataset(str(folder), "source-clips", split="train")
+    assert clips[:] == {"clip_id": ["x", "y"], "video": [None, None]}, (
+        "paths of this machine are not published"
+    )
+    assert b"someone" not in (folder / "source-clips" / "train-00000-of-00001.parquet").read_bytes()
+
+
+def test_a_dataset_is_published_as_it_is(tmp_path, card):
+    dataset = datasets.Dataset(ROWS)
+    tables = dataset.with_format("arrow").iter(2)
+    folder = write_folder({"source": {"train": tables}}, tmp_path / "out", card=card)
+    assert datasets.load_dataset(str(folder), split="train")[:] == dataset[:]
+
+
+def test_the_card_has_counts_configurations_provenance_and_rejections(tmp_path, card):
+    rejections = [Rejection("no text: 3", "raw", "k"), Rejection("no text: 4", "raw", "l")]
+    provenance = {"writer": "offline\n---\n<script>", "seed": 7}
+    folder = write_folder(
+        CONFIGURATIONS, tmp_path / "out", card=card, provenance=provenance, rejections=rejections
+    )
+    _, header, body = (folder / "README.md").read_text().split("---\n", 2)
+    header = yaml.safe_load(header)
+    assert header["license"] == "mit"
+    assert header["configs"][0]["default"] is True
+    assert [config["config_name"] for config in header["configs"]] == ["source", "source-clips"]
+    assert header["configs"][0]["data_files"][1] == {"split": "test", "path": "source/test-*.parquet"}
+    assert "| `source` | train | 4 |" in body
+    assert "* writer: offline --- &lt;script>" in body
+    assert "2 rows were refused (2 x no text)" in body
+    assert "old" not in body
+    assert body.endswith("rest\n")
+    lines = (folder / "rejections.jsonl").read_text().splitlines()
+    assert json.loads(lines[1]) == {"reason": "no text: 4", "raw": "raw", "key": "l"}
+
+
+def test_nothing_is_left_when_writing_fails(tmp_path, card):
+    def tables():
+        yield ROWS
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(RuntimeError, match="the source broke"):
+        write_folder({"source": {"train": tables()}}, tmp_path / "out", card=card)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["card.md"]
+
+
+def test_a_folder_with_files_is_not_overwritten(tmp_path, card):
+    folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=card)
+    with pytest.raises(FileExistsError, match="is not empty"):
+        write_folder(CONFIGURATIONS, folder, card=card)
+
+
+def test_no_rows_or_a_card_without_marks_are_refused(tmp_path, card):
+    with pytest.raises(ValueError, match="no row to write"):
+        write_folder({"source": {"train": [ROWS.slice(3)]}}, tmp_path / "out", card=card)
+    card.write_text("---\nlicense: mit\n---\n# Card\n")
+    with pytest.raises(ValueError, match="lacks the marks"):
+        write_folder(CONFIGURATIONS, tmp_path / "out", card=card)
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
+def test_each_card_is_valid_and_names_licences_and_counts(path, tmp_path):
+    text = path.read_text(encoding="utf-8")
+    header = yaml.safe_load(text.split("---\n")[1])
+    assert {"license", "pretty_name", "configs"} <= header.keys()
+    assert "## Licences" in text
+    folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=path)
+    assert datasets.load_dataset(str(folder), split="train").num_rows == 4
+
+
+def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
+    folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=card)
+    with serve() as (address, received):
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+        pushed = push_folder(folder, "org/name", token="hf_canary")
+    assert pushed == f"{address}/datasets/org/name"
+    assert received["created"]["private"] is True
+    assert received["authorization"] == "Bearer hf_canary"
+    assert sorted(received["files"]) == sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
+    assert not any(b"hf_canary" in content for content in received["files"].values())
+
+
+def test_a_folder_without_card_is_not_pushed(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no README"):
+        push_folder(tmp_path, "org/name")
