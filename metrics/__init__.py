@@ -1,1 +1,21 @@
-"""Metrics of fine-grained video retrieval, loadable with `evaluate.load`."""
+"""Metrics of fine-grained video retrieval, loadable with `evaluate.load`; importing this registers their names.
+
+`evaluate` itself is not imported here, so that this stays cheap. The figures are also there without it, for
+example as `metrics.map_at_k.scoring.mean_average_precision`.
+"""
+
+import warnings
+
+from .installation import METRICS, install, modules_folder
+
+__all__ = ["METRICS", "install"]
+
+try:
+    for _name in METRICS:
+        install(_name)
+except OSError as _error:
+    warnings.warn(
+        f"the names {', '.join(METRICS)} were not registered with evaluate because {modules_folder()} cannot be "
+        f"written ({_error}). Set HF_HOME to a folder that can be written, or load by path",
+        stacklevel=2,
+    )

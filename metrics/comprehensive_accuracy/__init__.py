@@ -1,0 +1,1 @@
+"""Accuracy per disruption type and their product."""

@@ -1,0 +1,74 @@
+"""Comprehensive accuracy of video-text compositionality: right on every kind of disruption at once.
+
+A model is shown a video with its true paragraph and with a disrupted one. It is right when it strictly prefers
+the true one. The comprehensive accuracy is the product of the accuracies per disruption type (VideoComp), so a
+model that is blind to one type cannot make up for it with the others; chance is 1/2 to the number of types.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import evaluate
+from datasets import Features, Value
+
+from .buffer import BufferedMetric
+from .judging import DisruptionTypes, Verdicts, judge
+from .scoring import DISRUPTION_TYPES, comprehensive_accuracy
+
+_CITATION = """\
+@inproceedings{kim2025videocomp,
+  title={VideoComp: Advancing Fine-Grained Compositional and Temporal Alignment in Video-Text Models},
+  author={Kim, Dahun and Piergiovanni, AJ and Mallya, Ganesh and Angelova, Anelia},
+  booktitle={CVPR},
+  year={2025}
+}
+"""
+
+
+class ComprehensiveAccuracy(BufferedMetric):
+    """Accuracy per disruption type and the product over the types present.
+
+    Args:
+        predictions: `{"positive": float, "negative": float}` per row, the similarities of the video with either
+            text; or a judge's answers, one string per row, such as "1" or "(1)".
+        references: The disruption type of each row; with answers, `{"disruption_type", "answer"}`.
+        types: The disruption types that may occur.
+
+    Returns:
+        `accuracy/<type>` and `comprehensive_accuracy` as fractions in [0, 1], and `signature`.
+
+    Examples:
+        >>> import evaluate
+        >>> comprehensive_accuracy = evaluate.load("comprehensive_accuracy")
+        >>> result = comprehensive_accuracy.compute(
+        ...     predictions=[{"positive": 0.9, "negative": 0.1}, {"positive": 0.2, "negative": 0.2}],
+        ...     references=["temporal_reorder", "action_replace"],
+        ... )
+        >>> result["accuracy/temporal_reorder"], result["accuracy/action_replace"]
+        (1.0, 0.0)
+        >>> result["comprehensive_accuracy"]
+        0.0
+        >>> answers = [{"disruption_type": "multi", "answer": "1"}, {"disruption_type": "multi", "answer": "2"}]
+        >>> comprehensive_accuracy.compute(predictions=["1", "(1)"], references=answers)["comprehensive_accuracy"]
+        0.5
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        number, text = Value("float64"), Value("string")
+        return evaluate.MetricInfo(
+            description=__doc__ or "",
+            citation=_CITATION,
+            inputs_description=type(self).__doc__ or "",
+            features=[
+                Features({"predictions": {"positive": number, "negative": number}, "references": text}),
+                Features({"predictions": text, "references": {"disruption_type": text, "answer": text}}),
+            ],
+        )
+
+    def _read(self, predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]:
+        return judge(predictions, references)
+
+    def _compute(
+        self, predictions: Any, references: Any, types: Sequence[str] = DISRUPTION_TYPES
+    ) -> dict[str, Any]:
+        return comprehensive_accuracy(predictions, references, types=types)

@@ -1,0 +1,152 @@
+"""Which of two texts was preferred, row by row, from similarities or from a judge's answers."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """`right` and `unreadable` are `(num_rows,)` bool; only a judge's answer can be unreadable."""
+
+    right: np.ndarray
+    unreadable: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    @staticmethod
+    def concatenate(parts: Sequence["Verdicts"]) -> "Verdicts":
+        """The verdicts of all parts in order."""
+        columns = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("right", "unreadable")
+        )
+        return Verdicts(*columns)
+
+
+@dataclass(frozen=True, eq=False)
+class DisruptionTypes:
+    """The disruption type of each row."""
+
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @staticmethod
+    def concatenate(parts: Sequence["DisruptionTypes"]) -> "DisruptionTypes":
+        """The types of all parts in order."""
+        return DisruptionTypes(list(chain.from_iterable(part.names for part in parts)))
+
+
+def judge(predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]:
+    """Judge every row.
+
+    Args:
+        predictions: Similarities, `{"positive": float, "negative": float}` per row or one record of two columns;
+            or a judge's answers, one string per row.
+        references: The disruption type of each row; with answers, `{"disruption_type", "answer"}` of each row.
+
+    Raises:
+        ValueError: Naming the row, for what is none of these, a similarity that is not finite, or differing lengths.
+
+    Example:
+        >>> verdicts, types = judge([{"positive": 0.4, "negative": 0.4}], ["multi"])
+        >>> verdicts.right, types.names
+        (array([False]), ['multi'])
+        >>> judge(["(2)", "I think 2"], [{"disruption_type": "multi", "answer": "2"}] * 2)[0].right
+        array([ True, False])
+    """
+    if isinstance(predictions, Verdicts):
+        return predictions, references
+    references = _rows(references, "references")
+    if isinstance(predictions, Mapping):
+        columns = [_column(predictions, name) for name in ("positive", "negative")]
+    else:
+        predictions = _rows(predictions, "predictions")
+        if any(isinstance(row, str) for row in predictions):
+            _check_lengths(predictions, references)
+            return _judge_answers(predictions, references)
+        columns = [_similarities(predictions, name) for name in ("positive", "negative")]
+    _check_lengths(columns[0], columns[1], "positive similarities", "negative ones")
+    _check_lengths(columns[0], references)
+    for row, name in enumerate(references):
+        if not isinstance(name, str) or not name:
+            raise ValueError(
+                f"references[{row}] must be a disruption type such as 'action_replace', not {name!r}"
+            )
+    right = columns[0] > columns[1]  # a tie is wrong
+    return Verdicts(right, np.zeros(len(right), dtype=bool)), DisruptionTypes(references)
+
+
+def _judge_answers(predictions: list, references: list) -> tuple[Verdicts, DisruptionTypes]:
+    right, unreadable, types = [], [], []
+    for row, (answer, reference) in enumerate(zip(predictions, references, strict=True)):
+        if not isinstance(answer, str):
+            raise ValueError(
+                f"predictions[{row}] must be a judge's answer such as '1' or '(1)', not {answer!r}"
+            )
+        if not isinstance(reference, Mapping) or not {"disruption_type", "answer"} <= set(reference):
+            raise ValueError(
+                f"references[{row}] must be {{'disruption_type': ..., 'answer': '1' or '2'}} beside a judge's answer, "
+                f"not {reference!r}"
+            )
+        if reference["answer"] not in {"1", "2"} or not isinstance(reference["disruption_type"], str):
+            raise ValueError(
+                f"references[{row}] must have the answer '1' or '2' and a disruption type, not {reference!r}"
+            )
+        given = answer.strip()
+        right.append(given in {reference["answer"], f"({reference['answer']})"})
+        unreadable.append(given not in {"1", "(1)", "2", "(2)"})
+        types.append(reference["disruption_type"])
+    return Verdicts(np.array(right, dtype=bool), np.array(unreadable, dtype=bool)), DisruptionTypes(types)
+
+
+def _rows(rows: Any, name: str) -> list:
+    rows = rows.tolist() if hasattr(rows, "tolist") else rows
+    if rows is None or isinstance(rows, (str, bytes, Mapping)) or not hasattr(rows, "__len__"):
+        raise ValueError(f"{name} must be a list with one entry per row, not {type(rows).__name__}")
+    return list(rows)
+
+
+def _column(columns: Mapping, name: str) -> np.ndarray:
+    values = np.asarray(columns.get(name))
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        raise ValueError(f"predictions must have a column of numbers {name!r}, one per row")
+    return _finite(values.astype(np.float64), name)
+
+
+def _similarities(rows: list, name: str) -> np.ndarray:
+    values = array("d")
+    for row, record in enumerate(rows):
+        if not isinstance(record, Mapping) or name not in record or isinstance(record[name], bool):
+            raise ValueError(
+                f"predictions[{row}] must be {{'positive': number, 'negative': number}}, not {record!r}"
+            )
+        try:
+            values.append(record[name])
+        except TypeError:
+            raise ValueError(
+                f"predictions[{row}] has {name} similarity {record[name]!r}; give a number"
+            ) from None
+    return _finite(np.array(values), name)
+
+
+def _finite(values: np.ndarray, name: str) -> np.ndarray:
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise ValueError(
+            f"predictions[{wrong[0]}] has {name} similarity {values[wrong[0]]}; similarities are finite"
+        )
+    return values
+
+
+def _check_lengths(
+    left: Any, right: Any, left_name: str = "predictions", right_name: str = "references"
+) -> None:
+    if len(left) != len(right):
+        raise ValueError(f"{len(left)} {left_name} but {len(right)} {right_name}; give one of each per row")

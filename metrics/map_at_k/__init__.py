@@ -1,0 +1,1 @@
+"""mAP@K with the denominator min(relevant, K)."""

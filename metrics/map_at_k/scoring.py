@@ -1,0 +1,202 @@
+"""mAP@K from rankings of ids: the protocol, its checks, and the line that states it."""
+
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from .average_precision import NOTHING, Hits, average_precision_at, find_hits, recall_at
+from .id_lists import IdLists, read_id_lists, to_codes
+from .significance import RESAMPLES, bootstrap_interval
+
+VERSION = "1.0.0"
+OFFICIAL_CUT = 50  # the released script keeps the first 50 rows of a ranking
+
+Protocol = Literal["standard", "tfcovr-official"]
+WhenEmpty = Literal["error", "skip"]
+
+
+def mean_average_precision(  # noqa: PLR0913  (the options of one protocol, by keyword)
+    predictions: Any,
+    references: Any,
+    *,
+    k: int | Sequence[int] = (5, 10, 25, 50),
+    exclude: Any = None,
+    recall: bool = False,
+    per_query: bool = False,
+    protocol: Protocol = "standard",
+    empty: WhenEmpty = "error",
+    confidence: float | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """mAP@K of ranked ids against sets of relevant ids.
+
+    Args:
+        predictions: Ranked ids of each query, best first, strings or integers: lists of any length, or a 2-D
+            integer array or tensor. Ties are as ranked: whoever ranks breaks them.
+        references: Relevant ids of each query, in any order; an id given twice counts once.
+        k: Cut-offs.
+        exclude: One id per query (its reference clip) that is taken out of the ranking before the cut.
+        recall: Also give `recall@K`, the mean share of a query's relevant ids among the first K.
+        per_query: Also give `per_query`, the figures of every query in order (NaN for a skipped one).
+        protocol: `tfcovr-official` reproduces the released TF-CoVR script for comparison: first 50 ranks only,
+            duplicates counted on both sides, no checks, so a figure can pass 1 or be NaN. The script prints
+            `round(100 * figure, 2)`.
+        empty: What to do with a query without relevant ids: refuse, or leave it out and count it in
+            `skipped_queries`.
+        confidence: Level of a bootstrap interval over queries (95 % is 0.95), given as `confidence_interval`.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        `map@K` for every K, fractions in [0, 1], `signature`, and what was asked for.
+
+    Raises:
+        ValueError: Naming the query and the cure, for ids of mixed kinds, differing lengths, a duplicate in a
+            ranking, an empty relevant set, or an option out of range.
+
+    Example:
+        >>> figures = mean_average_precision([["a", "x", "b"]], [["a", "b"]], k=[1, 3])
+        >>> round(figures["map@1"], 6), round(figures["map@3"], 6)
+        (1.0, 0.833333)
+    """
+    cuts = _checked_cuts(k)
+    _check_options(protocol, empty, confidence)
+    rankings = read_id_lists(predictions, "predictions")
+    relevant = read_id_lists(references, "references")
+    check_lengths(rankings, relevant)
+    queries = _encode(rankings, relevant, exclude)
+    hits = _official_hits(queries) if protocol == "tfcovr-official" else _checked_hits(queries, empty)
+    figures = {f"map@{cut}": average_precision_at(hits, cut) for cut in cuts}
+    if recall:
+        figures |= {f"recall@{cut}": recall_at(hits, cut) for cut in cuts}
+    values = np.column_stack(list(figures.values()))
+    kept = values if protocol == "tfcovr-official" else values[hits.num_relevant > 0]
+    result: dict[str, Any] = dict(zip(figures, kept.mean(axis=0).tolist(), strict=True))
+    if empty == "skip":
+        result["skipped_queries"] = len(values) - len(kept)
+    if per_query:
+        result["per_query"] = {name: column.tolist() for name, column in figures.items()}
+    if confidence is not None:
+        low, high = bootstrap_interval(kept, confidence, seed=seed)
+        result["confidence_interval"] = {name: [low[i], high[i]] for i, name in enumerate(figures)}
+    result["signature"] = _signature(protocol, exclude is not None, empty, confidence, seed)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Queries:
+    rankings: np.ndarray  # codes (num_queries, longest ranking), short ones end in NOTHING
+    relevant: np.ndarray  # codes, end to end
+    num_relevant: np.ndarray  # (num_queries,)
+    excluded: np.ndarray | None  # codes (num_queries,)
+
+
+def check_lengths(predictions: Sized, references: Sized) -> None:
+    """Refuse predictions and references of different or no length.
+
+    Raises:
+        ValueError: With both lengths.
+    """
+    if len(predictions) != len(references):
+        raise ValueError(
+            f"{len(predictions)} predictions but {len(references)} references; give one of each per query"
+        )
+    if not len(predictions):
+        raise ValueError("there is no query; give at least one prediction and one reference")
+
+
+def _encode(rankings: IdLists, relevant: IdLists, exclude: Any) -> _Queries:
+    columns = {"predictions": rankings, "references": relevant}
+    if exclude is not None:
+        ids = exclude.tolist() if hasattr(exclude, "tolist") else exclude
+        columns["exclude"] = read_id_lists([[one] for one in ids], "exclude")
+        if len(columns["exclude"]) != len(rankings):
+            raise ValueError(
+                f"exclude has {len(columns['exclude'])} ids for {len(rankings)} queries; give one each"
+            )
+    codes = to_codes(**columns)
+    return _Queries(
+        _as_matrix(codes[0], rankings.lengths),
+        codes[1],
+        relevant.lengths,
+        codes[2] if len(codes) > 2 else None,
+    )
+
+
+def _as_matrix(codes: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    longest = lengths.max(initial=0)
+    if lengths.min(initial=longest) == longest:
+        return codes.reshape(len(lengths), longest)
+    matrix = np.full((len(lengths), longest), NOTHING, dtype=codes.dtype)
+    matrix[np.arange(longest) < lengths[:, None]] = codes
+    return matrix
+
+
+def _official_hits(queries: _Queries) -> Hits:
+    return find_hits(
+        queries.rankings[:, : OFFICIAL_CUT + (queries.excluded is not None)],
+        queries.relevant,
+        queries.num_relevant,
+        excluded=queries.excluded,
+        allow_duplicates=True,
+    )
+
+
+def _checked_hits(queries: _Queries, empty: WhenEmpty) -> Hits:
+    num_queries = len(queries.num_relevant)
+    without = np.flatnonzero(queries.num_relevant == 0)
+    if len(without) and (empty == "error" or len(without) == num_queries):
+        raise ValueError(
+            f"{len(without)} of {num_queries} queries have no relevant id, the first is query {without[0]}; "
+            'empty="skip" leaves such queries out and counts them, but at least one must have some'
+        )
+    query = np.repeat(np.arange(num_queries, dtype=np.int64), queries.num_relevant)
+    if queries.excluded is not None:
+        own = query[queries.relevant == queries.excluded[query]]
+        if len(own):
+            raise ValueError(
+                f"the excluded id of query {own[0]} is among its relevant ids, so it could never be found; "
+                "take it out of the references or do not exclude it"
+            )
+    distinct = np.unique(query << 32 | queries.relevant)
+    return find_hits(
+        queries.rankings,
+        (distinct & 0xFFFFFFFF).astype(np.int32),
+        np.bincount(distinct >> 32, minlength=num_queries),
+        excluded=queries.excluded,
+    )
+
+
+def _checked_cuts(k: int | Sequence[int]) -> list[int]:
+    cuts = [k] if isinstance(k, Integral) else list(k)
+    if not cuts or not all(
+        isinstance(cut, Integral) and not isinstance(cut, bool) and cut > 0 for cut in cuts
+    ):
+        raise ValueError(f"k must be one or more whole numbers above 0, not {k!r}")
+    return [int(cut) for cut in cuts]
+
+
+def _check_options(protocol: str, empty: str, confidence: float | None) -> None:
+    if protocol not in get_args(Protocol):
+        raise ValueError(f"protocol must be one of {get_args(Protocol)}, not {protocol!r}")
+    if empty not in get_args(WhenEmpty):
+        raise ValueError(f"empty must be one of {get_args(WhenEmpty)}, not {empty!r}")
+    if confidence is not None and not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1 (95 % is 0.95), not {confidence!r}")
+
+
+def _signature(protocol: str, excludes: bool, empty: str, confidence: float | None, seed: int) -> str:
+    official = protocol == "tfcovr-official"
+    facts = {
+        "protocol": protocol,
+        "denominator": "min(relevant,k)",
+        "exclude": "given" if excludes else "none",
+        "ties": "as-ranked",
+        "duplicates": "counted" if official else "error",
+        "empty": "nan" if official else empty,
+    }
+    if confidence is not None:
+        facts["bootstrap"] = f"{confidence:g},resamples={RESAMPLES},seed={seed}"
+    return "|".join(["map@k", *(f"{name}:{value}" for name, value in facts.items()), f"version:{VERSION}"])

@@ -1,0 +1,102 @@
+"""How sure a mean over queries is, and whether one run beats another."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+RESAMPLES = 2000
+PERMUTATIONS = 10_000
+VALUES_PER_BLOCK = 4_000_000
+
+
+def bootstrap_interval(
+    values: np.ndarray, confidence: float, *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[list[float], list[float]]:
+    """Percentile bootstrap interval of each column's mean, drawing whole queries.
+
+    Args:
+        values: Figures `(num_queries, num_figures)`.
+        confidence: Level of the interval, in (0, 1).
+        resamples: How many times the queries are drawn.
+        seed: Seed of the draws.
+
+    Returns:
+        The lower and the upper bounds, one per column.
+
+    Example:
+        >>> bootstrap_interval(np.ones((5, 1)), 0.95)
+        ([1.0], [1.0])
+    """
+    draw = np.random.default_rng(seed)
+    count = len(values)
+    means = np.empty((resamples, values.shape[1]))
+    for resample in range(resamples):
+        means[resample] = np.bincount(draw.integers(count, size=count), minlength=count) @ values / count
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+    return low.tolist(), high.tolist()
+
+
+def compare(
+    a: Mapping[str, Any], b: Mapping[str, Any], *, permutations: int = PERMUTATIONS, seed: int = 0
+) -> dict[str, dict[str, float]]:
+    """Paired permutation test of two runs over the same queries in the same order.
+
+    Args:
+        a: What `compute(..., per_query=True)` gave for one run.
+        b: The same for the other run.
+        permutations: How many times the two runs' figures are swapped at random, query by query.
+        seed: Seed of the swaps.
+
+    Returns:
+        For each figure its `difference` (mean of a minus mean of b) and the two-sided `p_value`: the chance of
+        a difference at least as large if the runs were interchangeable, never below 1 / (permutations + 1).
+
+    Raises:
+        ValueError: If the runs differ in protocol, cut-offs, queries or skipped queries.
+
+    Example:
+        >>> run = {"signature": "s", "per_query": {"map@1": [1.0, 0.0]}}
+        >>> compare(run, run)
+        {'map@1': {'difference': 0.0, 'p_value': 1.0}}
+    """
+    first, second = _paired(a, b)
+    differences = first - second
+    observed = differences.mean(axis=0)
+    draw = np.random.default_rng(seed)
+    block = max(1, VALUES_PER_BLOCK // len(differences))
+    as_large = np.zeros(differences.shape[1])
+    for done in range(0, permutations, block):
+        signs = (
+            draw.integers(0, 2, size=(min(block, permutations - done), len(differences)), dtype=np.int8) * 2.0
+            - 1
+        )
+        # The sums of equal numbers in another order may differ in the last bits: that is no smaller difference.
+        as_large += (np.abs(signs @ differences) / len(differences) >= np.abs(observed) - 1e-12).sum(axis=0)
+    p_values = (as_large + 1) / (permutations + 1)
+    return {
+        name: {"difference": float(difference), "p_value": float(p_value)}
+        for name, difference, p_value in zip(a["per_query"], observed, p_values, strict=True)
+    }
+
+
+def _paired(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    for run in (a, b):
+        if not isinstance(run, Mapping) or "per_query" not in run:
+            raise ValueError("compare takes two results of compute(..., per_query=True)")
+    if a["signature"] != b["signature"]:
+        raise ValueError(f"the runs follow different protocols: {a['signature']} and {b['signature']}")
+    if list(a["per_query"]) != list(b["per_query"]):
+        raise ValueError(
+            f"the runs hold different figures: {list(a['per_query'])} and {list(b['per_query'])}"
+        )
+    first, second = (np.column_stack(list(run["per_query"].values())) for run in (a, b))
+    if len(first) != len(second):
+        raise ValueError(
+            f"the runs answer {len(first)} and {len(second)} queries; compare answers to the same ones"
+        )
+    skipped = np.isnan(first).any(axis=1)
+    if (skipped != np.isnan(second).any(axis=1)).any():
+        raise ValueError("the runs skipped different queries; compare answers to the same ones")
+    return first[~skipped], second[~skipped]

@@ -1,0 +1,1 @@
+"""R@K of video corpus moment retrieval, single-video moment retrieval and video retrieval."""

@@ -1,0 +1,154 @@
+"""Lists of ids, one per query, read from Python lists, arrays or tensors into flat columns."""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from numbers import Integral
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+LARGEST_CODE = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False)
+class IdLists:
+    """Lists of ids laid end to end.
+
+    `values` holds `(num_ids,)` int64, or Arrow strings; `lengths` is `(num_queries,)` int64.
+    """
+
+    values: np.ndarray | pa.Array
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def kind(self) -> str:
+        """`strings`, `integers`, or `` when there is no id at all."""
+        if not len(self.values):
+            return ""
+        return "integers" if isinstance(self.values, np.ndarray) else "strings"
+
+    @staticmethod
+    def concatenate(parts: Sequence["IdLists"]) -> "IdLists":
+        """The lists of all parts in order; raises ValueError where strings meet integers."""
+        if len(parts) == 1:
+            return parts[0]
+        _one_kind({f"batch {number}": part for number, part in enumerate(parts)})
+        full = [part.values for part in parts if part.kind] or [parts[0].values]
+        joined = np.concatenate(full) if isinstance(full[0], np.ndarray) else pa.concat_arrays(full)
+        return IdLists(joined, np.concatenate([part.lengths for part in parts]))
+
+
+def read_id_lists(rows: Any, name: str) -> IdLists:
+    """Read one list of ids per query.
+
+    Args:
+        rows: Lists, tuples or arrays of ids, one per query, of any length; or a 2-D integer array or tensor.
+        name: What to call them in errors.
+
+    Raises:
+        ValueError: Naming the row, if it is no list or its ids are not all strings or all integers.
+
+    Example:
+        >>> read_id_lists([["a", "b"], ["c"]], "predictions").lengths
+        array([2, 1])
+    """
+    if isinstance(rows, IdLists):
+        return rows
+    if rows is None or isinstance(rows, (str, bytes, dict)) or not hasattr(rows, "__len__"):
+        raise ValueError(f"{name} must be a list with one list of ids per query, not {type(rows).__name__}")
+    if hasattr(rows, "__array__"):
+        matrix = np.asarray(rows)
+        if matrix.ndim == 2 and matrix.dtype.kind in "iu":
+            if matrix.dtype == np.uint64 and matrix.size and matrix.max() > np.iinfo(np.int64).max:
+                raise ValueError(f"{name} hold ids beyond 64-bit signed integers; give such ids as strings")
+            return IdLists(matrix.astype(np.int64).ravel(), np.full(len(matrix), matrix.shape[1]))
+        rows = matrix.tolist()
+    lists = [row if type(row) is list else _as_list(row, number, name) for number, row in enumerate(rows)]
+    lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+    first = next((row[0] for row in lists if row), 0)
+    return IdLists(_strings(lists, name) if isinstance(first, str) else _integers(lists, name), lengths)
+
+
+def to_codes(**columns: IdLists) -> list[np.ndarray]:
+    """The columns' ids as int32 codes >= 0 that are equal where, and only where, the ids are equal.
+
+    Raises:
+        ValueError: If some columns hold strings and others integers.
+    """
+    _one_kind(columns)
+    full = [column.values for column in columns.values() if column.kind]
+    if full and not isinstance(full[0], np.ndarray):
+        flat = pa.concat_arrays(full).dictionary_encode().indices.to_numpy()
+    else:
+        lowest = min((values.min() for values in full), default=0)
+        highest = max((values.max() for values in full), default=0)
+        if lowest >= 0 and highest < LARGEST_CODE:
+            return [np.asarray(column.values).astype(np.int32) for column in columns.values()]
+        flat = np.unique(np.concatenate(full), return_inverse=True)[1]
+    ends = np.cumsum([len(column.values) for column in columns.values()])
+    return [codes.astype(np.int32) for codes in np.split(flat, ends[:-1])]
+
+
+def _one_kind(columns: dict[str, IdLists]) -> None:
+    kinds = {name: column.kind for name, column in columns.items() if column.kind}
+    if len(set(kinds.values())) > 1:
+        found = ", ".join(f"{name} hold {kind}" for name, kind in kinds.items())
+        raise ValueError(f"ids are mixed: {found}. Give all ids as strings or all as integers")
+
+
+def _as_list(row: Any, number: int, name: str) -> list:
+    if hasattr(row, "tolist"):
+        row = row.tolist()
+    if isinstance(row, (list, tuple)) or (isinstance(row, (set, frozenset)) and name == "references"):
+        return list(row)
+    raise ValueError(f"{name}[{number}] must be a list of ids, not {row!r}")
+
+
+def _integers(lists: list[list], name: str) -> np.ndarray:
+    flat = array("q")
+    try:
+        for row in lists:  # strict where np.array would turn 2.5, None and "5" into something else
+            flat.fromlist(row)
+    except (TypeError, OverflowError):
+        _refuse(lists, name)
+    values = np.frombuffer(flat, dtype=np.int64) if flat else np.zeros(0, dtype=np.int64)
+    maybe_bool = np.flatnonzero((values == 0) | (values == 1))
+    if len(maybe_bool):
+        flat_ids = list(chain.from_iterable(lists))
+        if any(isinstance(flat_ids[index], (bool, np.bool_)) for index in maybe_bool):
+            _refuse(lists, name)
+    return values
+
+
+def _strings(lists: list[list], name: str) -> pa.Array:
+    try:
+        values = pa.array(list(chain.from_iterable(lists)), type=pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        _refuse(lists, name)
+    if values.null_count:
+        _refuse(lists, name)
+    return values
+
+
+def _refuse(lists: Iterable[list], name: str) -> NoReturn:
+    # Find the id that the fast readers would not take and say what is wrong with it.
+    first: Any = None
+    for number, row in enumerate(lists):
+        for value in row:
+            if isinstance(value, (bool, np.bool_)) or not isinstance(value, (str, Integral)):
+                raise ValueError(f"{name}[{number}] holds {value!r}; an id is a string or an integer")
+            first = value if first is None else first
+            if isinstance(value, str) is not isinstance(first, str):
+                raise ValueError(
+                    f"{name}[{number}] holds {value!r} but other ids look like {first!r}; "
+                    "give all ids as strings or all as integers"
+                )
+    raise ValueError(
+        f"{name} hold ids beyond 64-bit signed integers or invalid text; give such ids as plain strings"
+    )

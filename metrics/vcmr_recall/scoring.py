@@ -1,0 +1,197 @@
+"""R@K of moment retrieval at IoU thresholds: the tasks, their checks, and the line that states the protocol."""
+
+from collections.abc import Callable, Sequence, Sized
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from .id_lists import to_codes
+from .matching import ANNOTATORS_FOR_VOTE, Matches, first_ranks, match
+from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
+
+VERSION = "1.0.0"
+NO_VIDEO = -1  # fills the end of short rankings
+
+Task = Literal["vcmr", "svmr", "vr"]
+WhenMissing = Literal["error", "miss"]
+Extra = Literal["miou", "mrr", "median_rank"]
+
+
+def moment_retrieval_recall(
+    predictions: Any,
+    references: Any,
+    *,
+    task: Task = "vcmr",
+    k: int | Sequence[int] = (1, 5, 10, 100),
+    iou: float | Sequence[float] = (0.5, 0.7),
+    extra: Sequence[Extra] = (),
+    types: Sequence[str] | None = None,
+    missing: WhenMissing = "error",
+    max_predictions: int = 100,
+) -> dict[str, Any]:
+    """Share of queries whose moment is found among the first K predictions.
+
+    A prediction is right when its video is, and its IoU reaches the threshold (inclusive, in float32) with one
+    annotated span, or with two where four or more annotators gave one: the semantics of the TVR evaluator.
+
+    Args:
+        predictions: One record per query of parallel lists `video_id`, `start`, `end` (seconds), best first; or
+            one record of `(num_queries, num_ranks)` arrays.
+        references: One record per query with `video_id` and `spans`, a list of [start, end] in seconds.
+        task: `vcmr`: video and moment; `svmr`: the moment, predictions of other videos being passed over (after
+            the cut); `vr`: the video, where a video predicted twice takes two ranks.
+        k: Ranks, at most `max_predictions`.
+        iou: Thresholds in (0, 1].
+        extra: `miou` (mean IoU of the first prediction, not for vr), `mrr` (mean reciprocal rank of the first
+            right one) and `median_rank` (infinite when most queries miss).
+        types: One type per query; every figure is then also given per type, as `<figure>/<type>`.
+        missing: What to do with a query without prediction (None): refuse, or count it as a miss and in
+            `missing_queries`. An empty record is an answer, and a miss.
+        max_predictions: How many predictions per query are looked at.
+
+    Returns:
+        `<task>_recall@K_iou@T` (`vr_recall@K` for vr) as fractions in [0, 1], `signature`, and what was asked for.
+
+    Raises:
+        ValueError: Naming the query and the cure, for malformed records, reversed spans, ids of mixed kinds,
+            differing lengths, a missing query, or an option out of range.
+
+    Example:
+        >>> figures = moment_retrieval_recall(
+        ...     [{"video_id": ["a", "b"], "start": [0.0, 2.0], "end": [4.0, 6.0]}],
+        ...     [{"video_id": "b", "spans": [[2.0, 7.0]]}], k=[1, 5], iou=0.7)
+        >>> figures["vcmr_recall@1_iou@0.7"], figures["vcmr_recall@5_iou@0.7"]
+        (0.0, 1.0)
+    """
+    cuts, thresholds = _checked_cuts(k, max_predictions), _checked_thresholds(iou)
+    _check_options(task, extra, missing)
+    spans, moments = read_ranked_spans(predictions), read_moments(references)
+    check_lengths(spans, moments)
+    _check_missing(spans.missing, missing)
+    matches = _match(spans, moments, max_predictions)
+    figures = _figures(matches, len(moments), task, cuts, thresholds, extra)
+    result: dict[str, Any] = {name: float(reduce(values)) for name, (values, reduce) in figures.items()}
+    if types is not None:
+        result |= _by_type(figures, types, len(moments))
+    if missing == "miss":
+        result["missing_queries"] = int(spans.missing.sum())
+    result["signature"] = (
+        f"vcmr_recall|task:{task}|cut:{max_predictions}|iou:inclusive,float32|"
+        f"annotators:2-of-{ANNOTATORS_FOR_VOTE}-or-more,else-any|ties:as-ranked|missing:{missing}|version:{VERSION}"
+    )
+    return result
+
+
+def check_lengths(predictions: Sized, references: Sized) -> None:
+    """Refuse predictions and references of different or no length.
+
+    Raises:
+        ValueError: With both lengths.
+    """
+    if len(predictions) != len(references):
+        raise ValueError(
+            f"{len(predictions)} predictions but {len(references)} references; give one of each per query"
+        )
+    if not len(predictions):
+        raise ValueError("there is no query; give at least one prediction and one reference")
+
+
+Figures = dict[str, tuple[np.ndarray, Callable[[np.ndarray], Any]]]
+
+
+def _figures(
+    matches: Matches,
+    num_queries: int,
+    task: Task,
+    cuts: list[int],
+    thresholds: list[float],
+    extra: Sequence[Extra],
+) -> Figures:
+    """Per-query values of every figure and how they are summed up."""
+    rank = matches.rank_in_video if task == "svmr" else matches.rank
+    rights = (
+        {"": np.ones(len(rank), dtype=bool)}
+        if task == "vr"
+        else {f"_iou@{threshold:g}": matches.iou >= np.float32(threshold) for threshold in thresholds}
+    )
+    figures: Figures = {}
+    for suffix, right in rights.items():
+        first = first_ranks(matches.query[right], rank[right], num_queries)
+        for cut in cuts:
+            figures[f"{task}_recall@{cut}{suffix}"] = (first <= cut, np.mean)
+        if "mrr" in extra:
+            figures[f"{task}_mrr{suffix}"] = (1 / first, np.mean)
+        if "median_rank" in extra:
+            figures[f"{task}_median_rank{suffix}"] = (first, np.median)
+    if "miou" in extra:
+        of_first = np.zeros(num_queries)
+        of_first[matches.query[rank == 1]] = matches.iou[rank == 1]
+        figures[f"{task}_miou@1"] = (of_first, np.mean)
+    return figures
+
+
+def _by_type(figures: Figures, types: Sequence[str], num_queries: int) -> dict[str, float]:
+    if len(types) != num_queries or not all(isinstance(one, str) and one for one in types):
+        raise ValueError(f"types must hold one name for each of the {num_queries} queries")
+    of_query = np.asarray(types)
+    return {
+        f"{name}/{one}": float(reduce(values[of_query == one]))
+        for one in dict.fromkeys(types)
+        for name, (values, reduce) in figures.items()
+    }
+
+
+def _match(spans: RankedSpans, moments: Moments, max_predictions: int) -> Matches:
+    videos, true_videos = to_codes(predictions=spans.video_ids, references=moments.video_ids)
+    lengths = spans.video_ids.lengths
+    columns = (_as_matrix(column, lengths, max_predictions) for column in (videos, spans.start, spans.end))
+    return match(*columns, true_videos, moments.spans, moments.num_spans)
+
+
+def _as_matrix(values: np.ndarray, lengths: np.ndarray, max_predictions: int) -> np.ndarray:
+    longest = lengths.max(initial=0)
+    if lengths.min(initial=longest) == longest:
+        return np.ascontiguousarray(values.reshape(len(lengths), longest)[:, :max_predictions])
+    matrix = np.full((len(lengths), longest), NO_VIDEO, dtype=values.dtype)
+    matrix[np.arange(longest) < lengths[:, None]] = values
+    return np.ascontiguousarray(matrix[:, :max_predictions])
+
+
+def _check_missing(is_missing: np.ndarray, missing: WhenMissing) -> None:
+    if missing == "error" and is_missing.any():
+        raise ValueError(
+            f"{is_missing.sum()} of {len(is_missing)} queries have no prediction, the first is query "
+            f'{is_missing.argmax()}; missing="miss" counts them as misses'
+        )
+
+
+def _checked_cuts(k: int | Sequence[int], max_predictions: int) -> list[int]:
+    cuts = [k] if isinstance(k, Integral) else list(k)
+    if not cuts or not all(
+        isinstance(cut, Integral) and not isinstance(cut, bool) and cut > 0 for cut in cuts
+    ):
+        raise ValueError(f"k must be one or more whole numbers above 0, not {k!r}")
+    if max(cuts) > max_predictions:
+        raise ValueError(
+            f"k={max(cuts)} lies beyond the cut of {max_predictions} predictions; raise max_predictions"
+        )
+    return [int(cut) for cut in cuts]
+
+
+def _checked_thresholds(iou: float | Sequence[float]) -> list[float]:
+    thresholds = [iou] if isinstance(iou, (int, float)) else list(iou)
+    if not thresholds or not all(isinstance(one, (int, float)) and 0 < one <= 1 for one in thresholds):
+        raise ValueError(f"iou must be one or more thresholds in (0, 1], not {iou!r}")
+    return thresholds
+
+
+def _check_options(task: str, extra: Sequence[str], missing: str) -> None:
+    if task not in get_args(Task):
+        raise ValueError(f"task must be one of {get_args(Task)}, not {task!r}")
+    if missing not in get_args(WhenMissing):
+        raise ValueError(f"missing must be one of {get_args(WhenMissing)}, not {missing!r}")
+    if isinstance(extra, str) or set(extra) - set(get_args(Extra)):
+        raise ValueError(f"extra must be a list out of {get_args(Extra)}, not {extra!r}")
+    if task == "vr" and "miou" in extra:
+        raise ValueError("vr ranks videos, which have no IoU; ask for miou with task='vcmr' or 'svmr'")
