@@ -150,9 +150,8 @@ def read_frames(
             pixels = pixels_of(video, [span.keys[index] for index in sorted(set(indices))], backend)
         keys = [span.keys[index] for index in indices]
         if not pixels.keys() >= set(keys):
-            raise VideoError(
-                f"{path}: {backend} does not give the frames that it should; read it with backend='pyav'"
-            )
+            cure = "re-encode the video" if backend in {"auto", "pyav"} else "use backend='pyav'"
+            raise VideoError(f"{path}: {backend} does not give the frames that the file lists; {cure}")
         times = tuple(video.seconds(key) for key in keys)
     frames = torch.from_numpy(np.stack([pixels[key] for key in keys])).permute(0, 3, 1, 2)  # (T, C, H, W)
     if size is not None:
@@ -232,28 +231,31 @@ class VideoStore:
                         files.setdefault(key, []).append(path)
         return files
 
-    def path(self, video_id: str) -> Path:
-        """The file of an id; ids may begin with `-`, hold `@`, `_` and `.`, and name subfolders with `/`.
-
-        Raises:
-            VideoError: If the id could leave the folder, or no file or several have it.
-        """
+    def _candidates(self, video_id: str) -> list[Path]:
         if UNSAFE_ID.search(video_id) or ".." in video_id.split("/"):
             raise VideoError(
                 f"video id {video_id!r} is refused: absolute paths, '..', backslashes and control characters are not "
                 "ids; mend the annotation"
             )
         files = self._files.get(video_id, [])
+        for path in files:
+            if not path.resolve().is_relative_to(self.root):
+                raise VideoError(f"{path} is a link that leaves {self.root}; copy the file into the folder")
+        return files
+
+    def path(self, video_id: str) -> Path:
+        """The file of an id; ids may begin with `-`, hold `@`, `_` and `.`, and name subfolders with `/`.
+
+        Raises:
+            VideoError: If the id could leave the folder, or no file or several have it.
+        """
+        files = self._candidates(video_id)
         if not files:
             raise VideoError(
                 f"video {video_id!r} is not under {self.root} with an extension of {', '.join(VIDEO_EXTENSIONS)}; "
                 "fetch it, or give the folder that holds it (links to folders are not followed)"
             )
-        targets = {path.resolve() for path in files}
-        outside = [path for path in files if not path.resolve().is_relative_to(self.root)]
-        if outside:
-            raise VideoError(f"{outside[0]} is a link that leaves {self.root}; copy the file into the folder")
-        if len(targets) > 1:
+        if len({path.resolve() for path in files}) > 1:
             raise VideoError(
                 f"video {video_id!r} is ambiguous: {', '.join(str(path) for path in sorted(files))}; keep one of them"
             )
@@ -267,7 +269,7 @@ class VideoStore:
         """
         found, missing, ambiguous = [], [], []
         for video_id in dict.fromkeys(video_ids):
-            files = self._files.get(video_id, [])
+            files = self._candidates(video_id)
             if len({path.resolve() for path in files}) > 1:
                 ambiguous.append(video_id)
             elif files:

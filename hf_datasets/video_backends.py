@@ -6,6 +6,7 @@ long video, opening costs more than decoding. A cache never survives a fork, bec
 
 import os
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,9 @@ class OpenFiles(Generic[Opened]):
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.clear)
 
+    def __len__(self) -> int:
+        return len(self._idle)
+
     def clear(self) -> None:
         """Forget every open file."""
         self._lock = threading.Lock()
@@ -63,10 +67,10 @@ class OpenFiles(Generic[Opened]):
                 self._idle.popitem(last=False)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _DecordFile:
     reader: "VideoReader"
-    start_seconds: np.ndarray
+    keys: Sequence[int] | None = None  # of all its frames, once it is known that decord finds them
 
 
 def _open_torchcodec(path: Path) -> "VideoDecoder":
@@ -78,8 +82,7 @@ def _open_torchcodec(path: Path) -> "VideoDecoder":
 def _open_decord(path: Path) -> _DecordFile:
     from decord import VideoReader
 
-    reader = VideoReader(str(path), num_threads=1)
-    return _DecordFile(reader, reader.get_frame_timestamp(range(len(reader)))[:, 0])
+    return _DecordFile(VideoReader(str(path), num_threads=1))
 
 
 PYAV_FILES = OpenFiles(OpenVideo)
@@ -123,17 +126,37 @@ def _torchcodec_in_order(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.
 
 
 def decord_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
-    """Frames by key, found through decord's own table of times; a key that is not in it is left out."""
+    """Frames by key; refuses files in which decord 0.6 is known to land on other frames than it was asked for.
+
+    Raises:
+        VideoError: For such a file.
+    """
     with _DECORD_FILES.lend(video.path) as opened:
-        numbers = {key: key for key in keys}
-        if video.has_timestamps:
-            tick = float(video.tick)
-            nearest = {key: int(np.abs(opened.start_seconds - key * tick).argmin()) for key in keys}
-            numbers = {
-                k: n for k, n in nearest.items() if abs(opened.start_seconds[n] - k * tick) < tick / 2 + 1e-4
-            }
-        frames = opened.reader.get_batch(list(numbers.values())).asnumpy() if numbers else []
-    return dict(zip(numbers, frames, strict=True))
+        if opened.keys is None:
+            if not _has_closed_gops(video):
+                raise VideoError(
+                    f"{video.path}: decord would give wrong frames (edit list, open GOPs, or a container that it "
+                    "cannot seek in); use backend='pyav'"
+                )
+            opened.keys = video.span(None, None).keys
+        if len(opened.reader) != len(opened.keys):
+            raise VideoError(f"{video.path}: decord counts other frames than there are; use backend='pyav'")
+        numbers = [bisect_left(opened.keys, key) for key in keys]
+        return dict(zip(keys, opened.reader.get_batch(numbers).asnumpy(), strict=True))
+
+
+def _has_closed_gops(video: OpenVideo) -> bool:
+    """Whether every keyframe is a clean entry: nothing decoded after it is presented before it."""
+    if not video.format.startswith(("mov", "matroska", "avi")):
+        return False
+    keyframes: list[int | None] = []
+    for packet in video.packets(None):
+        if packet.is_keyframe:
+            keyframes.append(packet.pts)
+        is_leading = video.has_timestamps and (not keyframes or packet.pts < keyframes[-1])
+        if packet.is_discard or is_leading:
+            return False
+    return video.has_timestamps or len(keyframes) == 1
 
 
 PIXELS = {"auto": pyav_pixels, "pyav": pyav_pixels, "torchcodec": torchcodec_pixels, "decord": decord_pixels}
@@ -158,6 +181,4 @@ def pixels_of(video: OpenVideo, keys: Sequence[int], backend: Backend) -> dict[i
     except Exception as error:  # the decoders raise types of their own
         if backend in {"auto", "pyav"}:
             raise
-        raise VideoError(
-            f"{video.path}: {backend} fails on it ({error}); read it with backend='pyav'"
-        ) from error
+        raise VideoError(f"{video.path}: {backend} fails on it ({error}); use backend='pyav'") from error

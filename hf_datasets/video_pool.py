@@ -18,6 +18,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,7 @@ WORKER = "from hf_datasets.video_worker import main; main()"
 # Requests a worker holds at a time: the next is being decoded while the caller takes the last.
 REQUESTS_PER_WORKER = 3
 START_TIMEOUT_SECONDS = 300.0
+KILL_TIMEOUT_SECONDS = 10.0  # a process stuck inside the kernel survives even a kill
 MIN_FREE_MEMORY_BYTES = 1 << 30
 
 
@@ -57,9 +59,37 @@ class VideoFailure:
 class _Worker:
     process: subprocess.Popen
     slots: list[str]
-    is_ready: bool = False
+    reader_pid: int | None = None  # of the process that reads, once it is ready
     busy_since: float = field(default_factory=time.monotonic)
     held: dict[int, tuple[VideoRequest, str]] = field(default_factory=dict)  # by number, oldest first
+    is_killed: bool = False
+
+    @property
+    def is_ready(self) -> bool:
+        return self.reader_pid is not None and not self.is_killed
+
+    def kill_reader(self) -> None:
+        """End the process that reads; where the platform can fork, the worker itself lives and starts another."""
+        self.is_killed, self.busy_since = True, time.monotonic()
+        if self.reader_pid in {None, self.process.pid}:
+            self.process.kill()
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(self.reader_pid, signal.SIGKILL)
+
+    def drop(self) -> list[VideoRequest]:
+        """Take back the requests, oldest first."""
+        requests = [request for request, _ in self.held.values()]
+        self.slots.extend(slot for _, slot in self.held.values())
+        self.held.clear()
+        return requests
+
+    def stop(self) -> None:
+        """End the worker with all that it started."""
+        self.process.kill()  # first, or it would start another reader
+        self.process.wait()
+        self.kill_reader()
+        self.process.stdin.close()
 
 
 class VideoReaderPool:
@@ -118,7 +148,7 @@ class VideoReaderPool:
             "options": {"num_frames": num_frames, "backend": backend, "size": size, "limits": asdict(limits)},
         }
         self._workers: list[_Worker] = []
-        self._messages: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[tuple[_Worker, dict[str, Any]]] = queue.SimpleQueue()
         self._folder = tempfile.mkdtemp(prefix="video-", dir=_memory_folder())
         self._num_requests = 0
         self._is_reading = False
@@ -165,11 +195,14 @@ class VideoReaderPool:
             while waiting or any(worker.held for worker in self._workers):
                 yield from self._refuse(waiting)
                 self._hand_out(waiting)
-                yield from self._collect(waiting)
+                if waiting or any(worker.held for worker in self._workers):
+                    yield from self._collect(waiting)
         finally:
             self._is_reading = False
-            for worker in [worker for worker in self._workers if worker.held]:
-                self._stop(worker)  # the caller lost interest: what it holds must not answer a later call
+            for worker in self._workers:
+                if worker.held:  # the caller lost interest: this must not answer a later call
+                    worker.drop()
+                    worker.kill_reader()
 
     def _refuse(self, waiting: deque[VideoRequest]) -> Iterator[tuple[Hashable, VideoFailure]]:
         while waiting and str(waiting[0].path) in self.quarantine:
@@ -181,7 +214,9 @@ class VideoReaderPool:
         while len(self._workers) < needed:
             self._start()
         for worker in sorted(self._workers, key=lambda worker: len(worker.held)):
-            while waiting and worker.slots and str(waiting[0].path) not in self.quarantine:
+            while (
+                waiting and worker.slots and worker.is_ready and str(waiting[0].path) not in self.quarantine
+            ):
                 self._send(worker, waiting.popleft())
 
     def _start(self) -> None:
@@ -198,29 +233,37 @@ class VideoReaderPool:
     def _send(self, worker: _Worker, request: VideoRequest) -> None:
         self._num_requests += 1
         slot = worker.slots.pop()
-        if not worker.held and worker.is_ready:
+        if not worker.held:
             worker.busy_since = time.monotonic()
         worker.held[self._num_requests] = (request, slot)
-        message = {"number": self._num_requests, "path": os.fspath(request.path), "slot": slot}
-        _write(worker, message | {"start_seconds": request.start_seconds, "end_seconds": request.end_seconds})
+        message = {
+            "process": worker.reader_pid,
+            "number": self._num_requests,
+            "path": os.fspath(request.path),
+            "start_seconds": request.start_seconds,
+            "end_seconds": request.end_seconds,
+            "slot": slot,
+        }
+        _write(worker, message)
 
     def _collect(self, waiting: deque[VideoRequest]) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
-        # Take one message, or kill the workers that are past their time.
+        # Take one message, or kill the processes that are past their time; that they died will be a message.
         try:
-            worker, message = self._messages.get(timeout=max(0.0, self._next_deadline() - time.monotonic()))
+            worker, message = self._messages.get(timeout=self._seconds_left())
         except queue.Empty:
             for worker in [worker for worker in self._workers if self._deadline(worker) <= time.monotonic()]:
-                yield from self._give_up(
-                    worker, waiting, f"no frames within {self.timeout_seconds:g} s; worker killed"
-                )
+                if worker.is_killed or worker.reader_pid is None:
+                    yield from self._give_up(worker, waiting, None)
+                else:
+                    worker.kill_reader()
             return
         if worker not in self._workers:
             return  # the last words of one that was stopped
-        if message is None:
-            yield from self._give_up(worker, waiting, f"its worker died ({_cause(worker.process.wait())})")
-        elif "ready" in message:
-            worker.is_ready, worker.busy_since = True, time.monotonic()
-        else:
+        if "ready" in message:
+            worker.reader_pid, worker.busy_since = message["ready"], time.monotonic()
+        elif "died" in message:
+            yield from self._give_up(worker, waiting, message["died"])
+        elif message["number"] in worker.held:
             worker.busy_since = time.monotonic()
             request, slot = worker.held.pop(message["number"])
             answer = self._result(request, slot, message)
@@ -229,12 +272,15 @@ class VideoReaderPool:
             yield request.key, answer
 
     def _deadline(self, worker: _Worker) -> float:
-        if not worker.held:
-            return float("inf")
-        return worker.busy_since + (self.timeout_seconds if worker.is_ready else START_TIMEOUT_SECONDS)
+        if worker.is_killed:
+            return worker.busy_since + KILL_TIMEOUT_SECONDS
+        if worker.reader_pid is None:
+            return worker.busy_since + START_TIMEOUT_SECONDS
+        return worker.busy_since + self.timeout_seconds if worker.held else float("inf")
 
-    def _next_deadline(self) -> float:
-        return min([time.monotonic() + 3600.0, *(self._deadline(worker) for worker in self._workers)])
+    def _seconds_left(self) -> float:
+        next_deadline = min(self._deadline(worker) for worker in self._workers)
+        return min(max(0.0, next_deadline - time.monotonic()), START_TIMEOUT_SECONDS)
 
     def _result(
         self, request: VideoRequest, slot: str, message: dict[str, Any]
@@ -254,22 +300,27 @@ class VideoReaderPool:
         )
 
     def _give_up(
-        self, worker: _Worker, waiting: deque[VideoRequest], reason: str
+        self, worker: _Worker, waiting: deque[VideoRequest], status: int | None
     ) -> Iterator[tuple[Hashable, VideoFailure]]:
-        held = [request for request, _ in worker.held.values()]
-        self._stop(worker)
-        if not worker.is_ready:
-            raise RuntimeError(f"a video worker did not start: {reason}; its own words are on stderr")
+        if worker.reader_pid is None and not worker.is_killed:
+            self._stop(worker)
+            raise RuntimeError("a video worker did not start; its own words are on stderr")
+        cause = f"its worker died ({_cause(status)})"
+        if worker.is_killed:
+            cause = f"no frames within {self.timeout_seconds:g} s, so its worker was killed"
+        held = worker.drop()
+        worker.reader_pid, worker.is_killed, worker.busy_since = None, False, time.monotonic()
+        if status is None:
+            self._stop(worker)
         if held:
             waiting.extendleft(reversed(held[1:]))  # innocent: they were only next in line
             path = str(held[0].path)
-            self.quarantine[path] = f"{path}: {reason}; fetch the file again, or re-encode it"
+            self.quarantine[path] = f"{path}: {cause}; fetch the file again, or re-encode it"
             yield held[0].key, VideoFailure(path, self.quarantine[path])
 
     def _stop(self, worker: _Worker) -> None:
         self._workers.remove(worker)
-        worker.held.clear()
-        _kill(worker.process)
+        worker.stop()
         for slot in worker.slots:
             Path(slot).unlink(missing_ok=True)
 
@@ -286,32 +337,27 @@ def _memory_folder() -> str | None:
     )
 
 
-def _listen(worker: _Worker, messages: "queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]]") -> None:
-    for line in worker.process.stdout:
-        messages.put((worker, json.loads(line)))
-    messages.put((worker, None))
+def _listen(worker: _Worker, messages: "queue.SimpleQueue[tuple[_Worker, dict[str, Any]]]") -> None:
+    with worker.process.stdout as answers:
+        for line in answers:
+            messages.put((worker, json.loads(line)))
+    messages.put((worker, {"died": None}))
 
 
 def _write(worker: _Worker, message: dict[str, Any]) -> None:
-    try:
+    with suppress(BrokenPipeError):  # it died, and the end of its answers says so
         worker.process.stdin.write(json.dumps(message).encode() + b"\n")
         worker.process.stdin.flush()
-    except BrokenPipeError:
-        pass  # it died; its end of the answers says so
 
 
-def _cause(status: int) -> str:
+def _cause(status: int | None) -> str:
+    if status is None:
+        return "it was ended from outside"
     return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-
-
-def _kill(process: subprocess.Popen) -> None:
-    process.kill()
-    process.wait()
-    process.stdin.close()
 
 
 def _shut_down(workers: list[_Worker], folder: str) -> None:
     for worker in workers:
-        _kill(worker.process)
+        worker.stop()
     workers.clear()
     shutil.rmtree(folder, ignore_errors=True)

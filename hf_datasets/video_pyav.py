@@ -97,8 +97,8 @@ class OpenVideo:
         self._origin = self._start_of_container()
         self._keyframes: list[int] = []
         self._whole: Span | None = None
-        # AVI stores one decoding time per chunk and nothing else; with B-frames the rest is a guess.
-        self._by_number = self._container.format.name == "avi" and self._codec.has_b_frames
+        # AVI stores a decoding time per chunk and MPEG-PS a time now and then; with B-frames the rest is a guess.
+        self._by_number = self.format in {"avi", "mpeg"} and self._codec.has_b_frames
 
     def _start_of_container(self) -> Fraction:
         first = self._container.start_time
@@ -108,6 +108,11 @@ class OpenVideo:
             if first is None or abs(exact - start) <= Fraction(1, 1_000_000):
                 return exact
         return start
+
+    @property
+    def format(self) -> str:
+        """The demuxer's name, such as "mov,mp4,m4a,3gp,3g2,mj2"."""
+        return self._container.format.name
 
     @property
     def size(self) -> tuple[int, int]:
@@ -126,10 +131,9 @@ class OpenVideo:
     @property
     def _promised_seconds(self) -> float:
         if self._stream.duration is not None:
-            return float(
-                (self._stream.start_time or 0) * self.tick + self._stream.duration * self.tick - self._origin
-            )
-        return (self._container.duration or 0) / 1_000_000
+            return float(((self._stream.start_time or 0) + self._stream.duration) * self.tick - self._origin)
+        # Some containers count this from zero and some from their start; the smaller promise is the safe one.
+        return (self._container.duration or 0) / 1_000_000 - max(0.0, float(self._origin))
 
     def check(self, limits: VideoLimits) -> None:
         """Refuse a file that asks for more than `limits`.
@@ -157,6 +161,9 @@ class OpenVideo:
         """The first key at or after `seconds`."""
         at = Fraction(seconds) - TOLERANCE_SECONDS
         return math.ceil(at * self._frame_rate if self._by_number else (at + self._origin) / self.tick)
+
+    def _key_shown_at(self, seconds: float) -> int:
+        return math.floor((Fraction(seconds) + TOLERANCE_SECONDS + self._origin) / self.tick)
 
     def span(self, start_seconds: float | None, end_seconds: float | None) -> Span:
         """The frames presented in `[start_seconds, end_seconds)`; None is the beginning or the end of the video.
@@ -188,7 +195,7 @@ class OpenVideo:
         end = None if end_seconds is None else self._key_at(end_seconds)
         durations: dict[int, int] = {}
         reached_end = True
-        for packet in self._packets(start):
+        for packet in self.packets(None if start_seconds is None else self._key_shown_at(start_seconds)):
             if packet.pts is None or packet.pts in durations:
                 return None
             if end is not None and packet.dts is not None and packet.dts >= end:
@@ -204,16 +211,15 @@ class OpenVideo:
             if end is None
             else bisect_left(times, end)
         ]
-        if not keys and times and start is not None:
-            on_display = bisect_right(times, start) - 1
-            if on_display >= 0 and times[on_display] + durations[times[on_display]] > start:
-                keys = [times[on_display]]
-        missing = 0.0
-        if reached_end and times:
-            frame = durations[times[-1]] * self.tick
-            last = self.seconds(times[-1]) + frame
-            missing = self._missing(last, end_seconds, frame)
-        return Span(tuple(keys), missing)
+        if not keys and start is not None:
+            keys = times[max(bisect_right(times, start) - 1, 0) :][:1]  # the frame on display
+        if not reached_end or not times:
+            return Span(tuple(keys), 0.0)
+        frame = durations[times[-1]] * self.tick
+        end_of_video = self.seconds(times[-1]) + frame
+        if start_seconds is not None and start_seconds + TOLERANCE_SECONDS >= end_of_video:
+            keys = []
+        return Span(tuple(keys), self._missing(end_of_video, end_seconds, frame))
 
     def _missing(self, last: float, end_seconds: float | None, frame_seconds: Fraction) -> float:
         wanted = self._promised_seconds if end_seconds is None else end_seconds
@@ -246,8 +252,12 @@ class OpenVideo:
         if at == len(self._keyframes) or self._keyframes[at] != key:
             self._keyframes.insert(at, key)
 
-    def _packets(self, key: int | None) -> Iterator["av.Packet"]:
-        # In decoding order, from a keyframe presented at or before `key`; None is the start.
+    def packets(self, key: int | None) -> Iterator["av.Packet"]:
+        """Demux the stream from a keyframe presented at or before `key`; None is the start.
+
+        Yields:
+            Packets in decoding order.
+        """
         first = self._stream.start_time or 0
         at, step = key, max(1, round(1 / self.tick))
         while at is not None and at > first:
@@ -339,7 +349,7 @@ class OpenVideo:
         unsent, unseen = set(group), set(group)
         skips = self._codec.name in SKIPPABLE_CODECS and not thorough
         entered = thorough
-        for packet in self._packets(keyframe - 1 if thorough else group[0]):
+        for packet in self.packets(keyframe - 1 if thorough else group[0]):
             entered = entered or packet.pts == keyframe or packet.pts in unsent
             if not entered:
                 continue

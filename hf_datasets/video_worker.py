@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,42 @@ from .video import VideoError, VideoFrames, VideoLimits, VideoSpanError
 
 
 def main() -> None:
-    """Answer requests until the other end closes, then remove the folder that held the pixels."""
+    """Answer requests until the other end closes, then remove the folder that held the pixels.
+
+    Where processes can fork, a child does the work and its parent, which has everything imported, replaces it in
+    an instant when it dies.
+    """
     # Whatever a codec library prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool decides when its workers stop
-    setup = json.loads(sys.stdin.readline())
+    setup = json.loads(_line(0))
+    importlib.import_module("av")  # every backend plans with it, and a forked child need not import it again
     reader = named_function(setup["reader"])
     options = setup["options"] | {"limits": VideoLimits(**setup["options"]["limits"])}
-    _say(answers, {"ready": True})
-    for line in sys.stdin:
-        _say(answers, _answer(json.loads(line), reader, options))
+    while hasattr(os, "fork") and (child := os.fork()):
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status == 0:
+            os._exit(0)
+        _say(answers, {"died": status})
+    _serve(answers, reader, options)
     shutil.rmtree(setup["folder"], ignore_errors=True)
+
+
+def _serve(answers: Any, reader: Callable[..., VideoFrames], options: dict[str, Any]) -> None:
+    _say(answers, {"ready": os.getpid()})
+    while line := _line(0):
+        request = json.loads(line)
+        if request["process"] == os.getpid():  # else it was meant for one that died
+            _say(answers, _answer(request, reader, options))
+
+
+def _line(descriptor: int) -> bytes:
+    # Unbuffered, because what a buffer holds dies with its process.
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(descriptor, 1)):
+        line += byte
+    return line
 
 
 def named_function(name: str) -> Callable[..., VideoFrames]:

@@ -1,0 +1,339 @@
+"""Which frames are read is seen in their pixels: frame i of a test video carries the number i in its colours."""
+
+import importlib.util
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+
+from hf_datasets import video_backends
+from hf_datasets.video import VideoError, VideoLimits, VideoSpanError, frame_indices, read_frames
+from tests.fixtures.videos import HEIGHT, WIDTH, numbers_of, write_video
+
+
+def is_installed(backend: str) -> bool:
+    """Whether it can really be imported: torchcodec also needs FFmpeg's libraries."""
+    if backend == "pyav":
+        return True
+    if importlib.util.find_spec(backend) is None:
+        return False
+    try:
+        importlib.import_module(backend)
+    except (ImportError, RuntimeError, OSError):
+        return False
+    return True
+
+
+BACKENDS = [
+    pytest.param(
+        name, marks=pytest.mark.skipif(not is_installed(name), reason=f"{name} cannot be imported here")
+    )
+    for name in ("pyav", "torchcodec", "decord")
+]
+PEERS = BACKENDS[1:]
+CLIPS = ["demo.mp4", "part_0.mp4", "test.avi", "test.mp4", "test_video_structuralize.mp4"]
+OPEN_GOPS = {"x264-params": "open-gop=1:keyint=12:min-keyint=6:bframes=3"}
+
+
+def picked(numbers, num_frames):
+    return [numbers[index] for index in frame_indices(len(numbers), num_frames)]
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory):
+    return tmp_path_factory.mktemp("videos")
+
+
+@pytest.fixture(scope="module")
+def b_frames(videos):
+    return write_video(videos / "b-frames.mp4", 100)
+
+
+@pytest.mark.parametrize(
+    ("num_frames", "num_frames_in_clip", "indices"),
+    [
+        (12, 100, [3, 11, 20, 28, 36, 45, 53, 61, 70, 78, 86, 95]),
+        (12, 30, [0, 3, 5, 8, 10, 13, 15, 18, 20, 23, 25, 28]),
+        (12, 5, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]),
+        (12, 1, [0] * 12),
+        (8, 25, [1, 4, 7, 10, 13, 16, 19, 22]),
+    ],
+)
+def test_frame_indices_are_those_of_the_release(num_frames, num_frames_in_clip, indices):
+    assert frame_indices(num_frames_in_clip, num_frames) == indices
+
+
+@pytest.mark.parametrize(("clip", "frames"), [(0, 12), (10, 0), (-1, 4)])
+def test_frame_indices_of_nothing_are_refused(clip, frames):
+    with pytest.raises(ValueError, match="must be at least 1"):
+        frame_indices(clip, frames)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("start", "end", "numbers"),
+    [
+        (None, None, range(100)),
+        (0.4, 1.2, range(10, 30)),
+        (1.0, 1.04, range(25, 26)),
+        (1.01, 1.03, range(25, 26)),
+        (0.0, 0.2, range(5)),
+        (2.88, None, range(72, 100)),
+        (None, 1.96, range(49)),
+    ],
+)
+def test_the_frames_of_a_clip_are_the_right_ones_under_b_frames(b_frames, backend, start, end, numbers):
+    clip = read_frames(b_frames, 12, start, end, backend=backend)
+    assert numbers_of(clip) == picked(numbers, 12)
+    assert clip.indices == tuple(frame_indices(len(numbers), 12))
+    assert clip.timestamps_seconds == pytest.approx([number / 25 for number in picked(numbers, 12)])
+    assert (clip.num_frames_in_clip, clip.missing_seconds) == (len(numbers), 0.0)
+    assert clip.frames.shape == (12, 3, HEIGHT, WIDTH)
+    assert clip.frames.dtype == torch.uint8
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
+def test_a_variable_frame_rate_is_read_by_its_timestamps(videos, backend, suffix):
+    random.seed(0)
+    ticks = [0]
+    while len(ticks) < 80:
+        ticks.append(ticks[-1] + random.choice([10, 20, 33, 40, 100, 400]))
+    path = videos / f"variable{suffix}"
+    if not path.exists():
+        write_video(path, 80, ticks=ticks, time_base=Fraction(1, 1000))
+    for start, end in [(0.5, 2.0), (1.1, 1.5), (3.0, 3.4)]:
+        inside = [number for number, tick in enumerate(ticks) if 1000 * start <= tick < 1000 * end]
+        clip = read_frames(path, 5, start, end, backend=backend)
+        assert numbers_of(clip) == picked(inside, 5)
+        assert clip.timestamps_seconds == pytest.approx(
+            [ticks[number] / 1000 for number in picked(inside, 5)]
+        )
+    longest_gap = max(range(79), key=lambda number: ticks[number + 1] - ticks[number])
+    middle = (ticks[longest_gap] + ticks[longest_gap + 1]) / 2000
+    assert numbers_of(read_frames(path, 1, middle, middle + 0.01, backend=backend)) == [longest_gap]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_clip_of_one_frame_is_repeated(videos, backend):
+    clip = read_frames(write_video(videos / "one.mp4", 1), 12, backend=backend)
+    assert numbers_of(clip) == [0] * 12
+    assert clip.indices == (0,) * 12
+    assert clip.num_frames_in_clip == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
+def test_seconds_count_from_the_start_of_the_container(videos, backend, suffix):
+    path = videos / f"late{suffix}"
+    if not path.exists():
+        write_video(path, 60, ticks=range(125, 185))
+    clip = read_frames(path, 5, 0.4, 1.2, backend=backend)
+    assert numbers_of(clip) == picked(range(10, 30), 5)
+    assert clip.timestamps_seconds == pytest.approx([number / 25 for number in picked(range(10, 30), 5)])
+    assert read_frames(path, 5, backend=backend).missing_seconds == 0.0
+
+
+CONTAINERS = {
+    "open-gops.mp4": {"options": OPEN_GOPS},
+    "no-entry-points.mp4": {"options": {"x264-params": "intra-refresh=1:keyint=20"}},
+    "edit-list.mp4": {"shift": -20, "container_options": {"avoid_negative_ts": "disabled"}},
+    "transport.ts": {},
+    "program.mpg": {"codec": "mpeg2video", "options": {"bf": "2", "g": "12"}},
+    "packed.avi": {"codec": "mpeg4", "options": {"bf": "2", "g": "12"}},
+    "intra.avi": {"codec": "mjpeg", "options": {}, "pixel_format": "yuvj420p"},
+    "raw.h264": {},
+    "hidden.webm": {
+        "codec": "libvpx",
+        "options": {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "16"},
+    },
+    "flash.flv": {},
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_difficult_files_give_the_right_frames_or_an_error_that_names_the_way_out(videos, backend, name):
+    path = videos / name
+    if not path.exists():
+        write_video(path, 80, **CONTAINERS[name])
+    cut = 20 if name == "edit-list.mp4" else 0
+    for start, end, numbers, num_frames in [
+        (None, None, range(80 - cut), 12),
+        (0.4, 1.2, range(10, 30), 12),
+        (1.05, 1.06, range(26, 27), 1),
+        (1.96, None, range(49, 80 - cut), 5),
+    ]:
+        clip = None
+        refusal = (
+            pytest.raises(VideoError, match="use backend='pyav'") if backend != "pyav" else nullcontext()
+        )
+        with suppress(pytest.fail.Exception), refusal:
+            clip = read_frames(path, num_frames, start, end, backend=backend)
+        if clip is not None:
+            assert numbers_of(clip) == picked([number + cut for number in numbers], num_frames)
+
+
+@pytest.mark.parametrize("backend", PEERS)
+@pytest.mark.parametrize("name", CLIPS)
+@pytest.mark.parametrize(("start", "end"), [(None, None), (0.5, 1.0), (0.9, 300.0)])
+def test_backends_give_equal_frames_of_real_clips(shared, backend, name, start, end):
+    ours = read_frames(shared / "videos" / name, 12, start, end, backend="pyav")
+    theirs = read_frames(shared / "videos" / name, 12, start, end, backend=backend)
+    assert theirs.indices == ours.indices
+    assert theirs.timestamps_seconds == ours.timestamps_seconds
+    difference = (theirs.frames.int() - ours.frames.int()).abs()
+    assert difference.max() <= 2  # rounding in the colour conversion of different FFmpeg builds
+
+
+def test_auto_is_pyav(b_frames):
+    assert torch.equal(read_frames(b_frames, 8).frames, read_frames(b_frames, 8, backend="pyav").frames)
+
+
+def test_an_end_beyond_the_video_reads_what_there_is_and_says_so(b_frames):
+    clip = read_frames(b_frames, 12, 3.0, 10.0)
+    assert numbers_of(clip) == picked(range(75, 100), 12)
+    assert clip.missing_seconds == pytest.approx(6.0)
+
+
+def test_a_start_beyond_the_video_is_an_error_about_the_span(b_frames):
+    with pytest.raises(VideoSpanError, match=r"no frame in \[4.0, 5.0\) seconds; the video has 4.000 s"):
+        read_frames(b_frames, 12, 4.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(2.0, 2.0), (2.0, 1.0), (-1.0, 1.0), (float("nan"), 1.0), (0.0, float("nan"))]
+)
+def test_an_empty_or_negative_span_is_refused(b_frames, start, end):
+    with pytest.raises(ValueError, match="0 <= start < end"):
+        read_frames(b_frames, 12, start, end)
+
+
+def test_a_container_that_promises_more_frames_than_it_holds_is_not_believed(videos):
+    whole = write_video(videos / "whole.mp4", 100, container_options={"movflags": "faststart"}).read_bytes()
+    lying = videos / "lying.mp4"
+    lying.write_bytes(whole[: len(whole) * 2 // 3])
+    clip = read_frames(lying, 12)
+    held = clip.num_frames_in_clip
+    assert 20 < held < 90
+    assert numbers_of(clip) == picked(range(held), 12)
+    assert clip.missing_seconds == pytest.approx((100 - held) / 25)
+
+
+def test_frames_that_do_not_decode_are_left_out_and_counted(videos):
+    content = bytearray(write_video(videos / "sound.mp4", 60, options={"g": "1", "bf": "0"}).read_bytes())
+    at = content.index(b"mdat") + len(content) // 3
+    content[at : at + len(content) // 6] = bytes(len(content) // 6)
+    damaged = videos / "damaged.mp4"
+    damaged.write_bytes(content)
+    clip = read_frames(damaged, 60)
+    assert 30 < clip.num_frames_in_clip < 60
+    assert clip.missing_seconds == pytest.approx((60 - clip.num_frames_in_clip) / 25)
+    assert clip.indices[: clip.num_frames_in_clip] == tuple(range(clip.num_frames_in_clip))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not a video at all", b"#EXTM3U\n/etc/passwd\n", b"ffconcat version 1.0\nfile b-frames.mp4\n"],
+)
+def test_what_is_no_video_is_refused_by_name(videos, b_frames, content):
+    path = videos / "wrong.mp4"
+    path.write_bytes(content)
+    with pytest.raises(VideoError, match=r"wrong\.mp4: cannot be opened .* fetch it again"):
+        read_frames(path, 4)
+
+
+def test_a_file_cut_before_its_index_is_refused_by_name(videos, b_frames):
+    path = videos / "cut.mp4"
+    path.write_bytes(b_frames.read_bytes()[:5000])
+    with pytest.raises(VideoError, match=r"cut\.mp4: cannot be opened"):
+        read_frames(path, 4)
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    for path in [tmp_path, tmp_path / "none.mp4", Path("/dev/zero"), Path("http://localhost/a.mp4")]:
+        with pytest.raises(VideoError, match="no such video file"):
+            read_frames(path, 4)
+
+
+def test_hostile_sizes_and_durations_are_refused(b_frames):
+    with pytest.raises(VideoError, match=r"frames of 128 x 96 exceed max_pixels=1000"):
+        read_frames(b_frames, 4, limits=VideoLimits(max_pixels=1000))
+    with pytest.raises(VideoError, match=r"4 s exceed max_duration_seconds=1"):
+        read_frames(b_frames, 4, limits=VideoLimits(max_duration_seconds=1.0))
+
+
+def test_an_unknown_backend_is_refused(b_frames):
+    with pytest.raises(VideoError, match="choose one of auto, pyav, torchcodec, decord"):
+        read_frames(b_frames, 4, backend="opencv")
+
+
+def test_a_missing_backend_says_what_to_do(b_frames, monkeypatch):
+    def absent(*_):
+        raise ImportError("No module named 'decord'")
+
+    monkeypatch.setitem(video_backends.PIXELS, "decord", absent)
+    with pytest.raises(VideoError, match="install it, or use backend='pyav'"):
+        read_frames(b_frames, 4, backend="decord")
+
+
+def test_resizing_is_torchvisions_on_the_batch(b_frames):
+    from torchvision.transforms.v2 import InterpolationMode, functional
+
+    frames = read_frames(b_frames, 4).frames
+    expected = functional.resize(frames, [48, 48], InterpolationMode.BICUBIC, antialias=True)
+    assert torch.equal(read_frames(b_frames, 4, size=(48, 48)).frames, expected)
+    assert read_frames(b_frames, 4, size=48).frames.shape == (4, 3, 48, 64)
+
+
+def test_a_file_that_changed_is_opened_again(tmp_path):
+    path = write_video(tmp_path / "changing.mp4", 10)
+    assert read_frames(path, 4).num_frames_in_clip == 10
+    write_video(path, 20)
+    assert read_frames(path, 4).num_frames_in_clip == 20
+
+
+def test_open_files_are_bounded(tmp_path):
+    original = write_video(tmp_path / "0.mp4", 3).read_bytes()
+    for number in range(2 * video_backends.MAX_OPEN_FILES):
+        path = tmp_path / f"{number}.mp4"
+        path.write_bytes(original)
+        read_frames(path, 2)
+    assert len(video_backends.PYAV_FILES) == video_backends.MAX_OPEN_FILES
+
+
+def test_threads_read_the_same_file_side_by_side(b_frames):
+    together = threading.Barrier(4)
+
+    def read(start):
+        together.wait()
+        return [numbers_of(read_frames(b_frames, 6, start / 25, start / 25 + 1)) for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(read, [0, 20, 40, 60]))
+    assert results == [[picked(range(start, start + 25), 6)] * 5 for start in [0, 20, 40, 60]]
+
+
+@pytest.fixture(scope="module")
+def rotated(videos, b_frames):
+    content = bytearray(b_frames.read_bytes())
+    matrix = content.index(b"tkhd") + 4 + 40  # of a version 0 header: nine 16.16 and 2.30 numbers
+    assert content[matrix : matrix + 4] == (1 << 16).to_bytes(4, "big")
+    quarter_turn = [0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30]
+    content[matrix : matrix + 36] = b"".join(
+        number.to_bytes(4, "big", signed=True) for number in quarter_turn
+    )
+    path = videos / "rotated.mp4"
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_rotated_video_is_upright(b_frames, rotated, backend):
+    as_stored = read_frames(b_frames, 4, backend=backend).frames
+    assert torch.equal(read_frames(rotated, 4, backend=backend).frames, as_stored.rot90(-1, dims=(2, 3)))
