@@ -1,10 +1,24 @@
 """Who answers: what every chat client offers, the offline writer, and the client that only replays the cache."""
 
+import asyncio
+import threading
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 
 from hf_datasets.generation.prices import Meter
 from hf_datasets.generation.task import Message, Task
+
+
+@cache
+def event_loop() -> asyncio.AbstractEventLoop:
+    """The one event loop, in a thread of its own, on which all requests of this process are made.
+
+    It outlives a call, so that connections are kept, and it runs beside a notebook's own loop.
+    """
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="generation", daemon=True).start()
+    return loop
 
 
 @dataclass(frozen=True, slots=True)

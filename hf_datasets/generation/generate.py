@@ -1,15 +1,20 @@
 """The engine: rows in, one record or rejection each out, in input order, whatever happens in between."""
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, wait
-from functools import cache as cached
 from typing import Any, TypeVar
 
 from hf_datasets.generation.cache import AnswerCache, request_key
-from hf_datasets.generation.chat import Answer, Chat, GenerationStoppedError, NoAnswerError, Request
+from hf_datasets.generation.chat import (
+    Answer,
+    Chat,
+    GenerationStoppedError,
+    NoAnswerError,
+    Request,
+    event_loop,
+)
 from hf_datasets.generation.objections import objection
 from hf_datasets.generation.task import Message, Task
 from hf_datasets.records import Rejection
@@ -19,17 +24,6 @@ Record = TypeVar("Record")
 
 QUOTED_CHARACTERS = 2_000
 """How much of a refused answer goes back to the model that wrote it."""
-
-
-@cached
-def event_loop() -> asyncio.AbstractEventLoop:
-    """The one event loop, in a thread of its own, on which all requests of this process are made.
-
-    It outlives a call, so that connections are kept, and it runs beside a notebook's own loop.
-    """
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="generation", daemon=True).start()
-    return loop
 
 
 def generate(

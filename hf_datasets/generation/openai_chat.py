@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import weakref
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
-from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request
+from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request, event_loop
 from hf_datasets.generation.faults import (
     MalformedResponseError,
     cure,
@@ -135,6 +136,7 @@ class OpenAIChat:
         self._client = openai.AsyncOpenAI(
             api_key=key, base_url=base_url, max_retries=0, timeout=limits.timeout_seconds
         )
+        weakref.finalize(self, _close, self._client)
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.max_concurrency)
         self._requests = Pace(limits.requests_per_minute)
@@ -230,7 +232,8 @@ class OpenAIChat:
         )
 
     async def _try(self, request: Request) -> Answer:
-        tokens = message_tokens(request.messages) + self.sampling["max_completion_tokens"]
+        limited = self._limits.tokens_per_minute is not None
+        tokens = message_tokens(request.messages) + self.sampling["max_completion_tokens"] if limited else 0
         retrying = AsyncRetrying(
             retry=retry_if_exception(passes_with_time),
             stop=stop_after_attempt(self._limits.max_tries),
@@ -286,7 +289,7 @@ class OpenAIChat:
         self._refused_options.add(option)
 
     def _stop(self, message: str) -> None:
-        self._stopped = GenerationStoppedError(message)
+        self._stopped = self._stopped or GenerationStoppedError(message)
         raise self._stopped from None
 
     async def _reserve(self, request: Request) -> float:
@@ -314,3 +317,8 @@ class OpenAIChat:
             change = self._settled.popleft()
             if not change.done():
                 change.set_result(None)
+
+
+def _close(client: openai.AsyncOpenAI) -> None:
+    """Close connections where they live, on the event loop."""
+    asyncio.run_coroutine_threadsafe(client.close(), event_loop())

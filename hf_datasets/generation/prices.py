@@ -83,10 +83,11 @@ def text_tokens(text: str) -> int:
 def image_tokens(url: str, price: Price | None) -> int:
     """Estimated tokens of an image by the tile rule: within 2048 pixels, short side 768, then 512-pixel tiles."""
     base, tile = (price.image_base, price.image_tile) if price else (85, 170)
-    if not url.startswith("data:"):
-        return base + 4 * tile
-    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as image:
-        width, height = image.size
+    try:
+        with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as image:
+            width, height = image.size
+    except (OSError, ValueError):
+        return base + 4 * tile  # An address, or data that only the server can judge: a square of 768 pixels.
     scale = min(1.0, 2048 / max(width, height))
     scale = min(scale, 768 / min(width, height))
     return base + tile * math.ceil(width * scale / 512) * math.ceil(height * scale / 512)

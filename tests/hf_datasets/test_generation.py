@@ -1,0 +1,321 @@
+"""The generation engine against a loopback server: order, limits, budget, cache, resume."""
+
+import base64
+import io
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chat_server import ChatServer
+from PIL import Image
+from pydantic import BaseModel
+from sentences import EXPECTED, ROWS, SentenceTask, answer
+
+from hf_datasets.generation.cache import AnswerCache, request_key
+from hf_datasets.generation.chat import GenerationStoppedError, OfflineWriter, Replay, Request
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.images import image_part
+from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
+from hf_datasets.generation.prices import Price
+from hf_datasets.records import Rejection
+
+FAST = Limits(max_wait_seconds=0.02, timeout_seconds=5)
+CANARY = "sk-canary-4f1d6c0b9e"
+PRICE = Price("m", input_usd=10.0, output_usd=1000.0)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    with AnswerCache(tmp_path / "answers.sqlite") as opened:
+        yield opened
+
+
+def chat_at(server, *, limits=FAST, **options):
+    return OpenAIChat("m", base_url=server.url, api_key=CANARY, limits=limits, **options)
+
+
+def test_the_offline_writer_answers_without_a_server():
+    assert list(generate(SentenceTask(), ROWS, OfflineWriter())) == EXPECTED
+
+
+def test_outcomes_come_in_the_order_of_the_rows_whatever_the_order_of_the_answers(cache):
+    with ChatServer(answer, seconds=lambda body: 0.3 if ROWS[0] in str(body) else 0.0) as server:
+        assert list(generate(SentenceTask(), ROWS, chat_at(server), cache)) == EXPECTED
+
+
+def test_a_second_run_asks_nothing(cache):
+    with ChatServer(answer) as server:
+        first = list(generate(SentenceTask(), ROWS, chat_at(server), cache))
+        again = chat_at(server)
+        assert list(generate(SentenceTask(), ROWS, again, cache)) == first
+        assert sum(server.asked.values()) == len(ROWS)
+        assert (again.meter.requests, again.meter.cached) == (0, len(ROWS))
+
+
+def test_offline_replays_the_cache_and_says_what_is_missing(cache):
+    with ChatServer(answer) as server:
+        chat = chat_at(server)
+        list(generate(SentenceTask(), ROWS[:2], chat, cache))
+    outcomes = list(generate(SentenceTask(), ROWS[:3], Replay("m", chat.sampling), cache))
+    assert outcomes[:2] == EXPECTED[:2]
+    assert "no cached answer of m" in outcomes[2].reason
+
+
+def test_no_more_requests_are_under_way_than_allowed():
+    with ChatServer(answer, seconds=lambda body: 0.02) as server:
+        limits = Limits(max_concurrency=3)
+        assert list(generate(SentenceTask(), ROWS, chat_at(server, limits=limits))) == EXPECTED
+        assert server.most_at_once == 3
+
+
+@pytest.mark.parametrize("limits", [Limits(requests_per_minute=1200), Limits(tokens_per_minute=1200 * 1050)])
+def test_requests_keep_to_the_rate(limits):
+    with ChatServer(answer) as server:
+        start = time.monotonic()
+        list(generate(SentenceTask(), ROWS[:11], chat_at(server, limits=limits)))
+        assert time.monotonic() - start >= 10 * 60 / 1200
+
+
+def test_rows_are_read_only_as_room_appears():
+    read = []
+
+    def rows():
+        for row in ROWS * 100:
+            read.append(row)
+            yield row
+
+    outcomes = generate(SentenceTask(), rows(), OfflineWriter())
+    for _ in range(5):
+        next(outcomes)
+    assert len(read) <= 5 + OfflineWriter.window
+    outcomes.close()
+
+
+def test_the_key_holds_everything_that_the_answer_depends_on_and_nothing_else():
+    class Shape(BaseModel):
+        text: str
+
+    def key(row="a", url="data:image/jpeg;base64,AA", schema=None, model="m", **sampling):
+        task = SentenceTask()
+        task.schema = schema
+        parts = [{"type": "text", "text": row}, {"type": "image_url", "image_url": {"url": url}}]
+        return request_key(
+            Request(task, row, [{"role": "user", "content": parts}]),
+            Replay(model, Sampling(**sampling).options()),
+        )
+
+    changed = [
+        key(row="b"),
+        key(url="data:image/jpeg;base64,BB"),
+        key(schema=Shape),
+        key(model="n"),
+        key(temperature=1.0),
+        key(max_output_tokens=7),
+        key(seed=1),
+    ]
+    assert len({key(), *changed}) == 1 + len(changed)
+    # Answers paid for by an earlier release stay good: this value never changes.
+    assert key() == "376c18f38f3635416cf100a5a2f5d175219f13ef0bd99e955ec541ea6b03ddac"
+
+
+def test_an_image_is_cached_as_its_hash(cache):
+    class Picture(SentenceTask):
+        def messages(self, row):
+            frame = np.random.default_rng(0).integers(0, 255, (3, 32, 48), np.uint8)
+            return [{"role": "user", "content": [{"type": "text", "text": row}, image_part(frame)]}]
+
+    with ChatServer(lambda body: "A door.") as server:
+        list(generate(Picture(), ROWS[:1], chat_at(server), cache))
+        sent = server.bodies[0]["messages"][0]["content"][1]["image_url"]["url"]
+        assert Image.open(io.BytesIO(base64.b64decode(sent.partition(",")[2]))).size == (48, 32)
+    kept = cache._query("SELECT messages FROM answers")[0][0]
+    assert "sha256:" in kept
+    assert sent[-100:] not in kept
+
+
+def test_a_refused_answer_goes_back_once_with_the_reason(cache):
+    def improves(body):
+        return "good." if len(body["messages"]) > 2 else "bad"
+
+    with ChatServer(improves) as server:
+        assert list(generate(SentenceTask(), ["row"], chat_at(server), cache)) == ["row -> good."]
+        assert server.bodies[-1]["messages"][-2] == {"role": "assistant", "content": "bad"}
+        assert "no full stop" in server.bodies[-1]["messages"][-1]["content"]
+
+
+def test_the_budget_is_never_exceeded_and_what_is_done_is_kept(cache):
+    with ChatServer(answer) as server:  # each answer costs 100 * 10e-6 + 10 * 1000e-6 = $0.011
+        limits = Limits(max_usd=0.15, max_wait_seconds=0.02)
+        chat = chat_at(server, limits=limits, price=PRICE, sampling=Sampling(max_output_tokens=20))
+        with pytest.raises(GenerationStoppedError, match=r"budget of \$0.15 is used up"):
+            list(generate(SentenceTask(), ROWS, chat, cache))
+        assert 0.12 < chat.meter.usd <= 0.15
+        assert len(cache) == chat.meter.requests == sum(server.asked.values()) == 12
+
+
+def test_a_budget_without_a_price_is_refused():
+    with pytest.raises(ValueError, match="no price is listed for 'my-model'"):
+        OpenAIChat("my-model", api_key="k", limits=Limits(max_usd=1.0))
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("bad_key", "API key is wrong"),
+        ("quota", "quota of this account is used up"),
+        ("context", "longer than the model's context"),
+        ("unknown_model", "does not know this model"),
+    ],
+)
+def test_what_no_retry_can_cure_stops_at_once_and_keeps_what_is_done(cache, fault, message):
+    with ChatServer(answer, lambda body, times: fault if ROWS[9] in str(body) else None) as server:
+        outcomes = generate(SentenceTask(), ROWS, chat_at(server, limits=Limits(max_concurrency=2)), cache)
+        assert [next(outcomes) for _ in range(9)] == EXPECTED[:9]
+        with pytest.raises(GenerationStoppedError, match=message) as stopped:
+            next(outcomes)
+        assert server.asked[ROWS[9]] == 1
+        assert len(cache) == sum(server.answered.values()) <= 11
+        assert CANARY not in str(stopped.value)
+
+
+def test_a_dead_server_ends_the_run():
+    with ChatServer() as server:
+        url = server.url
+    chat = OpenAIChat("m", base_url=url, limits=Limits(max_tries=2, max_wait_seconds=0.01, max_failures=5))
+    with pytest.raises(GenerationStoppedError, match="5 requests in a row found no answer"):
+        list(generate(SentenceTask(), ROWS, chat))
+
+
+def test_a_missing_key_is_named(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(GenerationStoppedError, match="OPENAI_API_KEY"):
+        OpenAIChat("gpt-4o")
+
+
+@pytest.mark.parametrize("option", ["response_format", "temperature", "max_completion_tokens", "seed"])
+def test_an_option_that_the_server_does_not_know_is_left_out(option):
+    class Shape(BaseModel, extra="forbid"):
+        text: str
+
+    task = SentenceTask()
+    task.schema = Shape
+    with ChatServer(answer, refused_options=(option,)) as server:
+        assert list(generate(task, ROWS, chat_at(server, sampling=Sampling(seed=1)))) == EXPECTED
+        assert option not in server.bodies[-1]
+        assert ("max_tokens" in server.bodies[-1]) == (option == "max_completion_tokens")
+
+
+def test_the_schema_is_asked_for_where_the_task_has_one():
+    class Shape(BaseModel, extra="forbid"):
+        text: str
+
+    task = SentenceTask()
+    task.schema = Shape
+    with ChatServer(answer) as server:
+        list(generate(task, ROWS[:1], chat_at(server)))
+    form = server.bodies[0]["response_format"]["json_schema"]
+    assert form["strict"]
+    assert form["schema"]["additionalProperties"] is False
+
+
+def test_the_key_appears_in_no_file_log_or_outcome(cache, caplog, tmp_path):
+    caplog.set_level(logging.DEBUG)
+    leak = lambda body: f"Your key is {CANARY}."  # noqa: E731 - a server that echoes what it was sent
+    faults = {ROWS[1]: "server_error", ROWS[2]: "bad_row", ROWS[3]: "html"}
+    with ChatServer(leak, lambda body, times: faults.get(body["messages"][1]["content"])) as server:
+        outcomes = list(generate(SentenceTask(), ROWS[:5], chat_at(server), cache))
+        assert CANARY in server.headers[0]["Authorization"]
+    assert "Your key is [API key]." in outcomes[0]
+    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert CANARY.encode() not in kept
+    assert CANARY not in repr(outcomes) + caplog.text
+
+
+def test_closing_the_generator_leaves_nothing_under_way():
+    with ChatServer(answer, seconds=lambda body: 0.05) as server:
+        outcomes = generate(SentenceTask(), ROWS, chat_at(server, limits=Limits(max_concurrency=2)))
+        next(outcomes)
+        outcomes.close()
+        time.sleep(0.2)
+        assert sum(server.asked.values()) < 10
+
+
+BUILD = """
+import sys
+sys.path[:0] = [{fixtures!r}]
+from sentences import ROWS, SentenceTask
+from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.images import image_part
+from hf_datasets.generation.openai_chat import Limits, OpenAIChat
+with AnswerCache({cache!r}) as cache:
+    for outcome in generate(SentenceTask(), ROWS, OpenAIChat("m", base_url={url!r}), cache):
+        print(outcome, flush=True)
+"""
+
+
+def start_build(server, cache_path, **options):
+    code = BUILD.format(
+        fixtures=str(Path(__file__).parents[1] / "fixtures"), cache=str(cache_path), url=server.url
+    )
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, **options)
+
+
+def test_after_kill_9_each_request_is_answered_once_and_the_rows_are_the_same(tmp_path):
+    path = tmp_path / "answers.sqlite"
+    with ChatServer(answer) as server:
+        server.gate, server.gate_after = threading.Event(), 17
+        build = start_build(server, path)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if path.exists() and sum(server.answered.values()) >= 17:
+                with AnswerCache(path) as cache:
+                    if len(cache) >= 17:
+                        break
+            time.sleep(0.05)
+        os.kill(build.pid, signal.SIGKILL)
+        build.wait()
+        asked_before = sum(server.answered.values())
+        time.sleep(0.1)
+        server.gate.set()
+        build = start_build(server, path)
+        printed = build.communicate(timeout=60)[0].splitlines()
+        assert asked_before == 17
+        assert printed == EXPECTED
+        assert set(server.answered.values()) == {1}
+
+
+def test_two_processes_share_a_cache(tmp_path):
+    with ChatServer(answer) as server:
+        builds = [start_build(server, tmp_path / "answers.sqlite") for _ in range(2)]
+        assert [build.communicate(timeout=60)[0].splitlines() for build in builds] == [EXPECTED, EXPECTED]
+    with AnswerCache(tmp_path / "answers.sqlite") as cache:
+        assert len(cache) == len(ROWS)
+
+
+def test_a_file_that_is_no_cache_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text(json.dumps({"these": "notes"}) * 100)
+    with pytest.raises(ValueError, match="is not an answer cache"):
+        AnswerCache(path)
+    assert "notes" in path.read_text()
+
+
+def test_a_row_of_which_no_request_can_be_made_is_rejected_alone():
+    class Frames(SentenceTask):
+        def messages(self, row):
+            if row == ROWS[1]:
+                raise FileNotFoundError("no video clip_1.mp4")
+            return super().messages(row)
+
+    outcomes = list(generate(Frames(), ROWS[:3], OfflineWriter()))
+    assert outcomes[::2] == EXPECTED[:3:2]
+    assert outcomes[1] == Rejection("no request can be made of this row: no video clip_1.mp4", repr(ROWS[1]))
