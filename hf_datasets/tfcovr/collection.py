@@ -1,7 +1,7 @@
 """Where TF-CoVR comes from: the miniature, the authors' release, the upstream annotations, or a folder made of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -20,9 +20,9 @@ from hf_datasets.tfcovr.clips import (
     locate,
     read_durations,
 )
-from hf_datasets.tfcovr.labels import find_label
 from hf_datasets.tfcovr.release import read_release, release_clips
 from hf_datasets.tfcovr.tables import check_columns
+from hf_datasets.tfcovr.tasks import Modification, ModificationTask
 from hf_datasets.tfcovr.triplets import (
     CHANGE_SCHEMA,
     SPLITS,
@@ -32,8 +32,6 @@ from hf_datasets.tfcovr.triplets import (
     labels_without_clips,
     train_triplets,
 )
-from hf_datasets.tfcovr.validation import objection_to
-from hf_datasets.tfcovr.writer import write_modification
 
 Tables = Callable[[], Iterator[pa.Table]]
 ANNOTATION = "finegym_annotation_info*.json"
@@ -212,19 +210,21 @@ def write_changes(pairs: Iterable[LabelPair | Rejection]) -> tuple[pl.DataFrame,
         pairs: What `pairs.propose_pairs` gives; its rejections are passed on.
 
     Returns:
-        The changes (`triplets.CHANGE_SCHEMA`) in the order of the pairs, and a rejection for each pair without one.
+        See `change_frame`.
+    """
+    task = ModificationTask()
+    return change_frame(
+        pair if isinstance(pair, Rejection) else task.parse(pair, task.write(pair)) for pair in pairs
+    )
+
+
+def change_frame(records: Iterable[Modification | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
+    """Collect what a writer, the offline one or a chat model, makes of label pairs.
+
+    Returns:
+        The changes in their order (`triplets.CHANGE_SCHEMA`), and the rejections in theirs.
     """
     changes, rejections = [], []
-    for pair in pairs:
-        outcome = pair if isinstance(pair, Rejection) else _change(pair)
-        (rejections if isinstance(outcome, Rejection) else changes).append(outcome)
-    return pl.DataFrame(changes, schema=CHANGE_SCHEMA, orient="row"), rejections
-
-
-def _change(pair: LabelPair) -> tuple[str, str, str, str] | Rejection:
-    source, target = (find_label(label).attributes for label in (pair.source, pair.target))
-    text = write_modification(source, target)
-    objection = objection_to(source, target, text)
-    if objection is not None:
-        return Rejection(f"modification refused: {objection}", text, f"{pair.source}->{pair.target}")
-    return pair.source, pair.target, pair.change_type, text
+    for record in records:
+        (rejections if isinstance(record, Rejection) else changes).append(record)
+    return pl.DataFrame([asdict(change) for change in changes], schema=CHANGE_SCHEMA), rejections

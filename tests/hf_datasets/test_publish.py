@@ -118,7 +118,7 @@ def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
         pushed = push_folder(folder, "org/name", token="hf_canary")
     assert pushed == f"{address}/datasets/org/name"
-    assert received["created"]["private"] is True
+    assert received["created"]["visibility"] == "private"
     assert received["authorization"] == "Bearer hf_canary"
     assert sorted(received["files"]) == sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()

@@ -1,0 +1,209 @@
+"""The figures that the paper gives of TF-CoVR (section 3; figures A1 and A2), for any configuration of it.
+
+Functions take the data sets that `load_dataset` gives and return frames or records; `plot_*` draw them as Matplotlib
+figures, which a caller saves or shows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+from datasets import Dataset
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from hf_datasets.tfcovr.labels import LabelSource, load_labels
+from hf_datasets.tfcovr.normalisation import MARKS, expand_numbers
+
+COLOURS: Mapping[LabelSource, str] = {"finegym": "#2a6f97", "finediving": "#c1666b"}
+NAMES: Mapping[LabelSource, str] = {"finegym": "FineGym", "finediving": "FineDiving"}
+FUNCTION_WORDS = frozenset(
+    ["a", "an", "and", "by", "in", "it", "of", "off", "on", "the", "then", "to", "with"]
+)
+"""Words that no lexicon is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Five numbers of a distribution; NaN where nothing was counted.
+
+    Attributes:
+        count: How many values.
+        missing: How many of them are unknown and left out of the rest.
+        minimum: The smallest.
+        mean: The average.
+        median: The middle.
+        maximum: The largest.
+    """
+
+    count: int
+    missing: int
+    minimum: float
+    mean: float
+    median: float
+    maximum: float
+
+
+def summarise_values(values: pl.Series) -> Summary:
+    """The five numbers of a column; nulls count as missing.
+
+    >>> summarise_values(pl.Series([1.0, 4.0, None]))
+    Summary(count=3, missing=1, minimum=1.0, mean=2.5, median=2.5, maximum=4.0)
+    """
+    known = values.drop_nulls()
+    figures = (known.min(), known.mean(), known.median(), known.max())
+    return Summary(
+        len(values),
+        values.null_count(),
+        *(float("nan") if figure is None else float(figure) for figure in figures),
+    )
+
+
+def clips_per_label(clips: Dataset) -> pl.DataFrame:
+    """How many clips each of the 306 labels has (figures A1 and A2), the most frequent first.
+
+    Args:
+        clips: A `*-clips` configuration.
+
+    Returns:
+        `label`, `source` (finegym or finediving), `description`, `clips`; labels without clips have 0.
+    """
+    counts = _frame(clips, "label").group_by("label").len("clips")
+    labels = pl.DataFrame(
+        [(label.label_id, label.source, label.description) for label in load_labels()],
+        schema=["label", "source", "description"],
+        orient="row",
+    )
+    joined = labels.join(counts, on="label", how="left", maintain_order="left")
+    return joined.with_columns(pl.col("clips").fill_null(0)).sort(
+        "clips", descending=True, maintain_order=True
+    )
+
+
+def targets_per_query(queries: Dataset) -> pl.Series:
+    """How many clips answer each row's query, in the order of the rows; 3.94 on average in the paper's test set."""
+    return _frame(queries, "target_clip_ids")["target_clip_ids"].list.len().cast(pl.Int64).alias("targets")
+
+
+def text_lengths(rows: Dataset) -> pl.Series:
+    """Words of each row's modification text once numbers are spelled out; 2 to 19, 6.11 on average in the paper."""
+    return _words(rows)["words"].list.len().cast(pl.Int64).alias("words")
+
+
+def durations(clips: Dataset) -> pl.Series:
+    """Seconds of each clip, null where the clip is a file of its own; 0.03 to 29.00, 1.90 on average in the paper."""
+    frame = _frame(clips, "start_seconds", "end_seconds")
+    return frame.select(seconds=pl.col("end_seconds") - pl.col("start_seconds")).to_series()
+
+
+def modification_lexicon(rows: Dataset) -> pl.DataFrame:
+    """Which words modification texts are made of, the most frequent first.
+
+    Returns:
+        `word` (lower case, numbers spelled out), `texts` (rows that hold it) and `share` of the rows, in (0, 1].
+        Function words such as "with" are left out.
+    """
+    words = _words(rows).with_row_index("row").explode("words").drop_nulls().unique(["row", "words"])
+    counted = words.filter(~pl.col("words").is_in(list(FUNCTION_WORDS))).group_by(word="words").len("texts")
+    return counted.with_columns(share=pl.col("texts") / len(rows)).sort(
+        "texts", "word", descending=[True, False]
+    )
+
+
+def plot_clips_per_label(clips: Dataset, source: LabelSource) -> Figure:
+    """Draw figure A1 (`finegym`) or A2 (`finediving`): clips per label on a logarithmic scale."""
+    counts = clips_per_label(clips).filter((pl.col("source") == source) & (pl.col("clips") > 0))
+    figure, axes = _axes(width=min(4 + len(counts) * 0.09, 16))
+    axes.bar(range(len(counts)), counts["clips"], color=COLOURS[source], width=0.8)
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=0.8)
+    axes.set_xlim(-0.8, max(len(counts) - 0.2, 1))
+    if len(counts) <= 60:
+        axes.set_xticks(range(len(counts)), counts["label"], rotation=90, fontsize=8)
+        axes.set_xlabel("label")
+    else:
+        axes.set_xlabel("labels by frequency")
+    axes.set_ylabel("clips (log scale)")
+    axes.set_title(f"{NAMES[source]}: {counts['clips'].sum():,} clips of {len(counts)} labels")
+    return figure
+
+
+def plot_targets_per_query(queries: Dataset) -> Figure:
+    """Draw how many queries have how many targets."""
+    return _plot_counts(targets_per_query(queries), "targets per query", "queries")
+
+
+def plot_text_lengths(rows: Dataset) -> Figure:
+    """Draw how many modification texts have how many words."""
+    return _plot_counts(text_lengths(rows), "words per modification text", "texts")
+
+
+def plot_durations(clips: Dataset) -> Figure:
+    """Draw how long the clips are."""
+    seconds = durations(clips)
+    summary = summarise_values(seconds)
+    # At least a few frames to a bin, or the frame rate draws a comb.
+    bins = (
+        1
+        if len(seconds) == summary.missing
+        else max(1, min(40, round((summary.maximum - summary.minimum) / 0.1)))
+    )
+    figure, axes = _axes()
+    axes.hist(seconds.drop_nulls(), bins=bins, color=COLOURS["finegym"], rwidth=0.9)
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("clips")
+    axes.set_title(_title("Seconds per clip", summary))
+    return figure
+
+
+def plot_modification_lexicon(rows: Dataset, *, top: int = 30) -> Figure:
+    """Draw the most frequent words of modification texts and the share of texts that hold them."""
+    lexicon = modification_lexicon(rows).head(top).reverse()
+    figure, axes = _axes(height=1.2 + 0.22 * max(len(lexicon), 1))
+    axes.barh(range(len(lexicon)), lexicon["share"] * 100, color=COLOURS["finegym"])
+    axes.set_yticks(range(len(lexicon)), lexicon["word"])
+    axes.set_xlabel("modification texts with the word (%)")
+    axes.set_ylim(-0.8, len(lexicon) - 0.2)
+    axes.set_title(f"Modification lexicon: the {len(lexicon)} most frequent words")
+    return figure
+
+
+def _plot_counts(values: pl.Series, unit: str, what: str) -> Figure:
+    counts = values.drop_nulls().value_counts(sort=False)
+    figure, axes = _axes()
+    axes.bar(counts[values.name], counts["count"], color=COLOURS["finegym"], width=0.8)
+    axes.set_xlim(left=0)
+    axes.margins(x=0.05)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel(unit)
+    axes.set_ylabel(what)
+    axes.set_title(_title(unit.capitalize(), summarise_values(values)))
+    return figure
+
+
+def _title(what: str, summary: Summary) -> str:
+    unknown = f", {summary.missing:,} unknown" if summary.missing else ""
+    return f"{what}: {summary.minimum:.4g} to {summary.maximum:.4g}, mean {summary.mean:.2f}{unknown}"
+
+
+def _axes(*, width: float = 7, height: float = 3.6) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _frame(dataset: Dataset, *columns: str) -> pl.DataFrame:
+    return pl.from_arrow(dataset.select_columns(list(columns)).with_format("arrow")[:])
+
+
+def _words(rows: Dataset) -> pl.DataFrame:
+    texts = _frame(rows, "modification_text")
+    # A text belongs to a pair of labels, so there are few distinct ones.
+    distinct = texts.unique(maintain_order=True)
+    spelled = [
+        [word.strip(".,") for word in MARKS.sub(" ", expand_numbers(text).lower()).split()]
+        for text in distinct["modification_text"]
+    ]
+    words = distinct.with_columns(pl.Series("words", spelled, dtype=pl.List(pl.String)))
+    return texts.join(words, on="modification_text", how="left", maintain_order="left")

@@ -1,0 +1,192 @@
+"""Names in `load_dataset`: with our import, without it, and what makes the cache stale."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pytest
+from datasets.load import DatasetModule
+
+import hf_datasets
+from hf_datasets import registration
+from hf_datasets.records import Rejection
+from hf_datasets.registration import BUILDERS, prepare, summarise
+
+BUILDER = '''
+"""A builder for the tests."""
+
+from dataclasses import dataclass
+
+import datasets
+import pyarrow as pa
+from datasets.builder import Key
+
+from hf_datasets.records import Rejection
+from hf_datasets.registration import RegisteredBuilder
+
+
+@dataclass
+class NumbersConfig(datasets.BuilderConfig):
+    video_dir: str | None = None
+    count: int = 3
+
+
+class Numbers(RegisteredBuilder):
+    VERSION = datasets.Version("1.0.0")
+    BUILDER_CONFIG_CLASS = NumbersConfig
+    BUILDER_CONFIGS = [NumbersConfig(name=name, version="1.0.0") for name in ("mini", "mini-clips", "other")]
+    DEFAULT_CONFIG_NAME = "mini"
+
+    def _info(self):
+        return datasets.DatasetInfo(description="Numbers.", features=datasets.Features(n=datasets.Value("int64")))
+
+    def _split_generators(self, dl_manager):
+        self.rejections = [Rejection("odd: 1", "1"), Rejection("odd: 3", "3"), Rejection("late: 9", "9")]
+        return [datasets.SplitGenerator(name="train", gen_kwargs={})]
+
+    def _generate_tables(self):
+        yield Key(0, 0), pa.table({"n": list(range(self.config.count))})
+'''
+
+
+@pytest.fixture
+def numbers(tmp_path, monkeypatch):
+    """The name of a registered builder in an empty cache and an empty working folder."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "numbers_of_tests.py").write_text(BUILDER)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    monkeypatch.setitem(BUILDERS, "numbers", "numbers_of_tests")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    return "numbers"
+
+
+def load_without_import(cache, *arguments):
+    """What a process that imports only `datasets` gets."""
+    code = f"from datasets import load_dataset; print(len(load_dataset(*{arguments!r})['train']), flush=True)"
+    environment = os.environ | {"HF_DATASETS_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
+    environment.pop("PYTHONPATH", None)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_private_factory_is_where_we_wrap_it():
+    assert datasets.load.dataset_module_factory.__wrapped__.__module__ == "datasets.load"
+    assert datasets.inspect.dataset_module_factory is datasets.load.dataset_module_factory
+    assert DatasetModule("module", "hash", {}).module_path == "module"
+    assert (
+        "dataset_module_factory("
+        in Path(datasets.load.__file__).read_text(encoding="utf-8").split("def load_dataset_builder")[1]
+    )
+
+
+def test_registering_twice_wraps_once():
+    hf_datasets.register()
+    hf_datasets.register()
+    assert not hasattr(datasets.load.dataset_module_factory.__wrapped__, "__wrapped__")
+
+
+def test_every_registered_builder_exists_and_has_a_miniature_by_default():
+    for name in BUILDERS:
+        assert datasets.get_dataset_default_config_name(name) == "mini"
+        assert "mini" in datasets.get_dataset_config_names(name)
+
+
+def test_a_name_opens_by_default_by_configuration_and_with_parameters(numbers):
+    assert len(datasets.load_dataset(numbers)["train"]) == 3
+    assert len(datasets.load_dataset(numbers, "other", count=5)["train"]) == 5
+    assert len(list(datasets.load_dataset(numbers, streaming=True)["train"])) == 3
+    with pytest.raises(ValueError, match="'nope' not found"):
+        datasets.load_dataset(numbers, "nope")
+
+
+def test_a_folder_of_that_name_wins(numbers, tmp_path):
+    folder = tmp_path / "here" / numbers
+    folder.mkdir()
+    (folder / "train.csv").write_text("n\n1\n")
+    assert len(datasets.load_dataset(numbers)["train"]) == 1
+
+
+def test_other_names_go_their_usual_way(numbers, tmp_path):
+    pa.parquet.write_table(pa.table({"n": [1]}), tmp_path / "train.parquet")
+    assert len(datasets.load_dataset("parquet", data_files=str(tmp_path / "train.parquet"))["train"]) == 1
+
+
+def test_a_prepared_name_opens_in_a_process_that_imports_only_datasets(numbers, tmp_path):
+    assert {config: len(splits["train"]) for config, splits in prepare(numbers).items()} == {
+        "mini": 3,
+        "mini-clips": 3,
+    }
+    datasets.load_dataset(numbers, "other", count=7)
+    datasets.load_dataset(numbers, "mini", count=9)
+    datasets.load_dataset(numbers, "other")
+    for arguments in ((numbers,), (numbers, "mini-clips"), (numbers, "other")):
+        done = load_without_import(tmp_path / "cache", *arguments)
+        assert done.stdout == "3\n", done.stderr
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown data set 'nope'; there are .*tfcovr"):
+        prepare("nope")
+
+
+def test_a_builder_survives_pickling(numbers):
+    builder = datasets.load_dataset_builder(numbers, "other", count=4)
+    assert pickle.loads(pickle.dumps(builder)).cache_dir == builder.cache_dir
+
+
+def test_annotations_that_change_are_read_anew_and_other_files_are_not_asked(numbers, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+
+    def cache_dir():
+        return datasets.load_dataset_builder(numbers, data_dir=str(folder)).cache_dir
+
+    before = cache_dir()
+    (folder / "frame.jpg").write_bytes(b"")
+    assert cache_dir() == before
+    (folder / "train.csv").write_text("1")
+    after = cache_dir()
+    assert after != before
+    (folder / "train.csv").write_text("12")
+    assert cache_dir() not in {before, after}
+
+
+def test_videos_that_arrive_are_seen(numbers, tmp_path):
+    def cache_dir():
+        return datasets.load_dataset_builder(numbers, video_dir=str(tmp_path / "here")).cache_dir
+
+    before = cache_dir()
+    (tmp_path / "here" / "a.mp4").touch()
+    assert cache_dir() != before
+
+
+def test_an_edit_of_the_package_makes_the_cache_stale(numbers, monkeypatch):
+    before = datasets.load_dataset_builder(numbers).cache_dir
+    monkeypatch.setattr(registration, "source_hash", lambda: "edited")
+    assert datasets.load_dataset_builder(numbers).cache_dir != before
+
+
+def test_what_was_refused_is_counted_in_the_description_and_kept_beside_the_data(numbers):
+    builder = datasets.load_dataset_builder(numbers)
+    builder.download_and_prepare()
+    assert builder.info.description.startswith("Numbers.\n\n3 rows were refused (2 x odd; 1 x late).")
+    assert len(Path(builder.cache_dir, "rejections.jsonl").read_text().splitlines()) == 3
+    reopened = datasets.load_dataset(numbers, split="train")
+    assert "3 rows were refused" in reopened.info.description
+    assert summarise([Rejection("odd: 1", "1")]).startswith("1 rows were refused (1 x odd)")
+
+
+def test_the_command_prepares_and_refuses_by_name(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "hf_datasets", "prepare", "nope"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "unknown data set nope; there are" in done.stderr
+    assert "Traceback" not in done.stderr
