@@ -117,24 +117,13 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         Raises:
             ValueError: An encoder's weights are not all there, which would leave it random.
         """
-        vision = _sub_config(vision_model_name_or_path, "vision_config")
-        text = _sub_config(text_model_name_or_path, "text_config")
-        full = TFCoVRConfig(vision_config=vision, text_config=text, **config)
-        model = cls(full)
         sources = {"vision": vision_model_name_or_path, "text": text_model_name_or_path}
         for kind, name_or_path in sources.items():
-            encoder = getattr(model, f"{kind}_model")
-            with _quiet():
-                loaded, info = type(encoder).from_pretrained(
-                    name_or_path, config=encoder.config, output_loading_info=True
-                )
-            if info["missing_keys"] or info["mismatched_keys"]:
-                raise ValueError(
-                    f"{name_or_path} does not hold the weights of {type(encoder).__name__}: "
-                    f"{sorted(info['missing_keys'])[:5]} are missing or of another shape, which would leave the {kind} "
-                    f"encoder random; name its class with {kind}_model_class"
-                )
-            setattr(model, f"{kind}_model", loaded)
+            config |= _encoder_fields(name_or_path, kind, config.get(f"{kind}_model_class"))
+        model = cls(TFCoVRConfig(**config))
+        for kind, name_or_path in sources.items():
+            encoder = _load_encoder(name_or_path, getattr(model, f"{kind}_model"), kind)
+            setattr(model, f"{kind}_model", encoder)
         return model.eval()
 
     @property
@@ -330,15 +319,33 @@ def _build_encoder(config: PreTrainedConfig, class_name: str | None, kind: str) 
     return model_class._from_config(config)
 
 
-def _sub_config(name_or_path: str | Path, part: str) -> PreTrainedConfig:
-    """The configuration of one encoder of what may be a larger model; BLIP-2's encoders share one configuration."""
-    config = AutoConfig.from_pretrained(name_or_path)
-    if config.model_type == "blip-2" or not hasattr(config, part):
-        return config
-    encoder = getattr(config, part)
-    if hasattr(encoder, "projection_dim"):  # CLIP's projections have the size that the whole model names
-        encoder.projection_dim = getattr(config, "projection_dim", encoder.projection_dim)
-    return encoder
+def _encoder_fields(name_or_path: str | Path, kind: str, class_name: str | None) -> dict[str, Any]:
+    """The configuration and class of one encoder of what may be a larger model."""
+    whole = AutoConfig.from_pretrained(name_or_path)
+    encoder = getattr(whole, f"{kind}_config", whole)
+    if whole.model_type == TFCoVRConfig.model_type:
+        class_name = class_name or getattr(whole, f"{kind}_model_class")
+    elif whole.model_type == "blip-2":  # whose encoders share one configuration
+        encoder = whole
+    elif hasattr(encoder, "projection_dim"):  # CLIP's projections have the size that the whole model names
+        encoder.projection_dim = getattr(whole, "projection_dim", encoder.projection_dim)
+    return {f"{kind}_config": encoder, f"{kind}_model_class": class_name}
+
+
+def _load_encoder(name_or_path: str | Path, encoder: PreTrainedModel, kind: str) -> PreTrainedModel:
+    if AutoConfig.from_pretrained(name_or_path).model_type == TFCoVRConfig.model_type:
+        return getattr(TFCoVRForComposedRetrieval.from_pretrained(name_or_path), f"{kind}_model")
+    with _quiet():
+        loaded, info = type(encoder).from_pretrained(
+            name_or_path, config=encoder.config, output_loading_info=True
+        )
+    if info["missing_keys"] or info["mismatched_keys"]:
+        raise ValueError(
+            f"{name_or_path} does not hold the weights of {type(encoder).__name__}: "
+            f"{sorted(info['missing_keys'])[:5]} are missing or of another shape, which would leave the {kind} encoder "
+            f"random; name its class with {kind}_model_class"
+        )
+    return loaded
 
 
 def _pooled_vision(outputs: ModelOutput) -> Tensor:

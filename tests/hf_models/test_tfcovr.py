@@ -231,6 +231,14 @@ def test_encoders_come_from_the_models_that_contain_them(tmp_path):
     torch.testing.assert_close(frames.encode_video(CLIPS), expected)
 
 
+def test_encoders_come_from_another_composed_model(tmp_path):
+    trained = make_model(text_config=clip_text(), text_model_class="CLIPTextModel")
+    trained.save_pretrained(tmp_path)
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path, tmp_path, fusion="gated")
+    torch.testing.assert_close(model.encode_video(CLIPS), trained.encode_video(CLIPS))
+    torch.testing.assert_close(model.encode_text(TOKENS, MASK), trained.encode_text(TOKENS, MASK))
+
+
 def test_an_encoder_whose_weights_are_not_there_is_refused(tmp_path):
     BertModel(bert()).save_pretrained(tmp_path / "bert")
     CLIPModel(CLIPConfig(vision_config={**IMAGE, **SMALL})).vision_model.save_pretrained(tmp_path / "clip")

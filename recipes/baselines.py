@@ -1,0 +1,92 @@
+"""The systems that a composed-retrieval result is held against, each in the same training and protocol."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from embed import EmbedConfig
+from encoders import load_encoders, load_trained
+from ranking import QueryParts
+from sources import embed_config
+from stage2 import Stage2Config
+from stage2 import run as train
+
+from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+
+
+@dataclass(frozen=True)
+class System:
+    """How a system differs from the two-stage one.
+
+    Attributes:
+        name: in tables and file names.
+        embeddings: folder of an image model's embeddings, beside the two-stage system's.
+        query: the halves of the query that it sees.
+        image_model: whether the image model, averaged over frames, replaces the video encoder.
+        vision_model_class: see `TFCoVRConfig`.
+        zero_shot: average the two embeddings and train nothing.
+        shuffle_frames: measure the two-stage system's weights on clips with their frames in a random order.
+    """
+
+    name: str
+    embeddings: str | None = None
+    query: QueryParts = "both"
+    image_model: bool = False
+    vision_model_class: str | None = None
+    zero_shot: bool = False
+    shuffle_frames: bool = False
+
+
+SYSTEMS = (
+    System("two-stage"),
+    System("stage-2-only", embeddings="frames", image_model=True),
+    System("text-only", query="text"),
+    System("video-only", query="video"),
+    System(
+        "zero-shot average",
+        embeddings="zero-shot",
+        image_model=True,
+        vision_model_class="CLIPVisionModelWithProjection",
+        zero_shot=True,
+    ),
+    System("two-stage, shuffled frames", shuffle_frames=True),
+)
+
+
+def system_config(
+    system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int
+) -> Stage2Config:
+    """The training configuration of a system with one seed."""
+    trained_as = SYSTEMS[0].name if system.shuffle_frames else system.name
+    changes: dict[str, Any] = {"query": system.query, "seed": seed}
+    changes["output_dir"] = str(Path(runs_dir) / trained_as.replace(" ", "-") / f"seed-{seed}")
+    if system.image_model:
+        changes |= {"vision_model": image_model, "vision_model_class": system.vision_model_class}
+        changes["embeddings"] = str(Path(base.embeddings).parent / system.embeddings)
+    if system.zero_shot:
+        changes |= {"fusion": "average", "projection_dim": None}
+    return replace(base, **changes)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A system ready to be measured: its model and the embeddings it works on."""
+
+    model: TFCoVRForComposedRetrieval
+    processor: TFCoVRProcessor
+    embed: EmbedConfig
+    query: QueryParts = "both"
+
+
+def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int) -> Prepared:
+    """A system with one seed; trained now if it has not been."""
+    config = system_config(system, base, image_model, runs_dir, seed)
+    if system.zero_shot:
+        model, processor = load_encoders(config, fusion="average")
+    else:
+        if not (Path(config.output_dir) / "results.json").is_file():
+            train(config)
+        model, processor = load_trained(str(Path(config.output_dir) / "model"))
+    folder = f"{config.embeddings}-shuffled" if system.shuffle_frames else config.embeddings
+    embed = embed_config(config, folder, shuffle_frames=system.shuffle_frames)
+    return Prepared(model.eval(), processor, embed, system.query)

@@ -1,0 +1,204 @@
+"""Encode every clip and every modification text once, so that stage 2 never opens a video.
+
+    python recipes/embed.py
+    accelerate launch recipes/embed.py recipes/configs/embed_a100.yaml
+
+Writes `OUTPUT_DIR/video` and `OUTPUT_DIR/text` (see `embeddings.py`) and `results.json` with the coverage: how many
+clips were encoded, and why the others were not. A second run encodes what is missing, so a kill costs at most one
+shard; another model in the same folder is refused. The miniature takes under a minute.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from config import parse_config
+from devices import Device, make_accelerator
+from embeddings import EmbeddingStore
+from encoders import (
+    EncoderConfig,
+    load_encoders,
+    processor_fingerprint,
+    tokenizer_fingerprint,
+    weights_fingerprint,
+)
+from queries import DataConfig, load_split
+from results import write_results
+from torch import Tensor
+from tqdm import tqdm
+
+from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+
+NO_FILE = "no video file"
+
+
+@dataclass
+class EmbedConfig(EncoderConfig, DataConfig):
+    """What to encode, with what, and where to put it."""
+
+    splits: list[str] = field(default_factory=lambda: ["train", "validation", "test"])
+    output_dir: str = "outputs/embeddings/stage1"
+    shuffle_frames: bool = (
+        False  # feed the frames of each clip in a random order: does the encoder read time?
+    )
+    batch_size: int = 16
+    shard_size: int = 1024
+    num_workers: int = 2
+    timeout_seconds: float = 60.0
+    device: Device = "auto"
+    mixed_precision: str | None = None
+    seed: int = 0
+
+
+def made_by(
+    model: TFCoVRForComposedRetrieval, processor: TFCoVRProcessor, config: EmbedConfig
+) -> dict[str, dict[str, str]]:
+    """What the video and the text embeddings depend on, by name, as fingerprints."""
+    order = f"shuffled with seed {config.seed}" if config.shuffle_frames else "ascending"
+    return {
+        "video": {
+            "weights": weights_fingerprint(model.vision_model),
+            "processor": processor_fingerprint(processor.video_processor),
+            "sampler": f"middle of {processor.video_processor.num_frames} equal parts, {order}",
+        },
+        "text": {
+            "weights": weights_fingerprint(model.text_model),
+            "tokenizer": tokenizer_fingerprint(processor),
+        },
+    }
+
+
+def read_clips(
+    clips: list[dict[str, Any]], processor: TFCoVRProcessor, config: EmbedConfig, failures: dict[str, str]
+) -> Iterator[tuple[str, Tensor]]:
+    """Clip ids and their `pixel_values (T, C, H, W)`, as they come; what cannot be read goes to `failures`."""
+    video_processor = processor.video_processor
+    size = video_processor.size
+    resize = size.shortest_edge or (size.height, size.width)
+    requests = [
+        VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"])
+        for clip in clips
+    ]
+    pool = VideoReaderPool(
+        video_processor.num_frames,
+        num_workers=config.num_workers,
+        timeout_seconds=config.timeout_seconds,
+        size=resize,
+    )
+    with pool:
+        for clip_id, read in pool.read(requests):
+            if isinstance(read, VideoFailure):
+                failures[clip_id] = read.reason
+                continue
+            frames = read.frames
+            if config.shuffle_frames:
+                order = random.Random(f"{config.seed} {clip_id}").sample(range(len(frames)), len(frames))
+                frames = frames[order]
+            yield (
+                clip_id,
+                video_processor(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0],
+            )
+
+
+def batched(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    while batch := list(itertools.islice(items, size)):
+        yield batch
+
+
+def embed_videos(
+    model: TFCoVRForComposedRetrieval,
+    processor: TFCoVRProcessor,
+    store: EmbeddingStore,
+    config: EmbedConfig,
+    accelerator: Accelerator,
+) -> dict[str, Any]:
+    """Encode the clips that the store lacks; returns the coverage over all processes."""
+    clips = [clip for split in config.splits for clip in load_split(config, split, clips=True)]
+    done = set(store.ids()) if store.exists else set()
+    accelerator.wait_for_everyone()
+    failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
+    todo = [clip for clip in clips if clip["video"] and clip["clip_id"] not in done]
+    mine = todo[accelerator.process_index :: accelerator.num_processes]
+    own_failures: dict[str, str] = {}
+    progress = tqdm(total=len(mine), desc="clips", unit="clip", disable=not accelerator.is_local_main_process)
+    shard: list[tuple[str, Tensor]] = []
+    for batch in batched(read_clips(mine, processor, config, own_failures), config.batch_size):
+        pixels = torch.stack([pixel_values for _, pixel_values in batch]).to(accelerator.device)
+        with torch.inference_mode(), accelerator.autocast():
+            embeddings = model.encode_video(pixels).float().cpu()
+        shard += zip([clip_id for clip_id, _ in batch], embeddings, strict=True)
+        progress.update(len(batch))
+        if len(shard) >= config.shard_size:
+            store.append(*zip(*shard, strict=True))
+            shard = []
+    if shard:
+        store.append(*zip(*shard, strict=True))
+    progress.close()
+    return coverage(clips, failures | dict(gather_object(list(own_failures.items()))))
+
+
+def coverage(clips: list[dict[str, Any]], failures: dict[str, str]) -> dict[str, Any]:
+    """How many clips were asked for and encoded, and why the others were not."""
+    total = len({clip["clip_id"] for clip in clips})
+    absent = sum(reason == NO_FILE for reason in failures.values())
+    missing = {NO_FILE: absent, "does not decode": len(failures) - absent}
+    return {"clips": total, "encoded": total - len(failures), "missing": missing, "failures": failures}
+
+
+def embed_texts(
+    model: TFCoVRForComposedRetrieval,
+    processor: TFCoVRProcessor,
+    store: EmbeddingStore,
+    config: EmbedConfig,
+    accelerator: Accelerator,
+) -> int:
+    """Encode the texts that the store lacks, on the main process: they are few. Returns how many there are."""
+    texts = sorted(
+        {text for split in config.splits for text in load_split(config, split)["modification_text"]}
+    )
+    done = set(store.ids()) if store.exists else set()
+    todo = iter([text for text in texts if text not in done] if accelerator.is_main_process else [])
+    for shard in batched(todo, config.shard_size):
+        tokens = [processor(text=batch).to(accelerator.device) for batch in batched(iter(shard), 256)]
+        with torch.inference_mode(), accelerator.autocast():
+            store.append(shard, torch.cat([model.encode_text(**one).float().cpu() for one in tokens]))
+    accelerator.wait_for_everyone()
+    return len(texts)
+
+
+def run(config: EmbedConfig) -> dict[str, Any]:
+    """Fill the two stores; returns the coverage."""
+    output_dir = Path(config.output_dir)
+    accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
+    model, processor = load_encoders(config)
+    origin = made_by(model, processor, config)
+    stores = {kind: EmbeddingStore(output_dir / kind, origin[kind]) for kind in ("video", "text")}
+    model = model.to(accelerator.device).eval()
+    covered = embed_videos(model, processor, stores["video"], config, accelerator)
+    num_texts = embed_texts(model, processor, stores["text"], config, accelerator)
+    if accelerator.is_main_process:
+        figures = {"clips": covered["encoded"], "texts": num_texts}
+        write_results(output_dir, figures, config=config, seed=config.seed, coverage=covered)
+        print(f"{output_dir}: {covered['encoded']:,} of {covered['clips']:,} clips and {num_texts:,} texts")
+        for reason, count in covered["missing"].items():
+            if count:
+                print(
+                    f"  {count:,} clips left out: {reason} (each is named in {output_dir / 'results.json'})"
+                )
+    accelerator.wait_for_everyone()
+    return covered
+
+
+def main() -> None:
+    run(parse_config(EmbedConfig, __doc__))
+
+
+if __name__ == "__main__":
+    main()

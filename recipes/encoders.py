@@ -1,0 +1,117 @@
+"""The two encoders of TF-CoVR and their processor, from the folders that a recipe's configuration names."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModel,
+    AutoProcessor,
+    AutoTokenizer,
+    AutoVideoProcessor,
+)
+from transformers.utils.logging import disable_progress_bar
+
+from hf_models import AIMVideoProcessor, TFCoVRConfig, TFCoVRForComposedRetrieval, TFCoVRProcessor
+
+MINIATURE_CLIP = str(Path(__file__).parent / "weights" / "miniature-clip")
+HOW_TO_MAKE = {
+    "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, `make quickstart` "
+    "makes everything",
+    "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
+    MINIATURE_CLIP: "it ships with the repository, and `python recipes/pretrain_miniature.py` makes it anew",
+}
+
+
+@dataclass
+class EncoderConfig:
+    """Which encoders a recipe uses and how clips and texts are prepared for them."""
+
+    vision_model: str = "outputs/stage1/model"
+    vision_model_class: str | None = None
+    text_model: str = MINIATURE_CLIP
+    text_model_class: str | None = None
+    num_frames: int | None = None  # None: what the video processor says, or 12
+    number_words: bool = False  # spell numbers out, as the released code does
+
+
+def load_encoders(
+    config: EncoderConfig, **model_fields: Any
+) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcessor]:
+    """A model with these encoders and a fresh fusion described by `model_fields`, and its processor."""
+    disable_progress_bar()  # a dozen bars of a millisecond each would bury the one that matters
+    for folder in (config.vision_model, config.text_model):
+        check_model_folder(folder)
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(
+        config.vision_model,
+        config.text_model,
+        vision_model_class=config.vision_model_class,
+        text_model_class=config.text_model_class,
+        **model_fields,
+    )
+    return model, load_processor(config)
+
+
+def load_trained(folder: str) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcessor]:
+    """A model that stage 2 wrote, in evaluation mode, and its processor."""
+    disable_progress_bar()
+    check_model_folder(folder)
+    model = AutoModel.from_pretrained(folder)
+    if not isinstance(model, TFCoVRForComposedRetrieval):
+        raise SystemExit(f"{folder} holds a {type(model).__name__}, not a model that stage 2 wrote")
+    return model.eval(), AutoProcessor.from_pretrained(folder)
+
+
+def check_model_folder(name_or_path: str) -> None:
+    """End with a word on how to make it where a folder (not a name on the Hub) is no model."""
+    is_hub_name = name_or_path.count("/") <= 1 and not Path(name_or_path).exists()
+    if (Path(name_or_path) / "config.json").is_file() or is_hub_name:
+        return
+    how = HOW_TO_MAKE.get(name_or_path, "give the folder that `save_pretrained` wrote")
+    raise SystemExit(f"{name_or_path} is not a model folder (there is no config.json in it); {how}")
+
+
+def load_processor(config: EncoderConfig) -> TFCoVRProcessor:
+    """The video processor of the video encoder, or one made from an image model's, and the text encoder's tokenizer."""
+    if AutoConfig.from_pretrained(config.vision_model).model_type == TFCoVRConfig.model_type:
+        return AutoProcessor.from_pretrained(config.vision_model)
+    try:
+        video_processor = AutoVideoProcessor.from_pretrained(config.vision_model)
+    except (OSError, ValueError):  # an image model has no video processor, but says how images are prepared
+        image = AutoImageProcessor.from_pretrained(config.vision_model)
+        size = image.crop_size if getattr(image, "do_center_crop", False) else image.size
+        side = size.get("height") or size.get("shortest_edge")
+        video_processor = AIMVideoProcessor(
+            size={"height": side, "width": side}, image_mean=image.image_mean, image_std=image.image_std
+        )
+    video_processor.num_frames = config.num_frames or video_processor.num_frames or 12
+    tokenizer = AutoTokenizer.from_pretrained(config.text_model)
+    return TFCoVRProcessor(video_processor, tokenizer, number_words=config.number_words)
+
+
+def weights_fingerprint(module: torch.nn.Module) -> str:
+    """A hash of all weights and buffers by name."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def processor_fingerprint(processor: AIMVideoProcessor) -> str:
+    """A hash of the settings of a processor, whatever folder it came from."""
+    settings = json.loads(processor.to_json_string())
+    for name in ("auto_map", "processor_class", "name_or_path", "_name_or_path"):
+        settings.pop(name, None)
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def tokenizer_fingerprint(processor: TFCoVRProcessor) -> str:
+    """A hash of what turns a text into tokens."""
+    backend = processor.tokenizer.backend_tokenizer.to_str()
+    return hashlib.sha256(f"{processor.number_words} {backend}".encode()).hexdigest()

@@ -1,0 +1,216 @@
+"""Measure composed retrieval by mAP@5/10/25/50: one model, several seeds, or the whole table with its baselines.
+
+    python recipes/evaluate_tfcovr.py
+    python recipes/evaluate_tfcovr.py --models outputs/seeds/0/model outputs/seeds/1/model
+    python recipes/evaluate_tfcovr.py --compare --seeds 0 1 2 3 4
+    python recipes/evaluate_tfcovr.py --protocol tfcovr-official
+
+The gallery holds every clip of the split once, and a query's own clip is left out of its ranking. Under
+`--protocol tfcovr-official` it holds the first target of every query, repeated as often as it comes, the query's own
+clip comes last, and the figures are what the released script would print, for comparisons with it only. Several models
+give mean and standard deviation (over n - 1). `--compare` trains what is missing of `baselines.py` and measures all.
+
+What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
+
+    results.json         `figures`: system -> {"map@5": ..., "map@5_std": ... (from two seeds on), ...} in [0, 1];
+                         `gallery_size`, `signature` (the metric's line about the protocol), `coverage` (queries, targets
+                         and gallery clips: how many there are and how many could be ranked), configuration, versions
+    predictions.parquet  the first system with its first seed, one row per ranked query: `query_id, query_clip_id,
+                         query_label, modification_text, change_type, target_clip_ids, target_label` as in the data
+                         set, `ranked_clip_ids` (best first, up to 50) and `scores` (cosines, parallel to them)
+    predictions/         the same for every system and seed, `<system>/<number>.parquet`
+"""
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+import torch
+from baselines import SYSTEMS, Prepared, prepare
+from config import parse_config
+from devices import Device, make_accelerator
+from encoders import MINIATURE_CLIP, load_trained
+from queries import DataConfig, Queries, load_split, place_queries
+from ranking import CUTOFFS, Measure, Protocol, QueryParts, rank
+from results import write_results
+from rich.console import Console
+from rich.table import Table
+from sources import EmbeddingSource, embed_config
+from stage2 import Stage2Config
+
+Gallery = Literal["clips", "targets"]
+
+
+@dataclass
+class EvaluateConfig(DataConfig):
+    """Which models to measure, on what, and how."""
+
+    models: list[str] = field(default_factory=lambda: ["outputs/stage2/model"])
+    name: str = "two-stage"  # of these models in tables
+    embeddings: str = "outputs/embeddings/stage1"
+    split: str = "test"
+    gallery: Gallery = "clips"  # every clip of the split, or only those that answer some query
+    protocol: Protocol = "standard"
+    query: QueryParts = "both"
+    compare: bool = False  # train and measure all systems of baselines.py instead of `models`
+    seeds: list[int] = field(default_factory=lambda: [0])
+    stage2_config: str | None = None  # a YAML file for the training that --compare does
+    image_model: str = MINIATURE_CLIP  # what stage-2-only averages over frames
+    runs_dir: str = "outputs/systems"
+    num_workers: int = 2
+    device: Device = "auto"
+    output_dir: str = "outputs/evaluation"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model's figures, its rankings by query, and what they rest on."""
+
+    figures: dict[str, float]
+    predictions: pl.DataFrame
+    coverage: dict[str, int]
+    signature: str
+
+
+def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
+    """Systems by name, one for each seed or model."""
+    if not config.compare:
+        for folder in config.models:
+            model, processor = load_trained(folder)
+            embed = embed_config(config, config.embeddings, vision_model=folder, text_model=folder)
+            yield config.name, Prepared(model, processor, embed, config.query)
+        return
+    arguments = [config.stage2_config] if config.stage2_config else []
+    base = parse_config(Stage2Config, None, arguments)
+    for name in (*DataConfig.__dataclass_fields__, "embeddings", "num_workers", "device"):
+        setattr(base, name, getattr(config, name))
+    for system in SYSTEMS:
+        for seed in config.seeds[: 1 if system.zero_shot else None]:
+            yield system.name, prepare(system, base, config.image_model, config.runs_dir, seed)
+
+
+def gallery_ids(config: EvaluateConfig) -> list[str]:
+    """The gallery of the protocol: unique clips, or the released script's first target of every row."""
+    if config.protocol == "tfcovr-official":
+        return [targets[0] for targets in load_split(config, config.split)["target_clip_ids"]]
+    if config.gallery == "clips":
+        return list(load_split(config, config.split, clips=True)["clip_id"])
+    return sorted(
+        {clip for targets in load_split(config, config.split)["target_clip_ids"] for clip in targets}
+    )
+
+
+def evaluate(ready: Prepared, config: EvaluateConfig, device: torch.device, measure: Measure) -> Evaluation:
+    """Rank and measure one model."""
+    source = EmbeddingSource(ready.embed, ready.model, ready.processor, device)
+    queries = place_queries(load_split(config, config.split), gallery_ids(config), source.clips, source.texts)
+    ranked, scores = rank(
+        ready.model.to(device),
+        queries,
+        source.video_embeds,
+        source.text_embeds,
+        parts=ready.query,
+        protocol=config.protocol,
+    )
+    figures = measure(ranked, queries, config.protocol)
+    return Evaluation(
+        figures={name: value for name, value in figures.items() if name.startswith("map@")},
+        predictions=predictions(queries, ranked, scores),
+        coverage=queries.coverage,
+        signature=figures["signature"],
+    )
+
+
+def predictions(queries: Queries, ranked: list[list[str]], scores: list[list[float]]) -> pl.DataFrame:
+    """One row per ranked query, as the module says."""
+    return pl.DataFrame(queries.rows).with_columns(
+        ranked_clip_ids=pl.Series(ranked, dtype=pl.List(pl.String)),
+        scores=pl.Series(scores, dtype=pl.List(pl.Float64)),
+    )
+
+
+def summarise(evaluations: list[Evaluation]) -> dict[str, float]:
+    """Mean and, from two models on, standard deviation of each figure."""
+    summary = {}
+    for name in (f"map@{k}" for k in CUTOFFS):
+        values = [evaluation.figures[name] for evaluation in evaluations]
+        summary[name] = statistics.mean(values)
+        if len(values) > 1:
+            summary[f"{name}_std"] = statistics.stdev(values)
+    return summary
+
+
+def show(figures: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
+    """The table, with coverage and protocol beside every score."""
+    table = Table(
+        "system", *(f"mAP@{k}" for k in CUTOFFS), title="Composed retrieval, %", title_justify="left"
+    )
+    for name, values in figures.items():
+        cells = []
+        for k in CUTOFFS:
+            deviation = values.get(f"map@{k}_std")
+            cells.append(
+                f"{100 * values[f'map@{k}']:.2f}"
+                + (f" ± {100 * deviation:.2f}" if deviation is not None else "")
+            )
+        table.add_row(name, *cells)
+    console = Console()
+    console.print(table)
+    console.print(
+        f"coverage: {coverage['queries_ranked']:,} of {coverage['queries']:,} queries, "
+        f"{coverage['targets_in_gallery']:,} of {coverage['targets']:,} targets, "
+        f"{coverage['gallery_clips_ranked']:,} of {coverage['gallery_clips']:,} gallery clips\n{signature}"
+    )
+
+
+def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
+    """Measure and write everything; returns the figures by system."""
+    output_dir = Path(config.output_dir)
+    accelerator = make_accelerator(config.device, output_dir)
+    measure = Measure()
+    evaluations: dict[str, list[Evaluation]] = {}
+    for name, ready in prepared(config):
+        evaluation = evaluate(ready, config, accelerator.device, measure)
+        number = len(evaluations.setdefault(name, []))
+        evaluations[name].append(evaluation)
+        if accelerator.is_main_process:
+            write_table(
+                evaluation.predictions,
+                output_dir / "predictions" / name.replace(" ", "-") / f"{number}.parquet",
+            )
+    figures = {name: summarise(several) for name, several in evaluations.items()}
+    first = next(iter(evaluations.values()))[0]
+    if accelerator.is_main_process:
+        write_table(first.predictions, output_dir / "predictions.parquet")
+        write_results(
+            output_dir,
+            figures,
+            config=config,
+            seed=config.seed,
+            gallery_size=first.coverage["gallery_clips_ranked"],
+            signature=first.signature,
+            coverage={name: several[0].coverage for name, several in evaluations.items()},
+            by_seed={name: [one.figures for one in several] for name, several in evaluations.items()},
+        )
+        show(figures, first.coverage, first.signature)
+    return figures
+
+
+def write_table(table: pl.DataFrame, path: Path) -> None:
+    """Write Parquet, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    table.write_parquet(unfinished)
+    unfinished.replace(path)
+
+
+def main() -> None:
+    run(parse_config(EvaluateConfig, __doc__))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""A tiny TF-CoVR with its videos and two tiny encoders, so that the recipes run in seconds and offline."""
+
+import sys
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset, Features, List, Value
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+sys.path.insert(0, str(RECIPES))
+
+LABELS = {"red": (250, 20, 20), "green": (20, 250, 20), "blue": (20, 20, 250), "grey": (120, 120, 120)}
+CLIPS_PER_SPLIT = {"train": 4, "validation": 2, "test": 3}
+SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+CARD = """---
+configs:
+- config_name: mini
+  data_files:
+  - {split: train, path: mini/train.parquet}
+  - {split: validation, path: mini/validation.parquet}
+  - {split: test, path: mini/test.parquet}
+- config_name: mini-clips
+  data_files:
+  - {split: train, path: mini-clips/train.parquet}
+  - {split: validation, path: mini-clips/validation.parquet}
+  - {split: test, path: mini-clips/test.parquet}
+---
+"""
+CLIP_FEATURES = Features(
+    {name: Value("string") for name in ("clip_id", "video_id", "video", "label", "description", "split")}
+    | {name: Value("float64") for name in ("start_seconds", "end_seconds")}
+)
+QUERY_FEATURES = Features(
+    {
+        name: Value("string")
+        for name in (
+            "query_id",
+            "query_clip_id",
+            "query_label",
+            "modification_text",
+            "change_type",
+            "target_label",
+        )
+    }
+    | {"target_clip_ids": List(Value("string"))}
+)
+
+
+def write_video(path, colour, seed):
+    """Eight 32 x 32 frames of one colour with a little noise."""
+    noise = np.random.default_rng(seed).integers(-15, 15, size=(8, 32, 32, 3))
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=8)
+        stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
+        for frame in np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+
+
+def make_clips(folder, split):
+    for label, colour in LABELS.items():
+        for number in range(CLIPS_PER_SPLIT[split]):
+            clip_id = f"{split}-{label}-{number}"
+            path = folder / f"{clip_id}.mp4"
+            write_video(path, colour, len(clip_id) + number)
+            yield {
+                "clip_id": clip_id,
+                "video_id": clip_id,
+                "video": str(path),
+                "start_seconds": None,
+                "end_seconds": None,
+                "label": label,
+                "description": label,
+                "split": split,
+            }
+
+
+def make_queries(clips, split):
+    of_label = {label: [clip["clip_id"] for clip in clips if clip["label"] == label] for label in LABELS}
+    for clip in clips:
+        for label in LABELS:
+            if label == clip["label"]:
+                continue
+            targets = [[one] for one in of_label[label]] if split == "train" else [of_label[label]]
+            for number, target in enumerate(targets):
+                yield {
+                    "query_id": f"{clip['clip_id']}-{label}-{number}",
+                    "query_clip_id": clip["clip_id"],
+                    "query_label": clip["label"],
+                    "modification_text": f"show {label}",
+                    "change_type": "event" if label == "grey" else "temporal",
+                    "target_clip_ids": target,
+                    "target_label": label,
+                }
+
+
+def save_spread(model, folder):
+    """Random weights of the usual size say nearly the same of every input; larger ones tell the colours apart."""
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            torch.nn.init.normal_(weight, std=0.5)
+    model.save_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """Arguments that point a recipe to the tiny data set and encoders."""
+    from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
+
+    root = tmp_path_factory.mktemp("tiny")
+    videos, data = root / "videos", root / "data"
+    videos.mkdir()
+    for split in CLIPS_PER_SPLIT:
+        clips = list(make_clips(videos, split))
+        Dataset.from_list(clips, CLIP_FEATURES).to_parquet(data / "mini-clips" / f"{split}.parquet")
+        queries = list(make_queries(clips, split))
+        Dataset.from_list(queries, QUERY_FEATURES).to_parquet(data / "mini" / f"{split}.parquet")
+    (data / "README.md").write_text(CARD)
+    torch.manual_seed(0)
+    save_spread(
+        AIMForVideoClassification(AIMConfig(num_frames=4, image_size=16, patch_size=8, **SMALL)), root / "aim"
+    )
+    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=4).save_pretrained(root / "aim")
+    (root / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "show", *LABELS])
+    )
+    save_spread(BertModel(BertConfig(vocab_size=10, **SMALL)), root / "text")
+    BertTokenizerFast(str(root / "vocab.txt")).save_pretrained(root / "text")
+    return {
+        "dataset": str(data),
+        "vision_model": str(root / "aim"),
+        "text_model": str(root / "text"),
+        "num_workers": 1,
+    }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def caches(tmp_path_factory):
+    """A data set cache of these tests' own."""
+    import datasets
+
+    before = datasets.config.HF_DATASETS_CACHE
+    datasets.config.HF_DATASETS_CACHE = tmp_path_factory.mktemp("datasets-cache")
+    yield
+    datasets.config.HF_DATASETS_CACHE = before
