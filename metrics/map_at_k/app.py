@@ -5,6 +5,7 @@ from pathlib import Path
 
 import evaluate
 import gradio
+
 from tests import test_cases
 
 HERE = Path(__file__).parent

@@ -170,7 +170,7 @@ def _checked_hits(queries: _Queries, empty: WhenEmpty) -> Hits:
 
 
 def _checked_cuts(k: int | Sequence[int]) -> list[int]:
-    cuts = [k] if isinstance(k, Integral) else list(k)
+    cuts = list(k) if hasattr(k, "__iter__") else [k]
     if not cuts or not all(
         isinstance(cut, Integral) and not isinstance(cut, bool) and cut > 0 for cut in cuts
     ):

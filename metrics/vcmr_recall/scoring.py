@@ -1,7 +1,7 @@
 """R@K of moment retrieval at IoU thresholds: the tasks, their checks, and the line that states the protocol."""
 
 from collections.abc import Callable, Sequence, Sized
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -167,7 +167,7 @@ def _check_missing(is_missing: np.ndarray, missing: WhenMissing) -> None:
 
 
 def _checked_cuts(k: int | Sequence[int], max_predictions: int) -> list[int]:
-    cuts = [k] if isinstance(k, Integral) else list(k)
+    cuts = list(k) if hasattr(k, "__iter__") else [k]
     if not cuts or not all(
         isinstance(cut, Integral) and not isinstance(cut, bool) and cut > 0 for cut in cuts
     ):
@@ -180,8 +180,8 @@ def _checked_cuts(k: int | Sequence[int], max_predictions: int) -> list[int]:
 
 
 def _checked_thresholds(iou: float | Sequence[float]) -> list[float]:
-    thresholds = [iou] if isinstance(iou, (int, float)) else list(iou)
-    if not thresholds or not all(isinstance(one, (int, float)) and 0 < one <= 1 for one in thresholds):
+    thresholds = list(iou) if hasattr(iou, "__iter__") else [iou]
+    if not thresholds or not all(isinstance(one, Real) and 0 < one <= 1 for one in thresholds):
         raise ValueError(f"iou must be one or more thresholds in (0, 1], not {iou!r}")
     return thresholds
 
