@@ -1,12 +1,11 @@
 """The Space's page: compute the metric on rows typed in as JSON."""
 
 import json
+import runpy
 from pathlib import Path
 
 import evaluate
 import gradio
-
-from tests import test_cases
 
 HERE = Path(__file__).parent
 metric = evaluate.load(str(HERE / "vcmr_recall.py"))
@@ -25,7 +24,7 @@ def compute(predictions: str, references: str, options: str) -> dict:
 
 examples = [
     [json.dumps(case["predictions"]), json.dumps(case["references"]), json.dumps(case.get("options", {}))]
-    for case in test_cases
+    for case in runpy.run_path(str(HERE / "tests.py"))["test_cases"]
 ]
 page = gradio.Interface(
     fn=compute,
