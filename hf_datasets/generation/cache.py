@@ -115,14 +115,24 @@ class AnswerCache:
         )
         return Answer(*rows[0]) if rows else None
 
-    def put(self, key: str, request: Request, model: str, answer: Answer) -> Answer:
-        """Keep an answer; where another process was first, its answer stays and is what comes back."""
+    def put(self, key: str, answer: Answer, model: str, request: Request | None = None) -> Answer:
+        """Keep an answer; where another process was first, its answer stays and is what comes back.
+
+        Args:
+            key: What `request_key` gave for the request.
+            answer: What came back.
+            model: Who answered.
+            request: The request, kept beside the answer for readers of the file.
+
+        Returns:
+            The answer that the cache now holds.
+        """
         self._query(
             "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             key,
-            request.task.name,
+            request.task.name if request else None,
             model,
-            json.dumps(without_images(request.messages)),
+            json.dumps(without_images(request.messages)) if request else None,
             answer.text,
             answer.input_tokens,
             answer.output_tokens,

@@ -4,10 +4,13 @@ import asyncio
 import threading
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from hf_datasets.generation.prices import Meter
 from hf_datasets.generation.task import Message, Task
+
+if TYPE_CHECKING:
+    from hf_datasets.generation.cache import AnswerCache
 
 
 @cache
@@ -73,6 +76,19 @@ class Chat(Protocol):
 
     async def answer(self, request: Request) -> Answer:
         """The answer; raises NoAnswerError for this request alone, GenerationStoppedError for all."""
+        ...
+
+
+@runtime_checkable
+class BatchChat(Chat, Protocol):
+    """A client that answers many requests at a time, into the cache, and may be killed while it waits."""
+
+    def recover(self, cache: "AnswerCache") -> None:
+        """Wait for what an earlier run sent and did not live to read."""
+        ...
+
+    def fill(self, requests: dict[str, Request], cache: "AnswerCache") -> dict[str, NoAnswerError]:
+        """Bring the answers to these requests, by cache key, into the cache; gives those that have none."""
         ...
 
 

@@ -39,7 +39,7 @@ def cure(error: openai.APIStatusError) -> str | None:
     if error.code in QUOTA_CODES or error.type in QUOTA_CODES:
         return "the quota of this account is used up: add credit or raise its limit, then run again"
     if error.code == "context_length_exceeded" or (
-        error.status_code in REFUSALS and _mentions(error, CONTEXT_WORDS)
+        error.status_code in REFUSALS and _mentions(error.message, CONTEXT_WORDS)
     ):
         return (
             "a request is longer than the model's context: choose a model with a longer one or shorter rows"
@@ -47,14 +47,12 @@ def cure(error: openai.APIStatusError) -> str | None:
     return CURES.get(error.status_code)
 
 
-def rejected_option(error: openai.APIStatusError, body: dict[str, Any]) -> str | None:
+def rejected_option(status_code: int, message: str, param: str | None, body: dict[str, Any]) -> str | None:
     """The optional part of the request that the server does not know, if that is what the error says."""
-    if error.status_code not in REFUSALS:
+    if status_code not in REFUSALS:
         return None
     named = [
-        option
-        for option in OPTIONAL
-        if option in body and (error.param == option or _mentions(error, option))
+        option for option in OPTIONAL if option in body and (param == option or _mentions(message, option))
     ]
     return named[0] if named else None
 
@@ -69,5 +67,5 @@ def retry_after_seconds(error: BaseException | None) -> float:
         return 0.0
 
 
-def _mentions(error: openai.APIStatusError, words: str) -> bool:
-    return re.search(rf"\b({words})\b", error.message, re.IGNORECASE) is not None
+def _mentions(message: str, words: str) -> bool:
+    return re.search(rf"\b({words})\b", message, re.IGNORECASE) is not None

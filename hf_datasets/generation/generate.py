@@ -4,26 +4,29 @@ import asyncio
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hf_datasets.generation.cache import AnswerCache, request_key
 from hf_datasets.generation.chat import (
     Answer,
+    BatchChat,
     Chat,
     GenerationStoppedError,
     NoAnswerError,
     Request,
     event_loop,
 )
-from hf_datasets.generation.objections import objection
-from hf_datasets.generation.task import Message, Task
+from hf_datasets.generation.dialogue import dialogue
+from hf_datasets.generation.task import Task
 from hf_datasets.records import Rejection
 
 Row = TypeVar("Row")
 Record = TypeVar("Record")
+Steps = Generator[Request, Answer, Any]
 
-QUOTED_CHARACTERS = 2_000
-"""How much of a refused answer goes back to the model that wrote it."""
+RESENDS = 3
+"""How often a request that a batch left unanswered goes into another one."""
 
 
 def generate(
@@ -43,17 +46,31 @@ def generate(
         task: What to ask and how to read the answer.
         rows: What to ask about; read in the caller's thread.
         chat: Who answers.
-        cache: Where answers are kept and looked up.
+        cache: Where answers are kept and looked up; a chat that sends batches needs one.
         max_answers: How many answers a row may get; a refused one goes back with the reason before the next.
 
-    Yields:
-        The record that the task parsed, or the rejection with the reason and the last raw answer.
+    Returns:
+        An iterator over the records that the task parsed, or the rejections with the reason and the last raw
+        answer. It raises GenerationStoppedError on a wrong key, an empty account or budget and a request beyond
+        the context length: all earlier outcomes were given, all answers that arrived are in the cache, and the
+        message says what to do.
 
     Raises:
-        GenerationStoppedError: Key, quota, budget or context length; all earlier outcomes were yielded, all answers
-            that arrived are in the cache, and the message says what to do.
+        ValueError: A chat that sends batches has no cache.
     """
-    window: deque[Future[Record | Rejection]] = deque()
+    if not isinstance(chat, BatchChat):
+        return _generate_live(task, rows, chat, cache, max_answers)
+    if cache is None:
+        raise ValueError(
+            "batches need a cache: it is where their answers arrive and how a killed run finds them"
+        )
+    return _generate_in_batches(task, rows, chat, cache, max_answers)
+
+
+def _generate_live(
+    task: Task[Any, Any], rows: Iterable[Any], chat: Chat, cache: AnswerCache | None, max_answers: int
+) -> Iterator[Any]:
+    window: deque[Future[Any]] = deque()
     try:
         for row in rows:
             window.append(_start(task, row, chat, cache, max_answers))
@@ -69,79 +86,38 @@ def generate(
             outcome.cancel()
 
 
-def dialogue(
-    task: Task[Row, Record], row: Row, max_answers: int
-) -> Generator[Request, Answer, Record | Rejection]:
-    """The questions about one row, as a generator that is sent the answers and returns the outcome.
-
-    It does no input or output, so a live run, a batch and a dry run all drive the same one.
-
-    Yields:
-        The next request; expects its answer.
-
-    Returns:
-        The record, or the rejection of the last answer.
-    """
-    messages = task.messages(row)
-    outcome: Record | Rejection = Rejection("no answer was allowed", "")
-    for _ in range(max_answers):
-        answer = yield Request(task, row, messages)
-        outcome = judge(task, row, messages, answer)
-        if not isinstance(outcome, Rejection):
-            break
-        messages = [*messages, *_complaint(answer.text, outcome.reason)]
-    return outcome
-
-
-def judge(task: Task[Row, Record], row: Row, messages: list[Message], answer: Answer) -> Record | Rejection:
-    """The record in an answer, or why there is none; the raw answer is kept with the reason."""
-    reason = objection(messages, answer)
-    if reason:
-        return Rejection(reason, answer.text)
-    try:
-        return task.parse(row, answer.text)
-    except Exception as error:
-        return Rejection(f"the parser of {task.name} failed: {type(error).__name__}", answer.text)
-
-
-def _complaint(text: str, reason: str) -> list[Message]:
-    return [
-        {"role": "assistant", "content": text[:QUOTED_CHARACTERS] or "(nothing)"},
-        {
-            "role": "user",
-            "content": f"That answer cannot be used: {reason}. Answer again, in the form asked for.",
-        },
-    ]
-
-
 def _start(
     task: Task[Any, Any], row: Any, chat: Chat, cache: AnswerCache | None, max_answers: int
 ) -> "Future[Any]":
     """Make the first request here, where reading frames holds up nobody's answer, and leave the rest to the loop."""
     steps = dialogue(task, row, max_answers)
-    try:
-        request = next(steps)
-    except (OSError, ValueError) as error:
+    first = _first(steps, row)
+    if isinstance(first, Rejection):
         failed: Future[Any] = Future()
-        failed.set_result(Rejection(f"no request can be made of this row: {error}", repr(row)))
+        failed.set_result(first)
         return failed
-    chat.meter.note_prompt(task.name, request.messages)
-    return asyncio.run_coroutine_threadsafe(_settle(steps, request, chat, cache), event_loop())
+    chat.meter.note_prompt(task.name, first.messages)
+    return asyncio.run_coroutine_threadsafe(_settle(steps, first, chat, cache), event_loop())
 
 
-async def _settle(
-    steps: Generator[Any, Answer, Any], request: Request, chat: Chat, cache: AnswerCache | None
-) -> Any:
+def _first(steps: Steps, row: Any) -> Request | Rejection:
+    try:
+        return next(steps)
+    except (OSError, ValueError) as error:
+        return Rejection(f"no request can be made of this row: {error}", repr(row))
+
+
+async def _settle(steps: Steps, request: Request, chat: Chat, cache: AnswerCache | None) -> Any:
     try:
         while True:
-            request = steps.send(await answered(request, chat, cache))
+            request = steps.send(await _answered(request, chat, cache))
     except StopIteration as end:
         return end.value
     except NoAnswerError as missing:
         return Rejection(missing.reason, missing.raw)
 
 
-async def answered(request: Request, chat: Chat, cache: AnswerCache | None) -> Answer:
+async def _answered(request: Request, chat: Chat, cache: AnswerCache | None) -> Answer:
     """The answer to a request: from the cache, else from the chat and then into the cache."""
     if cache is None:
         return await chat.answer(request)
@@ -151,4 +127,78 @@ async def answered(request: Request, chat: Chat, cache: AnswerCache | None) -> A
         chat.meter.cached += 1
         return found
     answer = await chat.answer(request)
-    return cache.put(key, request, chat.model, answer) if chat.keeps_answers else answer
+    return cache.put(key, answer, chat.model, request) if chat.keeps_answers else answer
+
+
+@dataclass(slots=True)
+class _Open:
+    """A row whose dialogue waits for the answer of that key, or has come to its outcome."""
+
+    steps: Steps
+    request: Request | None = None
+    key: str = ""
+    outcome: Any = None
+
+    def advance(self, chat: BatchChat, cache: AnswerCache) -> bool:
+        """Go on with the cached answer, if there is one."""
+        answer = cache.get(self.key) if self.request else None
+        if answer is None:
+            return False
+        try:
+            self.request = self.steps.send(answer)
+            self.key = request_key(self.request, chat)
+        except StopIteration as end:
+            self.request, self.outcome = None, end.value
+        return True
+
+
+def _generate_in_batches(
+    task: Task[Any, Any], rows: Iterable[Any], chat: BatchChat, cache: AnswerCache, max_answers: int
+) -> Iterator[Any]:
+    chat.recover(cache)
+    chunk: list[_Open] = []
+    for row in rows:
+        opened = _Open(dialogue(task, row, max_answers))
+        first = _first(opened.steps, row)
+        if isinstance(first, Rejection):
+            opened.outcome = first
+        else:
+            chat.meter.note_prompt(task.name, first.messages)
+            opened.request, opened.key = first, request_key(first, chat)
+            while opened.advance(chat, cache):
+                chat.meter.cached += 1
+        chunk.append(opened)
+        if len(chunk) >= chat.window:
+            yield from _finish(chunk, chat, cache, max_answers)
+            chunk = []
+    yield from _finish(chunk, chat, cache, max_answers)
+
+
+def _finish(chunk: list[_Open], chat: BatchChat, cache: AnswerCache, max_answers: int) -> Iterator[Any]:
+    """Send what is open in batches until all rows have an outcome.
+
+    Yields:
+        The outcomes in order.
+
+    Raises:
+        GenerationStoppedError: The batches stopped; the outcomes before the first open row came first.
+    """
+    errors: dict[str, NoAnswerError] = {}
+    stopped: GenerationStoppedError | None = None
+    for _ in range(max_answers + RESENDS):
+        missing = {opened.key: opened.request for opened in chunk if opened.request}
+        if not missing or stopped:
+            break
+        try:
+            errors |= chat.fill(missing, cache)
+        except GenerationStoppedError as stop:
+            stopped = stop
+        for opened in chunk:
+            opened.advance(chat, cache)
+    for opened in chunk:
+        if opened.request and stopped:
+            raise stopped
+        if opened.request:
+            missed = errors.get(opened.key) or NoAnswerError("no batch answered this request")
+            opened.outcome = Rejection(missed.reason, missed.raw)
+        yield opened.outcome

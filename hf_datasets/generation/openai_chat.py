@@ -280,7 +280,7 @@ class OpenAIChat:
             self._stop(f"{remedy} (the server at {self.endpoint} said: {self.redact(error.message)[:300]})")
         if passes_with_time(error):
             raise error
-        option = rejected_option(error, body)
+        option = rejected_option(error.status_code, error.message, error.param, body)
         if option is None:
             reason = f"the server refused the request with status {error.status_code}"
             raise NoAnswerError(reason, self.redact(error.message)) from None

@@ -1,0 +1,178 @@
+"""The Batch API mode against the loopback server: upload, poll, recover, resume."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from chat_server import ChatServer
+from sentences import EXPECTED, ROWS, SentenceTask, answer
+
+from hf_datasets.generation.batch import OpenAIBatchChat
+from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.chat import GenerationStoppedError
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
+from hf_datasets.generation.prices import Price, price_of
+
+
+@pytest.fixture
+def cache(tmp_path):
+    with AnswerCache(tmp_path / "answers.sqlite") as opened:
+        yield opened
+
+
+def batch_chat(server, *, window=10_000, **options):
+    chat = OpenAIBatchChat("m", base_url=server.url, api_key="sk-secret-key", **options)
+    chat.window, chat.poll_seconds = window, 0.01
+    return chat
+
+
+def test_a_batch_gives_the_same_rows_in_order(cache):
+    with ChatServer(answer) as server:
+        server.batch_polls = 3
+        chat = batch_chat(server)
+        assert list(generate(SentenceTask(), ROWS, chat, cache)) == EXPECTED
+        assert (len(server.batches), chat.meter.requests, chat.meter.prompts.keys()) == (
+            1,
+            len(ROWS),
+            {"sentence"},
+        )
+        # A batch and single requests share the cache.
+        live = OpenAIChat("m", base_url=server.url)
+        assert list(generate(SentenceTask(), ROWS, live, cache)) == EXPECTED
+        assert set(server.answered.values()) == {1}
+
+
+def test_rows_go_in_windows(cache):
+    with ChatServer(answer) as server:
+        assert list(generate(SentenceTask(), iter(ROWS), batch_chat(server, window=15), cache)) == EXPECTED
+        assert len(server.batches) == 3
+
+
+def test_a_refused_answer_goes_into_a_second_batch(cache):
+    def improves(body):
+        return "good." if len(body["messages"]) > 2 else "bad"
+
+    with ChatServer(improves) as server:
+        assert list(generate(SentenceTask(), ROWS[:3], batch_chat(server), cache)) == [
+            f"{r} -> good." for r in ROWS[:3]
+        ]
+        assert len(server.batches) == 2
+
+
+def test_what_a_batch_leaves_unanswered_is_sent_again_within_bounds(cache):
+    def fault(body, times):
+        text = body["messages"][1]["content"]
+        return "server_error" if (text == ROWS[2] and times == 1) or text == ROWS[3] else None
+
+    with ChatServer(answer, fault) as server:
+        outcomes = list(generate(SentenceTask(), ROWS[:5], batch_chat(server), cache))
+        assert server.asked[ROWS[2]] == 2
+        assert server.asked[ROWS[3]] == 5
+    assert outcomes[:3] + outcomes[4:] == EXPECTED[:3] + EXPECTED[4:5]
+    assert outcomes[3].reason == "the batch answered with status 500"
+
+
+def test_a_broken_line_is_recovered_by_its_custom_id(cache):
+    with ChatServer(answer) as server:
+        server.line = lambda entry, line: line[:-40] if ROWS[2] in str(entry) else line
+        outcomes = list(generate(SentenceTask(), ROWS[:5], batch_chat(server), cache))
+    assert outcomes[2].reason == "the line of the batch's answer is broken"
+    assert outcomes[2].raw.startswith('{"id": "r", "custom_id"')
+    assert outcomes[:2] + outcomes[3:] == EXPECTED[:2] + EXPECTED[3:5]
+
+
+def test_an_option_that_the_server_does_not_know_is_left_out_of_the_next_batch(cache):
+    def fault(body, times):
+        return "no_temperature" if "temperature" in body else None
+
+    with ChatServer(answer, fault) as server:
+        assert list(generate(SentenceTask(), ROWS, batch_chat(server), cache)) == EXPECTED
+        assert len(server.batches) == 2
+
+
+def test_the_budget_cuts_a_batch(cache):
+    price = Price("m", input_usd=10.0, output_usd=1000.0)  # $0.011 an answer, $0.0205 at worst
+    with ChatServer(answer) as server:
+        chat = batch_chat(
+            server, price=price, sampling=Sampling(max_output_tokens=20), limits=Limits(max_usd=0.15)
+        )
+        outcomes = generate(SentenceTask(), ROWS, chat, cache)
+        done = [next(outcomes) for _ in range(12)]
+        with pytest.raises(GenerationStoppedError, match="budget"):
+            next(outcomes)
+    assert done == EXPECTED[:12]
+    assert chat.meter.usd <= 0.15
+    assert len(cache) == 12
+
+
+def test_a_refused_batch_stops_with_the_servers_reason(cache):
+    class Strict(ChatServer):
+        def finish(self, batch):
+            batch["status"] = "failed"
+            batch["errors"] = {
+                "object": "list",
+                "data": [{"code": "token_limit", "message": "too many tokens"}],
+            }
+
+    with (
+        Strict(answer) as server,
+        pytest.raises(GenerationStoppedError, match=r"refused batch batch_\w+: too many tokens"),
+    ):
+        list(generate(SentenceTask(), ROWS, batch_chat(server), cache))
+    assert cache.open_batches(batch_chat(server).endpoint) == []
+
+
+KILLED = """
+import sys
+sys.path[:0] = [{fixtures!r}]
+from sentences import ROWS, SentenceTask
+from hf_datasets.generation.batch import OpenAIBatchChat
+from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.generate import generate
+with AnswerCache({cache!r}) as cache:
+    list(generate(SentenceTask(), ROWS, OpenAIBatchChat("m", base_url={url!r}), cache))
+"""
+
+
+def test_a_killed_run_waits_for_the_batch_it_had_sent(cache):
+    with ChatServer(answer) as server:
+        server.batch_polls = 10**6
+        fixtures = str(Path(__file__).parents[1] / "fixtures")
+        code = KILLED.format(fixtures=fixtures, cache=str(cache.path), url=server.url)
+        run = subprocess.Popen([sys.executable, "-c", code])
+        deadline = time.monotonic() + 60
+        while not any(batch["polls"] for batch in server.batches.values()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        run.kill()
+        run.wait()
+        server.batch_polls = 1
+        assert list(generate(SentenceTask(), ROWS, batch_chat(server), cache)) == EXPECTED
+        assert len(server.batches) == 1
+        assert set(server.answered.values()) == {1}
+
+
+def test_a_batch_made_before_its_name_was_written_down_is_found_by_its_fingerprint(cache, monkeypatch):
+    with ChatServer(answer) as server:
+
+        def dies(fingerprint, batch_id):
+            raise RuntimeError("killed here")
+
+        monkeypatch.setattr(cache, "name_batch", dies)
+        with pytest.raises(RuntimeError, match="killed here"):
+            list(generate(SentenceTask(), ROWS, batch_chat(server), cache))
+        monkeypatch.undo()
+        assert list(generate(SentenceTask(), ROWS, batch_chat(server), cache)) == EXPECTED
+        assert len(server.batches) == 1
+
+
+def test_batches_cost_half():
+    assert price_of("gpt-4o", batch=True).usd(1e6, 1e6) == price_of("gpt-4o").usd(1e6, 1e6) / 2
+
+
+def test_batches_need_a_cache():
+    chat = OpenAIBatchChat("m", base_url="http://localhost:1/v1")
+    with pytest.raises(ValueError, match="batches need a cache"):
+        generate(SentenceTask(), ROWS, chat)
