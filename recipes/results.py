@@ -2,9 +2,9 @@
 
 import importlib.metadata
 import json
+import os
 import platform
 import subprocess
-import tempfile
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,9 @@ LIBRARIES = ("subtle-video", "torch", "transformers", "datasets", "accelerate", 
 def write_text(path: Path, text: str) -> None:
     """Write a file atomically: a reader sees the old one or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8"
-    ) as file:
-        file.write(text)
-    Path(file.name).replace(path)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
 
 
 def write_json(path: Path, value: Any) -> None:
