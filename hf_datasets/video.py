@@ -133,6 +133,7 @@ def read_frames(
     """
     path = Path(path)
     _check_span(start_seconds, end_seconds)
+    end_seconds = None if end_seconds == float("inf") else end_seconds
     if not path.is_file():
         raise VideoError(f"{path}: no such video file; check the folder, or fetch the video")
     with PYAV_FILES.lend(path) as video:

@@ -113,11 +113,11 @@ class VideoReaderPool:
         ValueError: If a number is out of range or `reader` cannot be imported by name.
 
     Example:
-        >>> requests = [VideoRequest(key="a", path="missing.mp4")]
-        >>> with VideoReaderPool(num_frames=12, num_workers=1) as pool:  # doctest: +SKIP
-        ...     for key, clip in pool.read(requests):
-        ...         print(key, clip.reason)
-        a missing.mp4: no such video file; check the folder, or fetch the video
+        >>> requests = []  # such as VideoRequest(key="dive 1", path="dives.mp4", start_seconds=2.0, end_seconds=4.5)
+        >>> with VideoReaderPool(num_frames=12) as pool:
+        ...     clips = dict(pool.read(requests))
+        >>> clips, pool.quarantine
+        ({}, {})
     """
 
     def __init__(

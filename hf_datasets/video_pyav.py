@@ -67,7 +67,8 @@ class OpenVideo:
 
     Seconds count from the start of the container, as players and `ffmpeg -ss` count them. Where a container stores
     no presentation timestamps (AVI with B-frames, raw streams), the key is the frame's number in the order in which
-    the decoder presents it, found by decoding, and its time is that number over the frame rate.
+    the decoder presents it, found by decoding from the first on, and its time is that number over the frame rate:
+    right, but slow far into a long file.
 
     Args:
         path: The file.
@@ -174,11 +175,13 @@ class OpenVideo:
             VideoSpanError: If the video ends before the span starts.
         """
         whole = start_seconds is None and end_seconds is None
+        start_seconds = 0.0 if start_seconds is None and not whole else start_seconds
         if whole and self._whole is not None:
             return self._whole
         span = None if self._by_number else self._scan(start_seconds, end_seconds)
         if span is None:
-            self._by_number = True
+            if not self._by_number:
+                self._by_number, self._whole = True, None
             span = self._count(start_seconds, end_seconds)
         if not span.keys:
             raise VideoSpanError(
@@ -198,7 +201,7 @@ class OpenVideo:
         for packet in self.packets(None if start_seconds is None else self._key_shown_at(start_seconds)):
             if packet.pts is None or packet.pts in durations:
                 return None
-            if end is not None and packet.dts is not None and packet.dts >= end:
+            if durations and end is not None and packet.dts is not None and packet.dts >= end:
                 reached_end = False
                 break
             if packet.is_keyframe:
@@ -206,11 +209,8 @@ class OpenVideo:
             if not packet.is_discard:
                 durations[packet.pts] = packet.duration or round(1 / self._frame_rate / self.tick)
         times = sorted(durations)
-        keys = times[
-            0 if start is None else bisect_left(times, start) : None
-            if end is None
-            else bisect_left(times, end)
-        ]
+        first = 0 if start is None else bisect_left(times, start)
+        keys = times[first : None if end is None else bisect_left(times, end)]
         if not keys and start is not None:
             keys = times[max(bisect_right(times, start) - 1, 0) :][:1]  # the frame on display
         if not reached_end or not times:
