@@ -12,6 +12,12 @@ from transformers import (
     AutoVideoProcessor,
 )
 
+from hf_models.moments.configuration_hero import HEROConfig
+from hf_models.moments.configuration_reloclnet import ReLoCLNetConfig
+from hf_models.moments.configuration_xml import XMLConfig
+from hf_models.moments.modeling_hero import HEROForMomentRetrieval
+from hf_models.moments.modeling_reloclnet import ReLoCLNetForMomentRetrieval
+from hf_models.moments.modeling_xml import XMLForMomentRetrieval
 from hf_models.tfcovr import adapter_aim  # noqa: F401 (registers the PEFT method)
 from hf_models.tfcovr.configuration_aim import AIMConfig
 from hf_models.tfcovr.configuration_aim_adapter import AIMAdapterConfig
@@ -29,6 +35,9 @@ AUTO_CLASSES = {
         AutoVideoProcessor: AIMVideoProcessor,
     },
     TFCoVRConfig: {AutoModel: TFCoVRForComposedRetrieval, AutoProcessor: TFCoVRProcessor},
+    XMLConfig: {AutoModel: XMLForMomentRetrieval},
+    ReLoCLNetConfig: {AutoModel: ReLoCLNetForMomentRetrieval},
+    HEROConfig: {AutoModel: HEROForMomentRetrieval},
 }
 
 for config_class, classes in AUTO_CLASSES.items():
@@ -44,7 +53,13 @@ __all__ = [
     "AIMForVideoClassification",
     "AIMModel",
     "AIMVideoProcessor",
+    "HEROConfig",
+    "HEROForMomentRetrieval",
+    "ReLoCLNetConfig",
+    "ReLoCLNetForMomentRetrieval",
     "TFCoVRConfig",
     "TFCoVRForComposedRetrieval",
     "TFCoVRProcessor",
+    "XMLConfig",
+    "XMLForMomentRetrieval",
 ]

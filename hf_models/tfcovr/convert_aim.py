@@ -52,7 +52,8 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """Read the weights of a checkpoint without running any code that it may hold.
 
     Args:
-        path: Of torch or safetensors; torch's may keep the weights under `state_dict`, as mmaction and Lightning do.
+        path: Of torch or safetensors; torch's may keep the weights under `state_dict` or `model`, as
+            mmaction, Lightning and the TVR baselines do.
 
     Returns:
         Names and weights.
@@ -73,8 +74,9 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
             f"{str(path)!r} does not hold plain weights, and anything else in it is not run ({error}); "
             "where you trust it, save its state_dict alone"
         ) from error
-    weights = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else {}
-    if not weights or not all(isinstance(value, Tensor) for value in weights.values()):
+    found = [loaded[key] for key in ("state_dict", "model") if isinstance(loaded, dict) and key in loaded]
+    weights = found[0] if found else loaded
+    if not isinstance(weights, dict) or not weights or not all(map(torch.is_tensor, weights.values())):
         raise ValueError(f"{str(path)!r} holds no state_dict of tensors")
     return weights
 

@@ -1,0 +1,180 @@
+"""HERO: frames and text meet in one transformer, then a second one reads the video in time."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import RobertaModel
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.models.roberta.modeling_roberta import RobertaEncoder
+
+from .configuration_hero import HEROConfig
+from .layers_moments import (
+    EncodedVideos,
+    InputProjection,
+    PositionEmbedding,
+    QueryEncoder,
+    SpanHead,
+    check_sequence,
+)
+from .losses import ranking_loss
+from .modeling_moments import MomentRetrievalModel
+
+
+class FrameEmbeddings(nn.Module):
+    """Clip features as tokens of the cross-modal transformer: norm, linear layer, positions and type, norm, dropout."""
+
+    def __init__(self, config: HEROConfig) -> None:
+        super().__init__()
+        self.input_norm = nn.LayerNorm(config.video_feature_size)
+        self.dense = nn.Linear(config.video_feature_size, config.hidden_size)
+        self.positions = nn.Embedding(config.max_video_clips, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout)
+
+    def forward(self, features: Tensor, token_type: Tensor) -> Tensor:
+        """Embed `(V, L, video_feature_size)`, adding `token_type (D,)`."""
+        positions = self.positions.weight[: features.shape[1]]
+        return self.dropout(self.layer_norm(self.dense(self.input_norm(features)) + positions + token_type))
+
+
+class HEROForMomentRetrieval(MomentRetrievalModel):
+    """Find moments in a corpus with HERO (Li et al., EMNLP 2020), of video only or of video and subtitles.
+
+    Queries are token ids of RoBERTa (`<s>` first, no `</s>`), or features where the configuration has a
+    `query_feature_size`.
+
+    Example:
+        >>> config = HEROConfig(video_feature_size=6, hidden_size=8, num_attention_heads=2, intermediate_size=16,
+        ...                     vocab_size=20, num_cross_modal_layers=1, num_temporal_layers=1)
+        >>> model = HEROForMomentRetrieval(config).eval()
+        >>> queries = torch.tensor([[0, 5, 6], [0, 7, 1]])
+        >>> output = model(queries, queries != 1, torch.rand(2, 7, 6), torch.ones(2, 7))
+        >>> output.video_scores.shape, output.start_logits.shape
+        (torch.Size([2, 2]), torch.Size([2, 2, 7]))
+    """
+
+    config: HEROConfig
+
+    def __init__(self, config: HEROConfig) -> None:
+        super().__init__(config)
+        self.cross_modal = RobertaModel(config.cross_modal_config(), add_pooling_layer=False)
+        self.frame_embeddings = FrameEmbeddings(config)
+        self.frame_projection = InputProjection(config.video_feature_size, config)
+        if config.query_feature_size is not None:
+            self.query_embedding = nn.Linear(config.query_feature_size, config.hidden_size)
+        if config.subtitle_feature_size is not None:
+            self.subtitle_embedding = nn.Linear(config.subtitle_feature_size, config.hidden_size)
+        self.positions = PositionEmbedding(config.max_video_clips, config)
+        self.temporal = RobertaEncoder(config.temporal_config())
+        self.query_encoder = QueryEncoder(config, feature_size=config.hidden_size, num_layers=1)
+        self.span_head = SpanHead(config)
+        self.post_init()
+
+    @classmethod
+    def from_roberta(
+        cls, name_or_path: str, *, revision: str = "main", **config: Any
+    ) -> "HEROForMomentRetrieval":
+        """Build a HERO whose cross-modal transformer is every n-th layer of a RoBERTa, as its authors did.
+
+        Args:
+            name_or_path: A RoBERTa checkpoint, a folder or a name on the Hub.
+            revision: Branch, tag or commit on the Hub.
+            **config: Fields of `HEROConfig` other than RoBERTa's sizes.
+
+        Returns:
+            The model in evaluation mode; the rest of its weights is new.
+
+        Raises:
+            ValueError: If weights of the RoBERTa are missing, or it has too few layers.
+        """
+        roberta, info = RobertaModel.from_pretrained(
+            name_or_path, revision=revision, add_pooling_layer=False, output_loading_info=True
+        )
+        if info["missing_keys"]:
+            raise ValueError(f"{name_or_path!r} lacks {len(info['missing_keys'])} weights of a RoBERTa")
+        names = ("hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+        sizes = {
+            name: getattr(roberta.config, name)
+            for name in (
+                *names,
+                "max_position_embeddings",
+                "bos_token_id",
+                "pad_token_id",
+                "layer_norm_eps",
+            )
+        }
+        model = cls(HEROConfig(**{**sizes, **config}))
+        layers, wanted = roberta.encoder.layer, model.config.num_cross_modal_layers
+        if len(layers) < wanted:
+            raise ValueError(f"{name_or_path!r} has {len(layers)} layers, fewer than {wanted}")
+        roberta.encoder.layer = nn.ModuleList(layers[i * len(layers) // wanted] for i in range(wanted))
+        model.cross_modal.load_state_dict(roberta.state_dict())
+        return model.eval()
+
+    def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
+        """Encode queries.
+
+        Args:
+            query_features: `(Q, Lq)` token ids, or `(Q, Lq, query_feature_size)` float features.
+            query_mask: `(Q, Lq)`, 1 for tokens, 0 for padding.
+
+        Returns:
+            One vector each, `(Q, 1, D)`.
+
+        Raises:
+            ValueError: If the queries are not of the kind that the configuration says.
+        """
+        config, mask = self.config, query_mask.bool()
+        if config.query_feature_size is not None:
+            check_sequence(
+                "query_features", query_features, config.query_feature_size, config.max_query_tokens
+            )
+            embedded = self.cross_modal.embeddings(inputs_embeds=self.query_embedding(query_features))
+        elif query_features.ndim == 2 and query_features.shape[1] <= config.max_query_tokens:
+            embedded = self.cross_modal.embeddings(input_ids=query_features)
+        else:
+            raise ValueError(
+                f"query_features has shape {tuple(query_features.shape)}; this model reads token ids (batch, length) of at "
+                f"most {config.max_query_tokens} tokens, or features where query_feature_size is configured"
+            )
+        return self.query_encoder(self._transform(self.cross_modal.encoder, embedded, mask), mask)
+
+    def encode_video(
+        self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
+    ) -> EncodedVideos:
+        """Encode videos; see `MomentRetrievalModel.encode_video`."""
+        self._check_streams(video_features, video_mask, subtitle_features)
+        mask, embeddings = video_mask.bool(), self.cross_modal.embeddings
+        if subtitle_features is None:
+            start = torch.full_like(mask[:, :1], self.config.bos_token_id, dtype=torch.long)
+            text, text_mask = embeddings(input_ids=start), torch.ones_like(mask[:, :1])
+        else:
+            text = embeddings(inputs_embeds=self.subtitle_embedding(subtitle_features))
+            text_mask = mask
+        frames = self.frame_embeddings(video_features, embeddings.token_type_embeddings.weight[0])
+        together = self._transform(
+            self.cross_modal.encoder, torch.cat([frames, text], 1), torch.cat([mask, text_mask], 1)
+        )
+        fused = self.frame_projection(video_features) + together[:, : frames.shape[1]]
+        clips = self._transform(self.temporal, self.positions(fused), mask)[:, None]
+        return EncodedVideos(clips, clips, mask)
+
+    def _transform(self, encoder: RobertaEncoder, hidden_states: Tensor, mask: Tensor) -> Tensor:
+        attention_mask = create_bidirectional_mask(
+            config=encoder.config, inputs_embeds=hidden_states, attention_mask=mask
+        )
+        return encoder(hidden_states, attention_mask).last_hidden_state
+
+    def _ranking_loss(self, scores: Tensor, is_negative: Tensor, hard_negatives: bool) -> Tensor:
+        config = self.config
+        return ranking_loss(
+            scores,
+            is_negative,
+            margin=config.margin,
+            kind=config.ranking_loss,
+            negatives=config.ranking_negatives,
+            hard_pool_size=config.hard_pool_size if hard_negatives else None,
+            hard_weight=config.hard_negative_weight,
+            easy_weight=config.easy_negative_weight,
+        )

@@ -1,0 +1,109 @@
+"""ReLoCLNet: one kind of clip features for both tasks, trained with contrasts over frames and over videos."""
+
+import torch
+from torch import Tensor, nn
+
+from .configuration_reloclnet import ReLoCLNetConfig
+from .layers_moments import (
+    AttentionBlock,
+    CrossAttentionBlock,
+    EncodedVideos,
+    InputProjection,
+    PositionEmbedding,
+    QueryEncoder,
+    SpanHead,
+    best_clips,
+    check_sequence,
+    clip_scores,
+)
+from .losses import frame_contrastive_loss, negative_pairs, video_contrastive_loss
+from .modeling_moments import MomentRetrievalModel, MomentRetrievalOutput
+
+
+class ReLoCLNetStream(nn.Module):
+    """The layers of one stream; without another stream the cross-attention is to itself."""
+
+    def __init__(self, feature_size: int, config: ReLoCLNetConfig) -> None:
+        super().__init__()
+        self.projection = InputProjection(feature_size, config)
+        self.shallow = AttentionBlock(config)
+        self.cross = CrossAttentionBlock(config)
+        self.middle = AttentionBlock(config)
+        self.deep = AttentionBlock(config)
+
+
+class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
+    """Find moments in a corpus with ReLoCLNet (Zhang et al., SIGIR 2021).
+
+    With video only the cross-attention to the subtitles becomes self-attention (VERIFIED, section 4.1).
+
+    Example:
+        >>> config = ReLoCLNetConfig(video_feature_size=6, query_feature_size=5, hidden_size=8, num_attention_heads=2)
+        >>> model = ReLoCLNetForMomentRetrieval(config).eval()
+        >>> output = model(torch.rand(3, 4, 5), torch.ones(3, 4), torch.rand(2, 7, 6), torch.ones(2, 7))
+        >>> output.video_scores.shape, output.start_logits.shape
+        (torch.Size([3, 2]), torch.Size([3, 2, 7]))
+    """
+
+    config: ReLoCLNetConfig
+
+    def __init__(self, config: ReLoCLNetConfig) -> None:
+        super().__init__(config)
+        self.query_encoder = QueryEncoder(config, feature_size=config.query_feature_size, num_layers=2)
+        self.positions = PositionEmbedding(config.max_video_clips, config)
+        self.video = ReLoCLNetStream(config.video_feature_size, config)
+        if config.num_streams == 2:
+            self.subtitle = ReLoCLNetStream(config.subtitle_feature_size, config)
+        self.span_head = SpanHead(config)
+        self.post_init()
+
+    def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
+        """Encode queries; see `MomentRetrievalModel.encode_query`."""
+        check_sequence(
+            "query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens
+        )
+        return self.query_encoder(query_features, query_mask.bool())
+
+    def encode_video(
+        self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
+    ) -> EncodedVideos:
+        """Encode videos; see `MomentRetrievalModel.encode_video`."""
+        self._check_streams(video_features, video_mask, subtitle_features)
+        mask = video_mask.bool()
+        streams = [(self.video, video_features)]
+        if subtitle_features is not None:
+            streams.append((self.subtitle, subtitle_features))
+        shallow = [
+            stream.shallow(self.positions(stream.projection(features)), mask) for stream, features in streams
+        ]
+        middle, deep = [], []
+        for index, (stream, _) in enumerate(streams):
+            other = len(streams) - 1 - index  # itself where it is alone
+            crossed = stream.cross(shallow[index], shallow[other], mask)
+            middle.append(stream.middle(crossed, mask))
+            deep.append(stream.deep(middle[-1], mask))
+        final = torch.stack(deep, 1)
+        return EncodedVideos(final, final, mask, contrast=torch.stack(middle, 1))
+
+    def _losses(
+        self,
+        output: MomentRetrievalOutput,
+        queries: Tensor,
+        videos: EncodedVideos,
+        labels: tuple[Tensor, Tensor, Tensor],
+        hard_negatives: bool,
+    ) -> dict[str, Tensor]:
+        parts = super()._losses(output, queries, videos, labels, hard_negatives)
+        start_positions, end_positions, targets = labels
+        similarities = clip_scores(queries, videos.contrast)  # (Q, V, M, L)
+        own = similarities[torch.arange(len(targets), device=targets.device), targets]
+        clips = torch.arange(own.shape[-1], device=targets.device)
+        inside = (clips >= start_positions[:, None]) & (clips <= end_positions[:, None])
+        by_stream = [
+            frame_contrastive_loss(own[:, stream], inside, videos.mask[targets])
+            for stream in range(own.shape[1])
+        ]
+        parts["frame_contrast"] = self.config.frame_contrast_weight * torch.stack(by_stream).mean()
+        pairs = best_clips(similarities, videos.mask)[:, targets]
+        contrast = video_contrastive_loss(pairs, negative_pairs(targets))
+        return parts | {"video_contrast": self.config.video_contrast_weight * contrast}
