@@ -33,6 +33,7 @@ from results import write_results
 from torch import Tensor
 from tqdm import tqdm
 
+from hf_datasets.video import VideoError, VideoFrames, read_frames
 from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 
@@ -50,7 +51,9 @@ class EmbedConfig(EncoderConfig, DataConfig):
     )
     batch_size: int = 16
     shard_size: int = 1024
-    num_workers: int = 2
+    num_workers: int = (
+        2  # processes that decode; 0 decodes in this one, where a video that hangs hangs the run
+    )
     timeout_seconds: float = 60.0
     device: Device = "auto"
     mixed_precision: str | None = None
@@ -82,29 +85,41 @@ def read_clips(
     video_processor = processor.video_processor
     size = video_processor.size
     resize = size.shortest_edge or (size.height, size.width)
+    for clip_id, read in answers(clips, video_processor.num_frames, resize, config):
+        if isinstance(read, VideoFailure):
+            failures[clip_id] = read.reason
+            continue
+        frames = read.frames
+        if config.shuffle_frames:
+            order = random.Random(f"{config.seed} {clip_id}").sample(range(len(frames)), len(frames))
+            frames = frames[order]
+        yield clip_id, video_processor(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0]
+
+
+def answers(
+    clips: list[dict[str, Any]], num_frames: int, size: int | tuple[int, int] | None, config: EmbedConfig
+) -> Iterator[tuple[str, VideoFrames | VideoFailure]]:
+    """The frames of each clip or why there are none, from worker processes that a bad video cannot hang."""
     requests = [
         VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"])
         for clip in clips
     ]
-    pool = VideoReaderPool(
-        video_processor.num_frames,
-        num_workers=config.num_workers,
-        timeout_seconds=config.timeout_seconds,
-        size=resize,
-    )
-    with pool:
-        for clip_id, read in pool.read(requests):
-            if isinstance(read, VideoFailure):
-                failures[clip_id] = read.reason
-                continue
-            frames = read.frames
-            if config.shuffle_frames:
-                order = random.Random(f"{config.seed} {clip_id}").sample(range(len(frames)), len(frames))
-                frames = frames[order]
-            yield (
-                clip_id,
-                video_processor(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0],
-            )
+    if not config.num_workers:
+        yield from ((request.key, read_here(request, num_frames, size)) for request in requests)
+        return
+    limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
+    with VideoReaderPool(num_frames, size=size, **limits) as pool:
+        yield from pool.read(requests)
+
+
+def read_here(
+    request: VideoRequest, num_frames: int, size: int | tuple[int, int] | None
+) -> VideoFrames | VideoFailure:
+    """The same in this process."""
+    try:
+        return read_frames(request.path, num_frames, request.start_seconds, request.end_seconds, size=size)
+    except VideoError as error:
+        return VideoFailure(str(request.path), str(error))
 
 
 def batched(items: Iterator[Any], size: int) -> Iterator[list[Any]]:

@@ -26,7 +26,12 @@ def load_split(config: DataConfig, split: str, *, clips: bool = False) -> Datase
     """One split of the queries, or of the clips they speak of; an empty one is an error."""
     name = f"{config.dataset_config}-clips" if clips else config.dataset_config
     options = {"video_dir": config.video_dir} if clips and config.video_dir else {}
-    data = load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **options)
+    try:
+        data = load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **options)
+    except (ValueError, FileNotFoundError) as error:  # which also says that a split has no row
+        raise SystemExit(
+            f"the split {split!r} of {config.dataset!r}, {name!r}, cannot be read: {error}"
+        ) from error
     if not len(data):
         raise SystemExit(
             f"the split {split!r} of {config.dataset!r}, {name!r}, is empty; check the data or name another split"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset, Features, List, Value
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from transformers import BertConfig, BertModel, BertTokenizerFast, CLIPConfig, CLIPImageProcessor, CLIPModel
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
@@ -130,12 +130,30 @@ def tiny(tmp_path_factory):
     )
     save_spread(BertModel(BertConfig(vocab_size=10, **SMALL)), root / "text")
     BertTokenizerFast(str(root / "vocab.txt")).save_pretrained(root / "text")
+    small = {**SMALL, "projection_dim": 16}
+    clip = CLIPConfig(
+        vision_config={"image_size": 16, "patch_size": 8, **small}, text_config=small, projection_dim=16
+    )
+    save_spread(CLIPModel(clip), root / "clip")
+    CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}).save_pretrained(
+        root / "clip"
+    )
     return {
         "dataset": str(data),
         "vision_model": str(root / "aim"),
         "text_model": str(root / "text"),
-        "num_workers": 1,
+        "num_workers": 0,
     }
+
+
+@pytest.fixture(scope="session")
+def embedded(tiny, tmp_path_factory, caches):
+    """The folder of the tiny data set's embeddings."""
+    from embed import EmbedConfig, run
+
+    folder = tmp_path_factory.mktemp("embeddings") / "stage1"
+    run(EmbedConfig(**tiny, output_dir=str(folder)))
+    return str(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)

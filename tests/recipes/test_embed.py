@@ -1,0 +1,178 @@
+"""Embeddings are made once, survive a kill, do not mix, and say what is missing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import embed
+import pytest
+import torch
+from datasets import Dataset
+from embed import EmbedConfig
+from embeddings import EmbeddingStore
+from encoders import load_encoders
+
+from hf_datasets.video import read_frames
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+MADE_BY = {"weights": "one"}
+
+
+def load(folder, kind="video"):
+    ids, values = EmbeddingStore(Path(folder) / kind).load()
+    return dict(zip(ids, values, strict=True))
+
+
+def arguments(options):
+    return [part for name, value in options.items() for part in (f"--{name}", str(value))]
+
+
+def test_an_embedding_is_what_the_model_says_of_the_frames(tiny, embedded):
+    model, processor = load_encoders(EmbedConfig(**tiny))
+    stored, rows = load(embedded), Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/test.parquet")
+    assert len(stored) == 36
+    for row in (rows[0], rows[-1]):
+        frames = read_frames(row["video"], 4, size=(16, 16)).frames
+        pixels = processor(videos=[frames], do_sample_frames=False)["pixel_values"]
+        torch.testing.assert_close(
+            stored[row["clip_id"]], model.encode_video(pixels)[0], atol=1e-4, rtol=1e-4
+        )
+    text = load(embedded, "text")
+    assert sorted(text) == ["show blue", "show green", "show grey", "show red"]
+    torch.testing.assert_close(
+        text["show red"], model.encode_text(**processor(text="show red"))[0], atol=1e-5, rtol=1e-4
+    )
+
+
+def test_a_second_run_opens_no_video(tiny, embedded, monkeypatch):
+    def refuse(clips, *_):
+        assert not clips, "a clip was read again"
+        yield from ()
+
+    monkeypatch.setattr(embed, "answers", refuse)
+    before = sorted(Path(embedded).rglob("shard-*"))
+    embed.run(EmbedConfig(**tiny, output_dir=embedded))
+    assert sorted(Path(embedded).rglob("shard-*")) == before
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path):
+    options = {**tiny, "output_dir": tmp_path / "store", "batch_size": 1, "shard_size": 1}
+    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(RECIPES / "embed.py"), *arguments(options)]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        while process.poll() is None and len(list(tmp_path.glob("store/video/shard-*.safetensors"))) < 3:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    before = load(tmp_path / "store")
+    assert 3 <= len(before) < 36
+    embed.run(EmbedConfig(**{**options, "output_dir": str(tmp_path / "store")}))
+    after, expected = load(tmp_path / "store"), load(embedded)
+    assert after.keys() == expected.keys()
+    for clip_id, values in expected.items():
+        torch.testing.assert_close(after[clip_id], values, atol=1e-5, rtol=1e-4)
+        if clip_id in before:
+            assert torch.equal(after[clip_id], before[clip_id])
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"), [({"shuffle_frames": True}, "sampler"), ({"num_frames": 3}, "processor, sampler")]
+)
+def test_embeddings_made_in_another_way_are_refused(tiny, embedded, changes, names):
+    with pytest.raises(SystemExit, match=f"made with other {names} than this run uses"):
+        embed.run(EmbedConfig(**{**tiny, **changes}, output_dir=embedded))
+
+
+def test_embeddings_of_another_model_are_refused(tiny, embedded):
+    clip = str(Path(tiny["vision_model"]).parent / "clip")
+    with pytest.raises(SystemExit, match="made with other weights than this run uses"):
+        embed.run(EmbedConfig(**{**tiny, "vision_model": clip, "num_frames": 4}, output_dir=embedded))
+
+
+def test_missing_and_damaged_videos_are_counted_and_named(tiny, tmp_path):
+    data = tmp_path / "incomplete"  # datasets caches by the folder's last name
+    for name in ("mini", "mini-clips"):
+        (data / name).mkdir(parents=True)
+        for split in ("train", "validation", "test"):
+            rows = Dataset.from_parquet(f"{tiny['dataset']}/{name}/{split}.parquet")
+            if name == "mini-clips" and split == "test":
+                (tmp_path / "damaged.mp4").write_bytes(b"no video")
+                videos = [
+                    None,
+                    str(tmp_path / "damaged.mp4"),
+                    str(tmp_path / "absent.mp4"),
+                    *rows["video"][3:],
+                ]
+                rows = rows.remove_columns("video").add_column("video", videos)
+            rows.to_parquet(data / name / f"{split}.parquet")
+    (data / "README.md").write_text(Path(tiny["dataset"], "README.md").read_text())
+    options = {**tiny, "dataset": str(data), "splits": ["test"], "output_dir": str(tmp_path / "store")}
+    options["num_workers"] = 1
+    coverage = embed.run(EmbedConfig(**options))
+    assert (coverage["clips"], coverage["encoded"]) == (12, 9)
+    assert coverage["missing"] == {"no video file": 1, "does not decode": 2}
+    written = json.loads((tmp_path / "store" / "results.json").read_text())["coverage"]
+    assert set(written["failures"]) == {"test-red-0", "test-red-1", "test-red-2"}
+    assert "damaged.mp4" in written["failures"]["test-red-1"]
+
+
+def test_a_folder_that_is_no_model_is_refused_with_the_cure(tiny, tmp_path):
+    with pytest.raises(SystemExit, match=r"outputs/stage1/model is not a model folder .* recipes/stage1.py"):
+        embed.run(EmbedConfig(**{**tiny, "vision_model": "outputs/stage1/model"}, output_dir=str(tmp_path)))
+
+
+def test_an_empty_split_is_refused(tiny, tmp_path):
+    data = tmp_path / "empty"
+    (data / "mini-clips").mkdir(parents=True)
+    rows = Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/test.parquet")
+    rows.select(range(0)).to_parquet(data / "mini-clips" / "test.parquet")
+    (data / "README.md").write_text(
+        "---\nconfigs:\n- config_name: mini-clips\n  data_files:\n  - {split: test, path: mini-clips/test.parquet}\n---\n"
+    )
+    options = {**tiny, "dataset": str(data), "splits": ["test"], "output_dir": str(tmp_path / "store")}
+    with pytest.raises(SystemExit, match=r"split 'test' .* cannot be read: .*no data"):
+        embed.run(EmbedConfig(**options))
+
+
+def test_a_store_keeps_rows_in_order_over_shards(tmp_path):
+    store = EmbeddingStore(tmp_path, MADE_BY)
+    store.append(["a", "b"], torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    store.append(["c"], [torch.tensor([5.0, 6.0])])
+    ids, values = EmbeddingStore(tmp_path, MADE_BY).load()
+    assert dict(zip(ids, values.tolist(), strict=True)) == {"a": [1, 2], "b": [3, 4], "c": [5, 6]}
+    assert ids == store.ids()
+
+
+def test_an_unfinished_shard_does_not_count(tmp_path):
+    store = EmbeddingStore(tmp_path, MADE_BY)
+    store.append(["a"], torch.ones(1, 2))
+    (tmp_path / "shard-0.tmp").write_bytes(b"half of")
+    assert EmbeddingStore(tmp_path).ids() == ["a"]
+
+
+def test_a_damaged_shard_is_named_with_the_cure(tmp_path):
+    store = EmbeddingStore(tmp_path, MADE_BY)
+    store.append(["a"], torch.ones(1, 2))
+    (tmp_path / "shard-0.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(SystemExit, match=r"shard-0.safetensors is damaged .* delete it"):
+        EmbeddingStore(tmp_path).load()
+
+
+def test_an_id_in_two_shards_counts_once(tmp_path):
+    store = EmbeddingStore(tmp_path, MADE_BY)
+    store.append(["a", "b"], torch.ones(2, 2))
+    store.append(["b", "c"], torch.ones(2, 2))
+    ids, values = store.load()
+    assert sorted(ids) == ["a", "b", "c"]
+    assert values.shape == (3, 2)
+
+
+def test_a_store_that_is_not_there_says_how_to_make_it(tmp_path):
+    with pytest.raises(SystemExit, match=r"make them with `python recipes/embed\.py`"):
+        EmbeddingStore(tmp_path / "nothing")
