@@ -1,7 +1,7 @@
 """`load_dataset("tfcovr")`: six configurations, two of each origin (rows, and the clips they speak of)."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from datasets.builder import Key
 from hf_datasets.records import Rejection
 from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.tfcovr import collection, release
-from hf_datasets.tfcovr.clips import CLIP_SCHEMA
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA, RECORD_SCHEMA, locate
 from hf_datasets.tfcovr.collection import Collection, Tables, compose, write_changes
 from hf_datasets.tfcovr.labels import load_labels
 from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD, propose_pairs
@@ -58,10 +58,9 @@ class TFCoVRConfig(datasets.BuilderConfig):
     seed: int = 0
 
 
-GENERATION = {
-    field.name: field.default for field in fields(TFCoVRConfig)[len(fields(datasets.BuilderConfig)) + 1 :]
-}
-"""The parameters that only a generated data set has, and their defaults."""
+SPLITTING = ("validation_fraction", "test_fraction")
+GENERATION = ("max_triplets_per_pair", "threshold", "top_n", "seed", *SPLITTING)
+"""The parameters of `TFCoVRConfig` that only rows generated here have."""
 
 
 def configurations() -> list[TFCoVRConfig]:
@@ -112,11 +111,12 @@ class TFCoVR(RegisteredBuilder):
     def _miniature(self) -> dict[Split, Tables]:
         from hf_datasets.miniature import prepare_miniature  # imports the renderer
 
+        self._refuse(("video_dir", *SPLITTING), "the miniature has its own videos and splits")
         root = self._data_dir() or prepare_miniature()
         return self._generated(*collection.miniature_clips(root))
 
     def _release(self) -> dict[Split, Tables]:
-        self._refuse_generation("the published rows are as they are")
+        self._refuse(GENERATION, "the published rows are as they are")
         data_dir = self._data_dir() or release.download(self.token)
         return self._opened(collection.release_collection(data_dir, video_dir=self.config.video_dir))
 
@@ -126,8 +126,8 @@ class TFCoVR(RegisteredBuilder):
             raise ValueError(f"pass data_dir: {collection.SOURCE_HELP}")
         published = collection.read_published(data_dir, self.config.name)
         if published:
-            self._refuse_generation(f"{data_dir} holds rows that were generated before")
-            return published
+            self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
+            return self._published(published)
         clips, rejections, coverage = collection.source_clips(data_dir, video_dir=self.config.video_dir)
         split = split_by_video(
             clips,
@@ -172,7 +172,18 @@ class TFCoVR(RegisteredBuilder):
             )
         return data_dir
 
-    def _refuse_generation(self, why: str) -> None:
-        given = [name for name, default in GENERATION.items() if getattr(self.config, name) != default]
+    def _published(self, tables: dict[Split, Tables]) -> dict[Split, Tables]:
+        if not self._is_clips or self.config.video_dir is None:
+            return tables
+        stored = pl.concat(pl.from_arrow(table) for split in tables.values() for table in split())
+        clips, coverage = locate(stored.select(RECORD_SCHEMA.names()), self.config.video_dir)
+        return self._opened(Collection(clips, tables, coverage=coverage))
+
+    def _refuse(self, names: Iterable[str], why: str) -> None:
+        given = [
+            name
+            for name in names
+            if getattr(self.config, name) != getattr(self.builder_configs[self.config.name], name)
+        ]
         if given:
             raise ValueError(f"{', '.join(given)} cannot be chosen for {self.config.name!r}: {why}")

@@ -171,7 +171,7 @@ def locate(clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None) -> tup
     )
     count = len(found) - found["video"].null_count()
     share = f"{count:,} of {len(found):,} clips ({count / max(len(found), 1):.3f})"
-    return found.select(CLIP_SCHEMA.names), f"Videos: {share} have their file in the folder given."
+    return found.select(CLIP_SCHEMA.names), f"Videos: {share} have their video."
 
 
 def _paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFrame:

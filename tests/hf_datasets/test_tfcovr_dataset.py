@@ -16,10 +16,11 @@ import hf_datasets
 from hf_datasets.__main__ import main
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.publish import write_folder
-from hf_datasets.tfcovr.clips import CLIP_SCHEMA, check_clips
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA, check_clips, locate
 from hf_datasets.tfcovr.collection import SOURCE_HELP
 from hf_datasets.tfcovr.labels import answer_class, find_label
 from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
+from hf_datasets.video import VideoError
 
 LABELS = ("40", "41", "51", "136", "103b", "107b")
 SPLITS = ("train", "validation", "test")
@@ -119,6 +120,13 @@ def test_parameters_choose_pairs_and_caps(miniature):
     assert few["test"][:] == again["test"][:]
 
 
+def test_parameters_without_effect_are_refused(miniature):
+    with pytest.raises(
+        ValueError, match="video_dir, test_fraction cannot be chosen for 'mini': the miniature has its own"
+    ):
+        datasets.load_dataset("tfcovr", data_dir=str(miniature), video_dir=".", test_fraction=0.2)
+
+
 def test_rows_stream_as_they_are_stored(miniature):
     stored = datasets.load_dataset("tfcovr", data_dir=str(miniature), split="train")
     streamed = datasets.load_dataset("tfcovr", data_dir=str(miniature), split="train", streaming=True)
@@ -201,6 +209,15 @@ def test_a_published_folder_is_the_source_configuration(upstream, tmp_path):
     assert (
         datasets.load_dataset("tfcovr", "source-clips", data_dir=str(folder))["train"][:] == clips["train"][:]
     )
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "-Hv_d_vqJ00.mp4").touch()
+    located = datasets.load_dataset(
+        "tfcovr", "source-clips", data_dir=str(folder), video_dir=str(tmp_path / "videos")
+    )
+    assert "3 of 80 clips (0.037)" in located["train"].info.description
+    assert {split: len(part) for split, part in located.items()} == {
+        split: len(part) for split, part in clips.items()
+    }
     with pytest.raises(ValueError, match="seed cannot be chosen"):
         datasets.load_dataset("tfcovr", "source", data_dir=str(folder), seed=3)
     pl.DataFrame({"query_id": ["a"]}).write_parquet(folder / "source" / "test-00000-of-00001.parquet")
@@ -219,7 +236,12 @@ def test_the_release_opens_from_a_folder(tmp_path):
         "label2": ["41", "41"],
     }
     pl.DataFrame(rows | {"modification": [text, text]}).write_csv(folder / "train_finegd.csv")
-    queries = {"query_id": [7], "query_video": ["b_1"], "modification": ["Show it."], "target_video": ["b_2"]}
+    queries = {
+        "query_id": [7],
+        "query_video": ["b_1"],
+        "modification": ["Show it."],
+        "target_video": ["b_2"],
+    }
     pl.DataFrame(queries | {"target_videos_ids": ["['b_2', 'b_3']"]}).write_csv(folder / "test_finegd.csv")
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "b_3.mp4").touch()
@@ -234,6 +256,13 @@ def test_the_release_opens_from_a_folder(tmp_path):
     assert [clip["video"] is not None for clip in clips["test"]] == [False, False, True]
     with pytest.raises(ValueError, match="seed cannot be chosen for 'release'"):
         datasets.load_dataset("tfcovr", "release", data_dir=str(folder), seed=1)
+
+
+def test_an_id_that_leaves_the_folder_of_videos_is_refused(tmp_path):
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "b_1.mp4").touch()
+    with pytest.raises(VideoError, match=r"'\.\./b_1' is refused"):
+        locate(clip_table(clip_id=["a", "b", "../b_1"]), tmp_path / "videos")
 
 
 @pytest.mark.parametrize(
