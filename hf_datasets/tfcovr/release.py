@@ -106,7 +106,7 @@ def read_release(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Reject
 
     Raises:
         FileNotFoundError: See `find_files`.
-        ValueError: A file is empty, no UTF-8, lacks a column or has no usable row, or a clip is in two splits.
+        ValueError: A file is empty, no UTF-8, lacks a column or has no usable row.
     """
     rows: dict[Split, pl.DataFrame] = {}
     rejections: list[Rejection] = []
