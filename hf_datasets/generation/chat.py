@@ -104,9 +104,16 @@ class OfflineWriter:
         self.meter = Meter()
 
     async def answer(self, request: Request) -> Answer:
-        """What the task writes by itself."""
+        """What the task writes by itself.
+
+        Raises:
+            NoAnswerError: The task's writer cannot write about this row.
+        """
         self.meter.requests += 1
-        return Answer(request.task.write(request.row))
+        try:
+            return Answer(request.task.write(request.row))
+        except ValueError as error:
+            raise NoAnswerError(f"the offline writer has no answer: {error}") from None
 
 
 @dataclass(slots=True)

@@ -5,10 +5,11 @@ import hashlib
 import io
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from PIL import Image
 
@@ -93,8 +94,10 @@ def image_tokens(url: str, price: Price | None) -> int:
     return base + tile * math.ceil(width * scale / 512) * math.ceil(height * scale / 512)
 
 
-def message_tokens(messages: list[Message], price: Price | None = None) -> int:
-    """Estimated input tokens of a conversation, images included.
+def message_tokens(
+    messages: list[Message], price: Price | None = None, count: Callable[[str], int] = text_tokens
+) -> int:
+    """Input tokens of a conversation, images included by estimate and texts by `count`.
 
     Example:
         >>> message_tokens([{"role": "user", "content": "Describe it."}])
@@ -109,27 +112,23 @@ def message_tokens(messages: list[Message], price: Price | None = None) -> int:
             if part["type"] == "image_url":
                 total += image_tokens(part["image_url"]["url"], price)
             else:
-                total += text_tokens(part["text"])
+                total += count(part["text"])
     return total
-
-
-class Prompt(NamedTuple):
-    """Where a task's instructions are written down: their text and its SHA-256, for cards."""
-
-    text: str
-    sha256: str
 
 
 @dataclass(slots=True)
 class Meter:
-    """What a run has asked and paid so far: requests sent, answers found in the cache, tokens, the tasks' prompts."""
+    """What a run has asked and paid so far: requests sent, answers found in the cache, tokens, prompts.
+
+    `prompts` holds, by task and SHA-256, the text of every set of instructions that was used.
+    """
 
     price: Price | None = None
     requests: int = 0
     cached: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    prompts: dict[str, Prompt] = field(default_factory=dict)
+    prompts: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def usd(self) -> float | None:
@@ -137,7 +136,8 @@ class Meter:
         return self.price.usd(self.input_tokens, self.output_tokens) if self.price else None
 
     def note_prompt(self, task_name: str, messages: list[Message]) -> None:
-        """Remember a task's instructions, which are its system messages, once."""
-        if task_name not in self.prompts:
-            text = "\n".join(str(message["content"]) for message in messages if message["role"] == "system")
-            self.prompts[task_name] = Prompt(text, hashlib.sha256(text.encode()).hexdigest())
+        """Remember a task's instructions, which are its system messages."""
+        text = "\n".join(str(message["content"]) for message in messages if message["role"] == "system")
+        known = self.prompts.setdefault(task_name, {})
+        if text not in known.values():
+            known[hashlib.sha256(text.encode()).hexdigest()] = text

@@ -1,0 +1,361 @@
+"""What the three build recipes share: the writer and its limits, the steps and their counts, the folder."""
+
+import dataclasses
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from results import write_results
+from rich.console import Console
+from rich.table import Table
+from tqdm import tqdm
+from transformers.hf_argparser import HfArg
+
+from hf_datasets.generation.batch import OpenAIBatchChat
+from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.chat import Chat, GenerationStoppedError, OfflineWriter, Replay
+from hf_datasets.generation.estimate import DryRun
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
+from hf_datasets.generation.prices import Meter, Price, price_of
+from hf_datasets.generation.task import Task
+from hf_datasets.publish import Configurations, write_folder
+from hf_datasets.records import Rejection
+
+Row = TypeVar("Row")
+Record = TypeVar("Record")
+METERED = ("requests", "cached", "tokens in", "tokens out", "US dollars")
+REJECTION_SCHEMA = pa.schema({name: pa.string() for name in ("step", "key", "reason", "raw")})
+
+
+@dataclass
+class BuildConfig:
+    """Who writes, how hard the server may be pressed, what it may cost, and where things go."""
+
+    output_dir: str = "outputs/build"
+    model: str | None = HfArg(
+        default=None, help="the server's name of a chat model; none: the offline writer"
+    )
+    base_url: str | None = HfArg(default=None, help="an OpenAI-compatible endpoint; none: OpenAI's")
+    api_key_env: str = HfArg(default="OPENAI_API_KEY", help="the environment variable that holds the key")
+    batch: bool = HfArg(default=False, help="use the Batch API: half the price, answers within a day")
+    offline: bool = HfArg(default=False, help="replay cached answers only, call nobody")
+    dry_run: bool = HfArg(default=False, help="print what the run would ask and cost; no network call")
+    max_usd: float | None = HfArg(default=None, help="stop before this run has cost more")
+    input_usd: float | None = HfArg(
+        default=None, help="dollars per million input tokens of an unlisted model"
+    )
+    output_usd: float | None = HfArg(
+        default=None, help="dollars per million output tokens of an unlisted model"
+    )
+    temperature: float | None = 0.0
+    max_output_tokens: int = 512
+    max_answers: int = HfArg(default=2, help="answers per row until it is rejected")
+    max_concurrency: int = 8
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    timeout_seconds: float = 120.0
+    cache: str = HfArg(default="outputs/answers.sqlite", help="the file of all answers; shared by all builds")
+    limit: int | None = HfArg(default=None, help="build from the first rows only")
+    seed: int = 0
+    quiet: bool = HfArg(default=False, help="no progress bars")
+
+    def __post_init__(self) -> None:
+        if self.base_url and "@" in urlsplit(self.base_url).netloc:
+            raise ValueError(
+                f"--base-url carries a password; put the key into the variable {self.api_key_env}"
+            )
+        if (self.batch or self.offline or self.dry_run or self.max_usd is not None) and not self.model:
+            raise ValueError(
+                "--batch, --offline, --dry-run and --max-usd speak of a chat model: name it with --model"
+            )
+
+    def price(self) -> Price | None:
+        """What the model costs, as listed or as given; None where nobody says."""
+        if self.input_usd is not None and self.output_usd is not None:
+            return Price(str(self.model), self.input_usd, self.output_usd)
+        return price_of(str(self.model), batch=self.batch)
+
+
+def open_chat(config: BuildConfig) -> Chat:
+    """The client that the configuration asks for."""
+    sampling = Sampling(config.temperature, config.max_output_tokens)
+    if config.model is None:
+        return OfflineWriter()
+    if config.dry_run:
+        return DryRun(config.model, sampling, price=config.price(), max_answers=config.max_answers)
+    if config.offline:
+        return Replay(config.model, sampling.options())
+    limits = Limits(
+        max_concurrency=config.max_concurrency,
+        requests_per_minute=config.requests_per_minute,
+        tokens_per_minute=config.tokens_per_minute,
+        max_usd=config.max_usd,
+        timeout_seconds=config.timeout_seconds,
+    )
+    client = OpenAIBatchChat if config.batch else OpenAIChat
+    return client(
+        config.model,
+        base_url=config.base_url,
+        api_key=os.environ.get(config.api_key_env),
+        sampling=sampling,
+        limits=limits,
+        price=config.price(),
+    )
+
+
+@dataclass
+class Step:
+    """One line of the report: rows in, records out, why the others are not, and what it cost."""
+
+    name: str
+    accepted: int = 0
+    rejected: Counter[str] = dataclasses.field(default_factory=Counter)
+    meter: Meter | None = None
+    high: Meter | None = None
+
+
+class Build:
+    """A run of a build recipe: steps that count what they refuse, and a folder at the end."""
+
+    def __init__(self, config: BuildConfig) -> None:
+        self.config = config
+        self.output_dir = Path(config.output_dir)
+        if self.output_dir.is_dir() and any(self.output_dir.iterdir()) and not self._is_ours(self.output_dir):
+            raise ValueError(
+                f"{self.output_dir} holds something else than a build; name another --output-dir"
+            )
+        self.chat = open_chat(config)
+        writes = self.chat.keeps_answers or config.batch
+        self.cache = (
+            AnswerCache(config.cache) if writes or (config.model and Path(config.cache).is_file()) else None
+        )
+        self.steps: list[Step] = []
+        self.rejections: list[tuple[str, Rejection]] = []
+        self.stopped: str | None = None
+
+    def passed(self, name: str, records: Iterable[Record | Rejection]) -> Iterator[Record]:
+        """Pass the records of a step on, keep its rejections."""
+        step = Step(name)
+        self.steps.append(step)
+        for record in records:
+            if isinstance(record, Rejection):
+                step.rejected[record.reason.partition(":")[0]] += 1
+                self.rejections.append((name, record))
+            else:
+                step.accepted += 1
+                yield record
+
+    def limited(self, rows: Iterable[Row]) -> Iterable[Row]:
+        """The first rows, as many as the configuration allows."""
+        return islice(rows, self.config.limit) if self.config.limit is not None else rows
+
+    def ask(
+        self, task: Task[Row, Record], rows: Iterable[Row], *, name: str | None = None
+    ) -> list[tuple[Row, Record]]:
+        """Have the writer answer about each row; the rows whose answer was accepted, in order, with the record.
+
+        When the run is stopped (budget, key, quota), what is done is kept and nothing further is asked.
+        """
+        rows = [] if self.stopped else list(rows)
+        before = dataclasses.replace(self.chat.meter)
+        high_before = dataclasses.replace(self.chat.high) if isinstance(self.chat, DryRun) else None
+        outcomes = generate(task, rows, self.chat, self.cache, max_answers=self.config.max_answers)
+        bar = tqdm(
+            outcomes, desc=name or task.name, total=len(rows), unit="row", disable=self.config.quiet or None
+        )
+        answered: list[Any] = []
+        try:
+            answered.extend(bar)
+        except GenerationStoppedError as stop:
+            self.stopped = str(stop)
+        pairs = (
+            outcome if isinstance(outcome, Rejection) else (row, outcome)
+            for row, outcome in zip(rows, answered, strict=False)
+        )
+        accepted = list(self.passed(name or task.name, pairs))
+        self.steps[-1].meter = spent_since(before, self.chat.meter)
+        if high_before is not None:
+            self.steps[-1].high = spent_since(high_before, self.chat.high)
+        return accepted
+
+    def write(self, configurations: Configurations, *, card: Path, **facts: object) -> int:
+        """Write the folder in one move and print the report; gives the exit status.
+
+        An earlier build in the same place is replaced; a stopped one leaves what it has, marked as incomplete.
+        """
+        self.show()
+        if self.config.dry_run:
+            return 0
+        facts = {**self.provenance(), **facts}
+        draft = self.output_dir.with_name(f".{self.output_dir.name}.{os.getpid()}.draft")
+        try:
+            write_folder(configurations, draft, card=card, provenance=facts)
+            rejected = [{"step": step, **asdict(rejection)} for step, rejection in self.rejections]
+            pq.write_table(
+                pa.Table.from_pylist(rejected, schema=REJECTION_SCHEMA), draft / "rejections.parquet"
+            )
+            write_results(
+                draft,
+                self.figures(),
+                config=self.config,
+                seed=self.config.seed,
+                complete=self.stopped is None,
+                steps=[
+                    {"step": s.name, "accepted": s.accepted, "rejected": dict(s.rejected)} for s in self.steps
+                ],
+                provenance=facts,
+                prompts=self.chat.meter.prompts,
+            )
+            self._move(draft)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        sys.stdout.write(f"\n{self.output_dir}: the data set, rejections.parquet, results.json\n")
+        return int(self.stopped is not None)
+
+    def provenance(self) -> dict[str, object]:
+        """Where the texts come from, for the card."""
+        meter = self.chat.meter
+        reasons = Counter(f"{step}, {r.reason.partition(':')[0]}" for step, r in self.rejections)
+        facts: dict[str, object] = {
+            "written by": self.chat.model,
+            "date": date.today().isoformat(),
+            "seed": self.config.seed,
+            "requests": f"{meter.requests} made, {meter.cached} answered from the cache",
+            "tokens": f"{meter.input_tokens} in, {meter.output_tokens} out",
+        }
+        if meter.usd is not None:
+            facts["cost of this run"] = f"${meter.usd:.4f} at the prices of {meter.price.as_of}"
+        facts |= {f"prompts of {name} (SHA-256)": ", ".join(texts) for name, texts in meter.prompts.items()}
+        if self.stopped:
+            facts["INCOMPLETE"] = self.stopped
+        for reason, count in reasons.most_common():
+            facts[f"rejected ({reason})"] = count
+        return facts
+
+    def figures(self) -> dict[str, Any]:
+        """The counts of the run."""
+        meter = self.chat.meter
+        return {
+            "rejections": len(self.rejections),
+            "requests": meter.requests,
+            "cached": meter.cached,
+            "input_tokens": meter.input_tokens,
+            "output_tokens": meter.output_tokens,
+            "usd": meter.usd,
+        }
+
+    def show(self) -> None:
+        """Print the steps and the reasons."""
+        console = Console(width=None if sys.stdout.isatty() else 120)
+        console.print(steps_table(self.steps, self.chat))
+        if any(step.rejected for step in self.steps):
+            console.print(reasons_table(self.steps))
+        if isinstance(self.chat, DryRun):
+            console.print(explain(self.chat))
+        if self.stopped:
+            sys.stderr.write(
+                f"stopped: {self.stopped}\nRun the same command again to go on; answers are kept.\n"
+            )
+
+    def _move(self, draft: Path) -> None:
+        old = self.output_dir.with_name(f".{self.output_dir.name}.{os.getpid()}.old")
+        if self.output_dir.is_dir():
+            self.output_dir.replace(old)
+        self.output_dir.parent.mkdir(parents=True, exist_ok=True)
+        draft.replace(self.output_dir)
+        shutil.rmtree(old, ignore_errors=True)
+
+    @staticmethod
+    def _is_ours(folder: Path) -> bool:
+        return (folder / "results.json").is_file() and (folder / "rejections.parquet").is_file()
+
+
+def spent_since(before: Meter, after: Meter) -> Meter:
+    """The difference of two readings of a meter."""
+    counted = ("requests", "cached", "input_tokens", "output_tokens")
+    return Meter(after.price, **{name: getattr(after, name) - getattr(before, name) for name in counted})
+
+
+def steps_table(steps: list[Step], chat: Chat) -> Table:
+    """One line per step; what it cost where somebody charges, as a range in a dry run."""
+    charged = not isinstance(chat, OfflineWriter)
+    table = Table(title=f"writer: {chat.model}", title_justify="left")
+    table.add_column("step")
+    for column in ("accepted", "rejected", *(METERED if charged else ())):
+        table.add_column(column, justify="right")
+    for step in steps:
+        metered = meter_cells(step.meter, step.high) if charged and step.meter else []
+        table.add_row(step.name, f"{step.accepted:,}", f"{step.rejected.total():,}", *metered)
+    if charged:
+        table.add_section()
+        high = chat.high if isinstance(chat, DryRun) else None
+        table.add_row("total", "", "", *meter_cells(chat.meter, high))
+    return table
+
+
+def meter_cells(low: Meter, high: Meter | None) -> list[str]:
+    """Requests, cached, tokens in, tokens out, dollars; as ranges where there is a high reading."""
+
+    def cell(name: str, form: str) -> str:
+        values = [getattr(meter, name) for meter in (low, high) if meter]
+        if None in values:
+            return "unknown"
+        return " to ".join(dict.fromkeys(format(value, form) for value in values))
+
+    return [
+        cell("requests", ","),
+        f"{low.cached:,}",
+        cell("input_tokens", ","),
+        cell("output_tokens", ","),
+        cell("usd", ",.2f"),
+    ]
+
+
+def reasons_table(steps: list[Step]) -> Table:
+    """How many rows each step refused, for which reason."""
+    table = Table(title="rejected, and why", title_justify="left")
+    table.add_column("step")
+    table.add_column("rows", justify="right")
+    table.add_column("reason")
+    for step in steps:
+        for reason, count in step.rejected.most_common():
+            table.add_row(step.name, f"{count:,}", reason)
+    return table
+
+
+def explain(chat: DryRun) -> str:
+    """What the figures of a dry run mean."""
+    price = chat.meter.price
+    dollars = (
+        f"Prices of {price.as_of}: ${price.input_usd:g} per million tokens in, ${price.output_usd:g} out."
+        if price
+        else f"No price is listed for {chat.model}; give --input_usd and --output_usd."
+    )
+    return (
+        f"Dry run: no network call was made, nothing was written. Tokens: {chat.tokenizer}. {dollars}\n"
+        "Low: every row is answered once, as briefly as the offline writer. High: every row is asked again until "
+        "it is rejected, every answer runs to its token limit."
+    )
+
+
+def run(build: Callable[[Any], int], parse: Callable[[], BuildConfig]) -> int:
+    """Run a build; a user's mistake is one line on stderr and exit status 2, a stopped run 1."""
+    try:
+        return build(parse())
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except GenerationStoppedError as stop:
+        sys.stderr.write(f"stopped: {stop}\n")
+        return 1
