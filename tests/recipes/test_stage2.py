@@ -1,0 +1,182 @@
+"""Stage 2 learns, resumes to the same weights, is the same on two processes, and refuses what it cannot do."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import stage2
+import torch
+import yaml
+from safetensors.torch import load_file
+from stage2 import Stage2Config
+
+from hf_models import TFCoVRForComposedRetrieval
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+
+
+@pytest.fixture
+def config(tiny, embedded, tmp_path):
+    return Stage2Config(
+        **tiny,
+        embeddings=embedded,
+        output_dir=str(tmp_path / "run"),
+        projection_dim=16,
+        fusion_hidden_dim=32,
+        batch_size=45,  # 192 triplets: the last batch holds 12
+        epochs=4,
+        learning_rate=3e-3,
+    )
+
+
+def weights(folder):
+    return load_file(Path(folder) / "model" / "model.safetensors")
+
+
+def as_yaml(config, path):
+    path.write_text(yaml.safe_dump({k: v for k, v in vars(config).items() if v is not None}))
+    return str(path)
+
+
+def test_training_from_embeddings_learns_and_leaves_a_complete_model(config):
+    figures = stage2.run(config)
+    results = json.loads(Path(config.output_dir, "results.json").read_text())
+    first, *_, last = results["history"]
+    assert last["loss"] < first["loss"]
+    assert figures["validation/map@50"] == max(epoch["map@50"] for epoch in results["history"])
+    assert results["coverage"]["train"] == {"triplets": 192, "usable": 192}
+    assert results["coverage"]["validation"]["queries_ranked"] == 24
+    model = TFCoVRForComposedRetrieval.from_pretrained(Path(config.output_dir) / "model")
+    assert model.encode_video(torch.rand(1, 4, 3, 16, 16)).shape == (1, 16)
+    assert not Path(config.output_dir, "checkpoints").exists()
+
+
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path):
+    config.epochs, config.checkpoint_steps = 40, 7
+    whole = stage2.run(config)
+    killed = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "killed")})
+    command = [sys.executable, str(RECIPES / "stage2.py"), as_yaml(killed, tmp_path / "killed.yaml")]
+    environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL, process.stdout
+    assert not Path(killed.output_dir, "results.json").exists()
+    assert stage2.run(killed) == whole
+    expected, resumed = weights(config.output_dir), weights(killed.output_dir)
+    assert expected.keys() == resumed.keys()
+    assert all(torch.equal(expected[name], resumed[name]) for name in expected)
+    histories = [
+        json.loads(Path(one.output_dir, "results.json").read_text())["history"] for one in (config, killed)
+    ]
+    assert histories[0] == histories[1]
+
+
+def test_two_processes_end_with_the_weights_of_one(config, tmp_path):
+    config.fusion_dropout, config.epochs = 0.0, 2
+    stage2.run(config)
+    double = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "double")})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += [
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+        "--main_process_port",
+        str(port),
+    ]
+    command = [*launch, str(RECIPES / "stage2.py"), as_yaml(double, tmp_path / "double.yaml")]
+    environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(Path(double.output_dir, "results.json").read_text())["num_processes"] == 2
+    alone, together = weights(config.output_dir), weights(double.output_dir)
+    for name, value in alone.items():
+        torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
+
+
+def test_end_to_end_training_moves_the_encoders(config, tiny):
+    config.end_to_end, config.epochs = True, 1
+    stage2.run(config)
+    trained, start = weights(config.output_dir), load_file(Path(tiny["vision_model"]) / "model.safetensors")
+    name = "encoder.layers.0.self_attn.q_proj.weight"
+    assert not torch.equal(trained[f"vision_model.{name}"], start[f"aim.{name}"])
+
+
+@pytest.mark.parametrize("query", ["text", "video"])
+def test_half_a_query_can_be_trained(config, query):
+    config.query, config.epochs = query, 1
+    assert 0 < stage2.run(config)["validation/map@50"] < 1
+
+
+@pytest.mark.parametrize("fusion", ["mlp", "gated"])
+@pytest.mark.parametrize("loss", ["hn_nce", "infonce"])
+def test_every_fusion_and_loss_trains(config, fusion, loss):
+    config.fusion, config.loss, config.epochs, config.fusion_projection_dim = fusion, loss, 1, 8
+    assert 0 < stage2.run(config)["validation/map@50"] < 1
+
+
+def test_another_configuration_in_the_same_folder_is_refused_until_restarted(config):
+    config.epochs = 1
+    stage2.run(config)
+    config.seed = 1
+    with pytest.raises(SystemExit, match=r"other seed; name another --output_dir, or give --restart"):
+        stage2.run(config)
+    config.restart = True
+    stage2.run(config)
+    assert json.loads(Path(config.output_dir, "results.json").read_text())["seed"] == 1
+
+
+def test_a_complete_run_is_not_trained_again(config, monkeypatch):
+    config.epochs = 1
+    figures = stage2.run(config)
+    monkeypatch.setattr(stage2.Stage2, "train_epoch", None)
+    assert stage2.run(config) == figures
+
+
+def test_missing_embeddings_are_made(config, tmp_path):
+    config.embeddings, config.epochs = str(tmp_path / "new"), 1
+    stage2.run(config)
+    assert (tmp_path / "new" / "video" / "store.json").is_file()
+
+
+def test_embeddings_of_another_encoder_are_refused(config, tiny):
+    config.vision_model = str(Path(tiny["vision_model"]).parent / "clip")
+    with pytest.raises(SystemExit, match="embeddings of two models must not be mixed"):
+        stage2.run(config)
+
+
+def test_a_missing_stage_1_says_how_to_make_it(config):
+    config.vision_model = "outputs/stage1/model"
+    with pytest.raises(SystemExit, match=r"recipes/stage1.py"):
+        stage2.run(config)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_an_error(config):
+    config.device = "cuda"
+    with pytest.raises(SystemExit, match="no GPU"):
+        stage2.run(config)
+
+
+def test_learning_rate_warms_up_and_falls_to_zero():
+    config = Stage2Config(learning_rate=1.0, warmup_steps=4)
+    rates = [stage2.learning_rate(step, 104, config) for step in range(105)]
+    assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert rates[54] == pytest.approx(0.5)
+    assert rates[104] == pytest.approx(0.0)
