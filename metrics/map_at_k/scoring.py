@@ -160,7 +160,8 @@ def _checked_hits(queries: _Queries, empty: WhenEmpty) -> Hits:
                 f"the excluded id of query {own[0]} is among its relevant ids, so it could never be found; "
                 "take it out of the references or do not exclude it"
             )
-    distinct = np.unique(query << 32 | queries.relevant)
+    pairs = np.sort(query << 32 | queries.relevant)
+    distinct = pairs[np.concatenate(([True], pairs[1:] != pairs[:-1]))]
     return find_hits(
         queries.rankings,
         (distinct & 0xFFFFFFFF).astype(np.int32),

@@ -118,10 +118,11 @@ def _integers(lists: list[list], name: str) -> np.ndarray:
     except (TypeError, OverflowError):
         _refuse(lists, name)
     values = np.frombuffer(flat, dtype=np.int64) if flat else np.zeros(0, dtype=np.int64)
-    maybe_bool = np.flatnonzero((values == 0) | (values == 1))
-    if len(maybe_bool):
-        flat_ids = list(chain.from_iterable(lists))
-        if any(isinstance(flat_ids[index], (bool, np.bool_)) for index in maybe_bool):
+    maybe_bool = np.flatnonzero((values == 0) | (values == 1))  # True passes for 1 above
+    row_ends = np.cumsum([len(row) for row in lists])
+    of_row = np.searchsorted(row_ends, maybe_bool, side="right")
+    for row, index in zip(of_row.tolist(), (maybe_bool - row_ends[of_row]).tolist(), strict=True):
+        if isinstance(lists[row][index], (bool, np.bool_)):
             _refuse(lists, name)
     return values
 
