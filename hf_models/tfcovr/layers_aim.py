@@ -83,7 +83,7 @@ def embed_clips(
 
 
 def attend(
-    attention: CLIPAttention, queries: torch.Tensor, tokens: torch.Tensor
+    attention: CLIPAttention, queries: torch.Tensor, tokens: torch.Tensor, *, with_maps: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Run CLIP's attention up to, but without, its output projection.
 
@@ -91,18 +91,19 @@ def attend(
         attention: The module whose projections and attention function are used.
         queries: `(sequences, queries, hidden_size)`.
         tokens: What they attend to, `(sequences, tokens, hidden_size)`.
+        with_maps: Give the weights too, which takes the plain function instead of the configured one.
 
     Returns:
-        The attended values `(sequences, queries, hidden_size)`, and the weights `(sequences, heads, queries, tokens)`
-        where the attention function gives them.
+        The attended values `(sequences, queries, hidden_size)`, and the weights `(sequences, heads, queries, tokens)`,
+        None where they are not asked for.
     """
 
     def split_heads(states: torch.Tensor) -> torch.Tensor:
         return states.unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
 
-    function = ALL_ATTENTION_FUNCTIONS.get_interface(
-        attention.config._attn_implementation, eager_attention_forward
-    )
+    function = eager_attention_forward
+    if not with_maps:
+        function = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, function)
     attended, weights = function(
         attention,
         split_heads(attention.q_proj(queries)),
@@ -112,7 +113,7 @@ def attend(
         scaling=attention.scale,
         dropout=attention.dropout if attention.training else 0.0,
     )
-    return attended.flatten(-2), weights
+    return attended.flatten(-2), weights if with_maps else None
 
 
 def frozen_mlp(mlp: CLIPMLP, hidden_states: torch.Tensor) -> torch.Tensor:
@@ -173,7 +174,12 @@ class AIMAdapters(nn.Module):
         self.drop_path = StochasticDepth(drop_path_rate, "row")
 
     def forward(
-        self, block: CLIPEncoderLayer, hidden_states: torch.Tensor, *, class_token_only: bool = False
+        self,
+        block: CLIPEncoderLayer,
+        hidden_states: torch.Tensor,
+        *,
+        class_token_only: bool = False,
+        with_maps: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """Run a block over time, over space, then its MLP, with the same attention and first norm for both.
 
@@ -181,11 +187,11 @@ class AIMAdapters(nn.Module):
             block: CLIP's block.
             hidden_states: `(batch, frames, tokens, hidden_size)`.
             class_token_only: Give the class tokens alone: all that is read of the last block.
+            with_maps: Give the attention maps.
 
         Returns:
-            The new hidden states, `(batch, frames, tokens or 1, hidden_size)`; the attention over space `(batch,
-            frames, heads, tokens, tokens)` and over time `(batch, tokens, heads, frames, frames)`, or None where the
-            attention function gives none.
+            The new hidden states, `(batch, frames, tokens or 1, hidden_size)`; the attention over space `(batch *
+            frames, heads, tokens, tokens)` and over time `(batch * tokens, heads, frames, frames)`, or None.
         """
         batch_size, num_frames, num_tokens, _ = hidden_states.shape
         attention = block.self_attn
@@ -195,7 +201,7 @@ class AIMAdapters(nn.Module):
         )  # (batch * tokens, frames, hidden)
         if self.temporal_input is not None:
             tracks = tracks + self.temporal_input(tracks)
-        attended, over_time = attend(attention, tracks, tracks)
+        attended, over_time = attend(attention, tracks, tracks, with_maps=with_maps)
         change = self.temporal.forward_projected(attention.out_proj, attended)
         hidden_states = hidden_states + self.drop_path(
             change.unflatten(0, (batch_size, num_tokens)).transpose(1, 2)
@@ -205,7 +211,7 @@ class AIMAdapters(nn.Module):
         queries = frames
         if class_token_only:
             hidden_states, queries = hidden_states[:, :, :1], frames[:, :1]
-        attended, over_space = attend(attention, queries, frames)
+        attended, over_space = attend(attention, queries, frames, with_maps=with_maps)
         projected = attention.out_proj(attended)
         change = projected + self.spatial(projected)
         hidden_states = hidden_states + change.unflatten(0, (batch_size, num_frames))
@@ -213,9 +219,6 @@ class AIMAdapters(nn.Module):
         normed = block.layer_norm2(hidden_states)
         change = self.drop_path(self.adapter_scale * self.joint(normed))
         hidden_states = hidden_states + frozen_mlp(block.mlp, normed) + change
-        if over_time is not None:
-            over_time = over_time.unflatten(0, (batch_size, num_tokens))
-            over_space = over_space.unflatten(0, (batch_size, num_frames))
         return hidden_states, over_space, over_time
 
 
@@ -233,10 +236,10 @@ class AIMLayer(CLIPEncoderLayer):
         )
 
     def forward(
-        self, hidden_states: torch.Tensor, class_token_only: bool = False
+        self, hidden_states: torch.Tensor, class_token_only: bool = False, with_maps: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """See `AIMAdapters.forward`."""
-        return self.adapters(self, hidden_states, class_token_only=class_token_only)
+        return self.adapters(self, hidden_states, class_token_only=class_token_only, with_maps=with_maps)
 
 
 class AIMEmbeddings(CLIPVisionEmbeddings):

@@ -25,8 +25,8 @@ class AIMModelOutput(BaseModelOutputWithPooling):
         pooler_output: Their mean, `(batch, hidden_size)`.
         hidden_states: On request, the input of the first block and the output of each, `(batch, frames, tokens,
             hidden_size)`; token 0 is the class token.
-        attentions: On request, the attention over space of each block, `(batch, frames, heads, tokens, tokens)`.
-        temporal_attentions: With `attentions`, the attention over time, `(batch, tokens, heads, frames, frames)`.
+        attentions: On request, the attention over space of each block, `(batch * frames, heads, tokens, tokens)`.
+        temporal_attentions: With `attentions`, the attention over time, `(batch * tokens, heads, frames, frames)`.
     """
 
     temporal_attentions: tuple[torch.Tensor, ...] | None = None
@@ -190,23 +190,16 @@ class AIMModel(AIMPreTrainedModel):
                 `config.num_frames`; otherwise that is an error.
             interpolate_pos_encoding: The same for the size of the frames.
             output_hidden_states: Give the states between blocks; default `config.output_hidden_states`.
-            output_attentions: Give the attention maps, over space and over time; needs `"eager"` attention.
+            output_attentions: Give the attention maps, over space and over time, for which attention runs in its plain
+                form; default `config.output_attentions`.
 
         Returns:
             `last_hidden_state (batch, frames, hidden_size)`, `pooler_output (batch, hidden_size)`, and what was asked.
-
-        Raises:
-            ValueError: If `pixel_values` has another layout, type or number of frames, or if attention maps are asked
-                of an attention function that gives none.
         """
         want_states = (
             self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         )
         want_maps = self.config.output_attentions if output_attentions is None else output_attentions
-        if want_maps and self.config._attn_implementation != "eager":
-            raise ValueError(
-                f"{self.config._attn_implementation!r} attention gives no maps; call set_attn_implementation('eager')"
-            )
         hidden_states = self.embeddings(
             pixel_values,
             interpolate_temporal=interpolate_temporal,
@@ -215,8 +208,8 @@ class AIMModel(AIMPreTrainedModel):
         hidden_states = self.pre_layrnorm(hidden_states)
         states, over_space, over_time = [hidden_states], [], []
         for index, layer in enumerate(self.encoder.layers, start=1):
-            is_last = index == len(self.encoder.layers)
-            hidden_states, *maps = layer(hidden_states, is_last and not (want_states or want_maps))
+            class_token_only = index == len(self.encoder.layers) and not (want_states or want_maps)
+            hidden_states, *maps = layer(hidden_states, class_token_only, want_maps)
             if want_states:
                 states.append(hidden_states)
             if want_maps:

@@ -113,6 +113,7 @@ class AIMVideoProcessor(BaseVideoProcessor):
     image_std = OPENAI_CLIP_STD
     size = {"height": 224, "width": 224}  # noqa: RUF012 (transformers copies class defaults to the instance)
     crop_size = {"height": 224, "width": 224}  # noqa: RUF012
+    default_to_square = False  # a single number is the short side
     do_resize = True
     do_center_crop = False
     do_rescale = True
@@ -124,6 +125,8 @@ class AIMVideoProcessor(BaseVideoProcessor):
 
     def preprocess(self, videos: Any, **kwargs: Any) -> BatchFeature:
         """See the class; keyword arguments replace the processor's own values for this call."""
+        if kwargs.get("fps") is not None:
+            kwargs.setdefault("num_frames", None)  # who asks for a rate does not want the processor's number
         if isinstance(videos, (list, tuple)):
             videos = [os.fspath(video) if isinstance(video, os.PathLike) else video for video in videos]
         return super().preprocess(os.fspath(videos) if isinstance(videos, os.PathLike) else videos, **kwargs)

@@ -192,20 +192,15 @@ def test_attention_functions_agree(pixel_values, implementation):
 
 
 def test_hidden_states_and_attention_maps_are_whole_and_change_nothing(pixel_values):
-    model = small_aim(attn_implementation="eager")
+    model = small_aim()
     plain = model(pixel_values)
     full = model(pixel_values, output_hidden_states=True, output_attentions=True)
     torch.testing.assert_close(full.pooler_output, plain.pooler_output, atol=1e-5, rtol=1e-5)
     assert [tuple(states.shape) for states in full.hidden_states] == [(2, FRAMES, 5, 32)] * 4
-    assert [tuple(maps.shape) for maps in full.attentions] == [(2, FRAMES, 4, 5, 5)] * 3
-    assert [tuple(maps.shape) for maps in full.temporal_attentions] == [(2, 5, 4, FRAMES, FRAMES)] * 3
-    torch.testing.assert_close(full.attentions[0].sum(-1), torch.ones(2, FRAMES, 4, 5))
+    assert [tuple(maps.shape) for maps in full.attentions] == [(2 * FRAMES, 4, 5, 5)] * 3
+    assert [tuple(maps.shape) for maps in full.temporal_attentions] == [(2 * 5, 4, FRAMES, FRAMES)] * 3
+    torch.testing.assert_close(full.attentions[0].sum(-1), torch.ones(2 * FRAMES, 4, 5))
     torch.testing.assert_close(model.post_layernorm(full.hidden_states[-1][:, :, 0]), full.last_hidden_state)
-
-
-def test_attention_maps_need_eager_attention(pixel_values):
-    with pytest.raises(ValueError, match="eager"):
-        small_aim()(pixel_values, output_attentions=True)
 
 
 def test_one_compiled_graph_gives_the_same(pixel_values):

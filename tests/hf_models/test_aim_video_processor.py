@@ -143,7 +143,10 @@ def test_frames_per_second_can_be_asked_instead(video):
     with pytest.raises(ValueError, match="frame rate"):
         processor(numbered(30))
     with pytest.raises(ValueError, match="not both"):
-        AIMVideoProcessor(num_frames=8)(video, fps=5)
+        AIMVideoProcessor()(video, num_frames=8, fps=5)
+    assert (
+        AIMVideoProcessor(num_frames=8, **SMALL)(video, fps=5, return_tensors="pt").pixel_values.shape[1] == 6
+    )
 
 
 def test_it_comes_back_as_it_was_saved(video, tmp_path):
