@@ -106,7 +106,7 @@ def gallery_ids(config: EvaluateConfig) -> list[str]:
 
 def evaluate(ready: Prepared, config: EvaluateConfig, device: torch.device, measure: Measure) -> Evaluation:
     """Rank and measure one model."""
-    source = EmbeddingSource(ready.embed, ready.model, ready.processor, device)
+    source = EmbeddingSource.open(ready.embed, ready.model, ready.processor, device)
     queries = place_queries(load_split(config, config.split), gallery_ids(config), source.clips, source.texts)
     ranked, scores = rank(
         ready.model.to(device),

@@ -1,6 +1,7 @@
 """Where training batches come from: stored embeddings that stay on the device, or videos."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +32,39 @@ def embed_config(config: Any, output_dir: str, **changes: Any) -> EmbedConfig:
     return EmbedConfig(**{**values, "output_dir": output_dir, **changes})
 
 
+@dataclass(frozen=True)
 class EmbeddingSource:
     """Embeddings of all clips and texts on the device; a batch is four index operations there.
 
-    Makes what is missing; refuses embeddings of other encoders than the model's.
+    Attributes:
+        clips: clip id -> row of `video_embeds`.
+        texts: text -> row of `text_embeds`.
+        video_embeds: `(N, D)`.
+        text_embeds: `(M, E)`.
     """
 
-    def __init__(
-        self,
+    clips: dict[str, int]
+    texts: dict[str, int]
+    video_embeds: Tensor
+    text_embeds: Tensor
+
+    @classmethod
+    def open(
+        cls,
         config: EmbedConfig,
         model: TFCoVRForComposedRetrieval,
         processor: TFCoVRProcessor,
         device: torch.device,
-    ) -> None:
+    ) -> "EmbeddingSource":
+        """Load the folder of `config`; makes what is missing and refuses embeddings of other encoders than the model's."""
         folder = Path(config.output_dir)
         if not (folder / "results.json").is_file():
             run_embed(config)
         origin = made_by(model, processor, config)
-        loaded = [EmbeddingStore(folder / kind, origin[kind]).load() for kind in ("video", "text")]
-        (clip_ids, video), (texts, text) = loaded
-        self.clips, self.texts = index_of(clip_ids), index_of(texts)
-        self.video_embeds, self.text_embeds = video.to(device), text.to(device)
+        (clips, video), (texts, text) = (
+            EmbeddingStore(folder / kind, origin[kind]).load() for kind in origin
+        )
+        return cls(index_of(clips), index_of(texts), video.to(device), text.to(device))
 
     def batches(self, triplets: Triplets, rows: Sequence[Tensor], parts: QueryParts) -> Iterator[Batch]:
         """One batch for each list of triplet rows."""

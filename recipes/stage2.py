@@ -24,7 +24,7 @@ from accelerate.utils import set_seed
 from checkpoints import Checkpoints, Progress
 from config import parse_config
 from devices import Device, make_accelerator
-from encoders import EncoderConfig, load_encoders
+from encoders import EncoderConfig, load_encoders, weights_fingerprint
 from queries import DataConfig, Queries, load_split, place_queries, place_triplets
 from ranking import Measure, QueryParts, rank
 from results import write_results
@@ -123,14 +123,17 @@ class Stage2:
             self.source = PixelSource(self.processor, config, self.accelerator)
         else:
             embed = embed_config(config, config.embeddings)
-            self.source = EmbeddingSource(embed, self.whole, self.processor, self.accelerator.device)
+            self.source = EmbeddingSource.open(embed, self.whole, self.processor, self.accelerator.device)
+        encoders = {
+            kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
+        }
         self.triplets = place_triplets(load_split(config, "train"), self.source.clips, self.source.texts)
         self.queries = self.validation_queries()
         self.model, self.optimizer = self.accelerator.prepare(*self.trainables())
         for method in ("get_query_features", "get_target_features", "encode_video", "encode_text"):
             register_fsdp_forward_method(self.model, method)  # nothing happens where the model is not sharded
         identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
-        identity["num_processes"] = self.accelerator.num_processes
+        identity |= {"num_processes": self.accelerator.num_processes, "encoders": encoders}
         self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
         self.measure = Measure()
 

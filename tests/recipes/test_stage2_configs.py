@@ -1,0 +1,37 @@
+"""Every configuration file that ships can be read by the recipe or launcher that it is for."""
+
+from pathlib import Path
+
+import pytest
+from accelerate.commands.config.config_args import load_config_from_file
+from config import parse_config
+from embed import EmbedConfig
+from evaluate_tfcovr import EvaluateConfig
+from stage2 import Stage2Config
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+CONFIGS = {"embed": EmbedConfig, "stage2": Stage2Config, "evaluate_tfcovr": EvaluateConfig}
+FILES = [
+    (path, kind)
+    for name, kind in CONFIGS.items()
+    for path in sorted((RECIPES / "configs").glob(f"{name}*.yaml"))
+]
+
+
+@pytest.mark.parametrize(("path", "kind"), FILES, ids=lambda value: getattr(value, "stem", ""))
+def test_a_configuration_file_is_read(path, kind):
+    config = parse_config(kind, None, [str(path)])
+    assert ("release" in config.dataset_config) == ("gpu" in path.stem or "a100" in path.stem)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_the_miniature_file_says_what_the_recipe_does_without_one(name):
+    assert parse_config(CONFIGS[name], None, [str(RECIPES / "configs" / f"{name}.yaml")]) == CONFIGS[name]()
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_launch_file_is_read(path):
+    config = load_config_from_file(str(path))
+    expected = {"one_gpu": 1, "4xa100": 4, "8xa100": 8, "8xa100_fsdp2": 8}
+    assert config.num_processes == expected[path.stem]
+    assert not config.use_cpu
