@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,16 @@ def main() -> None:
     importlib.import_module("av")  # every backend plans with it, and a forked child need not import it again
     reader = named_function(setup["reader"])
     options = setup["options"] | {"limits": VideoLimits(**setup["options"]["limits"])}
-    while hasattr(os, "fork") and (child := os.fork()):
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if status == 0:
-            os._exit(0)
-        _say(answers, {"died": status})
-    _serve(answers, reader, options)
+    with suppress(BrokenPipeError):  # the program that asked is gone
+        while hasattr(os, "fork") and (child := os.fork()):
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if status == 0:
+                break
+            _say(answers, {"died": status})
+        else:
+            _serve(answers, reader, options)
     shutil.rmtree(setup["folder"], ignore_errors=True)
+    os._exit(0)  # at once, as the answers may have nobody left to be flushed to
 
 
 def _serve(answers: Any, reader: Callable[..., VideoFrames], options: dict[str, Any]) -> None:
