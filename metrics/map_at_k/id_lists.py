@@ -1,6 +1,6 @@
 """Lists of ids, one per query, read from Python lists, arrays or tensors into flat columns."""
 
-from array import array
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -72,7 +72,9 @@ def read_id_lists(rows: Any, name: str) -> IdLists:
     lists = [row if type(row) is list else _as_list(row, number, name) for number, row in enumerate(rows)]
     lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     first = next((row[0] for row in lists if row), 0)
-    return IdLists(_strings(lists, name) if isinstance(first, str) else _integers(lists, name), lengths)
+    return IdLists(
+        _strings(lists, name) if isinstance(first, str) else _integers(lists, lengths, name), lengths
+    )
 
 
 def to_codes(**columns: IdLists) -> list[np.ndarray]:
@@ -110,16 +112,19 @@ def _as_list(row: Any, number: int, name: str) -> list:
     raise ValueError(f"{name}[{number}] must be a list of ids, not {row!r}")
 
 
-def _integers(lists: list[list], name: str) -> np.ndarray:
-    flat = array("q")
+def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
+    flat = bytearray(8 * int(lengths.sum()))
+    packers = {length: struct.Struct(f"{length}q").pack_into for length in set(lengths.tolist())}
+    start = 0
     try:
         for row in lists:  # strict where np.array would turn 2.5, None and "5" into something else
-            flat.fromlist(row)
-    except (TypeError, OverflowError):
+            packers[len(row)](flat, start, *row)
+            start += 8 * len(row)
+    except struct.error:
         _refuse(lists, name)
-    values = np.frombuffer(flat, dtype=np.int64) if flat else np.zeros(0, dtype=np.int64)
-    maybe_bool = np.flatnonzero((values == 0) | (values == 1))  # True passes for 1 above
-    row_ends = np.cumsum([len(row) for row in lists])
+    values = np.frombuffer(flat, dtype=np.int64)
+    maybe_bool = np.flatnonzero(values.view(np.uint64) < 2)  # True passes for 1 above
+    row_ends = np.cumsum(lengths)
     of_row = np.searchsorted(row_ends, maybe_bool, side="right")
     for row, index in zip(of_row.tolist(), (maybe_bool - row_ends[of_row]).tolist(), strict=True):
         if isinstance(lists[row][index], (bool, np.bool_)):
