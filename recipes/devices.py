@@ -11,7 +11,12 @@ Device = Literal["auto", "cpu", "cuda"]
 
 
 def make_accelerator(
-    device: Device, output_dir: Path, *, mixed_precision: str | None = None, tracker: str | None = None
+    device: Device,
+    output_dir: Path,
+    *,
+    mixed_precision: str | None = None,
+    tracker: str | None = None,
+    find_unused_parameters: bool = False,
 ) -> Accelerator:
     """An accelerator as `accelerate launch` configured it, or an error where the device that was asked for is not there.
 
@@ -29,5 +34,9 @@ def make_accelerator(
         project_config=ProjectConfiguration(
             project_dir=str(output_dir), logging_dir=str(output_dir / "logs")
         ),
-        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
+        kwargs_handlers=[
+            DistributedDataParallelKwargs(
+                broadcast_buffers=False, find_unused_parameters=find_unused_parameters
+            )
+        ],
     )

@@ -62,6 +62,7 @@ class EvaluateConfig(DataConfig):
     runs_dir: str = "outputs/systems"
     num_workers: int = 2
     device: Device = "auto"
+    mixed_precision: str | None = None
     output_dir: str = "outputs/evaluation"
     seed: int = 0
 
@@ -86,7 +87,7 @@ def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
         return
     arguments = [config.stage2_config] if config.stage2_config else []
     base = parse_config(Stage2Config, None, arguments)
-    for name in (*DataConfig.__dataclass_fields__, "embeddings", "num_workers", "device"):
+    for name in (*DataConfig.__dataclass_fields__, "embeddings", "num_workers", "device", "mixed_precision"):
         setattr(base, name, getattr(config, name))
     for system in SYSTEMS:
         for seed in config.seeds[: 1 if system.zero_shot else None]:
@@ -170,7 +171,7 @@ def show(figures: dict[str, dict[str, float]], coverage: dict[str, int], signatu
 def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     """Measure and write everything; returns the figures by system."""
     output_dir = Path(config.output_dir)
-    accelerator = make_accelerator(config.device, output_dir)
+    accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
     measure = Measure()
     evaluations: dict[str, list[Evaluation]] = {}
     for name, ready in prepared(config):

@@ -72,8 +72,8 @@ class EmbeddingSource:
         query, text, target, label = (
             one.to(device) for one in (triplets.query, triplets.text, triplets.target, triplets.label)
         )
-        for part in rows:
-            row = part.to(device)
+        sizes = [len(part) for part in rows]
+        for row in torch.cat([*rows]).to(device).split(sizes) if sizes else ():
             yield query_inputs(parts, self.video_embeds[query[row]], self.text_embeds[text[row]]) | {
                 "target_video_embeds": self.video_embeds[target[row]],
                 "target_labels": label[row],

@@ -114,7 +114,11 @@ class Stage2:
     def __init__(self, config: Stage2Config) -> None:
         self.config, self.output_dir = config, Path(config.output_dir)
         self.accelerator = make_accelerator(
-            config.device, self.output_dir, mixed_precision=config.mixed_precision, tracker=config.tracker
+            config.device,
+            self.output_dir,
+            mixed_precision=config.mixed_precision,
+            tracker=config.tracker,
+            find_unused_parameters=config.end_to_end,  # some encoders have heads that nothing here reads
         )
         set_seed(config.seed)
         fields = {name: getattr(config, name) for name in MODEL_FIELDS}
@@ -169,14 +173,14 @@ class Stage2:
     def train(self) -> dict[str, Any]:
         """Train from wherever the last run stopped; returns the figures of the best epoch."""
         config, accelerator = self.config, self.accelerator
-        if config.tracker:
-            accelerator.init_trackers(
-                "stage2", config={k: v for k, v in asdict(config).items() if v is not None}
-            )
         finished = self.output_dir / "results.json"
         if finished.is_file():
             accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
             return json.loads(finished.read_text(encoding="utf-8"))["figures"]
+        if config.tracker:
+            accelerator.init_trackers(
+                "stage2", config={k: v for k, v in asdict(config).items() if v is not None}
+            )
         progress = self.checkpoints.resume()
         steps_per_epoch = len(epoch_batches(len(self.triplets), 0, config, accelerator))
         if not steps_per_epoch:
@@ -237,7 +241,7 @@ class Stage2:
         progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
 
     def validate(self) -> dict[str, float]:
-        """MAP of the weights as they are; every process does the same work."""
+        """The figures of the weights as they are; every process does the same work."""
         model = self.accelerator.unwrap_model(self.model).eval()
         video_embeds, text_embeds = self.source.embeddings(model, self.queries)
         ranked, _ = rank(model, self.queries, video_embeds, text_embeds, parts=self.config.query)
@@ -248,13 +252,14 @@ class Stage2:
         """Write the whole model with its best weights, and `results.json` last: it says that the run is complete."""
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
-            model = self.accelerator.unwrap_model(self.model).cpu()
-            model.load_state_dict(load_file(self.output_dir / "best.safetensors"))
+            model = self.accelerator.unwrap_model(self.model)
+            state = load_file(self.output_dir / "best.safetensors")
             for name, encoder in self.encoders.items():
                 setattr(model, name, encoder)
+                state |= {f"{name}.{key}": value for key, value in encoder.state_dict().items()}
             unfinished, folder = self.output_dir / "model.tmp", self.output_dir / "model"
             shutil.rmtree(unfinished, ignore_errors=True)
-            model.save_pretrained(unfinished)
+            model.save_pretrained(unfinished, state_dict=state)
             self.processor.save_pretrained(unfinished)
             shutil.rmtree(folder, ignore_errors=True)
             unfinished.replace(folder)
