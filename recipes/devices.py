@@ -34,9 +34,5 @@ def make_accelerator(
         project_config=ProjectConfiguration(
             project_dir=str(output_dir), logging_dir=str(output_dir / "logs")
         ),
-        kwargs_handlers=[
-            DistributedDataParallelKwargs(
-                broadcast_buffers=False, find_unused_parameters=find_unused_parameters
-            )
-        ],
+        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=find_unused_parameters)],
     )
