@@ -80,8 +80,8 @@ def small_aim(cls=AIMModel, **changes):
 def test_a_new_aim_computes_what_clip_does_frame_by_frame(
     tmp_path, pixel_values, whole, num_temporal_adapters
 ):
-    if whole:
-        saved = CLIPModel(CLIPConfig(vision_config=TOWER, text_config=TEXT)).eval()
+    if whole:  # with the activation of LAION's models, not OpenAI's
+        saved = CLIPModel(CLIPConfig(vision_config=TOWER | {"hidden_act": "gelu"}, text_config=TEXT)).eval()
         tower = saved.vision_model
     else:
         saved = tower = CLIPVisionModel(CLIPVisionConfig(**TOWER)).eval()
