@@ -87,7 +87,9 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             nn.Linear(config.video_embed_dim, size) if config.project_targets else nn.Identity()
         )
         if config.learnable_temperature:
-            self.log_temperature = nn.Parameter(torch.tensor(math.log(config.temperature)))
+            self.log_temperature = nn.Parameter(
+                torch.tensor([math.log(config.temperature)])
+            )  # FSDP wants no scalars
         self.post_init()
 
     @torch.no_grad()
@@ -129,7 +131,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
     @property
     def temperature(self) -> float | Tensor:
         """What similarities are divided by: a number, or a scalar tensor with gradient where it is learned."""
-        return self.log_temperature.exp() if self.config.learnable_temperature else self.config.temperature
+        return self.log_temperature.exp()[0] if self.config.learnable_temperature else self.config.temperature
 
     def freeze_encoders(self) -> None:
         """Leave only the text projection, the fusion, the target projection and the temperature to train (stage 2)."""
