@@ -83,3 +83,21 @@ class Rejection:
     reason: str
     raw: str
     key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionedEvent:
+    """What a caption says of a stretch of a video: half-open `[start_seconds, end_seconds)`."""
+
+    start_seconds: float
+    end_seconds: float
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionedVideo:
+    """A video with its captioned events, in the order of the annotation."""
+
+    video_id: str
+    duration_seconds: float
+    events: tuple[CaptionedEvent, ...]

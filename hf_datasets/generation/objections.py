@@ -9,8 +9,8 @@ from hf_datasets.generation.chat import Answer
 from hf_datasets.generation.task import Message
 
 MAX_CHARACTERS = 20_000
-ECHO_CHARACTERS = 160
-"""A stretch of the prompt this long, word for word, is no coincidence."""
+ECHO_CHARACTERS = 80
+"""A stretch of the instructions this long, word for word, is no coincidence."""
 SURE = 0.9
 """Of 3,720 real fine captions none is called foreign with this confidence; a foreign sentence of five words is."""
 REFUSAL = re.compile(
@@ -49,17 +49,11 @@ def objection(messages: list[Message], answer: Answer) -> str | None:
 
 
 def _echoes(messages: list[Message], text: str) -> bool:
+    """Whether the instructions come back; the data of a request may well, as where a caption needs no change."""
+    instructions = [message["content"] for message in messages if message["role"] == "system"]
+    openings = (" ".join(str(content).split())[:ECHO_CHARACTERS] for content in instructions)
     words = " ".join(text.split())
-    return any(
-        _opening(message) in words for message in messages if len(_opening(message)) == ECHO_CHARACTERS
-    )
-
-
-def _opening(message: Message) -> str:
-    content = message["content"]
-    if not isinstance(content, str):
-        content = " ".join(part["text"] for part in content if part["type"] == "text")
-    return " ".join(content.split())[:ECHO_CHARACTERS]
+    return any(opening in words for opening in openings if len(opening) == ECHO_CHARACTERS)
 
 
 @cache

@@ -106,10 +106,10 @@ def test_a_lone_surrogate_can_be_stored(tmp_path):
 
 
 def test_an_answer_that_repeats_the_prompt_is_rejected():
-    row = "a person opens the door " * 10
-    with ChatServer(lambda body: "Sure! " + body["messages"][1]["content"] + ".") as server:
-        (outcome,) = outcomes_with(server, rows=[row])
+    with ChatServer(lambda body: "Sure! " + body["messages"][0]["content"]) as server:
+        (outcome,) = outcomes_with(server, rows=ROWS[:1])
     assert outcome.reason == "the answer repeats the prompt"
+    assert SentenceTask.instructions in outcome.raw
 
 
 def test_an_empty_answer_is_rejected():

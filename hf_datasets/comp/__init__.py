@@ -1,0 +1,1 @@
+"""VideoComp: videos with a paragraph that fits and one that does not."""

@@ -1,0 +1,78 @@
+"""What is done to a paragraph so that it fits its video no more (VideoComp, section 3.1.2): the choices, by seed."""
+
+import hashlib
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hf_datasets.records import CaptionedEvent
+
+MIN_DIFFERENCE = 2
+"""Events that must be in one of two intervals only, for each to tell something of its own."""
+
+Interval = tuple[int, int]
+"""Half-open range of events."""
+
+
+class Segments(NamedTuple):
+    """The interval that the video is cropped to, and the one whose text it is mismatched with."""
+
+    shown: Interval
+    told: Interval
+
+
+def generator_for(key: str, seed: int) -> random.Random:
+    """The random numbers of one row: the same for a key and seed, whatever else is built with it."""
+    return random.Random(hashlib.sha256(f"{seed}:{key}".encode()).digest())
+
+
+def choose_order(count: int, generator: random.Random) -> tuple[int, ...]:
+    """A random order of `count` sentences, never the one they are in.
+
+    Raises:
+        ValueError: There are fewer than two.
+
+    Example:
+        >>> choose_order(2, random.Random(0))
+        (1, 0)
+    """
+    if count < 2:
+        raise ValueError(f"{count} sentence cannot be reordered; at least 2 are needed")
+    order = list(range(count))
+    while order == sorted(order):
+        generator.shuffle(order)
+    return tuple(order)
+
+
+def segment_choices(count: int) -> list[Segments]:
+    """All ordered pairs of intervals of `count` events that differ by at least two events.
+
+    Example:
+        >>> segment_choices(2)
+        [Segments(shown=(0, 1), told=(1, 2)), Segments(shown=(1, 2), told=(0, 1))]
+    """
+    intervals = [(start, end) for start in range(count) for end in range(start + 1, count + 1)]
+    return [
+        Segments(shown, told)
+        for shown in intervals
+        for told in intervals
+        if len(set(range(*shown)) ^ set(range(*told))) >= MIN_DIFFERENCE
+    ]
+
+
+def choose_segments(count: int, generator: random.Random) -> Segments:
+    """One of `segment_choices`.
+
+    Raises:
+        ValueError: There are fewer than two events.
+    """
+    choices = segment_choices(count)
+    if not choices:
+        raise ValueError(f"{count} event leaves no two intervals that differ; at least 2 are needed")
+    return generator.choice(choices)
+
+
+def crop(events: Sequence[CaptionedEvent], interval: Interval) -> tuple[float, float]:
+    """The stretch of video that an interval of events covers, in seconds: from its first start to its last end."""
+    chosen = events[slice(*interval)]
+    return min(event.start_seconds for event in chosen), max(event.end_seconds for event in chosen)

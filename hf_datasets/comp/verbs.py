@@ -1,0 +1,166 @@
+"""Which word of a caption is its action, and which other action of the data set fits in its place."""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+from HanTa.HanoverTagger import HanoverTagger
+
+FORMS = {"VVZ": "VVZ", "VVG": "VVG", "VVD": "VVD", "VVN": "VVN", "VVB": "base", "VVI": "base"}
+"""Tags of full verbs (CLAWS 5) and the form they are in; present and infinitive look the same."""
+LIGHT = frozenset(
+    [
+        "be",
+        "have",
+        "do",
+        "begin",
+        "start",
+        "continue",
+        "keep",
+        "stop",
+        "finish",
+        "see",
+        "show",
+        "appear",
+        "try",
+        "seem",
+        "use",
+        "get",
+        "go",
+        "come",
+        "make",
+        "let",
+        "lead",
+        "follow",
+        "become",
+        "include",
+        "contain",
+        "wear",
+        "stand",
+        "sit",
+        "demonstrate",
+        "explain",
+        "attempt",
+        "proceed",
+    ]
+)
+"""Verbs that carry no action of their own, or that fit any video."""
+ALIKE = tuple(
+    frozenset(group.split())
+    for group in (
+        "speak talk say tell discuss chat",
+        "cut chop slice dice mince trim carve",
+        "mix stir combine blend whisk beat toss fold",
+        "put place add lay set insert pour drop",
+        "walk move step run jog",
+        "look watch stare gaze view",
+        "take grab pick hold catch pull remove",
+        "throw toss fling hurl cast",
+        "hit strike kick punch bang",
+        "cook fry saute boil bake roast grill heat simmer warm",
+        "clean wash wipe scrub rinse dry",
+        "spread rub brush apply coat cover sprinkle drizzle season",
+        "jump leap hop flip",
+        "spin turn rotate twirl roll",
+        "ride drive pedal",
+        "paint draw color",
+        "lift raise hoist",
+        "serve plate garnish top",
+    )
+)
+"""Verbs that may describe the same picture; none replaces another of its group."""
+
+
+class Action(NamedTuple):
+    """A verb in a sentence: where it is, what it is, and the frame in which it stands."""
+
+    index: int
+    word: str
+    lemma: str
+    frame: tuple[str, str]
+
+
+class Replacement(NamedTuple):
+    """A sentence whose action is another one now."""
+
+    sentence: str
+    action: str
+    replacement: str
+
+
+@cache
+def _tagger() -> HanoverTagger:
+    return HanoverTagger("morphmodel_en.pgz")
+
+
+def find_actions(sentence: str) -> list[Action]:
+    """The actions of a sentence, by part-of-speech tags, each with its form and what follows it.
+
+    Example:
+        >>> find_actions("She lifts a barbell to her chest.")
+        [Action(index=1, word='lifts', lemma='lift', frame=('VVZ', 'object'))]
+    """
+    words = sentence.split()
+    tagged = _tagger().tag_sent([word.strip(".,;:!?\"'") or word for word in words])
+    followers = [_follower(word, tag) for word, _, tag in tagged[1:]] + ["end"]
+    return [
+        Action(index, word, lemma.lower(), (FORMS[tag], follower))
+        for index, ((word, lemma, tag), follower) in enumerate(zip(tagged, followers, strict=True))
+        if tag in FORMS and lemma.lower() not in LIGHT and word.isalpha() and words[index].startswith(word)
+    ]
+
+
+class Verbs:
+    """The actions of a data set, by the frame in which they stand.
+
+    A verb is replaced by one that the data set uses in the same form and in front of the same kind of word ("lifts a"
+    by "throws a", "speaking to" by "walking to"), in proportion to how often it does.
+
+    Args:
+        sentences: Captions of the data set.
+        min_count: Verbs seen less often in a frame are left out; they are often slips of the tagger.
+
+    Example:
+        >>> verbs = Verbs(["She lifts a bar.", "He throws a ball."], min_count=1)
+        >>> verbs.replace("He lifts a box.", random.Random(0))
+        Replacement(sentence='He throws a box.', action='lifts', replacement='throws')
+    """
+
+    def __init__(self, sentences: Iterable[str], *, min_count: int = 2) -> None:
+        counts: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
+        for sentence in sentences:
+            for action in find_actions(sentence):
+                counts[action.frame][action.word.lower(), action.lemma] += 1
+        self._known = {
+            frame: {word: count for word, count in found.items() if count >= min_count}
+            for frame, found in counts.items()
+        }
+
+    def replace(self, sentence: str, generator: random.Random) -> Replacement | None:
+        """The sentence with another action, or None where it has none or nothing fits."""
+        for action in find_actions(sentence):
+            others = {
+                word: count
+                for (word, lemma), count in self._known.get(action.frame, {}).items()
+                if not alike(lemma, action.lemma) and word != action.word.lower()
+            }
+            if others:
+                (word,) = generator.choices(list(others), weights=list(others.values()))
+                chosen = word.capitalize() if action.word[0].isupper() else word
+                words = sentence.split()
+                words[action.index] = chosen + words[action.index][len(action.word) :]
+                return Replacement(" ".join(words), action.word, chosen)
+        return None
+
+
+def alike(first: str, second: str) -> bool:
+    """Whether two verbs may describe the same picture."""
+    return first == second or any({first, second} <= group for group in ALIKE)
+
+
+def _follower(word: str, tag: str) -> str:
+    if tag in {"PRP", "PRF", "AVP", "TO0"}:
+        return word.lower()
+    return "object" if tag[:2] in {"AT", "DP", "DT", "NN", "AJ", "PN", "CR", "NP"} else "other"
