@@ -117,6 +117,32 @@ class Camera:
         return seen * (self.scale, -self.scale, 1) + (self.size / 2, self.size / 2, 0)
 
 
+def follow(motion: Motion, scene: Scene, size: int) -> list[Camera]:
+    """The camera of each frame: it keeps the pelvis near the centre, a little unsteadily, and drifts."""
+    phase = np.random.default_rng(scene.noise_seed).uniform(0, 2 * math.pi, 2)
+    share = np.linspace(0, 1, len(motion.joints))
+    sway = np.zeros((len(share), 3))
+    sway[:, 0], sway[:, 2] = np.sin(6 * share + phase[0]), np.sin(8 * share + phase[1])
+    targets = motion.joints[:, J["pelvis"]] + scene.wobble * sway
+    azimuths = scene.azimuth + scene.drift * (share - 0.5)
+    return [Camera(scene, *view, size) for view in zip(targets, azimuths.tolist(), strict=True)]
+
+
+def camera_joints(motion: Motion, scene: Scene) -> np.ndarray:
+    """The joints as the camera sees them, for supervision.
+
+    Args:
+        motion: What `perform` returned.
+        scene: Camera and mirror.
+
+    Returns:
+        `(frames, 16, 3)` float32 offsets from the pelvis in body units: right, up and away in the picture.
+    """
+    axes = np.array([camera.axes for camera in follow(motion, scene, 1)])
+    seen = np.einsum("fij,fkj->fki", axes, motion.joints - motion.joints[:, :1])
+    return (seen * (-1 if scene.mirror else 1, 1, 1)).astype(np.float32)
+
+
 def draw_frames(motion: Motion, scene: Scene, size: int) -> Iterator[np.ndarray]:
     """Draw a motion frame by frame.
 
@@ -128,16 +154,11 @@ def draw_frames(motion: Motion, scene: Scene, size: int) -> Iterator[np.ndarray]
     Yields:
         RGB frames of shape `(size, size, 3)`, uint8.
     """
-    generator = np.random.default_rng(scene.noise_seed)
-    grain = np.clip(128 + generator.normal(0, 2.5, (size, size)), 0, 255).astype(np.uint8)
-    grain = Image.merge("RGB", [Image.fromarray(grain)] * 3)
-    phase = generator.uniform(0, 2 * math.pi, 2)
-    num_frames = len(motion.joints)
+    noise = np.random.default_rng(scene.noise_seed).normal(0, 2.5, (size, size))
+    grain = Image.merge("RGB", [Image.fromarray(np.clip(128 + noise, 0, 255).astype(np.uint8))] * 3)
     start = float(motion.joints[0, :, 0].mean())
-    for index, (joints, chest) in enumerate(zip(motion.joints, motion.forward, strict=True)):
-        share = index / max(num_frames - 1, 1)
-        sway = scene.wobble * np.sin((6 * share + phase[0], 0, 8 * share + phase[1]))
-        camera = Camera(scene, joints[J["pelvis"]] + sway, scene.azimuth + scene.drift * (share - 0.5), size)
+    cameras = follow(motion, scene, size)
+    for camera, joints, chest in zip(cameras, motion.joints, motion.forward, strict=True):
         picture = Image.new("RGB", (size, size), _colour(HALLS[scene.hall], 0.5, scene.wall_value))
         brush = ImageDraw.Draw(picture)
         _draw_hall(brush, camera, scene)
