@@ -113,5 +113,9 @@ def processor_fingerprint(processor: AIMVideoProcessor) -> str:
 
 def tokenizer_fingerprint(processor: TFCoVRProcessor) -> str:
     """A hash of what turns a text into tokens."""
-    backend = processor.tokenizer.backend_tokenizer.to_str()
-    return hashlib.sha256(f"{processor.number_words} {backend}".encode()).hexdigest()
+    backend = json.loads(processor.tokenizer.backend_tokenizer.to_str())
+    for name in ("padding", "truncation"):  # which each call sets anew
+        backend.pop(name)
+    return hashlib.sha256(
+        f"{processor.number_words} {json.dumps(backend, sort_keys=True)}".encode()
+    ).hexdigest()
