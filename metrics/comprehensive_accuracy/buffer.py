@@ -4,6 +4,7 @@ Each of the three metrics holds the same copy of this file, because a Space must
 """
 
 import abc
+import copy
 from typing import Any
 
 import evaluate
@@ -37,7 +38,7 @@ class BufferedMetric(evaluate.Metric, abc.ABC):
         if self.num_process > 1:
             super().add_batch(predictions=predictions, references=references)
         else:
-            self._batches.append(columns)
+            self._batches.append(copy.deepcopy(columns))  # the caller may write to the arrays afterwards
 
     def add(
         self,

@@ -67,7 +67,7 @@ def read_id_lists(rows: Any, name: str) -> IdLists:
         if matrix.ndim == 2 and matrix.dtype.kind in "iu":
             if matrix.dtype == np.uint64 and matrix.size and matrix.max() > np.iinfo(np.int64).max:
                 raise ValueError(f"{name} hold ids beyond 64-bit signed integers; give such ids as strings")
-            return IdLists(matrix.astype(np.int64).ravel(), np.full(len(matrix), matrix.shape[1]))
+            return IdLists(matrix.astype(np.int64, copy=False).ravel(), np.full(len(matrix), matrix.shape[1]))
         rows = matrix.tolist()
     lists = [row if type(row) is list else _as_list(row, number, name) for number, row in enumerate(rows)]
     lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))

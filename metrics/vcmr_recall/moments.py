@@ -151,7 +151,7 @@ def _read_seconds(column: Any, lengths: np.ndarray, field: str) -> np.ndarray:
         if matrix.ndim == 2 and matrix.dtype.kind in "iuf":
             if matrix.shape != (len(lengths), lengths.max(initial=0)):
                 raise ValueError(f"{field} of predictions has shape {matrix.shape}, unlike video_id")
-            return matrix.astype(np.float64).ravel()
+            return matrix.astype(np.float64, copy=False).ravel()
         column = matrix.tolist()
     flat = array("d")
     for number, (row, length) in enumerate(zip(column, lengths, strict=True)):

@@ -92,6 +92,13 @@ def test_changing_an_array_after_adding_it_changes_nothing(tmp_path):
     metric.add_batch(predictions=ranking, references=[[1]])
     ranking[:] = 5
     assert metric.compute(k=1)["map@1"] == 1
+    spans = {"video_id": np.array([[1]]), "start": np.array([[0.0]]), "end": np.array([[4.0]])}
+    moments = load("vcmr_recall", tmp_path)
+    moments.add_batch(
+        predictions=spans, references={"video_id": np.array([1]), "spans": np.array([[0.0, 4.0]])}
+    )
+    spans["video_id"][:], spans["end"][:] = 2, 99
+    assert moments.compute(k=1, iou=0.7)["vcmr_recall@1_iou@0.7"] == 1
 
 
 def test_combined_metrics_keep_their_options_and_prefixes(tmp_path):
