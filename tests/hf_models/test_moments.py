@@ -1,0 +1,274 @@
+"""XML, ReLoCLNet and HERO: shapes, properties that their papers imply, saving and loading, and bad input."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, RobertaConfig, RobertaModel
+
+from hf_models import (
+    HEROConfig,
+    HEROForMomentRetrieval,
+    ReLoCLNetConfig,
+    ReLoCLNetForMomentRetrieval,
+    XMLConfig,
+    XMLForMomentRetrieval,
+)
+
+SIZES = {
+    "video_feature_size": 10,
+    "query_feature_size": 12,
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "max_query_tokens": 6,
+    "max_video_clips": 9,
+}
+HERO_SIZES = {
+    "num_cross_modal_layers": 2,
+    "num_temporal_layers": 1,
+    "intermediate_size": 32,
+    "vocab_size": 30,
+    "max_position_embeddings": 20,
+}
+MODELS = {
+    "xml": (XMLConfig, XMLForMomentRetrieval, {}),
+    "reloclnet": (ReLoCLNetConfig, ReLoCLNetForMomentRetrieval, {}),
+    "hero": (HEROConfig, HEROForMomentRetrieval, HERO_SIZES),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+both_streams = pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
+
+
+def small(name, *, subtitles=False, **changes):
+    config_class, model_class, extra = MODELS[name]
+    torch.manual_seed(0)
+    sizes = {**SIZES, **extra, "subtitle_feature_size": 7 if subtitles else None, **changes}
+    model = model_class(config_class(**sizes))
+    with torch.no_grad():  # larger than at first, so that nothing hides behind rounding
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model.eval()
+
+
+def inputs(*, subtitles=False, num_queries=3, num_videos=3):
+    generator = torch.Generator().manual_seed(1)
+    query_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])[:num_queries]
+    video_mask = torch.ones(num_videos, 9)
+    video_mask[1:2, 6:] = 0
+    batch = {
+        "query_features": torch.randn(num_queries, 5, 12, generator=generator),
+        "query_mask": query_mask,
+        "video_features": torch.randn(num_videos, 9, 10, generator=generator),
+        "video_mask": video_mask,
+    }
+    if subtitles:
+        batch["subtitle_features"] = torch.randn(num_videos, 9, 7, generator=generator)
+    return batch
+
+
+LABELS = {"start_positions": torch.tensor([2, 0, 8]), "end_positions": torch.tensor([5, 3, 8])}
+
+
+@every_model
+@both_streams
+def test_every_query_meets_every_video(name, subtitles):
+    output = small(name, subtitles=subtitles)(**inputs(subtitles=subtitles))
+    assert output.video_scores.shape == (3, 3)
+    assert output.start_logits.shape == output.end_logits.shape == (3, 3, 9)
+    assert output.loss is None
+    assert (output.video_scores.abs() <= 1).all()
+    assert (output.start_logits[:, 1, 6:] == -1e10).all()
+    assert (output.end_logits[:, 0] > -1e9).all()
+
+
+@every_model
+@both_streams
+def test_padding_changes_nothing(name, subtitles):
+    model, batch = small(name, subtitles=subtitles), inputs(subtitles=subtitles)
+    padded = model(**batch)
+    alone = {key: value[1:2] for key, value in batch.items()}
+    alone["query_features"], alone["query_mask"] = alone["query_features"][:, :3], alone["query_mask"][:, :3]
+    for key in {"video_features", "video_mask", "subtitle_features"} & alone.keys():
+        alone[key] = alone[key][:, :6]
+    output = model(**alone)
+    torch.testing.assert_close(output.video_scores[0, 0], padded.video_scores[1, 1], atol=1e-5, rtol=0)
+    torch.testing.assert_close(output.start_logits[0, 0], padded.start_logits[1, 1, :6], atol=1e-4, rtol=0)
+    torch.testing.assert_close(output.end_logits[0, 0], padded.end_logits[1, 1, :6], atol=1e-4, rtol=0)
+
+
+def test_the_released_predictors_read_the_padding_and_ours_do_so_on_request():
+    clean, leaking = (small("xml", mask_similarity=choice)(**inputs()) for choice in (True, False))
+    torch.testing.assert_close(clean.start_logits[:, 0], leaking.start_logits[:, 0])
+    assert (clean.start_logits[:, 1, 5] - leaking.start_logits[:, 1, 5]).abs().max() > 1e-3
+
+
+@every_model
+@both_streams
+def test_gradients_reach_every_weight(name, subtitles):
+    model = small(
+        name,
+        subtitles=subtitles,
+        hidden_dropout=0.0,
+        input_dropout=0.0,
+        span_loss_probability=1.0,
+        margin=3.0,
+    ).train()
+    model(**inputs(subtitles=subtitles), **LABELS).loss.backward()
+    unused = {key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()}
+    # Softmax ignores what is added to all keys alike, and HERO's words stay unread where features are given.
+    unused = {key for key in unused if not key.endswith(".key.bias")}
+    assert all("word_embeddings" in key for key in unused), unused
+
+
+@every_model
+def test_loss_is_the_sum_of_its_named_parts(name):
+    output = small(name)(**inputs(), **LABELS)
+    expected = {"span", "video_ranking", "query_ranking"}
+    expected |= {"frame_contrast", "video_contrast"} if name == "reloclnet" else set()
+    assert output.loss_parts.keys() == expected
+    torch.testing.assert_close(sum(output.loss_parts.values()), output.loss)
+
+
+def test_two_queries_of_one_video_are_no_negatives():
+    model, batch = small("xml", margin=5.0), inputs(num_videos=1)
+    output = model(**batch, **LABELS, target_indices=torch.zeros(3, dtype=torch.long))
+    assert output.loss_parts["video_ranking"] == output.loss_parts["query_ranking"] == 0
+    assert output.loss_parts["span"] > 0
+    with pytest.raises(ValueError, match="3 queries and 1 videos are no pairs"):
+        model(**batch, **LABELS)
+
+
+def test_hero_drops_the_span_loss_of_most_training_steps():
+    model = small("hero").train()
+    torch.manual_seed(0)
+    steps = [model(**inputs(), **LABELS).loss_parts for _ in range(40)]
+    assert 2 <= sum("span" in parts for parts in steps) <= 18
+    assert "span" in model.eval()(**inputs(), **LABELS).loss_parts
+
+
+def test_xml_of_video_only_has_the_parameters_of_the_released_model():
+    with torch.device("meta"):
+        assert XMLForMomentRetrieval(XMLConfig()).num_parameters() == 1_882_122
+
+
+def test_hero_takes_every_other_layer_of_a_roberta(tmp_path):
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 30}
+    roberta = RobertaModel(
+        RobertaConfig(**sizes, num_hidden_layers=4, type_vocab_size=1, max_position_embeddings=20)
+    )
+    roberta.save_pretrained(tmp_path)
+    model = HEROForMomentRetrieval.from_roberta(tmp_path, num_cross_modal_layers=2, video_feature_size=10)
+    for mine, theirs in ((0, 0), (1, 2)):
+        expected = roberta.encoder.layer[theirs].state_dict()
+        found = model.cross_modal.encoder.layer[mine].state_dict()
+        assert all(torch.equal(found[key], value) for key, value in expected.items())
+    tokens = torch.tensor([[0, 5, 6], [0, 7, 1]])
+    assert model.encode_query(tokens, tokens != 1).shape == (2, 1, 16)
+    with pytest.raises(ValueError, match="has 4 layers, fewer than 5"):
+        HEROForMomentRetrieval.from_roberta(tmp_path, num_cross_modal_layers=5)
+
+
+@every_model
+@both_streams
+def test_a_saved_model_loads_equal_through_every_door(tmp_path, name, subtitles):
+    model, batch = small(name, subtitles=subtitles), inputs(subtitles=subtitles)
+    model.save_pretrained(tmp_path)
+    for loaded in (type(model).from_pretrained(tmp_path), AutoModel.from_pretrained(tmp_path)):
+        assert type(loaded) is type(model)
+        assert all(torch.equal(loaded.state_dict()[key], value) for key, value in model.state_dict().items())
+        expected = model(**batch).start_logits
+        torch.testing.assert_close(loaded(**batch).start_logits, expected, atol=1e-5, rtol=1e-5)
+    assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == model.config.to_diff_dict()
+
+
+WITHOUT_THE_PACKAGE = """
+import json, sys, torch
+sys.modules["hf_models"] = None  # importing it raises
+from transformers import AutoConfig, AutoModel
+totals = []
+for folder in sys.argv[1:]:
+    model = AutoModel.from_pretrained(folder, trust_remote_code=True).eval()
+    with torch.no_grad():
+        output = model(torch.ones(1, 2, 12), torch.ones(1, 2), torch.ones(1, 3, 10), torch.ones(1, 3))
+    totals.append([type(model.config).__name__, output.video_scores.item(), output.end_logits.sum().item()])
+print(json.dumps(totals))
+"""
+
+
+def test_saved_folders_work_where_the_package_is_not_installed(tmp_path):
+    expected = []
+    for name in MODELS:
+        model = small(name)
+        model.save_pretrained(tmp_path / name)
+        with torch.no_grad():
+            output = model(torch.ones(1, 2, 12), torch.ones(1, 2), torch.ones(1, 3, 10), torch.ones(1, 3))
+        expected.append([output.video_scores.item(), output.end_logits.sum().item()])
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_PACKAGE, *(str(tmp_path / name) for name in MODELS)],
+        cwd=tmp_path,
+        env={"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert [row[0] for row in found] == ["XMLConfig", "ReLoCLNetConfig", "HEROConfig"]
+    for row, values in zip(found, expected, strict=True):
+        assert row[1:] == pytest.approx(values, abs=1e-4)
+
+
+@every_model
+def test_half_precision_gives_scores_in_single(name):
+    batch = inputs()
+    for key in ("query_features", "video_features"):
+        batch[key] = batch[key].bfloat16()
+    output = small(name).bfloat16()(**batch)
+    assert output.start_logits.dtype == output.video_scores.dtype == torch.float32
+    assert output.start_logits[:, 0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"query_features": torch.zeros(3, 7, 12)}, "query_features has length 7, the model reads at most 6"),
+        ({"query_features": torch.zeros(3, 5, 11)}, r"query_features .*must be float of shape .*12"),
+        (
+            {"video_features": torch.zeros(3, 10, 10)},
+            "video_features has length 10, the model reads at most 9",
+        ),
+        ({"video_features": torch.zeros(3, 9, 10, dtype=torch.long)}, "must be float"),
+        ({"video_mask": torch.ones(3, 8)}, "video_mask has shape"),
+        ({"subtitle_features": torch.zeros(3, 9, 7)}, "has no subtitle_features"),
+    ],
+)
+@every_model
+def test_inputs_that_do_not_fit_are_refused(name, changes, message):
+    with pytest.raises(ValueError, match=message):
+        small(name)(**{**inputs(), **changes})
+
+
+def test_a_model_with_subtitles_asks_for_them():
+    with pytest.raises(ValueError, match="needs subtitle_features"):
+        small("xml", subtitles=True)(**inputs())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hidden_size": 15},
+        {"conv_kernel_size": 4},
+        {"max_video_clips": 0},
+        {"hidden_dropout": 1.0},
+        {"span_loss_probability": 1.5},
+        {"end_convention": "both"},
+        {"margin": "wide"},
+    ],
+    ids=str,
+)
+@every_model
+def test_a_configuration_that_makes_no_sense_is_refused(name, wrong):
+    with pytest.raises(Exception, match=next(iter(wrong))):
+        MODELS[name][0](**{"num_attention_heads": 2, **wrong})
