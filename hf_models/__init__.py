@@ -26,6 +26,9 @@ from hf_models.tfcovr.modeling_aim import AIMForVideoClassification, AIMModel
 from hf_models.tfcovr.modeling_tfcovr import TFCoVRForComposedRetrieval
 from hf_models.tfcovr.processing_tfcovr import TFCoVRProcessor
 from hf_models.tfcovr.video_processing_aim import AIMVideoProcessor
+from hf_models.vidclip.configuration_vidclip import VidCLIPConfig
+from hf_models.vidclip.modeling_vidclip import VidCLIPModel
+from hf_models.vidclip.processing_vidclip import VidCLIPProcessor
 
 # Configuration -> the class that each Auto class gives for it.
 AUTO_CLASSES = {
@@ -35,6 +38,7 @@ AUTO_CLASSES = {
         AutoVideoProcessor: AIMVideoProcessor,
     },
     TFCoVRConfig: {AutoModel: TFCoVRForComposedRetrieval, AutoProcessor: TFCoVRProcessor},
+    VidCLIPConfig: {AutoModel: VidCLIPModel, AutoProcessor: VidCLIPProcessor},
     XMLConfig: {AutoModel: XMLForMomentRetrieval},
     ReLoCLNetConfig: {AutoModel: ReLoCLNetForMomentRetrieval},
     HEROConfig: {AutoModel: HEROForMomentRetrieval},
@@ -60,6 +64,9 @@ __all__ = [
     "TFCoVRConfig",
     "TFCoVRForComposedRetrieval",
     "TFCoVRProcessor",
+    "VidCLIPConfig",
+    "VidCLIPModel",
+    "VidCLIPProcessor",
     "XMLConfig",
     "XMLForMomentRetrieval",
 ]

@@ -1,0 +1,112 @@
+"""Configuration of VidCLIP, a CLIP whose vision tower reads frames and whose text tower reads paragraphs."""
+
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import CLIPTextConfig, CLIPVisionConfig, PreTrainedConfig
+from transformers.configuration_utils import SubConfigSpec
+
+# VidCLIP-base (VideoComp, section 4.1): ViT-L for frames and 12 layers for up to 160 tokens. The paper leaves open the
+# patch size (196 = 14 x 14 pooler queries suggest 16 at 224 pixels) and the text width (128 M parameters suggest 768).
+VISION_DEFAULTS = {
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "patch_size": 16,
+    "image_size": 224,
+}
+TEXT_DEFAULTS = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_attention_heads": 12,
+    "max_position_embeddings": 160,
+}
+
+
+@strict
+class VidCLIPConfig(PreTrainedConfig):
+    """Describe a VidCLIP (VideoComp, section 4.1); the defaults are the paper's VidCLIP-base and its fine-tuning.
+
+    Args:
+        vision_config: Of the tower that sees each frame, a `CLIPVisionConfig` or its fields.
+        text_config: Of the text tower, a `CLIPTextConfig` or its fields.
+        projection_dim: Size D of the embeddings.
+        num_frames: Frames per video; the length of the temporal embedding.
+        num_pooler_queries: Queries of the first attention pooler; the second has one.
+        pooler_num_attention_heads: Heads of both poolers; None is those of the vision tower.
+        class_token_residual: Add what the poolers say to the mean of the frames' class tokens, which CLIP was trained
+            to summarise images with. `VidCLIPModel.from_clip` sets it, and starts the poolers' part at zero.
+        logit_scale_init_value: Logarithm of what similarities are multiplied by at first.
+        max_logit_scale: Highest logarithm that training may reach; log(100), as in CLIP.
+        loss: "clip" (InfoNCE), "negclip", or "comploss" (InfoNCE and the weighted preference).
+        preference_weight: Of the preference in "comploss".
+        preference_pairs: See `losses.comp_loss`.
+        preference_kind: See `losses.comp_loss`.
+        preference_scale: See `losses.comp_loss`.
+        preference_margin: See `losses.comp_loss`.
+
+    Example:
+        >>> config = VidCLIPConfig(text_config={"num_hidden_layers": 2})
+        >>> config.text_config.max_position_embeddings, config.vision_config.hidden_size
+        (160, 1024)
+    """
+
+    model_type = "vidclip"
+    sub_configs_defaults = {  # noqa: RUF012 - the base class reads a plain class attribute
+        "vision_config": SubConfigSpec(CLIPVisionConfig),
+        "text_config": SubConfigSpec(CLIPTextConfig),
+    }
+
+    vision_config: dict | CLIPVisionConfig | None = None
+    text_config: dict | CLIPTextConfig | None = None
+    projection_dim: int = 768
+    num_frames: int = 16
+    num_pooler_queries: int = 196
+    pooler_num_attention_heads: int | None = None
+    class_token_residual: bool = False
+    logit_scale_init_value: float | int = 2.6592
+    max_logit_scale: float | int = 4.6052
+    loss: Literal["clip", "negclip", "comploss"] = "comploss"
+    preference_weight: float | int = 100.0
+    preference_pairs: Literal["adjacent", "all", "positive"] = "adjacent"
+    preference_kind: Literal["logistic", "hinge"] = "logistic"
+    preference_scale: float | int = 1.0
+    preference_margin: float | int = 0.0
+    initializer_range: float | int = 0.02
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Fill in the paper's towers, and name the files that travel with a saved model."""
+        if not isinstance(self.vision_config, PreTrainedConfig):
+            self.vision_config = CLIPVisionConfig(**{**VISION_DEFAULTS, **(self.vision_config or {})})
+        if not isinstance(self.text_config, PreTrainedConfig):
+            self.text_config = CLIPTextConfig(**{**TEXT_DEFAULTS, **(self.text_config or {})})
+        self.auto_map = {
+            "AutoConfig": "configuration_vidclip.VidCLIPConfig",
+            "AutoModel": "modeling_vidclip.VidCLIPModel",
+            "AutoProcessor": "processing_vidclip.VidCLIPProcessor",
+        }
+        kwargs.pop("auto_map", None)
+        super().__post_init__(**kwargs)
+        if self.pooler_num_attention_heads is None:
+            self.pooler_num_attention_heads = self.vision_config.num_attention_heads
+
+    def validate_architecture(self) -> None:
+        """Refuse fields that contradict each other or lie outside what they may be.
+
+        Raises:
+            ValueError: If the poolers' heads do not divide the width, or a number is out of its range.
+        """
+        width, heads = self.vision_config.hidden_size, self.pooler_num_attention_heads
+        if heads < 1 or width % heads:
+            raise ValueError(f"pooler_num_attention_heads is {heads}; it must divide the width {width}")
+        for name in ("num_frames", "num_pooler_queries", "projection_dim"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("preference_weight", "preference_scale", "preference_margin"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if self.logit_scale_init_value > self.max_logit_scale:
+            raise ValueError(
+                f"logit_scale_init_value {self.logit_scale_init_value} exceeds max_logit_scale {self.max_logit_scale}"
+            )

@@ -1,0 +1,102 @@
+"""What VidCLIP adds to CLIP's vision tower: the place of a frame in time, and pooling by attention."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .configuration_vidclip import VidCLIPConfig
+
+
+def temporal_positions(num_frames: int, width: int) -> Tensor:
+    """Sines and cosines of the frame's number, less those of frame 0: `(num_frames, width)`, float32.
+
+    Frame 0 is zero, so that at first a video of one frame is an image, and all others differ.
+
+    Example:
+        >>> temporal_positions(2, 4)[1]  # sin 1, sin 0.01, cos 1 - 1, cos 0.01 - 1
+        tensor([ 8.4147e-01,  9.9998e-03, -4.5970e-01, -5.0008e-05])
+    """
+    speeds = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
+    angles = torch.arange(num_frames)[:, None] * speeds
+    return torch.cat([angles.sin(), angles.cos() - 1], dim=1)[:, :width]
+
+
+class TemporalEmbedding(nn.Module):
+    """Add to the tokens of each frame, after the tower's last layer, a learned vector for its place in time."""
+
+    def __init__(self, config: VidCLIPConfig) -> None:
+        super().__init__()
+        width = config.vision_config.hidden_size
+        self.weight = nn.Parameter(torch.empty(config.num_frames, width))
+
+    def forward(self, tokens: Tensor, *, interpolate: bool = False) -> Tensor:
+        """Give `(batch, frames, tokens, width)` their place in time.
+
+        Args:
+            tokens: Of the frames in order.
+            interpolate: Stretch the embedding linearly where there are more or fewer frames than it has; the first
+                frames of it are what a shorter video gets otherwise.
+
+        Returns:
+            The same shape.
+
+        Raises:
+            ValueError: If there are more frames than the embedding has, and no interpolation is asked.
+        """
+        frames, places = tokens.shape[1], self.weight
+        if interpolate and frames != len(places):
+            places = F.interpolate(places.T[None], size=frames, mode="linear", align_corners=True)[0].T
+        elif frames > len(places):
+            raise ValueError(
+                f"the videos have {frames} frames, the model {len(places)}; sample {len(places)}, or pass "
+                "interpolate_temporal=True"
+            )
+        return tokens + places[:frames, None].to(tokens.dtype)
+
+
+class AttentionPooler(nn.Module):
+    """Summarise any number of tokens by learned queries that attend to them, then normalise (CoCa, section 3.2)."""
+
+    def __init__(self, config: VidCLIPConfig, num_queries: int) -> None:
+        super().__init__()
+        width, eps = config.vision_config.hidden_size, config.vision_config.layer_norm_eps
+        self.num_heads = config.pooler_num_attention_heads
+        self.query = nn.Parameter(torch.empty(num_queries, width))
+        self.context_layernorm = nn.LayerNorm(width, eps=eps)
+        self.q_proj = nn.Linear(width, width)
+        self.k_proj = nn.Linear(width, width)
+        self.v_proj = nn.Linear(width, width)
+        self.out_proj = nn.Linear(width, width)
+        self.layernorm = nn.LayerNorm(width, eps=eps)
+
+    def forward(self, context: Tensor) -> Tensor:
+        """Pool `(batch, tokens, width)` to `(batch, num_queries, width)`."""
+        context = self.context_layernorm(context)
+        query = self.q_proj(self.query.to(context.dtype)).expand(len(context), -1, -1)
+        heads = (
+            states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for states in (query, self.k_proj(context), self.v_proj(context))
+        )
+        pooled = F.scaled_dot_product_attention(*heads)  # (batch, heads, queries, width / heads)
+        return self.layernorm(self.out_proj(pooled.transpose(1, 2).flatten(2)))
+
+
+class VideoPooler(nn.Module):
+    """Tokens of all frames to one vector: the temporal embedding, then two attention poolers in cascade."""
+
+    def __init__(self, config: VidCLIPConfig) -> None:
+        super().__init__()
+        self.class_token_residual = config.class_token_residual
+        self.temporal_embedding = TemporalEmbedding(config)
+        self.token_pooler = AttentionPooler(config, config.num_pooler_queries)
+        self.video_pooler = AttentionPooler(config, 1)
+        if config.class_token_residual:
+            self.video_pooler.layernorm.starts_at_zero = True
+
+    def forward(self, tokens: Tensor, *, interpolate_temporal: bool = False) -> Tensor:
+        """Pool `(batch, frames, tokens, width)`, class token first, to `(batch, width)`."""
+        placed = self.temporal_embedding(tokens, interpolate=interpolate_temporal)
+        pooled = self.video_pooler(self.token_pooler(placed.flatten(1, 2)))[:, 0]
+        return tokens[:, :, 0].mean(1) + pooled if self.class_token_residual else pooled

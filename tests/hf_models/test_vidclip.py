@@ -1,0 +1,345 @@
+"""VidCLIP against CLIP itself, and the properties that the paper's description implies."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoProcessor,
+    CLIPConfig,
+    CLIPModel,
+    CLIPVisionConfig,
+    CLIPVisionModel,
+    PreTrainedTokenizerFast,
+)
+
+from hf_models import AIMVideoProcessor, VidCLIPConfig, VidCLIPModel, VidCLIPProcessor
+from hf_models.vidclip.modeling_vidclip import extend_positions
+
+VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 16,
+    "patch_size": 8,
+}
+TEXT = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "vocab_size": 40,
+    "eos_token_id": 39,
+    "bos_token_id": 38,
+    "pad_token_id": 0,
+    "max_position_embeddings": 30,
+}
+FRAMES = 4
+END = 39
+
+
+def clip_model():
+    torch.manual_seed(0)
+    return CLIPModel(CLIPConfig(vision_config=VISION, text_config=TEXT, projection_dim=24)).eval()
+
+
+@pytest.fixture
+def clip_folder(tmp_path):
+    clip_model().save_pretrained(tmp_path / "clip")
+    return tmp_path / "clip"
+
+
+@pytest.fixture
+def pixel_values():
+    return torch.randn(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+def sentences(rows, length, seed=0):
+    tokens = torch.randint(1, 38, (rows, length), generator=torch.Generator().manual_seed(seed))
+    tokens[:, -1] = END
+    return tokens
+
+
+def small_vidclip(**changes):
+    torch.manual_seed(0)
+    fields = {"num_frames": FRAMES, "projection_dim": 24, "num_pooler_queries": 6, **changes}
+    text = {**TEXT, "max_position_embeddings": 160}
+    return VidCLIPModel(VidCLIPConfig(vision_config=VISION, text_config=text, **fields)).eval()
+
+
+def inputs(rows=3, negatives=2):
+    generator = torch.Generator().manual_seed(1)
+    return {
+        "pixel_values": torch.randn(rows, FRAMES, 3, 16, 16, generator=generator),
+        "input_ids": sentences(rows, 9),
+        "negative_input_ids": sentences(rows * negatives, 9, seed=2).view(rows, negatives, 9),
+        "negative_levels": torch.arange(1, negatives + 1).repeat(rows, 1),
+    }
+
+
+def test_one_frame_from_clip_is_clips_image_and_a_video_the_mean_of_its_frames(clip_folder, pixel_values):
+    clip, model = clip_model(), VidCLIPModel.from_clip(clip_folder, num_frames=FRAMES)
+    seen = clip.get_image_features(pixel_values=pixel_values.flatten(0, 1)).pooler_output
+    normal = torch.nn.functional.normalize
+    for images in (pixel_values[:, 0], pixel_values[:, :1]):
+        torch.testing.assert_close(model.get_video_features(images), normal(seen[::FRAMES]))
+    expected = normal(seen.unflatten(0, (2, FRAMES)).mean(1))
+    torch.testing.assert_close(model.get_video_features(pixel_values), expected)
+
+
+def test_without_the_residual_one_frame_does_not_see_the_temporal_embedding_at_first(pixel_values):
+    model = small_vidclip()
+    before = model.get_video_features(pixel_values[:, :1])
+    whole = model.get_video_features(pixel_values)
+    with torch.no_grad():
+        model.video_pooler.temporal_embedding.weight.zero_()
+    torch.testing.assert_close(model.get_video_features(pixel_values[:, :1]), before)
+    assert (model.get_video_features(pixel_values) - whole).abs().max() > 1e-3
+
+
+def test_a_text_of_twenty_tokens_is_clips_text_and_longer_ones_fit(clip_folder):
+    clip, model = clip_model(), VidCLIPModel.from_clip(clip_folder, num_frames=FRAMES)
+    short = sentences(3, 20)
+    expected = clip.get_text_features(input_ids=short).pooler_output
+    torch.testing.assert_close(model.get_text_features(short), torch.nn.functional.normalize(expected))
+    assert model.get_text_features(sentences(2, 160)).shape == (2, 24)
+    with pytest.raises(ValueError, match="161"):
+        model.get_text_features(sentences(2, 161))
+
+
+def test_extended_positions_keep_the_first_and_both_ends():
+    positions = torch.randn(77, 5)
+    extended = extend_positions(positions, 160)
+    assert torch.equal(extended[:20], positions[:20])
+    torch.testing.assert_close(extended[[20, -1]], positions[[20, -1]])
+    steps = torch.arange(57.0)[:, None]
+    line = extend_positions(torch.cat([torch.zeros(20, 1), steps]), 160)[20:]
+    torch.testing.assert_close(line, torch.linspace(0, 56, 140)[:, None])
+    with pytest.raises(ValueError, match="77 text positions cannot become 40"):
+        extend_positions(positions, 40)
+
+
+def test_the_summary_token_sees_every_word_and_no_padding():
+    model = small_vidclip()
+    tokens = sentences(1, 12)
+    text = model.get_text_features(tokens)
+    for place in range(11):
+        changed = tokens.clone()
+        changed[0, place] = tokens[0, place] % 36 + 1
+        assert (model.get_text_features(changed) - text).abs().max() > 1e-5, place
+    padded = torch.cat([tokens, torch.zeros(1, 5, dtype=torch.long)], dim=1)
+    mask = torch.cat([torch.ones(1, 12), torch.zeros(1, 5)], dim=1).long()
+    torch.testing.assert_close(model.get_text_features(padded, mask), text)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_the_order_of_frames_is_seen(pixel_values, residual):
+    model = small_vidclip(class_token_residual=residual)
+    with torch.no_grad():
+        model.video_pooler.video_pooler.layernorm.weight.fill_(1.0)
+    order = torch.tensor([2, 0, 3, 1])
+    change = model.get_video_features(pixel_values) - model.get_video_features(pixel_values[:, order])
+    assert change.abs().max() > 1e-3
+
+
+def test_the_poolers_have_the_papers_shape(pixel_values):
+    with torch.device("meta"):
+        model = VidCLIPModel(VidCLIPConfig())
+    assert model.video_pooler.token_pooler.query.shape == (196, 1024)
+    assert model.video_pooler.video_pooler.query.shape == (1, 1024)
+    assert model.text_model.embeddings.position_embedding.weight.shape == (160, 768)
+    # The paper: a vision tower of 303 M, a text tower of 128 M.
+    assert model.vision_model.num_parameters() == pytest.approx(303e6, rel=0.01)
+    assert model.text_model.num_parameters() == pytest.approx(128e6, rel=0.04)
+
+
+def test_more_frames_are_interpolated_on_request_only():
+    model = small_vidclip()
+    longer = torch.randn(1, 7, 3, 16, 16)
+    with pytest.raises(ValueError, match="7 frames, the model 4"):
+        model.get_video_features(longer)
+    assert model.get_video_features(longer, interpolate_temporal=True).shape == (1, 24)
+    larger = torch.randn(1, FRAMES, 3, 24, 24)
+    assert model.get_video_features(larger, interpolate_pos_encoding=True).shape == (1, 24)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [torch.zeros(3, 16, 16), torch.zeros(1, FRAMES, 3, 16, 16, dtype=torch.uint8)],
+    ids=["shape", "bytes"],
+)
+def test_what_is_no_batch_of_videos_is_refused(wrong):
+    with pytest.raises(ValueError, match="VidCLIPProcessor"):
+        small_vidclip().get_video_features(wrong)
+
+
+def test_features_are_unit_norm_and_logits_are_their_products_both_ways():
+    model = small_vidclip()
+    data = inputs()
+    output = model(data["pixel_values"], data["input_ids"][:2])
+    assert output.logits_per_video.shape == (3, 2)
+    assert torch.equal(output.logits_per_text, output.logits_per_video.T)
+    for embeds in (output.video_embeds, output.text_embeds):
+        torch.testing.assert_close(embeds.norm(dim=-1), torch.ones(len(embeds)))
+    scale = torch.tensor(2.6592).exp()
+    torch.testing.assert_close(output.logits_per_video, scale * output.video_embeds @ output.text_embeds.T)
+    assert output.loss is None
+
+
+def test_the_logit_scale_stays_below_its_maximum():
+    model = small_vidclip()
+    with torch.no_grad():
+        model.logit_scale.fill_(9.0)
+    output = model(inputs()["pixel_values"], inputs()["input_ids"])
+    cosines = output.video_embeds @ output.text_embeds.T
+    torch.testing.assert_close(output.logits_per_video, cosines * torch.tensor(4.6052).exp())
+
+
+@pytest.mark.parametrize("loss", ["clip", "negclip", "comploss"])
+def test_gradients_reach_every_weight(loss):
+    model = small_vidclip(loss=loss, class_token_residual=True).train()
+    with torch.no_grad():  # what starts at zero holds back the gradients behind it for one step only
+        model.video_pooler.video_pooler.layernorm.weight.fill_(0.1)
+    model(**inputs(), return_loss=True).loss.backward()
+    for name, parameter in model.named_parameters():
+        # The first LayerNorm's bias moves every key alike, which attention does not see.
+        if not name.endswith(("k_proj.bias",)):
+            assert parameter.grad is not None, name
+            assert parameter.grad.any(), name
+
+
+@pytest.mark.parametrize("loss", ["negclip", "comploss"])
+def test_padding_among_negatives_changes_nothing(loss):
+    model, data = small_vidclip(loss=loss), inputs()
+    expected = model(**data, return_loss=True).loss
+    data["negative_input_ids"] = torch.cat(
+        [data["negative_input_ids"], sentences(3, 9, seed=5)[:, None]], dim=1
+    )
+    data["negative_levels"] = torch.cat([data["negative_levels"], torch.zeros(3, 1, dtype=torch.long)], dim=1)
+    output = model(**data, return_loss=True)
+    torch.testing.assert_close(output.loss, expected)
+    assert not output.negative_embeds[:, 2].any()
+
+
+def test_a_loss_over_negatives_without_negatives_is_an_error():
+    data = inputs()
+    with pytest.raises(ValueError, match="'comploss' needs negative_input_ids"):
+        small_vidclip()(data["pixel_values"], data["input_ids"], return_loss=True)
+
+
+def test_checkpointing_gives_the_same_gradients():
+    gradients = []
+    for checkpointing in (False, True):
+        model = small_vidclip().train()
+        if checkpointing:
+            model.activation_checkpointing_enable()
+        model(**inputs(), return_loss=True).loss.backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters()})
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pooler_num_attention_heads": 5}, {"num_frames": 0}, {"preference_weight": -1.0}, {"loss": "siglip"}],
+    ids=str,
+)
+def test_a_configuration_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(Exception, match=next(iter(wrong))):
+        VidCLIPConfig(vision_config=VISION, **wrong)
+
+
+def test_what_is_no_whole_clip_is_refused(tmp_path, clip_folder):
+    CLIPVisionModel(CLIPVisionConfig(**VISION)).save_pretrained(tmp_path / "tower")
+    with pytest.raises(ValueError, match="'clip_vision_model' model"):
+        VidCLIPModel.from_clip(str(tmp_path / "tower"))
+    with pytest.raises(ValueError, match="no CLIP checkpoint"):
+        VidCLIPModel.from_clip(str(tmp_path / "nowhere"))
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(clip_folder / "model.safetensors")
+    kept = {key: value for key, value in weights.items() if "text_projection" not in key}
+    save_file(kept, clip_folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"no whole CLIP: 1 weights.*text_projection"):
+        VidCLIPModel.from_clip(str(clip_folder))
+
+
+def make_processor():
+    words = {word: index for index, word in enumerate(["<pad>", "a", "dog", "runs", "then", "sits"])}
+    tokenizer = Tokenizer(models.WordLevel({**words, "<end>": END}, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <end>", special_tokens=[("<end>", END)]
+    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>")
+    video = AIMVideoProcessor(num_frames=FRAMES, size={"height": 16, "width": 16})
+    return VidCLIPProcessor(video, fast)
+
+
+def test_the_processor_cuts_long_paragraphs_but_keeps_their_end_token():
+    batch = make_processor()(torch.zeros(9, 3, 20, 24, dtype=torch.uint8), ["a dog runs", "then " * 300])
+    assert batch["pixel_values"].shape == (1, FRAMES, 3, 16, 16)
+    assert batch["input_ids"].shape == (2, 160)
+    assert batch["input_ids"][1, -1] == END
+    assert batch["attention_mask"].sum(1).tolist() == [4, 160]
+    with pytest.raises(ValueError, match="videos, text or both"):
+        make_processor()()
+
+
+def test_a_saved_model_loads_equal_through_every_door(tmp_path, pixel_values):
+    model = small_vidclip(class_token_residual=True, preference_kind="hinge")
+    model.save_pretrained(tmp_path)
+    for loaded in (VidCLIPModel.from_pretrained(tmp_path), AutoModel.from_pretrained(tmp_path)):
+        assert type(loaded) is VidCLIPModel
+        assert loaded.state_dict().keys() == model.state_dict().keys()
+        assert all(torch.equal(loaded.state_dict()[key], value) for key, value in model.state_dict().items())
+        assert torch.equal(loaded.get_video_features(pixel_values), model.get_video_features(pixel_values))
+    assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == model.config.to_diff_dict()
+
+
+WITHOUT_THE_PACKAGE = """
+import json, sys, torch
+sys.modules["hf_models"] = None  # importing it raises
+from transformers import AutoConfig, AutoModel, AutoProcessor
+folder = sys.argv[1]
+config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
+model = AutoModel.from_pretrained(folder, trust_remote_code=True)
+processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
+batch = processor(torch.full((9, 3, 20, 24), 7, dtype=torch.uint8), ["a dog runs"])
+with torch.no_grad():
+    print(json.dumps([type(config).__name__, type(processor).__name__, model(**batch).logits_per_video.item()]))
+"""
+
+
+def test_a_saved_folder_works_where_the_package_is_not_installed(tmp_path):
+    model = small_vidclip()
+    model.save_pretrained(tmp_path / "model")
+    make_processor().save_pretrained(tmp_path / "model")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_PACKAGE, str(tmp_path / "model")],
+        cwd=tmp_path,
+        env={"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    config, processor, logit = json.loads(done.stdout.splitlines()[-1])
+    assert (config, processor) == ("VidCLIPConfig", "VidCLIPProcessor")
+    loaded = AutoProcessor.from_pretrained(tmp_path / "model")
+    batch = loaded(torch.full((9, 3, 20, 24), 7, dtype=torch.uint8), ["a dog runs"])
+    assert logit == pytest.approx(model(**batch).logits_per_video.item(), abs=1e-5)
+
+
+def test_the_code_that_travels_names_no_other_package_and_its_copy_is_the_same():
+    families = Path(__file__).parents[2] / "hf_models"
+    for path in (families / "vidclip").glob("*.py"):
+        assert "hf_models" not in path.read_text(), path.name
+    copies = {(families / family / "gathering.py").read_bytes() for family in ("tfcovr", "vidclip")}
+    assert len(copies) == 1
