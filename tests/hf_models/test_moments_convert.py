@@ -247,7 +247,7 @@ def test_a_failed_conversion_leaves_nothing(checkpoint, tmp_path, run_command):
         (tmp_path / "evil.ckpt", tmp_path / "a"),
         (tmp_path / "no.pt", tmp_path / "b"),
     ):
-        with pytest.raises(SystemExit, match="^error: "):
+        with pytest.raises(SystemExit, match=r"^error: "):
             run_command("--arch", "xml", source, output_dir)
         assert not output_dir.exists()
     (tmp_path / "occupied").mkdir()
