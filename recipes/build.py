@@ -215,7 +215,7 @@ class Build:
                     {"step": s.name, "accepted": s.accepted, "rejected": dict(s.rejected)} for s in self.steps
                 ],
                 provenance=facts,
-                prompts=self.chat.meter.prompts,
+                prompts=self.chat.meter.prompts if self.config.model else {},
             )
             self._move(draft)
         finally:
@@ -231,12 +231,15 @@ class Build:
             "written by": self.chat.model,
             "date": date.today().isoformat(),
             "seed": self.config.seed,
-            "requests": f"{meter.requests} made, {meter.cached} answered from the cache",
-            "tokens": f"{meter.input_tokens} in, {meter.output_tokens} out",
         }
         if meter.usd is not None:
             facts["cost of this run"] = f"${meter.usd:.4f} at the prices of {meter.price.as_of}"
-        facts |= {f"prompts of {name} (SHA-256)": ", ".join(texts) for name, texts in meter.prompts.items()}
+        if self.config.model:
+            facts["requests"] = f"{meter.requests} made, {meter.cached} answered from the cache"
+            facts["tokens"] = f"{meter.input_tokens} in, {meter.output_tokens} out"
+            facts |= {
+                f"prompts of {name} (SHA-256)": ", ".join(texts) for name, texts in meter.prompts.items()
+            }
         if self.stopped:
             facts["INCOMPLETE"] = self.stopped
         for reason, count in reasons.most_common():

@@ -62,7 +62,7 @@ class DryRun:
             text = request.task.write(request.row)
         except ValueError as error:
             self.meter.output_tokens += limit
-            raise NoAnswerError(f"the offline writer has no answer: {error}") from None
+            raise NoAnswerError(f"the offline writer has no answer ({error})") from None
         self.meter.output_tokens += self._count(text)
         return Answer(text)
 

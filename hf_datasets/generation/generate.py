@@ -103,7 +103,7 @@ def _start(
 def _first(steps: Steps, row: Any) -> Request | Rejection:
     try:
         return next(steps)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a video that cannot be read
         return Rejection(f"no request can be made of this row: {error}", repr(row))
 
 

@@ -1,0 +1,1 @@
+"""VERIFIED's fine-grained moments: a coarse caption of a stretch of video, and a fine one."""

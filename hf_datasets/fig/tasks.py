@@ -1,0 +1,406 @@
+"""VERIFIED's annotation pipeline as generation tasks, one per listing of the supplement (2 to 9).
+
+The prompts are written afresh from the listings' instructions with the same placeholders; their examples carry over.
+Each task's row is what it needs of the moment, so a stage takes the records of the one before.
+
+The offline writers have no eyes. What they add to a caption is what *other annotations* say of the same video: things
+named there (static), and what happens beside the moment (dynamic). Where the video has no other caption there is
+nothing to add, and the row is rejected.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from hf_datasets.fig.captions import after_list, clean, json_strings, labelled_sections, numbered_items
+from hf_datasets.fig.prompts import (
+    ANSWERS_PROMPT,
+    ATTRIBUTES_PROMPT,
+    DYNAMIC_NEGATIVES_PROMPT,
+    DYNAMIC_PROMPT,
+    POSITIVES_PROMPT,
+    QUESTIONS_PROMPT,
+    STATIC_NEGATIVES_PROMPT,
+    STATIC_PROMPT,
+)
+from hf_datasets.generation.objections import is_foreign
+from hf_datasets.generation.task import Message
+from hf_datasets.records import Moment, Rejection
+
+NUM_CANDIDATES: Final = 3
+NUM_QUESTIONS: Final = 5
+MAX_WORDS: Final = 80
+"""A longer caption is an essay; the published fine captions have 4 to 53 words."""
+EXPLICIT_TIME: Final = re.compile(
+    r"\b(?:\d+(?:\.\d+)? ?(?:s|secs?|seconds?)|seconds|timestamps?)\b", re.IGNORECASE
+)
+"""Explicit time gives the moment away (listing 6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyframe:
+    """One keyframe of a moment, by the time at which it is shown."""
+
+    moment: Moment
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What one keyframe shows (listing 2)."""
+
+    background: str
+    objects: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class StaticRow:
+    """A moment with the attributes of its keyframes; `named` are things that other captions of the video name."""
+
+    moment: Moment
+    keyframes: tuple[Attributes, ...] = ()
+    named: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicRow:
+    """A moment with questions, answers and a description, as far as the stages have come.
+
+    `beside` are other annotations of the same video: (`while`, `before` or `after`, caption).
+    """
+
+    moment: Moment
+    questions: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    description: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Rewritten captions of a moment, best order unknown."""
+
+    desc_id: int
+    captions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a video-language model says of a moment's questions, and of its dynamics at large (listing 5)."""
+
+    desc_id: int
+    answers: tuple[str, ...]
+    description: str
+
+
+def as_data(**values: Any) -> str:
+    """Values as a JSON object: what a caption says cannot be taken for an instruction."""
+    return json.dumps(values, ensure_ascii=False)
+
+
+def key_of(moment: Moment) -> str:
+    """The name of a moment in rejections."""
+    return f"{moment.video_id}/{moment.desc_id}"
+
+
+def body(caption: str) -> str:
+    """A caption without its full stop."""
+    return caption.strip().rstrip(".")
+
+
+def numbered(items: list[str]) -> str:
+    """Items as a numbered list."""
+    return "\n".join(f"{number}. {item}" for number, item in enumerate(items, start=1))
+
+
+def check_candidates(moment: Moment, captions: list[str], answer: str) -> Candidates | Rejection:
+    """The captions that differ from the original and from one another, in English, without explicit time."""
+    original = body(moment.coarse_caption).lower()
+    distinct = {body(caption).lower(): caption for caption in reversed(captions)}
+    kept = [caption for caption in reversed(distinct.values()) if body(caption).lower() != original]
+    if not kept:
+        return Rejection("holds no caption that differs from the original", answer, key_of(moment))
+    if any(len(caption.split()) > MAX_WORDS for caption in kept):
+        return Rejection(f"a caption has more than {MAX_WORDS} words", answer, key_of(moment))
+    if is_foreign(" ".join(kept)):
+        return Rejection("is not in English", answer, key_of(moment))
+    words = set(original.split())
+    if not any(words & set(body(caption).lower().split()) for caption in kept):
+        return Rejection("shares no word with the original", answer, key_of(moment))
+    timed = [
+        caption for caption in kept if EXPLICIT_TIME.search(caption) and not EXPLICIT_TIME.search(original)
+    ]
+    if timed:
+        return Rejection(f"tells the time: {timed[0][:80]}", answer, key_of(moment))
+    return Candidates(moment.desc_id, tuple(kept))
+
+
+@dataclass(frozen=True)
+class AttributesTask:
+    r"""Listing 2: background, objects and a new description of one keyframe, by a vision model.
+
+    Attributes:
+        frame_at: Moment, seconds -> the frame as a content part of a message (`generation.images.image_part`). It is
+            called as requests go out, so few frames are in memory; what it raises rejects the row.
+
+    Example:
+        >>> moment = Moment(1, "v", 30.0, 2.0, 9.0, "a person closes a laptop.", "", None)
+        >>> task = AttributesTask(lambda moment, seconds: {})
+        >>> task.parse(Keyframe(moment, 5.5), "Background: a room\nObjects Attributes: grey\nDesc: A person.")
+        Attributes(background='a room', objects='grey', description='A person.')
+    """
+
+    frame_at: Callable[[Moment, float], dict[str, Any]] = field(repr=False)
+    name: str = "fig-attributes"
+    schema: type[BaseModel] | None = None
+
+    def messages(self, row: Keyframe) -> list[Message]:
+        """The instructions, the query as data, and the frame."""
+        text = {"type": "text", "text": as_data(query=row.moment.coarse_caption)}
+        parts = [text, self.frame_at(row.moment, row.seconds)]
+        return [{"role": "system", "content": ATTRIBUTES_PROMPT}, {"role": "user", "content": parts}]
+
+    def parse(self, row: Keyframe, answer: str) -> Attributes | Rejection:
+        """The three labelled parts; the description may be missing, the other two not."""
+        parts = labelled_sections(answer, ("Background", "Objects Attributes", "Object Attributes", "Desc"))
+        objects = parts.get("Objects Attributes") or parts.get("Object Attributes")
+        if not parts.get("Background") or not objects:
+            return Rejection("lacks Background or Objects Attributes", answer, key_of(row.moment))
+        return Attributes(parts["Background"], objects, parts.get("Desc", ""))
+
+    def write(self, row: Keyframe) -> str:
+        """What can be said without eyes: nothing but the caption."""
+        return (
+            f"Background: not known\nObjects Attributes: not known\nDesc: {clean(row.moment.coarse_caption)}"
+        )
+
+
+@dataclass(frozen=True)
+class StaticTask:
+    """Listing 3: captions enriched by static content of the keyframes.
+
+    Example:
+        >>> moment = Moment(1, "v", 30.0, 2.0, 9.0, "a person closes a laptop.", "", None)
+        >>> task, row = StaticTask(), StaticRow(moment, named=("a brown desk",))
+        >>> task.parse(row, task.write(row)).captions
+        ('a person closes a laptop in a place with a brown desk.',)
+    """
+
+    name: str = "fig-static"
+    schema: type[BaseModel] | None = None
+
+    def messages(self, row: StaticRow) -> list[Message]:
+        """The instructions, the caption and the keyframes' attributes as data."""
+        frames = [
+            {"background": a.background, "objects": a.objects, "description": a.description}
+            for a in row.keyframes
+        ]
+        content = as_data(
+            original_description=row.moment.coarse_caption,
+            keyframe_number=len(frames),
+            attribute_content=frames,
+        )
+        return [{"role": "system", "content": STATIC_PROMPT}, {"role": "user", "content": content}]
+
+    def parse(self, row: StaticRow, answer: str) -> Candidates | Rejection:
+        """The candidates of the JSON object, or of a numbered list in its place."""
+        found = json_strings(answer)
+        captions = [value for key, value in found.items() if key != "original"] or numbered_items(answer)
+        return check_candidates(row.moment, captions, answer)
+
+    def write(self, row: StaticRow) -> str:
+        """The caption with things that other captions of the video name, one to three at a time.
+
+        Raises:
+            ValueError: No other caption names anything.
+        """
+        if not row.named:
+            raise ValueError("no other caption of the video names a thing")
+        lists = [row.named[:count] for count in range(1, min(NUM_CANDIDATES, len(row.named)) + 1)]
+        original = body(row.moment.coarse_caption)
+        candidates = {
+            str(number): f"{original} in a place with {' and '.join(things)}."
+            for number, things in enumerate(lists, start=1)
+        }
+        return as_data(original=row.moment.coarse_caption, **candidates)
+
+
+@dataclass(frozen=True)
+class QuestionsTask:
+    """Listing 4: at least five questions on what moves and changes."""
+
+    name: str = "fig-questions"
+    schema: type[BaseModel] | None = None
+
+    def messages(self, row: DynamicRow) -> list[Message]:
+        """The instructions, and the caption as data."""
+        content = as_data(original_description=row.moment.coarse_caption)
+        return [{"role": "system", "content": QUESTIONS_PROMPT}, {"role": "user", "content": content}]
+
+    def parse(self, row: DynamicRow, answer: str) -> tuple[str, ...] | Rejection:
+        """The questions; fewer than five are too few."""
+        questions = numbered_items(answer)
+        if len(questions) < NUM_QUESTIONS:
+            return Rejection(
+                f"holds too few questions: {len(questions)} of {NUM_QUESTIONS}", answer, key_of(row.moment)
+            )
+        return tuple(questions)
+
+    def write(self, row: DynamicRow) -> str:  # noqa: ARG002 - the interface of a task
+        """Questions that fit every action, whatever the row."""
+        return numbered(
+            [
+                "In which direction does the movement go?",
+                "How fast is the action, and does its speed change?",
+                "What happens just before it?",
+                "What happens just after it?",
+                "What else happens at the same time?",
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class AnswersTask:
+    """Listing 5: a video-language model answers the questions and describes the dynamics.
+
+    Attributes:
+        frames_of: Moment -> its frames in order, as content parts; called as requests go out.
+    """
+
+    frames_of: Callable[[Moment], tuple[dict[str, Any], ...]] = field(repr=False)
+    name: str = "fig-answers"
+    schema: type[BaseModel] | None = None
+
+    def messages(self, row: DynamicRow) -> list[Message]:
+        """The instructions, the questions as data, and the frames in order.
+
+        Raises:
+            ValueError: There are no frames.
+        """
+        images = self.frames_of(row.moment)
+        if not images:
+            raise ValueError(f"moment {key_of(row.moment)} has no frames")
+        asked = as_data(
+            duration=round(row.moment.end_seconds - row.moment.start_seconds, 2),
+            frame_number=len(images),
+            description=row.moment.coarse_caption,
+            questions=row.questions,
+        )
+        parts = [{"type": "text", "text": asked}, *images]
+        return [{"role": "system", "content": ANSWERS_PROMPT}, {"role": "user", "content": parts}]
+
+    def parse(self, row: DynamicRow, answer: str) -> Answers | Rejection:
+        """The answers, as many as there are questions, and the description behind them."""
+        answers = numbered_items(answer)
+        if len(answers) < len(row.questions):
+            found = f"{len(answers)} of {len(row.questions)}"
+            return Rejection(f"holds too few answers: {found}", answer, key_of(row.moment))
+        return Answers(row.moment.desc_id, tuple(answers), after_list(answer))
+
+    def write(self, row: DynamicRow) -> str:
+        """What other annotations of the video say, and nothing else."""
+        known = dict(row.beside)
+        said = ["It cannot be seen."] * 2 + [
+            known.get(when, "Nothing is annotated.") for when in ("after", "before", "while")
+        ]
+        return numbered(said[: len(row.questions)]) + f"\n\n{clean(row.moment.coarse_caption)}"
+
+
+@dataclass(frozen=True)
+class DynamicTask:
+    """Listing 6: captions enriched by what moves and changes.
+
+    Example:
+        >>> moment = Moment(1, "v", 30.0, 2.0, 9.0, "a person closes a laptop.", "", None)
+        >>> task, row = DynamicTask(), DynamicRow(moment, beside=(("after", "a person drinks."),))
+        >>> task.parse(row, task.write(row)).captions
+        ('a person closes a laptop after a person drinks.',)
+    """
+
+    name: str = "fig-dynamic"
+    schema: type[BaseModel] | None = None
+
+    def messages(self, row: DynamicRow) -> list[Message]:
+        """The instructions, and the caption, questions, answers and description as data."""
+        content = as_data(
+            original=row.moment.coarse_caption,
+            st=row.moment.start_seconds,
+            ed=row.moment.end_seconds,
+            questions_and_answers=[
+                {"Q": q, "A": a} for q, a in zip(row.questions, row.answers, strict=False)
+            ],
+            dynamic_description=row.description,
+        )
+        return [{"role": "system", "content": DYNAMIC_PROMPT}, {"role": "user", "content": content}]
+
+    def parse(self, row: DynamicRow, answer: str) -> Candidates | Rejection:
+        """The numbered candidates; explicit time would give the moment away and is rejected."""
+        return check_candidates(row.moment, numbered_items(answer), answer)
+
+    def write(self, row: DynamicRow) -> str:
+        """The caption with what is annotated beside it.
+
+        Raises:
+            ValueError: Nothing is.
+        """
+        if not row.beside:
+            raise ValueError("nothing else is annotated in the video")
+        original = body(row.moment.coarse_caption)
+        return numbered([f"{original} {when} {body(other)}." for when, other in row.beside[:NUM_CANDIDATES]])
+
+
+@dataclass(frozen=True)
+class RewritingTask:
+    """Listings 7 to 9: three rewritten captions, for training the noise evaluator; see `positives_task` and others."""
+
+    name: str
+    prompt: str
+    offline: Callable[[str], list[str]] = field(repr=False)
+    schema: type[BaseModel] | None = None
+
+    def messages(self, row: Moment) -> list[Message]:
+        """The instructions with the listing's examples, and the caption as data."""
+        content = as_data(original=row.coarse_caption)
+        return [{"role": "system", "content": self.prompt}, {"role": "user", "content": content}]
+
+    def parse(self, row: Moment, answer: str) -> Candidates | Rejection:
+        """The numbered candidates that differ from the original."""
+        return check_candidates(row, numbered_items(answer), answer)
+
+    def write(self, row: Moment) -> str:
+        """The offline writer's candidates.
+
+        Raises:
+            ValueError: Its word lists know no word of the caption.
+        """
+        candidates = self.offline(body(row.coarse_caption))
+        if not candidates:
+            raise ValueError("the word lists know no word of the caption")
+        return numbered([f"{candidate}." for candidate in candidates[:NUM_CANDIDATES]])
+
+
+def rewriting_tasks() -> dict[str, RewritingTask]:
+    """The three rewritings: `positives` (listing 7), `static_negatives` (8) and `dynamic_negatives` (9).
+
+    Example:
+        >>> moment = Moment(1, "v", 30.0, 2.0, 9.0, "a person closes the big door.", "", None)
+        >>> task = rewriting_tasks()["dynamic_negatives"]
+        >>> task.parse(moment, task.write(moment)).captions
+        ('a person opens the big door.',)
+    """
+    from hf_datasets.fig import rewording  # loads the tagger's word forms
+
+    return {
+        "positives": RewritingTask("fig-positives", POSITIVES_PROMPT, rewording.same_meaning),
+        "static_negatives": RewritingTask(
+            "fig-static-negatives", STATIC_NEGATIVES_PROMPT, rewording.other_things
+        ),
+        "dynamic_negatives": RewritingTask(
+            "fig-dynamic-negatives", DYNAMIC_NEGATIVES_PROMPT, rewording.other_actions
+        ),
+    }
