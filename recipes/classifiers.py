@@ -1,0 +1,154 @@
+"""The classifier of stage 1: an AIM on any CLIP, as adapters or as a whole, its classes, and how right it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from encoders import MINIATURE_CLIP, check_model_folder
+from peft import PeftModel, get_peft_model
+from sklearn.metrics import recall_score
+from torch import nn
+from transformers import AutoImageProcessor
+
+from hf_datasets.tfcovr.labels import labels_by_id
+from hf_models import AIMAdapterConfig, AIMForVideoClassification, AIMVideoProcessor
+from hf_models.tfcovr.modeling_aim import load_clip_vision
+
+AIM_FIELDS = (
+    *("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale"),
+    *("drop_path_rate", "classifier_dropout"),
+)
+
+
+@dataclass
+class ClassifierConfig:
+    """Which AIM is trained on which CLIP, and how fast each part learns; the defaults are for the miniature."""
+
+    base: str = MINIATURE_CLIP  # any CLIP, a folder or a name on the Hub
+    init_from: str | None = None  # adapters (with `full` a model) to go on from
+    full: bool = False  # train all weights
+    head: Literal["present", "all"] = "present"  # classes of the training clips, or all 306
+    num_frames: int = 12
+    num_temporal_adapters: int = 2
+    adapter_ratio: float = 1.0
+    adapter_scale: float = 1.0
+    drop_path_rate: float = 0.0
+    classifier_dropout: float = 0.1
+    temporal_learning_rate_factor: float = 10.0  # of the temporal embedding
+    backbone_learning_rate_factor: float = 1.0  # with `full`
+    weight_decay: float = 0.02  # not of norms, biases and embeddings
+    activation_checkpointing: bool = False
+
+
+def class_names(train: Sequence[dict[str, Any]], head: Literal["present", "all"]) -> list[str]:
+    """Label ids in the order of the head, which is that of the data set's classes."""
+    known = list(labels_by_id())
+    if head == "all":
+        return known
+    place = {label: index for index, label in enumerate(known)}
+    return sorted({clip["label"] for clip in train}, key=lambda label: (place.get(label, len(known)), label))
+
+
+def class_indices(clips: Sequence[dict[str, Any]], names: Sequence[str], split: str) -> list[int]:
+    """The class of each clip, or an error that names a clip whose label the head does not have."""
+    index = {name: position for position, name in enumerate(names)}
+    for clip in clips:
+        if clip["label"] not in index:
+            raise SystemExit(
+                f"clip {clip['clip_id']!r} of {split} has the label {clip['label']!r}, which is outside the head of "
+                f"{len(names)} classes; mend the annotation, or with labels of the 306 use --head all"
+            )
+    return [index[clip["label"]] for clip in clips]
+
+
+def make_processor(base: str, num_frames: int) -> AIMVideoProcessor:
+    """A video processor that stretches and normalises frames to what the base's image processor says."""
+    check_model_folder(base)
+    image = AutoImageProcessor.from_pretrained(base)
+    size = image.crop_size if getattr(image, "do_center_crop", False) else image.size
+    height, width = (size.get(side) or size["shortest_edge"] for side in ("height", "width"))
+    return AIMVideoProcessor(
+        size={"height": height, "width": width},
+        image_mean=image.image_mean,
+        image_std=image.image_std,
+        num_frames=num_frames,
+    )
+
+
+def make_classifier(config: ClassifierConfig, names: Sequence[str]) -> nn.Module:
+    """AIM with a head of these classes: a PEFT model whose adapters train, or a model of which everything does."""
+    changes = {name: getattr(config, name) for name in AIM_FIELDS}
+    id2label = dict(enumerate(names))
+    try:
+        if config.full:
+            model = whole_model(
+                config, changes | {"id2label": id2label, "label2id": {n: i for i, n in id2label.items()}}
+            )
+            found = model.config.id2label
+        else:
+            model = adapted_model(config, changes | {"id2label": id2label})
+            found = model.peft_config["default"].id2label
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{config.init_from or config.base} cannot be used: {error}") from error
+    if dict(found) != id2label:
+        raise SystemExit(
+            f"{config.init_from} has a head of {len(found)} classes, which are not the {len(names)} of this data; "
+            "leave out --init_from, or train on the same labels"
+        )
+    return model
+
+
+def whole_model(config: ClassifierConfig, changes: dict[str, Any]) -> AIMForVideoClassification:
+    """All weights, from a CLIP or from a model trained before."""
+    if config.init_from:
+        check_model_folder(config.init_from)
+        model = AIMForVideoClassification.from_pretrained(config.init_from)
+    else:
+        model = AIMForVideoClassification.from_clip(config.base, **changes)
+    if config.activation_checkpointing:
+        model.activation_checkpointing_enable()
+    return model
+
+
+def adapted_model(config: ClassifierConfig, changes: dict[str, Any]) -> PeftModel:
+    """A frozen CLIP with adapters, new or trained before."""
+    tower, info = load_clip_vision(config.base)
+    if info["missing_keys"]:
+        raise ValueError(
+            f"{len(info['missing_keys'])} weights of a CLIP vision tower are missing in {config.base}"
+        )
+    if config.activation_checkpointing:
+        tower.activation_checkpointing_enable()
+    if not config.init_from:
+        return get_peft_model(tower, AIMAdapterConfig(**changes))
+    if not (Path(config.init_from) / "adapter_config.json").is_file():
+        raise ValueError("it is no adapter folder (there is no adapter_config.json in it)")
+    return PeftModel.from_pretrained(tower, config.init_from, is_trainable=True)
+
+
+def parameter_groups(model: nn.Module, config: ClassifierConfig) -> list[dict[str, Any]]:
+    """What trains, by learning rate and weight decay; `factor` multiplies the schedule."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        if "temporal_embedding" in name:
+            factor = config.temporal_learning_rate_factor
+        elif any(part in name for part in ("adapters", "aim_head", "classifier", "post_layernorm")):
+            factor = 1.0
+        else:
+            factor = config.backbone_learning_rate_factor
+        decay = 0.0 if parameter.ndim < 2 or "embedding" in name else config.weight_decay
+        groups.setdefault((factor, decay), []).append(parameter)
+    return [{"params": group, "factor": key[0], "weight_decay": key[1]} for key, group in groups.items()]
+
+
+def accuracies(said: Sequence[tuple[int, int]], names: Sequence[str]) -> dict[str, float]:
+    """Top-1 and mean-class accuracy of pairs (true class, predicted class); labels with the same text are one class."""
+    texts = {name: label.description for name, label in labels_by_id().items()}
+    merged = [texts.get(name, name) for name in names]
+    true, predicted = ([merged[pair[side]] for pair in said] for side in (0, 1))
+    right = sum(one == other for one, other in zip(true, predicted, strict=True))
+    recall = recall_score(true, predicted, labels=sorted(set(true)), average="macro")
+    return {"accuracy": right / len(true), "mean_class_accuracy": float(recall)}

@@ -1,0 +1,195 @@
+"""The frames of labelled clips for training: decoded once into a cache or anew each time, augmented once per clip."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+from results import write_json
+from torch import Tensor
+from torch.utils.data import Dataset
+from torchvision.transforms import InterpolationMode, v2
+from tqdm import tqdm
+
+from hf_datasets.video import VideoError, read_frames
+from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
+
+Clip = dict[str, Any]
+
+
+class FrameCache:
+    """Decoded uint8 frames of clips in one file on disk, shared by all that read it.
+
+    Args:
+        folder: Where caches are kept; each has a name of its own, made from the clips and sizes.
+        clips: Rows with `clip_id`, `video`, `start_seconds`, `end_seconds`.
+        num_frames: Frames per clip.
+        size: Height and width in pixels; frames are stretched to it as `AIMVideoProcessor` does.
+
+    Attributes:
+        frames: `(clips, num_frames, 3, height, width)` uint8, mapped from disk.
+        places: Clip id -> position in `frames`.
+        failures: Clip id -> why it could not be read.
+    """
+
+    def __init__(
+        self, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int], *, num_workers: int
+    ) -> None:
+        content = json.dumps([[fingerprint(clip) for clip in clips], num_frames, size])
+        self.folder = folder / f"frames-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        self.places = {clip["clip_id"]: place for place, clip in enumerate(clips)}
+        with FileLock(folder / ".lock"):  # of several processes one decodes
+            self.frames = self.open("frames", np.uint8, (len(clips), num_frames, 3, *size))
+            self.done = self.open("done", np.bool_, (len(clips),))
+            self.failures = self.fill(clips, num_frames, size, num_workers)
+
+    def open(self, name: str, kind: type, shape: tuple[int, ...]) -> np.ndarray:
+        """An array on disk, zero where it is new."""
+        path = self.folder / f"{name}.npy"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.lib.format.open_memmap(path.with_suffix(".partial"), "w+", kind, shape).flush()
+            path.with_suffix(".partial").replace(path)
+        return np.load(path, mmap_mode="r+")
+
+    def fill(
+        self, clips: Sequence[Clip], num_frames: int, size: tuple[int, int], num_workers: int
+    ) -> dict[str, str]:
+        """Decode what is missing and say what could not be."""
+        path = self.folder / "failures.json"
+        if self.done.all() or path.is_file():
+            return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        failures = {clip["clip_id"]: "there is no video file" for clip in clips if not clip["video"]}
+        requests = [
+            VideoRequest(place, clip["video"], clip["start_seconds"], clip["end_seconds"])
+            for place, clip in enumerate(clips)
+            if clip["video"] and not self.done[place]
+        ]
+        with VideoReaderPool(num_frames, num_workers=max(num_workers, 1), size=size) as pool:
+            for place, read in tqdm(
+                pool.read(requests), total=len(requests), desc="Decoding clips", unit="clip"
+            ):
+                if isinstance(read, VideoFailure):
+                    failures[clips[place]["clip_id"]] = read.reason
+                else:
+                    self.frames[place] = read.frames.numpy()
+                    self.done[place] = True
+        self.frames.flush()
+        self.done.flush()
+        write_json(path, failures)
+        return failures
+
+
+def fingerprint(clip: Clip) -> list[Any]:
+    """What identifies the pixels of a clip: its file as it is now, and its span."""
+    path = Path(clip["video"]) if clip["video"] else None
+    state = path.stat() if path and path.is_file() else None
+    changed = [state.st_size, state.st_mtime_ns] if state else None
+    return [clip["clip_id"], str(path), changed, clip["start_seconds"], clip["end_seconds"]]
+
+
+class Augmentation:
+    """Random crop, flip, light and RandAugment, drawn once for all frames of a clip.
+
+    Args:
+        size: Height and width of the result.
+        crop_scale: Smallest share of the picture that a crop keeps; 1 does not crop.
+        flip: Probability of mirroring.
+        brightness: Largest relative change of brightness.
+        rand_augment: Number of RandAugment's operations and their magnitude; (0, 0) is none.
+        per_frame: Draw anew for every frame, as the released code does; it tears a clip apart.
+    """
+
+    def __init__(
+        self,
+        size: tuple[int, int],
+        *,
+        crop_scale: float = 1.0,
+        flip: float = 0.5,
+        brightness: float = 0.0,
+        rand_augment: tuple[int, int] = (0, 0),
+        per_frame: bool = False,
+    ) -> None:
+        bicubic = InterpolationMode.BICUBIC
+        steps: list[Any] = []
+        if crop_scale < 1:
+            steps.append(v2.RandomResizedCrop(size, (crop_scale, 1.0), interpolation=bicubic, antialias=True))
+        if flip:
+            steps.append(v2.RandomHorizontalFlip(flip))
+        if rand_augment[0]:
+            steps.append(v2.RandAugment(*rand_augment, interpolation=InterpolationMode.BILINEAR))
+        if brightness:
+            steps.append(v2.ColorJitter(brightness=brightness))
+        self.transform = v2.Compose(steps or [v2.Identity()])
+        self.per_frame = per_frame
+
+    def __call__(self, frames: Tensor) -> Tensor:
+        """Augment `(T, 3, H, W)` uint8 frames."""
+        if self.per_frame:
+            return torch.stack([self.transform(frame) for frame in frames])
+        return self.transform(frames)
+
+
+class LabelledClips(Dataset):
+    """Clips as `frames (T, 3, height, width)` uint8 and `labels`; an item is asked for by `(position, seed)`.
+
+    The seed decides frame choice and augmentation, so an item is the same in whichever process and whenever it is
+    made; None takes the middle frames as they are.
+
+    Args:
+        clips: Rows of the data set's clips.
+        labels: Class index of each.
+        num_frames: T.
+        size: Height and width.
+        augmentation: For items with a seed.
+        frames_per_part: The clip is cut into T parts, of which so many frames are read and one is drawn.
+        cache: Frames decoded before, `T * frames_per_part` per clip.
+    """
+
+    def __init__(
+        self,
+        clips: Sequence[Clip],
+        labels: Sequence[int],
+        num_frames: int,
+        size: tuple[int, int],
+        *,
+        augmentation: Augmentation | None = None,
+        frames_per_part: int = 1,
+        cache: FrameCache | None = None,
+    ) -> None:
+        self.clips, self.labels, self.num_frames, self.size = clips, labels, num_frames, size
+        self.augmentation, self.frames_per_part, self.cache = augmentation, frames_per_part, cache
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __getitem__(self, wanted: tuple[int, int | None]) -> dict[str, Tensor]:
+        position, seed = wanted
+        frames = self.read(position)
+        if seed is not None:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                offsets = torch.randint(self.frames_per_part, (self.num_frames,))
+                frames = frames[torch.arange(self.num_frames) * self.frames_per_part + offsets]
+                frames = self.augmentation(frames) if self.augmentation else frames
+        return {"frames": frames, "labels": torch.tensor(self.labels[position])}
+
+    def read(self, position: int) -> Tensor:
+        """All frames that are read of a clip, uint8."""
+        clip = self.clips[position]
+        if self.cache is not None:
+            return torch.from_numpy(np.array(self.cache.frames[self.cache.places[clip["clip_id"]]]))
+        count = self.num_frames * self.frames_per_part
+        try:
+            read = read_frames(
+                clip["video"], count, clip["start_seconds"], clip["end_seconds"], size=self.size
+            )
+        except VideoError as error:
+            raise SystemExit(
+                f"clip {clip['clip_id']!r} does not decode: {error}; --cache_frames true leaves such clips out and counts them"
+            ) from error
+        return read.frames.contiguous()  # the memory layout decides how resizing rounds

@@ -1,0 +1,351 @@
+"""Train the miniature's own CLIP on stills, because no CLIP weights can be had offline.
+
+    python recipes/pretrain_miniature.py
+    python recipes/pretrain_miniature.py --output_dir recipes/weights/miniature-clip  # what ships
+
+A real `CLIPModel` (48 px, 16 px patches) learns from single frames of the *training* competitions and their captions.
+It is helped by what only a renderer knows, so its features are better than captions alone would make them: the 3-D
+joints of the athlete are regressed from the class token after every block but the first, the words of a text from its
+embedding, and half of the stills carry a random position in time, added to all tokens as AIM's temporal embedding
+will be, to be read off again. Nothing it sees is longer than one frame.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from config import parse_config
+from devices import Device, make_accelerator
+from results import write_results
+from stills import NUM_TARGETS, Stills, clip_captions, modification_texts, read_stills, still_caption
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm import tqdm
+from transformers import (
+    AutoModel,
+    AutoProcessor,
+    CLIPConfig,
+    CLIPImageProcessor,
+    CLIPModel,
+    CLIPProcessor,
+    PreTrainedTokenizerFast,
+)
+
+from hf_datasets.miniature import MiniatureConfig, plan_competitions, prepare_miniature
+from hf_datasets.tfcovr.labels import load_labels
+
+
+@dataclass
+class PretrainConfig:
+    """The size of the model and of its training; the defaults made the weights that ship."""
+
+    image_size: int = 48
+    patch_size: int = 16
+    hidden_size: int = 96
+    num_layers: int = 4
+    num_heads: int = 3
+    text_hidden_size: int = 64
+    text_layers: int = 2
+    text_heads: int = 2
+    projection_dim: int = 64
+    vocab_size: int = 700
+    max_tokens: int = 48
+    num_frames: int = 12  # stills per clip, and positions in time
+    steps: int = 1500
+    batch_size: int = 64
+    text_batch_size: int = 24  # how many of them also with their captions, and as many modification texts
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.02
+    warmup_steps: int = 100
+    joint_weight: float = 4.0
+    word_weight: float = 1.0
+    contrast_weight: float = 0.3
+    time_weight: float = 0.5
+    time_amplitude: float = 0.25
+    num_workers: int = 2
+    device: Device = "cpu"
+    output_dir: str = "outputs/miniature-clip"
+    seed: int = 0
+
+
+def train_tokenizer(texts: list[str], config: PretrainConfig) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer, lower-cased, that can write any text."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<pad>", "<s>", "<unk>", "</s>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocab_size,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        bos_token="<s>",
+        unk_token="<unk>",
+        eos_token="</s>",
+        model_max_length=config.max_tokens,
+    )
+
+
+def build_processor(texts: list[str], config: PretrainConfig) -> CLIPProcessor:
+    """Frames stretched to the model's size, and texts."""
+    size = {"height": config.image_size, "width": config.image_size}
+    images = CLIPImageProcessor(size=size, do_center_crop=False)
+    return CLIPProcessor(images, train_tokenizer(texts, config))
+
+
+def build_model(vocab_size: int, config: PretrainConfig) -> CLIPModel:
+    """A CLIP of the miniature's size at random weights."""
+    text = {
+        "hidden_size": config.text_hidden_size,
+        "intermediate_size": 4 * config.text_hidden_size,
+        "num_hidden_layers": config.text_layers,
+        "num_attention_heads": config.text_heads,
+        "vocab_size": vocab_size,
+        "max_position_embeddings": config.max_tokens,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 3,
+    }
+    vision = {
+        "hidden_size": config.hidden_size,
+        "intermediate_size": 4 * config.hidden_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "image_size": config.image_size,
+        "patch_size": config.patch_size,
+    }
+    return CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=config.projection_dim))
+
+
+def time_code(num_frames: int, hidden_size: int) -> Tensor:
+    """Sinusoids of unit amplitude with periods from 2.2 frames to three clips: `(num_frames, hidden_size)`."""
+    periods = torch.logspace(math.log10(2.2), math.log10(3 * num_frames), hidden_size // 2)
+    angles = 2 * math.pi * torch.arange(num_frames)[:, None] / periods
+    return torch.cat((angles.sin(), angles.cos()), -1)
+
+
+class Pretraining(nn.Module):
+    """The CLIP with the heads that only training needs."""
+
+    def __init__(self, model: CLIPModel, config: PretrainConfig) -> None:
+        super().__init__()
+        self.model, self.config = model, config
+        width, vocab_size = config.hidden_size, model.config.text_config.vocab_size
+        self.register_buffer("code", time_code(config.num_frames, width))
+        depths = range(2, config.num_layers + 1)
+        self.pose = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, NUM_TARGETS + width)) for _ in depths
+        )
+        self.words = nn.Linear(config.projection_dim, vocab_size)
+        self.positions: Tensor | None = None
+        model.vision_model.embeddings.register_forward_hook(self.add_time)
+
+    def add_time(self, _module: nn.Module, _inputs: Any, tokens: Tensor) -> Tensor:
+        """Add the code of each still's position in time to all of its tokens; -1 is none."""
+        if self.positions is None:
+            return tokens
+        code = self.code[self.positions.clamp(min=0)] * (self.positions >= 0)[:, None]
+        return tokens + self.config.time_amplitude * code[:, None]
+
+    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The losses of a batch."""
+        self.positions = batch["positions"]
+        seen = self.model.vision_model(batch["pixel_values"], output_hidden_states=True)
+        self.positions = None
+        pooled = seen.pooler_output[: self.config.text_batch_size]  # the others have no text
+        image = F.normalize(self.model.visual_projection(pooled), dim=-1)
+        read = self.model.text_model(batch["input_ids"], batch["attention_mask"])
+        text = F.normalize(self.model.text_projection(read.pooler_output), dim=-1)
+        timed = batch["positions"] >= 0
+        pose, when = [], []
+        for head, states in zip(self.pose, seen.hidden_states[2:], strict=True):
+            told = head(states[:, 0])
+            pose.append(F.mse_loss(told[:, :NUM_TARGETS], batch["targets"]))
+            when.append(F.mse_loss(told[timed, NUM_TARGETS:], self.code[batch["positions"][timed]]))
+        num_images = len(image)
+        logits = self.model.logit_scale.exp().clamp(max=50) * image @ text[:num_images].T
+        diagonal = torch.arange(num_images, device=logits.device)
+        present = torch.zeros(len(text), self.words.out_features, device=logits.device)
+        present.scatter_(1, batch["input_ids"], 1.0)
+        return {
+            "joints": torch.stack(pose).mean(),
+            "time": torch.stack(when).mean(),
+            "contrast": (F.cross_entropy(logits, diagonal) + F.cross_entropy(logits.T, diagonal)) / 2,
+            "words": F.binary_cross_entropy_with_logits(self.words(4 * text)[:, 4:], present[:, 4:]) * 50,
+        }
+
+
+class Batches:
+    """Random stills with captions; every batch also carries modification texts, of which only the words are learned."""
+
+    def __init__(
+        self, stills: Stills, modifications: list[str], processor: CLIPProcessor, config: PretrainConfig
+    ) -> None:
+        self.stills, self.modifications, self.tokenizer, self.config = (
+            stills,
+            modifications,
+            processor.tokenizer,
+            config,
+        )
+        self.of_clip = [clip_captions(shot) for shot in stills.shots]
+        mean, std = (
+            torch.tensor(values)[:, None, None] * 255
+            for values in (processor.image_processor.image_mean, processor.image_processor.image_std)
+        )
+        self.normalise: Callable[[Tensor], Tensor] = lambda frames: (frames.float() - mean) / std
+
+    def caption(self, clip: int, frame: int, generator: np.random.Generator) -> str:
+        """One of the still's three captions."""
+        choice = generator.integers(4)
+        if choice < 2:
+            return self.of_clip[clip][choice]
+        return still_caption(self.stills.shots[clip], self.stills.joints[clip, frame])
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        generator = np.random.default_rng(self.config.seed)
+        size, num_texts = self.config.batch_size, self.config.text_batch_size
+        num_clips, num_frames = self.stills.frames.shape[:2]
+        for _ in range(self.config.steps):
+            clips, frames = (
+                generator.integers(num_clips, size=size),
+                generator.integers(num_frames, size=size),
+            )
+            right, down = generator.integers(-2, 3, 2).tolist()
+            pictures = torch.roll(self.stills.frames[clips, frames], (down, right), (2, 3))
+            light = torch.from_numpy(generator.uniform(-0.15, 0.15, (size, 1, 1, 1))).float()
+            texts = [
+                self.caption(clip, frame, generator)
+                for clip, frame in zip(clips[:num_texts], frames[:num_texts], strict=True)
+            ]
+            texts += generator.choice(self.modifications, num_texts).tolist()
+            positions = np.where(generator.random(size) < 0.5, frames, -1)
+            yield {
+                "pixel_values": self.normalise(pictures) + light,
+                "targets": self.stills.targets[clips, frames],
+                "positions": torch.from_numpy(positions),
+                **self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt"),
+            }
+
+
+@torch.no_grad()
+def measure(
+    model: CLIPModel, processor: CLIPProcessor, stills: Stills, *, choices: int = 64
+) -> dict[str, float]:
+    """Figures of a CLIP on stills that it has not seen; they need nothing but its weights.
+
+    Returns:
+        `caption_recall@1`: how often a still's own caption is the nearest of `choices`; `chance` is its floor.
+        `joints_r2`: how much of the joints' variance a linear map from the image features explains, fitted on one
+        half of the clips and judged on the other.
+    """
+    model.eval()
+    frames = stills.frames[:, ::4].flatten(0, 1)
+    joints, targets = stills.joints[:, ::4].flatten(0, 1), stills.targets[:, ::4].flatten(0, 1)
+    shots = [shot for shot in stills.shots for _ in range(len(frames) // len(stills.shots))]
+    pixels = processor.image_processor(list(frames), return_tensors="pt")["pixel_values"]
+    features = torch.cat([model.vision_model(part).pooler_output for part in pixels.split(512)])
+    image = F.normalize(model.visual_projection(features), dim=-1)
+    texts = [still_caption(shot, seen) for shot, seen in zip(shots, joints, strict=True)]
+    tokens = processor.tokenizer(texts, padding=True, return_tensors="pt")
+    pooled = model.text_model(tokens["input_ids"], tokens["attention_mask"]).pooler_output
+    text = F.normalize(model.text_projection(pooled), dim=-1)
+    order = torch.randperm(len(frames), generator=torch.Generator().manual_seed(0))
+    groups = [part for part in order.split(choices) if len(part) == choices]
+    right = [(image[g] @ text[g].T).argmax(1) == torch.arange(choices) for g in groups]
+    inputs = torch.cat((features, torch.ones(len(features), 1)), 1).double()
+    half = len(inputs) // 2
+    weights = torch.linalg.lstsq(inputs[:half], targets[:half].double(), driver="gelsd").solution
+    error = (inputs[half:] @ weights - targets[half:]).square().sum()
+    spread = (targets[half:] - targets[half:].mean(0)).square().sum()
+    return {
+        "caption_recall@1": torch.cat(right).double().mean().item(),
+        "chance": 1 / choices,
+        "joints_r2": 1 - (error / spread).item(),
+    }
+
+
+def learning_rate(step: int, config: PretrainConfig) -> float:
+    """Linear warm-up, then a cosine to zero."""
+    warm = min(1.0, (step + 1) / config.warmup_steps)
+    return config.learning_rate * warm * (1 + math.cos(math.pi * step / config.steps)) / 2
+
+
+def run(config: PretrainConfig) -> dict[str, float]:
+    """Train, measure on the validation competitions and save."""
+    torch.manual_seed(config.seed)
+    accelerator = make_accelerator(config.device, Path(config.output_dir))
+    plan = plan_competitions(MiniatureConfig())
+    folder = prepare_miniature()
+    train, validation = (
+        read_stills(
+            folder,
+            [one for one in plan if one.split == split],
+            config.num_frames,
+            config.image_size,
+            num_workers=config.num_workers,
+        )
+        for split in ("train", "validation")
+    )
+    labels = tuple(dict.fromkeys(shot.action.label for shot in train.shots))
+    modifications = modification_texts(labels)
+    corpus = [*modifications, *(label.description for label in load_labels())]
+    corpus += [text for shot in train.shots for text in clip_captions(shot)]
+    corpus += [still_caption(shot, seen[0]) for shot, seen in zip(train.shots, train.joints, strict=True)]
+    processor = build_processor(corpus, config)
+    training = Pretraining(build_model(len(processor.tokenizer), config), config)
+    optimizer = torch.optim.AdamW(
+        training.parameters(), config.learning_rate, (0.9, 0.98), weight_decay=config.weight_decay
+    )
+    training, optimizer = accelerator.prepare(training, optimizer)
+    weights = {
+        "joints": config.joint_weight,
+        "time": config.time_weight,
+        "contrast": config.contrast_weight,
+        "words": config.word_weight,
+    }
+    started = time.perf_counter()
+    with tqdm(total=config.steps, desc="Training CLIP on stills", unit="step") as bar:
+        for step, batch in enumerate(Batches(train, modifications, processor, config)):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, config)
+            losses = training({name: value.to(accelerator.device) for name, value in batch.items()})
+            accelerator.backward(sum(weights[name] * loss for name, loss in losses.items()))
+            accelerator.clip_grad_norm_(training.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            bar.update()
+            if step % 50 == 0:
+                bar.set_postfix({name: f"{loss.item():.3f}" for name, loss in losses.items()})
+    model = accelerator.unwrap_model(training).model.cpu()
+    figures = measure(model, processor, validation)
+    model.save_pretrained(config.output_dir)
+    processor.save_pretrained(config.output_dir)
+    seconds = time.perf_counter() - started
+    write_results(Path(config.output_dir), figures, config=config, seed=config.seed, training_seconds=seconds)
+    return figures
+
+
+def load(folder: str | Path) -> tuple[CLIPModel, CLIPProcessor]:
+    """The model and processor that `run` saved."""
+    return AutoModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+
+
+if __name__ == "__main__":
+    chosen = parse_config(PretrainConfig, __doc__)
+    print(run(chosen))
+    print(f"saved to {chosen.output_dir}")

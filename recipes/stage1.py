@@ -1,0 +1,334 @@
+"""Stage 1 of TF-CoVR: train AIM to classify clips, so that its features know fine-grained actions.
+
+    python recipes/stage1.py
+    python recipes/stage1.py --full true
+    accelerate launch --config_file recipes/accelerate/4xa100.yaml recipes/stage1.py recipes/configs/stage1_4xa100.yaml
+
+By default a CLIP is frozen and AIM's adapters on it are trained as a PEFT method; `--full true` trains all weights, as
+the released code does. Frames are chosen and augmented once per clip. The weights with the best validation accuracy
+become `OUTPUT_DIR/model` (a full AIM and its processor), `OUTPUT_DIR/adapter` (the PEFT form; not with `--full`) and
+`OUTPUT_DIR/results.json` with top-1 and mean-class accuracy on validation and test. A killed run started again with the
+same configuration goes on from its last checkpoint and ends with the weights of one that was never killed.
+"""
+
+import json
+import math
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object, set_seed
+from checkpoints import Checkpoints, Progress
+from classifiers import (
+    ClassifierConfig,
+    accuracies,
+    class_indices,
+    class_names,
+    make_classifier,
+    make_processor,
+    parameter_groups,
+)
+from clip_frames import Augmentation, FrameCache, LabelledClips
+from config import parse_config
+from devices import Device, make_accelerator
+from queries import DataConfig, load_split
+from results import write_results
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from hf_models.tfcovr.conversion_aim import to_aim
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass
+class Stage1Config(ClassifierConfig, DataConfig):
+    """What to train, on what, and how; the defaults are for the miniature."""
+
+    epochs: int = 10
+    batch_size: int = 24  # of all processes together
+    learning_rate: float = 3e-3
+    adam_beta2: float = 0.98
+    warmup_epochs: float = 0.5
+    max_gradient_norm: float = 1.0  # 0 does not clip
+    label_smoothing: float = 0.0
+    class_balanced: bool = False  # draw every class equally often
+    crop_scale: float = 0.8  # smallest share of the picture that a random crop keeps; 1 does not crop
+    flip: float = 0.5
+    brightness: float = 0.15
+    rand_augment: list[int] = field(default_factory=lambda: [0, 0])  # operations, magnitude
+    augment_per_frame: bool = False  # as the released code does; it tears a clip apart
+    frames_per_part: int = 2  # read so many frames of each of the parts and draw one
+    cache_frames: bool = True  # decode once; for large frames switch it off
+    cache_dir: str = "outputs/frames"
+    checkpoint_steps: int = 50
+    restart: bool = False  # forget what an earlier run left in output_dir
+    num_workers: int = 2
+    device: Device = "auto"
+    mixed_precision: str | None = None
+    tracker: str | None = None  # tensorboard, wandb, mlflow, ... as accelerate names them
+    output_dir: str = "outputs/stage1"
+    seed: int = 0
+
+
+# What may change between a run and its continuation without changing the weights.
+INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "cache_dir")
+
+
+def learning_rate(step: int, total_steps: int, warmup_steps: float, highest: float) -> float:
+    """Linear warm-up, then a cosine to zero."""
+    if step < warmup_steps:
+        return highest * (step + 1) / warmup_steps
+    return highest * (1 + math.cos(math.pi * (step - warmup_steps) / max(1, total_steps - warmup_steps))) / 2
+
+
+def epoch_items(labels: Tensor, epoch: int, config: Stage1Config) -> list[tuple[int, int]]:
+    """The items of an epoch in order, `(position, seed)`, decided by configuration and epoch alone."""
+    generator = torch.Generator().manual_seed(config.seed * 1_000_003 + epoch)
+    if config.class_balanced:
+        weights = 1 / labels.bincount()[labels].double()
+        order = torch.multinomial(weights, len(labels), replacement=True, generator=generator)
+    else:
+        order = torch.randperm(len(labels), generator=generator)
+    seeds = torch.randint(2**62, (len(labels),), generator=generator)
+    return list(zip(order.tolist(), seeds.tolist(), strict=True))
+
+
+class Stage1:
+    """One training run."""
+
+    def __init__(self, config: Stage1Config) -> None:
+        self.config, self.output_dir = config, Path(config.output_dir)
+        self.accelerator = make_accelerator(
+            config.device, self.output_dir, mixed_precision=config.mixed_precision, tracker=config.tracker
+        )
+        set_seed(config.seed)
+        self.processor = make_processor(config.base, config.num_frames)
+        self.size = (self.processor.size["height"], self.processor.size["width"])
+        clips = {split: list(load_split(config, split, clips=True)) for split in SPLITS}
+        self.names = class_names(clips["train"], config.head)
+        self.data = {split: self.make_data(split, clips[split]) for split in SPLITS}
+        self.loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
+        self.model = make_classifier(config, self.names)
+        optimizer = torch.optim.AdamW(
+            parameter_groups(self.model, config), config.learning_rate, (0.9, config.adam_beta2)
+        )
+        self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
+        identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
+        identity["num_processes"] = self.accelerator.num_processes
+        self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
+        set_seed(config.seed, device_specific=True)  # every process drops out something else
+
+    def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabelledClips:
+        """One split; clips that do not decode are left out and counted where frames are cached."""
+        config, training = self.config, split == "train"
+        per_part = config.frames_per_part if training else 1
+        cache, failures = None, {}
+        if config.cache_frames:
+            with self.accelerator.main_process_first():
+                cache = FrameCache(
+                    Path(config.cache_dir),
+                    clips,
+                    config.num_frames * per_part,
+                    self.size,
+                    num_workers=config.num_workers,
+                )
+            failures = cache.failures
+        usable = [clip for clip in clips if clip["clip_id"] not in failures]
+        for clip_id, reason in failures.items():
+            self.accelerator.print(f"left out {clip_id} of {split}: {reason}")
+        if not usable:
+            raise SystemExit(f"no clip of {split} can be read, of {len(clips)}; the last reason: {reason}")
+        augmentation = Augmentation(
+            self.size,
+            crop_scale=config.crop_scale,
+            flip=config.flip,
+            brightness=config.brightness,
+            rand_augment=tuple(config.rand_augment),
+            per_frame=config.augment_per_frame,
+        )
+        data = LabelledClips(
+            usable,
+            class_indices(usable, self.names, split),
+            config.num_frames,
+            self.size,
+            augmentation=augmentation if training else None,
+            frames_per_part=per_part,
+            cache=cache,
+        )
+        data.coverage = {"clips": len(clips), "usable": len(usable)}
+        return data
+
+    def batches(self, split: str, items: Sequence[Any], batch_size: int) -> Iterator[dict[str, Tensor]]:
+        """This process's part of each batch, normalised on the device."""
+        accelerator = self.accelerator
+        chunks = [items[start : start + batch_size] for start in range(0, len(items), batch_size)]
+        chunks = [chunk[accelerator.process_index :: accelerator.num_processes] for chunk in chunks]
+        workers = 0 if self.config.cache_frames else self.config.num_workers
+        mean, std = (
+            255 * torch.tensor(values, device=accelerator.device)[:, None, None]
+            for values in (self.processor.image_mean, self.processor.image_std)
+        )
+        for batch in DataLoader(self.data[split], batch_sampler=chunks, num_workers=workers):
+            frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
+            yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
+
+    def train(self) -> dict[str, Any]:
+        """Train from wherever the last run stopped; returns the figures of the best epoch."""
+        config, accelerator = self.config, self.accelerator
+        if config.tracker:
+            accelerator.init_trackers("stage1", config={k: str(v) for k, v in asdict(config).items()})
+        finished = self.output_dir / "results.json"
+        if finished.is_file():
+            accelerator.print(f"{finished} says that this run is complete; --restart true trains anew")
+            return json.loads(finished.read_text(encoding="utf-8"))["figures"]
+        progress = self.checkpoints.resume()
+        steps_per_epoch = len(self.data["train"]) // config.batch_size
+        if not steps_per_epoch:
+            raise SystemExit(
+                f"{len(self.data['train'])} training clips are less than one batch of {config.batch_size}; lower --batch_size"
+            )
+        with tqdm(
+            total=config.epochs * steps_per_epoch,
+            initial=progress.total_steps,
+            desc="stage 1",
+            unit="step",
+            disable=not accelerator.is_local_main_process,
+        ) as bar:
+            while progress.epoch < config.epochs:
+                loss = self.train_epoch(progress, steps_per_epoch, bar)
+                self.finish_epoch(progress, loss)
+                bar.set_postfix({name: f"{value:.3f}" for name, value in progress.history[-1].items()})
+        return self.save(progress)
+
+    def train_epoch(self, progress: Progress, steps_per_epoch: int, bar: tqdm) -> float:
+        """The rest of the current epoch; the mean loss over all of it."""
+        config, accelerator = self.config, self.accelerator
+        self.model.train()
+        items = epoch_items(torch.tensor(self.data["train"].labels), progress.epoch, config)
+        items = items[progress.step * config.batch_size : steps_per_epoch * config.batch_size]
+        loss_sum = torch.tensor(progress.loss_sum, dtype=torch.float64, device=accelerator.device)
+        for batch in self.batches("train", items, config.batch_size):
+            rate = learning_rate(
+                progress.total_steps,
+                config.epochs * steps_per_epoch,
+                config.warmup_epochs * steps_per_epoch,
+                config.learning_rate,
+            )
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate * group["factor"]
+            with accelerator.autocast():
+                loss = self.loss(self.model(pixel_values=batch["pixel_values"]).logits, batch["labels"])
+            accelerator.backward(loss)
+            if config.max_gradient_norm:
+                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            loss_sum += loss.detach()
+            progress.step += 1
+            progress.total_steps += 1
+            bar.update()
+            if progress.total_steps % config.checkpoint_steps == 0:
+                progress.loss_sum = loss_sum.item()
+                self.checkpoints.save(progress)
+        return loss_sum.item() / progress.step
+
+    def finish_epoch(self, progress: Progress, loss: float) -> None:
+        """Validate and keep the best weights."""
+        figures = self.evaluate("validation")
+        progress.history.append({"loss": loss, "accuracy": figures["accuracy"]})
+        log = {"train/loss": loss} | {f"validation/{name}": value for name, value in figures.items()}
+        self.accelerator.log(log, step=progress.total_steps)
+        state = self.accelerator.get_state_dict(self.model)
+        if figures["accuracy"] > progress.best:
+            progress.best = figures["accuracy"]
+            if self.accelerator.is_main_process:
+                unfinished = self.output_dir / "best.tmp"
+                save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
+                unfinished.replace(self.output_dir / "best.safetensors")
+        progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+
+    @torch.no_grad()
+    def evaluate(self, split: str, *, shuffle_frames: bool = False) -> dict[str, float]:
+        """Top-1 and mean-class accuracy; labels with the same text are one class.
+
+        With `shuffle_frames` the frames of each clip come in a random order: what is lost is what order told.
+        """
+        self.model.eval()
+        data, said = self.data[split], []
+        generator = torch.Generator().manual_seed(self.config.seed)
+        items = [(position, None) for position in range(len(data))]
+        for batch in self.batches(split, items, self.config.batch_size):
+            pixels = batch["pixel_values"]
+            if shuffle_frames:
+                pixels = torch.stack(
+                    [clip[torch.randperm(len(clip), generator=generator)] for clip in pixels]
+                )
+            logits = self.model(pixel_values=pixels).logits
+            said += list(zip(batch["labels"].tolist(), logits.argmax(-1).tolist(), strict=True))
+        said = gather_object(said) if self.accelerator.num_processes > 1 else said
+        return accuracies(said, self.names)
+
+    def save(self, progress: Progress) -> dict[str, Any]:
+        """Measure the best weights and write them, `results.json` last: it says that the run is complete."""
+        accelerator = self.accelerator
+        accelerator.wait_for_everyone()
+        model = accelerator.unwrap_model(self.model)
+        model.load_state_dict(load_file(self.output_dir / "best.safetensors"))
+        figures = {
+            f"{split}/{name}": value
+            for split in ("validation", "test")
+            for name, value in self.evaluate(split).items()
+        }
+        shuffled = self.evaluate("validation", shuffle_frames=True)["accuracy"]
+        figures["validation/accuracy_shuffled_frames"] = shuffled
+        if accelerator.is_main_process:
+            native = model if self.config.full else to_aim(model)
+            self.replace_folder("model", native.cpu(), self.processor)
+            if not self.config.full:
+                self.replace_folder("adapter", model)
+            write_results(
+                self.output_dir,
+                figures,
+                config=self.config,
+                seed=self.config.seed,
+                history=progress.history,
+                coverage={split: data.coverage for split, data in self.data.items()},
+                num_processes=accelerator.num_processes,
+            )
+            shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
+        accelerator.wait_for_everyone()
+        accelerator.end_training()
+        return figures
+
+    def replace_folder(self, name: str, *parts: Any) -> None:
+        """Write what `save_pretrained` writes beside the old folder, then put it in its place."""
+        unfinished, folder = self.output_dir / f"{name}.tmp", self.output_dir / name
+        shutil.rmtree(unfinished, ignore_errors=True)
+        for part in parts:
+            part.save_pretrained(unfinished)
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.replace(folder)
+
+
+def run(config: Stage1Config) -> dict[str, Any]:
+    """Train one model; returns its figures."""
+    return Stage1(config).train()
+
+
+def main() -> None:
+    config = parse_config(Stage1Config, __doc__)
+    figures = run(config)
+    if PartialState().is_main_process:
+        shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in figures.items())
+        print(f"{config.output_dir}/model: {shown}")
+
+
+if __name__ == "__main__":
+    main()

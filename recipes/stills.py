@@ -1,0 +1,114 @@
+"""Stills of the miniature: single frames with the joints that the renderer knows and the captions they deserve."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from hf_datasets.miniature.captions import PLACES, fine_caption
+from hf_datasets.miniature.competitions import Competition, Shot
+from hf_datasets.miniature.drawing import camera_joints
+from hf_datasets.miniature.render import perform_shot
+from hf_datasets.miniature.skeleton import J
+from hf_datasets.tfcovr.labels import find_label
+from hf_datasets.tfcovr.pairs import label_pairs
+from hf_datasets.tfcovr.writer import write_modification
+from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
+
+NUM_TARGETS = 51  # 15 joints relative to the pelvis, the direction of the spine and of the chest
+JOINT_SCALE = 2.5  # brings offsets in body units to about unit variance
+
+
+@dataclass
+class Stills:
+    """Single frames with all that the renderer knows of them.
+
+    Attributes:
+        frames: `(clips, frames, 3, size, size)` uint8.
+        targets: `(clips, frames, 51)` float, see `pose_targets`.
+        shots: The shot of each clip.
+        joints: `(clips, frames, 16, 3)` as the camera sees them.
+    """
+
+    frames: Tensor
+    targets: Tensor
+    shots: list[Shot]
+    joints: Tensor
+
+
+def pose_targets(joints: Tensor) -> Tensor:
+    """Joints `(..., 16, 3)` as the camera sees them to regression targets `(..., 51)` of about unit size."""
+    spine = F.normalize(joints[..., J["neck"], :] - joints[..., J["pelvis"], :], dim=-1)
+    chest = F.normalize(joints[..., J["nose"], :] - joints[..., J["head"], :], dim=-1)
+    return torch.cat((joints[..., 1:, :].flatten(-2) * JOINT_SCALE, spine, chest), -1)
+
+
+def read_stills(
+    folder: Path, competitions: list[Competition], num_frames: int, size: int, *, num_workers: int
+) -> Stills:
+    """Decode `num_frames` stills of every clip of these competitions and compute their joints from the plan."""
+    rows = pq.read_table(folder / "clips.parquet").to_pylist()
+    wanted = {one.video_id for one in competitions}
+    rows = [row for row in rows if row["video_id"] in wanted]
+    shots = [shot for one in competitions for shot in one.shots]
+    requests = [
+        VideoRequest(
+            index, folder / "videos" / f"{row['video_id']}.mp4", row["start_seconds"], row["end_seconds"]
+        )
+        for index, row in enumerate(rows)
+    ]
+    shape = (size, size)
+    frames = torch.zeros(len(rows), num_frames, 3, *shape, dtype=torch.uint8)
+    joints = torch.zeros(len(rows), num_frames, len(J), 3)
+    with VideoReaderPool(num_frames, num_workers=num_workers, size=shape) as pool:
+        for index, read in tqdm(pool.read(requests), total=len(rows), desc="Decoding stills", unit="clip"):
+            if isinstance(read, VideoFailure):
+                raise SystemExit(
+                    f"{read.path}: {read.reason}; delete the folder {folder} and it is rendered again"
+                )
+            shot = shots[index]
+            seen = camera_joints(perform_shot(shot), shot.scene)
+            frames[index] = read.frames
+            joints[index] = torch.from_numpy(seen[[shot.lead_frames + number for number in read.indices]])
+    return Stills(frames, pose_targets(joints), shots, joints)
+
+
+def still_caption(shot: Shot, joints: Tensor) -> str:
+    """What a person would write under a single frame: attitude of the body, shape, clothes and place."""
+    spine = joints[J["neck"]] - joints[J["pelvis"]]
+    chest = joints[J["nose"]] - joints[J["head"]]
+    attitude = "upright" if spine[1] > 0.21 else "upside down" if spine[1] < -0.21 else "lying in the air"
+    across = chest.abs().argmax().item() == 0
+    facing = ("right" if chest[0] > 0 else "left") if across else ("away" if chest[2] > 0 else "the camera")
+    legs = joints[[J["left_foot"], J["right_foot"]]]
+    shape = (
+        "with split legs"
+        if (legs[0] - legs[1]).norm() > 0.6
+        else "bent"
+        if legs.norm(dim=-1).mean() < 0.42
+        else "long"
+    )
+    return (
+        f"A person in {shot.scene.socks} socks, {attitude} and {shape}, facing {facing}, {PLACES[shot.action.apparatus]} "
+        f"in a {shot.scene.hall} hall."
+    )
+
+
+def clip_captions(shot: Shot) -> tuple[str, str]:
+    """The label's text and the fine caption of the clip that a still comes from."""
+    return find_label(shot.action.label).description, fine_caption(
+        shot.action, shot.scene.hall, shot.scene.socks
+    )
+
+
+def modification_texts(labels: tuple[str, ...]) -> list[str]:
+    """What TF-CoVR's offline writer says between any two of these labels."""
+    pairs = label_pairs([find_label(label) for label in labels])
+    texts = {
+        write_modification(find_label(p.source).attributes, find_label(p.target).attributes) for p in pairs
+    }
+    return sorted(texts)

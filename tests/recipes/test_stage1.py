@@ -1,0 +1,261 @@
+"""Stage 1: learns, resumes exactly, saves both forms, refuses what cannot work."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from checkpoints import Checkpoints
+from classifiers import accuracies, class_indices, class_names
+from clip_frames import Augmentation, FrameCache, LabelledClips
+from config import parse_config
+from safetensors.torch import load_file
+from stage1 import Stage1, Stage1Config, epoch_items, learning_rate, run
+from transformers import AutoModelForVideoClassification, AutoVideoProcessor
+
+from hf_datasets.video import read_frames
+from hf_models import AIMVideoProcessor
+
+
+@pytest.fixture
+def config(tiny, tmp_path):
+    return Stage1Config(
+        dataset=tiny["dataset"],
+        base=str(Path(tiny["vision_model"]).parent / "clip"),
+        num_frames=4,
+        epochs=2,
+        batch_size=4,
+        warmup_epochs=0.25,
+        crop_scale=0.6,
+        checkpoint_steps=3,
+        cache_frames=False,  # starting decoders takes longer than these clips do
+        num_workers=0,
+        device="cpu",
+        cache_dir=str(tmp_path / "frames"),
+        output_dir=str(tmp_path / "stage1"),
+    )
+
+
+def weights(folder):
+    return load_file(Path(folder) / "model/model.safetensors")
+
+
+def test_it_learns_colours_and_saves_both_forms(config):
+    figures = run(replace(config, epochs=6, learning_rate=1e-2, brightness=0.0))
+    assert figures["validation/accuracy"] > 0.7
+    assert set(figures) == {
+        *(
+            f"{split}/{name}"
+            for split in ("validation", "test")
+            for name in ("accuracy", "mean_class_accuracy")
+        ),
+        "validation/accuracy_shuffled_frames",
+    }
+    folder = Path(config.output_dir)
+    model = AutoModelForVideoClassification.from_pretrained(folder / "model").eval()
+    assert AutoVideoProcessor.from_pretrained(folder / "model").num_frames == 4
+    again = Stage1(replace(config, init_from=str(folder / "adapter"), output_dir=str(folder / "again")))
+    pixels = torch.rand(2, 4, 3, 16, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(again.model.eval()(pixel_values=pixels).logits, model(pixels).logits)
+    results = json.loads((folder / "results.json").read_text())
+    assert results["coverage"]["train"] == {"clips": 16, "usable": 16}
+    assert not list(folder.glob("*.tmp"))
+
+
+def test_all_weights_train_when_asked(config):
+    run(replace(config, full=True, epochs=1))
+    trained = weights(config.output_dir)
+    base = load_file(Path(config.base) / "model.safetensors")
+    name = "encoder.layers.0.mlp.fc1.weight"
+    assert not torch.equal(trained[f"aim.{name}"], base[f"vision_model.{name}"])
+    assert not (Path(config.output_dir) / "adapter").exists()
+
+
+def test_the_base_stays_as_it_was_under_adapters(config):
+    run(replace(config, epochs=1))
+    trained = weights(config.output_dir)
+    base = load_file(Path(config.base) / "model.safetensors")
+    name = "encoder.layers.0.mlp.fc1.weight"
+    assert torch.equal(trained[f"aim.{name}"], base[f"vision_model.{name}"])
+
+
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, monkeypatch):
+    run(config)
+    killed = replace(config, output_dir=f"{config.output_dir}-killed")
+    save = Checkpoints.save
+
+    def save_and_die(self, progress):
+        save(self, progress)
+        if progress.total_steps == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "save", save_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        run(killed)
+    monkeypatch.setattr(Checkpoints, "save", save)
+    run(killed)
+    for name, value in weights(config.output_dir).items():
+        assert torch.equal(value, weights(killed.output_dir)[name]), name
+
+
+def test_a_finished_run_is_not_trained_again(config, capsys):
+    first = run(config)
+    assert run(config) == first
+    assert "complete" in capsys.readouterr().out
+
+
+def test_another_configuration_in_the_same_folder_is_refused(config):
+    run(replace(config, epochs=1))
+    with pytest.raises(SystemExit, match="other epochs"):
+        run(config)
+
+
+def test_cached_and_decoded_frames_are_the_same(config):
+    decoded = Stage1(config).data["train"]
+    cache = FrameCache(Path(config.cache_dir), decoded.clips, 8, (16, 16), num_workers=1)
+    cached = LabelledClips(
+        decoded.clips,
+        decoded.labels,
+        4,
+        (16, 16),
+        augmentation=decoded.augmentation,
+        frames_per_part=2,
+        cache=cache,
+    )
+    for item in ((0, None), (3, 11)):
+        assert torch.equal(cached[item]["frames"], decoded[item]["frames"])
+
+
+def test_batches_are_what_the_video_processor_makes(config):
+    stage = Stage1(config)
+    batch = next(iter(stage.batches("validation", [(0, None)], 1)))
+    clip = stage.data["validation"].clips[0]
+    processor = AIMVideoProcessor(
+        size={"height": 16, "width": 16},
+        num_frames=4,
+        image_mean=stage.processor.image_mean,
+        image_std=stage.processor.image_std,
+    )
+    expected = processor(read_frames(clip["video"], 4).frames, do_sample_frames=False, return_tensors="pt")
+    torch.testing.assert_close(batch["pixel_values"], expected["pixel_values"], atol=2e-5, rtol=0)
+
+
+def test_augmentation_is_drawn_once_per_clip_unless_asked():
+    frames = torch.arange(16 * 16, dtype=torch.uint8).reshape(1, 1, 16, 16).repeat(6, 3, 1, 1)
+    torch.manual_seed(0)
+    same = Augmentation((16, 16), crop_scale=0.5)(frames)
+    assert all(torch.equal(same[0], frame) for frame in same)
+    different = Augmentation((16, 16), crop_scale=0.5, per_frame=True)(frames)
+    assert not all(torch.equal(different[0], frame) for frame in different)
+
+
+def test_an_item_depends_on_its_seed_alone(config):
+    data = Stage1(config).data["train"]
+    torch.manual_seed(1)
+    first = data[0, 5]["frames"]
+    torch.manual_seed(2)
+    assert torch.equal(first, data[0, 5]["frames"])
+    assert not torch.equal(first, data[0, 6]["frames"])
+
+
+def test_the_class_balanced_order_draws_rare_classes_as_often(config):
+    labels = torch.tensor([0] * 900 + [1] * 100)
+    plain, balanced = (
+        labels[[position for position, _ in epoch_items(labels, 0, replace(config, class_balanced=flag))]]
+        for flag in (False, True)
+    )
+    assert plain.sum() == 100
+    assert 400 < balanced.sum() < 600
+
+
+@pytest.mark.parametrize("name", ["stage1", "stage1_one_gpu", "stage1_4xa100"])
+def test_the_configurations_that_ship_are_valid(name):
+    path = Path(__file__).parents[2] / "recipes/configs" / f"{name}.yaml"
+    chosen = parse_config(Stage1Config, None, [str(path)])
+    assert all(getattr(chosen, key) == value for key, value in yaml.safe_load(path.read_text()).items())
+
+
+def test_every_epoch_has_an_order_of_its_own(config):
+    labels = torch.zeros(20, dtype=torch.long)
+    assert epoch_items(labels, 0, config) != epoch_items(labels, 1, config)
+    assert epoch_items(labels, 1, config) == epoch_items(labels, 1, config)
+
+
+def test_the_learning_rate_rises_then_falls_to_zero():
+    rates = [learning_rate(step, 100, 10, 1.0) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[10] == 1.0
+    assert rates[100] == pytest.approx(0, abs=1e-12)
+
+
+def test_labels_with_the_same_text_are_one_class():
+    figures = accuracies([(0, 1), (1, 1), (2, 0)], ["180", "216", "181"])
+    assert figures == {"accuracy": pytest.approx(2 / 3), "mean_class_accuracy": pytest.approx(0.5)}
+
+
+def test_the_head_has_the_present_classes_or_all():
+    clips = [{"label": "407c", "clip_id": "a"}, {"label": "2", "clip_id": "b"}]
+    assert class_names(clips, "present") == ["2", "407c"]
+    assert len(class_names(clips, "all")) == 306
+    with pytest.raises(SystemExit, match=r"'c' of test has the label '5'"):
+        class_indices([{"label": "5", "clip_id": "c"}], ["2", "407c"], "test")
+
+
+def test_a_clip_that_does_not_decode_is_left_out_and_counted(config, tmp_path):
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"not a video")
+    clips = [{"clip_id": name, "video": video, "start_seconds": None, "end_seconds": None}
+             for name, video in (("broken", str(broken)), ("absent", None))]  # fmt: skip
+    cache = FrameCache(tmp_path / "cache", clips, 4, (16, 16), num_workers=1)
+    assert set(cache.failures) == {"broken", "absent"}
+    assert FrameCache(tmp_path / "cache", clips, 4, (16, 16), num_workers=1).failures == cache.failures
+    with pytest.raises(SystemExit, match="'broken' does not decode"):
+        LabelledClips(clips, [0, 0], 4, (16, 16))[0, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"base": "no/such/model/folder"}, "is not a model folder"),
+        ({"init_from": "no/such/adapter"}, "adapter_config.json"),
+        ({"device": "cuda"}, "no GPU"),
+        ({"batch_size": 64}, "less than one batch"),
+    ],
+)
+def test_what_cannot_work_ends_with_a_word_on_the_cure(config, change, message):
+    if change.get("device") == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit, match=message):
+        run(replace(config, **change))
+
+
+def test_adapters_of_other_classes_are_refused(config):
+    run(replace(config, epochs=1))
+    adapter = Path(config.output_dir) / "adapter"
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    settings["id2label"] = dict(enumerate(("red", "green", "blue", "violet")))
+    (adapter / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(SystemExit, match="head of 4 classes"):
+        Stage1(replace(config, init_from=str(adapter), output_dir=f"{config.output_dir}-2"))
+
+
+def test_gradient_checkpointing_changes_nothing(config):
+    plain = Stage1(replace(config, classifier_dropout=0.0))
+    changes = {
+        "classifier_dropout": 0.0,
+        "activation_checkpointing": True,
+        "output_dir": f"{config.output_dir}-2",
+    }
+    checkpointed = Stage1(replace(config, **changes))
+    batch = next(iter(plain.batches("train", [(0, 1), (1, 2)], 2)))
+    for stage in (plain, checkpointed):
+        stage.model.train()
+        stage.loss(stage.model(pixel_values=batch["pixel_values"]).logits, batch["labels"]).backward()
+    gradients = [
+        [p.grad for p in stage.model.parameters() if p.grad is not None] for stage in (plain, checkpointed)
+    ]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
