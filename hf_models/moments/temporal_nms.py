@@ -1,0 +1,84 @@
+"""Temporal non-maximum suppression of many queries at once."""
+
+import numpy as np
+
+from .spans import MomentRanking
+
+QUERY_BLOCK = 256  # what fits into a processor's cache
+
+
+def temporal_nms(
+    ranking: MomentRanking,
+    *,
+    threshold: float,
+    max_spans: int = 100,
+    legacy_truncate: bool = False,
+) -> MomentRanking:
+    """Keep of each video the best span, and again of those that do not overlap it too much, and so on.
+
+    The rules are those of the TVR code, ties included: a stable order by score inside a video, then a stable order over
+    the videos by first appearance. Its inference, however, cuts the candidates to `max_spans` before.
+
+    Args:
+        ranking: All candidates, in any order.
+        threshold: A span whose IoU with a better one of the same video is strictly greater is dropped.
+        max_spans: How many spans are kept for a query.
+        legacy_truncate: Look at the first `max_spans` candidates only, as the released code does.
+
+    Returns:
+        What is kept, best first, `(Q, max_spans)`.
+
+    Example:
+        >>> one = MomentRanking(np.zeros((1, 3), int), np.array([[0.0, 1, 7]]), np.array([[5.0, 5, 9]]),
+        ...                     np.array([[0.9, 0.8, 0.7]]))
+        >>> temporal_nms(one, threshold=0.5, max_spans=2).start_seconds
+        array([[0., 7.]])
+    """
+    if legacy_truncate:
+        seen = np.arange(min(max_spans, ranking.video_indices.shape[1]))
+        ranking = ranking.select(np.broadcast_to(seen, (len(ranking), len(seen))))
+    ranks = np.full((len(ranking), max_spans), -1)
+    for first in range(0, len(ranking), QUERY_BLOCK):
+        block = slice(first, first + QUERY_BLOCK)
+        columns = (getattr(ranking, name)[block] for name in MomentRanking.__dataclass_fields__)
+        queries, kept = _kept(*columns, threshold, max_spans)
+        place = np.arange(len(queries)) - np.searchsorted(queries, queries)
+        chosen = place < max_spans
+        ranks[first + queries[chosen], place[chosen]] = kept[chosen]
+    return ranking.select(ranks)
+
+
+def _kept(
+    videos: np.ndarray,
+    start: np.ndarray,
+    end: np.ndarray,
+    scores: np.ndarray,
+    threshold: float,
+    max_rounds: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The queries and the ranks of what is kept, ordered by query, then by score."""
+    queries, ranks = np.nonzero(videos >= 0)
+    videos, scores = videos[queries, ranks], scores[queries, ranks]
+    groups = queries * (videos.max(initial=0) + 1) + videos
+    by_group = np.lexsort((-scores, groups))
+    queries, ranks, groups = queries[by_group], ranks[by_group], groups[by_group]
+    start, end = start[queries, ranks].astype(float), end[queries, ranks].astype(float)
+    scores = scores[by_group]
+    leads = np.flatnonzero(np.diff(groups, prepend=-1))
+    sizes = np.diff(leads, append=len(groups))
+    appearance = np.repeat(np.minimum.reduceat(ranks, leads), sizes) if len(leads) else ranks
+    alive, kept = np.arange(len(groups)), []
+    for _ in range(max_rounds):
+        if not len(alive):
+            break
+        # In each round the best of every group stays and suppresses what overlaps it.
+        leads = np.flatnonzero(np.diff(groups[alive], prepend=-1))
+        kept.append(alive[leads])
+        leader = np.repeat(alive[leads], np.diff(leads, append=len(alive)))
+        overlap = np.minimum(end[alive], end[leader]) - np.maximum(start[alive], start[leader])
+        hull = np.maximum(end[alive], end[leader]) - np.minimum(start[alive], start[leader])
+        iou = np.divide(overlap.clip(0), hull, out=np.zeros_like(hull), where=hull > 0)
+        alive = alive[(iou <= threshold) & (alive != leader)]
+    kept = np.sort(np.concatenate(kept)) if kept else alive
+    order = kept[np.lexsort((appearance[kept], -scores[kept], queries[kept]))]
+    return queries[order], ranks[order]
