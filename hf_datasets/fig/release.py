@@ -1,16 +1,40 @@
-"""The published Charades-FIG, DiDeMo-FIG and ActivityNet-FIG: one JSON object per line, read as `Moment`s."""
+"""The published Charades-FIG, DiDeMo-FIG and ActivityNet-FIG: one JSON object per line, read as `Moment`s.
+
+The one place that knows the release's own spellings.
+"""
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from datasets import DownloadManager
 
 from hf_datasets.records import Moment, Rejection
 
+Split = Literal["train", "validation", "test"]
+FILES: Mapping[str, Mapping[Split, str]] = {
+    "charades_fig": {"train": "charades_fig_train.jsonl", "test": "charades_fig_test.jsonl"},
+    "didemo_fig": {
+        "train": "didemo_fig_train.jsonl",
+        "validation": "didemo_fig_val.jsonl",
+        "test": "didemo_fig_test.jsonl",
+    },
+    "activitynet_fig": {
+        "train": "activitynet_fig_train.jsonl",
+        "validation": "activitynet_fig_val_1.jsonl",
+        "test": "activitynet_fig_val_2.jsonl",
+    },
+}
+"""Data set -> split -> published file. The paper evaluates ActivityNet-FIG on `val_2`, which is `test` here."""
+REPOSITORY = "github.com/hlchen23/VERIFIED"
+REVISION = "30f9324e5fdac9f5febaeb1377f791f8de37ac5e"
+FOLDER = "fine-grained-anno"
+
 
 def read_release(path: str | Path) -> Iterator[Moment | Rejection]:
-    """Read one published file (`charades_fig_test.jsonl`, ...).
+    """Read one published file (`charades_fig_test.jsonl`, ...), or one of coarse captions alone.
 
     Texts, times and scores stay as published: an end, and once a start, lies beyond the video; scores are logits and
     may be negative.
@@ -20,11 +44,18 @@ def read_release(path: str | Path) -> Iterator[Moment | Rejection]:
 
     Yields:
         The moments in the order of the file, or why a line is none.
+
+    Raises:
+        ValueError: The file is not UTF-8.
     """
-    with Path(path).open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield _read_line(line, f"{Path(path).name}:{number}")
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _read_line(line, f"{path.name}:{number}")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}); fetch it again") from None
 
 
 def _read_line(line: str, key: str) -> Moment | Rejection:
@@ -42,10 +73,75 @@ def _read_line(line: str, key: str) -> Moment | Rejection:
             fine_caption=str(row.get("fig_desc") or ""),
             fine_caption_score=None if score is None else float(score),
         )
-    except (ValueError, KeyError, TypeError) as error:
-        return Rejection(f"unreadable line: {type(error).__name__}: {error}", line, key)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return Rejection(f"unreadable line: {type(error).__name__}: {error} in {key}", line, key)
+    reason = _objection(moment)
+    return Rejection(f"{reason}: {key}", line, key) if reason else moment
+
+
+def _objection(moment: Moment) -> str | None:
+    start, end, duration = moment.start_seconds, moment.end_seconds, moment.duration_seconds
+    if not moment.video_id:
+        return "empty video id"
     if not moment.coarse_caption.strip():
-        return Rejection("empty caption", line, key)
+        return "empty caption"
     if not (math.isfinite(start) and math.isfinite(end)) or start < 0 or start >= end:
-        return Rejection("the moment does not end after it starts", line, key)
-    return moment
+        return "the moment does not end after it starts"
+    if not (math.isfinite(duration) and duration > 0):
+        return "the video's duration is no positive number"
+    return None
+
+
+def find_files(data_dir: Path, name: str) -> dict[Split, Path]:
+    """Find the published files of a data set below a folder; some of them suffice.
+
+    Args:
+        data_dir: The folder.
+        name: A key of `FILES`.
+
+    Returns:
+        Split -> path, for the files that are there.
+
+    Raises:
+        FileNotFoundError: There is none; says what to fetch from where.
+        ValueError: A file is there several times.
+    """
+    files: dict[Split, Path] = {}
+    for split, file_name in FILES[name].items():
+        paths = sorted(data_dir.rglob(file_name))
+        if len(paths) > 1:
+            raise ValueError(
+                f"{data_dir} holds {file_name} several times: {', '.join(map(str, paths))}; keep one"
+            )
+        if paths:
+            files[split] = paths[0]
+    if not files:
+        raise FileNotFoundError(
+            f"{data_dir} holds none of {', '.join(FILES[name].values())}; {_where(name)} into it"
+        )
+    return files
+
+
+def download(manager: DownloadManager, name: str) -> dict[Split, Path]:
+    """Fetch the published files of a data set, at a pinned revision, or find them in the cache.
+
+    Returns:
+        Split -> path.
+
+    Raises:
+        FileNotFoundError: They cannot be fetched; says what to fetch from where.
+    """
+    base = REPOSITORY.replace("github.com", "https://raw.githubusercontent.com")
+    folder = f"{base}/{REVISION}/{FOLDER}/{name.replace('_', '-')}"
+    try:
+        paths = manager.download({split: f"{folder}/{file}" for split, file in FILES[name].items()})
+    except OSError as error:
+        raise FileNotFoundError(
+            f"the annotations of {name} could not be fetched ({type(error).__name__}). Where there is a network, "
+            f"{_where(name)}, and pass data_dir=DIR"
+        ) from None
+    return {split: Path(path) for split, path in paths.items()}
+
+
+def _where(name: str) -> str:
+    return f"fetch {', '.join(FILES[name].values())} from the folder {FOLDER}/{name.replace('_', '-')} of {REPOSITORY}"

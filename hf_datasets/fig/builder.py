@@ -1,0 +1,182 @@
+"""`load_dataset("charades_fig")`, `"didemo_fig"` and `"activitynet_fig"`: moments and the videos they are in."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, get_args
+
+import datasets
+import polars as pl
+import pyarrow as pa
+from datasets.builder import Key
+
+from hf_datasets.fig import release
+from hf_datasets.fig.moments import (
+    MOMENT_SCHEMA,
+    VIDEO_SCHEMA,
+    clip_to_duration,
+    describe_ends,
+    locate,
+    miniature_moments,
+    published_moments,
+    read_moments,
+    splits_of,
+    tables,
+    videos_of,
+)
+from hf_datasets.records import Rejection
+from hf_datasets.registration import RegisteredBuilder
+
+Granularity = Literal["fine", "coarse"]
+HOMEPAGE = "https://verified-neurips.github.io"
+CITATION = """@inproceedings{chen2024verified,
+  title = {VERIFIED: A Video Corpus Moment Retrieval Benchmark for Fine-Grained Video Understanding},
+  author = {Chen, Houlun and Wang, Xin and Chen, Hong and Zhang, Zeyang and Feng, Wei and Huang, Bin and Jia, Jia and
+    Zhu, Wenwu},
+  booktitle = {Advances in Neural Information Processing Systems, Datasets and Benchmarks Track},
+  year = {2024}
+}"""
+DESCRIPTIONS = {
+    "mini": "Rendered athletes, not real video: the actions in videos drawn on this machine, with captions made from the "
+    "motion's parameters. The same rows under all three names. For trying code, not for reporting results.",
+    "release": "Fine-grained moments as the authors of VERIFIED publish them.",
+    "source": "Fine-grained moments as the annotation pipeline of recipes/build_fig.py wrote them.",
+}
+
+
+@dataclass
+class FIGConfig(datasets.BuilderConfig):
+    """What can be chosen when fine-grained moments are loaded.
+
+    Attributes:
+        data_dir: For `release` the folder of the published files, for `source` what `recipes/build_fig.py` made, for
+            `mini` a folder that `prepare_miniature` made.
+        video_dir: The folder of videos; rows then have `video`, a path or null. The miniature's `mini-videos` know
+            theirs.
+        granularity: "fine" or "coarse" adds the column `caption` with that caption; None adds none.
+        clip_to_duration: End moments with their video; published ones may end up to 25 s later.
+    """
+
+    video_dir: str | None = None
+    granularity: Granularity | None = None
+    clip_to_duration: bool = False
+
+
+class FIG(RegisteredBuilder):
+    """Fine-grained moments of three data sets; see `FIGConfig` for the parameters."""
+
+    VERSION = datasets.Version("1.0.0")
+    BUILDER_CONFIG_CLASS = FIGConfig
+    BUILDER_CONFIGS = [  # noqa: RUF012 as `datasets` declares it
+        FIGConfig(name=f"{origin}{part}", version="1.0.0", description=text)
+        for origin, text in DESCRIPTIONS.items()
+        for part in ("", "-videos")
+    ]
+    DEFAULT_CONFIG_NAME = "mini"
+
+    @property
+    def _is_videos(self) -> bool:
+        return self.config.name.endswith("-videos")
+
+    @property
+    def _schema(self) -> pa.Schema:
+        if self._is_videos:
+            return VIDEO_SCHEMA
+        schema = MOMENT_SCHEMA
+        for name, wanted in (("caption", self.config.granularity), ("video", self.config.video_dir)):
+            schema = schema.append(pa.field(name, pa.string())) if wanted else schema
+        return schema
+
+    def _info(self) -> datasets.DatasetInfo:
+        return datasets.DatasetInfo(
+            description=self.config.description or "",
+            features=datasets.Features.from_arrow_schema(self._schema),
+            homepage=HOMEPAGE,
+            citation=CITATION,
+        )
+
+    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        self._check()
+        origin = self.config.name.removesuffix("-videos")
+        moments, self.rejections = {
+            "mini": self._miniature,
+            "release": partial(self._release, dl_manager),
+            "source": self._source,
+        }[origin]()
+        rows = self._finish(moments)
+        return [
+            datasets.SplitGenerator(name=split, gen_kwargs={"rows": rows, "split": split})
+            for split in splits_of(rows)
+        ]
+
+    def _generate_tables(self, rows: pl.DataFrame, split: release.Split) -> Iterator[tuple[Key, pa.Table]]:
+        for number, table in enumerate(tables(rows, split, self._schema)):
+            yield Key(0, number), table
+
+    def _check(self) -> None:
+        allowed = get_args(Granularity)
+        if self.config.granularity not in {None, *allowed}:
+            raise ValueError(
+                f"granularity={self.config.granularity!r} is none of {', '.join(allowed)}; None adds no column"
+            )
+        if self._is_videos:
+            self._refuse(("granularity", "clip_to_duration"), "it has videos, not moments")
+
+    def _miniature(self) -> tuple[pl.DataFrame, list[Rejection]]:
+        from hf_datasets.miniature import prepare_miniature  # imports the renderer
+
+        self._refuse(("video_dir",), "the miniature has its own videos, see 'mini-videos'")
+        self._root = self._data_dir() or prepare_miniature()
+        return miniature_moments(self._root)
+
+    def _release(self, manager: datasets.DownloadManager) -> tuple[pl.DataFrame, list[Rejection]]:
+        data_dir = self._data_dir()
+        name = self.dataset_name
+        files = release.find_files(data_dir, name) if data_dir else release.download(manager, name)
+        absent = [split for split in release.FILES[name] if split not in files]
+        if absent:
+            self.info.description += (
+                f" Not in {data_dir}: {', '.join(release.FILES[name][split] for split in absent)}."
+            )
+        return read_moments(files)
+
+    def _source(self) -> tuple[pl.DataFrame, list[Rejection]]:
+        data_dir = self._data_dir()
+        if data_dir is None:
+            raise ValueError("pass data_dir: the folder that recipes/build_fig.py made")
+        return published_moments(data_dir)
+
+    def _finish(self, moments: pl.DataFrame) -> pl.DataFrame:
+        """The rows as they are stored, with what there is to say of them in the description."""
+        config = self.config
+        sentences = [describe_ends(moments)]
+        if config.clip_to_duration:
+            moments, outside = clip_to_duration(moments, source=f"{self.dataset_name} {config.name}")
+            self.rejections += outside
+            sentences.append("Ends were clipped to the duration of the video.")
+        if config.granularity:
+            moments = moments.with_columns(caption=pl.col(f"{config.granularity}_caption"))
+        rows = videos_of(moments) if self._is_videos else moments
+        video_dir = self._root / "videos" if config.name == "mini-videos" else config.video_dir
+        if video_dir:
+            rows, coverage = locate(rows, video_dir)
+            sentences.append(coverage)
+        self.info.description = " ".join([self.info.description, *sentences])
+        return rows
+
+    def _data_dir(self) -> Path | None:
+        if self.config.data_dir is None:
+            return None
+        data_dir = Path(self.config.data_dir).expanduser()
+        if not data_dir.is_dir():
+            raise FileNotFoundError(
+                f"data_dir {data_dir} is no folder; give the one that holds the annotations"
+            )
+        return data_dir
+
+    def _refuse(self, names: Iterable[str], why: str) -> None:
+        default = self.builder_configs[self.config.name]
+        given = [name for name in names if getattr(self.config, name) != getattr(default, name)]
+        if given:
+            raise ValueError(f"{', '.join(given)} cannot be chosen for {self.config.name!r}: {why}")

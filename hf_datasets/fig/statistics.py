@@ -1,0 +1,192 @@
+"""What a set of fine-grained moments is like: the figures of the paper's Table 1 and Figure 4, and of bad rows.
+
+Functions take a split that `load_dataset` gives; `plot_*` draw Matplotlib figures, which a caller saves or shows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+from datasets import Dataset
+from matplotlib.figure import Figure
+
+Caption = Literal["coarse_caption", "fine_caption"]
+MOMENT = ("video_id", "start_seconds", "end_seconds")
+COLOUR = "#2a6f97"
+NEGATIVE_COLOUR = "#c1666b"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Seven numbers of a distribution; NaN where there is no value.
+
+    Attributes:
+        mean: The average.
+        deviation: The standard deviation (n - 1).
+        minimum: The smallest.
+        lower_quartile: A quarter of the values is at most this; quartiles are interpolated.
+        median: The middle.
+        upper_quartile: Three quarters of the values are at most this.
+        maximum: The largest.
+    """
+
+    mean: float
+    deviation: float
+    minimum: float
+    lower_quartile: float
+    median: float
+    upper_quartile: float
+    maximum: float
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Figures of a split, or of several together.
+
+    Attributes:
+        moments: How many rows.
+        videos: How many videos.
+        most_per_video: Moments of the video with the most.
+        span_seconds: Length of the moments.
+        duration_seconds: Length of the videos, each counted once per moment.
+        score: Of the noise evaluator, a logit; rows without one are left out.
+        scored: How many rows have a score.
+        negative_scores: How many scores are below 0.
+        coarse_words: Words of the coarse captions.
+        fine_words: Words of the fine captions.
+        ends_after_video: Moments that end after their video.
+        most_seconds_after_video: By how much at most; 0 if none does.
+        starts_after_video: Moments that start when their video has ended.
+        repeated_moments: Rows whose video and times an earlier row has.
+        repeated_coarse: Rows whose video, times and coarse caption an earlier row has.
+        repeated_fine: Rows whose video and fine caption an earlier row has.
+        padded_captions: Captions of either kind with white space at an end.
+    """
+
+    moments: int
+    videos: int
+    most_per_video: int
+    span_seconds: Spread
+    duration_seconds: Spread
+    score: Spread
+    scored: int
+    negative_scores: int
+    coarse_words: Spread
+    fine_words: Spread
+    ends_after_video: int
+    most_seconds_after_video: float
+    starts_after_video: int
+    repeated_moments: int
+    repeated_coarse: int
+    repeated_fine: int
+    padded_captions: int
+
+
+def statistics(*splits: Dataset) -> Statistics:
+    """The figures of one split, or of several taken together.
+
+    Raises:
+        ValueError: There is no row.
+    """
+    rows = _frame(*splits)
+    if rows.is_empty():
+        raise ValueError("there is no moment to describe; give at least one split with rows")
+    score = rows["fine_caption_score"].drop_nulls()
+    excess = rows["end_seconds"] - rows["duration_seconds"]
+    return Statistics(
+        moments=len(rows),
+        videos=rows["video_id"].n_unique(),
+        most_per_video=rows["video_id"].value_counts()["count"].max(),
+        span_seconds=_spread(rows["end_seconds"] - rows["start_seconds"]),
+        duration_seconds=_spread(rows["duration_seconds"]),
+        score=_spread(score),
+        scored=len(score),
+        negative_scores=int((score < 0).sum()),
+        coarse_words=_spread(_words(rows, "coarse_caption")),
+        fine_words=_spread(_words(rows, "fine_caption")),
+        ends_after_video=int((excess > 0).sum()),
+        most_seconds_after_video=max(excess.max(), 0.0),
+        starts_after_video=int((rows["start_seconds"] >= rows["duration_seconds"]).sum()),
+        repeated_moments=_repeated(rows, *MOMENT),
+        repeated_coarse=_repeated(rows, *MOMENT, "coarse_caption"),
+        repeated_fine=_repeated(rows, "video_id", "fine_caption"),
+        padded_captions=sum(
+            int((rows[name].str.strip_chars() != rows[name]).sum())
+            for name in ("coarse_caption", "fine_caption")
+        ),
+    )
+
+
+def score_histogram(*splits: Dataset) -> dict[int, int]:
+    """How many scores are in each whole interval `[i, i + 1)`, ascending.
+
+    Example:
+        >>> score_histogram(Dataset.from_dict({"fine_caption_score": [-0.5, 0.0, 0.9, 1.0]}))
+        {-1: 1, 0: 2, 1: 1}
+    """
+    floors = _frame(*splits)["fine_caption_score"].drop_nulls().floor().cast(pl.Int64)
+    return dict(floors.value_counts().sort(floors.name).iter_rows())
+
+
+def duplicate_captions(*splits: Dataset, caption: Caption) -> tuple[int, int]:
+    """Captions that several rows share, letter for letter: how many such captions, and how many rows have them.
+
+    Example:
+        >>> duplicate_captions(Dataset.from_dict({"coarse_caption": ["a", "b", "a"]}), caption="coarse_caption")
+        (1, 2)
+    """
+    counts = _frame(*splits)[caption].value_counts()["count"]
+    shared = counts.filter(counts > 1)
+    return len(shared), int(shared.sum())
+
+
+def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
+    """Draw the histogram of the noise evaluator's scores (Figure 4), those below 0 in another colour.
+
+    Args:
+        splits: Name -> rows; one panel each, on one scale.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: No row has a score.
+    """
+    scores = {name: _frame(rows)["fine_caption_score"].drop_nulls() for name, rows in splits.items()}
+    known = pl.concat(list(scores.values()))
+    if known.is_empty():
+        raise ValueError("no row has a score; recipes/noise_evaluator.py gives them to a built data set")
+    first, last = int(known.floor().min()), int(known.floor().max()) + 1
+    edges = [first + step / 4 for step in range(4 * (last - first) + 1)]
+    figure = Figure(figsize=(4.6 * len(scores), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(scores), squeeze=False)[0]
+    for axes, (name, values) in zip(panels, scores.items(), strict=True):
+        _, _, bars = axes.hist(values, bins=edges, color=COLOUR, rwidth=0.92)
+        for bar in bars:
+            if bar.get_x() < 0:
+                bar.set_color(NEGATIVE_COLOUR)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xlabel("score (logit)")
+        axes.set_ylabel("moments")
+        below = (values < 0).mean() if len(values) else 0.0
+        axes.set_title(f"{name}: mean {values.mean() or 0:.2f}, {100 * below:.0f} % below 0")
+    return figure
+
+
+def _frame(*splits: Dataset) -> pl.DataFrame:
+    return pl.concat([pl.from_arrow(rows.with_format("arrow")[:]) for rows in splits], how="vertical_relaxed")
+
+
+def _spread(values: pl.Series) -> Spread:
+    quartiles = [values.quantile(share, "linear") for share in (0.25, 0.5, 0.75)]
+    figures = (values.mean(), values.std(), values.min(), *quartiles, values.max())
+    return Spread(*(float("nan") if figure is None else float(figure) for figure in figures))
+
+
+def _words(rows: pl.DataFrame, caption: Caption) -> pl.Series:
+    return rows[caption].str.count_matches(r"\S+")
+
+
+def _repeated(rows: pl.DataFrame, *columns: str) -> int:
+    return len(rows) - rows.select(columns).unique().height
