@@ -221,7 +221,10 @@ class Build:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         sys.stdout.write(f"\n{self.output_dir}: the data set, rejections.parquet, results.json\n")
-        return int(self.stopped is not None)
+        fruitless = [step.name for step in self.steps if step.meter and step.rejected and not step.accepted]
+        if fruitless:
+            sys.stderr.write(f"no answer was accepted in: {', '.join(fruitless)}; see rejections.parquet\n")
+        return int(bool(self.stopped or fruitless))
 
     def provenance(self) -> dict[str, object]:
         """Where the texts come from, for the card."""
