@@ -47,6 +47,7 @@ class Stage2Config(EncoderConfig, DataConfig):
     fusion_hidden_dim: int = 256
     fusion_dropout: float = 0.1
     project_targets: bool | None = None
+    standardize_video: bool = True  # by the training clips; embeddings only, not with end_to_end
     loss: Literal["hn_nce", "infonce", "multi_positive"] = "multi_positive"
     temperature: float = 0.07
     learnable_temperature: bool = False
@@ -122,6 +123,7 @@ class Stage2:
         )
         set_seed(config.seed)
         fields = {name: getattr(config, name) for name in MODEL_FIELDS}
+        fields["standardize_video"] = config.standardize_video and not config.end_to_end
         self.whole, self.processor = load_encoders(config, **fields)
         if config.end_to_end:
             self.source = PixelSource(self.processor, config, self.accelerator)
@@ -132,6 +134,9 @@ class Stage2:
             kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
         }
         self.triplets = place_triplets(load_split(config, "train"), self.source.clips, self.source.texts)
+        if self.whole.config.standardize_video:
+            clips = torch.cat([self.triplets.query, self.triplets.target]).unique()
+            self.whole.set_video_statistics(self.source.video_embeds[clips.to(self.accelerator.device)].cpu())
         self.queries = self.validation_queries()
         self.model, self.optimizer = self.accelerator.prepare(*self.trainables())
         for method in ("get_query_features", "get_target_features", "encode_video", "encode_text"):

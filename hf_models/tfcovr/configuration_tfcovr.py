@@ -41,6 +41,9 @@ class TFCoVRConfig(PreTrainedConfig):
         fusion_hidden_dim: hidden size of the fused vector in "mlp" and "gated".
         fusion_dropout: dropout after each hidden layer.
         project_targets: whether targets get a linear layer; None is True for "mlp" and False for the others.
+        standardize_video: subtract the mean of the training clips' embeddings and divide by their deviation before
+            anything else, see `TFCoVRForComposedRetrieval.set_video_statistics`; neither paper nor code do. Features
+            of an image model often share one large component, in which what tells clips apart drowns.
         temperature: what similarities are divided by in the loss.
         learnable_temperature: train the temperature, starting from that value.
         loss: "hn_nce", "infonce", or "multi_positive", which needs `target_labels`.
@@ -70,6 +73,7 @@ class TFCoVRConfig(PreTrainedConfig):
     fusion_hidden_dim: int = 6144
     fusion_dropout: float | int = 0.5
     project_targets: bool | None = None
+    standardize_video: bool = False
     temperature: float | int = 0.07
     learnable_temperature: bool = False
     loss: Literal["hn_nce", "infonce", "multi_positive"] = "hn_nce"

@@ -86,6 +86,9 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         self.target_projection = (
             nn.Linear(config.video_embed_dim, size) if config.project_targets else nn.Identity()
         )
+        if config.standardize_video:
+            self.register_buffer("video_mean", torch.zeros(config.video_embed_dim))
+            self.register_buffer("video_deviation", torch.ones(config.video_embed_dim))
         if config.learnable_temperature:
             self.log_temperature = nn.Parameter(
                 torch.tensor([math.log(config.temperature)])
@@ -99,7 +102,10 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             init.kaiming_uniform_(module.weight, a=5**0.5)
             bound = module.in_features**-0.5
             init.uniform_(module.bias, -bound, bound)
-        elif isinstance(module, TFCoVRForComposedRetrieval) and self.config.learnable_temperature:
+        elif module is self and self.config.standardize_video:
+            init.zeros_(module.video_mean)
+            init.ones_(module.video_deviation)
+        if module is self and self.config.learnable_temperature:
             init.constant_(module.log_temperature, math.log(self.config.temperature))
 
     @classmethod
@@ -137,6 +143,28 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         """Leave only the text projection, the fusion, the target projection and the temperature to train (stage 2)."""
         self.vision_model.requires_grad_(False)
         self.text_model.requires_grad_(False)
+
+    @torch.no_grad()
+    def set_video_statistics(self, video_embeds: Tensor) -> None:
+        """Take mean and deviation of these embeddings for `standardize_video`; training clips only, to be fair.
+
+        Args:
+            video_embeds: `(N, video_embed_dim)`, N at least 2.
+
+        Raises:
+            ValueError: The configuration does not standardize.
+        """
+        if not self.config.standardize_video:
+            raise ValueError(
+                "this model does not standardize; set standardize_video=True in its configuration"
+            )
+        self.video_mean.copy_(video_embeds.mean(0))
+        self.video_deviation.copy_(video_embeds.std(0).clamp_min(1e-6))
+
+    def _standardized(self, video_embeds: Tensor) -> Tensor:
+        if not self.config.standardize_video:
+            return video_embeds
+        return (video_embeds - self.video_mean) / self.video_deviation
 
     def encode_video(self, pixel_values: Tensor) -> Tensor:
         """What the video encoder says of each clip, not normalised, `(B, video_embed_dim)`.
@@ -210,7 +238,9 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
                 "a query needs a video (pixel_values or video_embeds), a text (input_ids or text_embeds) or both"
             )
         text = None if text_embeds is None else F.normalize(self.text_projection(text_embeds), dim=-1)
-        if video_embeds is None:
+        if video_embeds is not None:
+            video_embeds = self._standardized(video_embeds)
+        else:
             video_embeds = text.new_zeros(len(text), self.config.video_embed_dim)
         if text is None:
             text = video_embeds.new_zeros(len(video_embeds), self.config.projection_dim)
@@ -233,7 +263,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             video_embeds = self.encode_video(pixel_values)
         if video_embeds is None:
             raise ValueError("a target needs pixel_values or video_embeds")
-        return F.normalize(self.target_projection(video_embeds), dim=-1)
+        return F.normalize(self.target_projection(self._standardized(video_embeds)), dim=-1)
 
     def forward(
         self,

@@ -187,6 +187,17 @@ def test_a_query_without_text_or_video_is_that_half_as_zeros(fusion):
     torch.testing.assert_close(text_only, F.normalize(model.fusion(torch.zeros(2, 16), projected), dim=-1))
 
 
+def test_standardized_videos_are_those_of_the_training_clips(tmp_path):
+    model, train = make_model(standardize_video=True), 3 + 0.01 * torch.randn(50, 16)
+    model.set_video_statistics(train)
+    model.save_pretrained(tmp_path)
+    again = AutoModel.from_pretrained(tmp_path)
+    expected = F.normalize(again.target_projection((train - train.mean(0)) / train.std(0)), dim=-1)
+    torch.testing.assert_close(again.get_target_features(video_embeds=train), expected, atol=1e-4, rtol=1e-4)
+    with pytest.raises(ValueError, match="standardize_video=True"):
+        make_model().set_video_statistics(train)
+
+
 @pytest.mark.parametrize("loss", ["hn_nce", "infonce", "multi_positive"])
 def test_every_loss_trains_what_is_not_frozen(loss):
     model = make_model(loss=loss, learnable_temperature=True).train()
