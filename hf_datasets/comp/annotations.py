@@ -1,0 +1,81 @@
+"""Which upstream annotation is which split of VideoComp, and the offline writer's tools for them."""
+
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from hf_datasets.comp.tasks import ActionTask, Paragraph, WrittenParagraph
+from hf_datasets.comp.verbs import Verbs
+from hf_datasets.generation.chat import OfflineWriter
+from hf_datasets.generation.generate import generate
+from hf_datasets.records import CaptionedVideo, Rejection
+from hf_datasets.sources.activitynet_captions import read_activitynet_captions
+from hf_datasets.sources.youcook2 import read_youcook2
+
+Source = Literal["activitynet", "youcook2"]
+SPLITS = {"train": "train", "val": "validation", "val_1": "validation", "val_2": "validation_2"}
+"""Stem of an annotation file, without `_modified` -> split."""
+OFFICIAL_YOUCOOK2 = "youcookii_annotations*.json"
+SUBSETS = {"train": "training", "validation": "validation"}
+"""Split -> subset of YouCook2's official file, which holds both."""
+VERB_SENTENCES = 3000
+"""Captions that the offline writer gathers its verbs from; more add little but time."""
+
+
+def annotation_files(folder: Path) -> dict[str, Path]:
+    """The annotation file of each split in a folder; YouCook2's official file serves two.
+
+    Raises:
+        FileNotFoundError: The folder holds none.
+    """
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        split = SPLITS.get(path.stem.removesuffix("_modified"))
+        if split:
+            found[split] = path
+    official = sorted(folder.glob(OFFICIAL_YOUCOOK2))
+    if official and not found:
+        found = dict.fromkeys(SUBSETS, official[0])
+    if not found:
+        raise FileNotFoundError(
+            f"{folder} holds no train.json, val.json, val_1.json or val_2.json of ActivityNet-Captions or YouCook2, nor "
+            f"YouCook2's {OFFICIAL_YOUCOOK2}; give the folder of the annotations"
+        )
+    return found
+
+
+def read_annotations(path: Path, source: Source, split: str) -> Iterator[CaptionedVideo | Rejection]:
+    """The videos of one split, in the order of the file, or rejections."""
+    if source == "activitynet":
+        return read_activitynet_captions(path)
+    official = path.match(OFFICIAL_YOUCOOK2)
+    return read_youcook2(path, subset=SUBSETS[split] if official else None)
+
+
+def offline_actions(videos: Iterable[CaptionedVideo], seed: int = 0) -> ActionTask:
+    """An action task whose offline writer takes verbs from a seeded sample of these videos' captions."""
+    captions = [event.caption for video in videos for event in video.events]
+    random.Random(seed).shuffle(captions)
+    return ActionTask(Verbs(captions[:VERB_SENTENCES]))
+
+
+class OfflineAsk:
+    """Have the offline writer answer, and keep account of what it or the validation refused.
+
+    Args:
+        rejections: Where refusals are added.
+    """
+
+    def __init__(self, rejections: list[Rejection]) -> None:
+        self.rejections = rejections
+
+    def __call__(self, _step: str, task: Any, rows: list[Paragraph]) -> dict[str, WrittenParagraph]:
+        """The accepted paragraphs by the key of their row."""
+        written = {}
+        for outcome in generate(task, rows, OfflineWriter()):
+            if isinstance(outcome, Rejection):
+                self.rejections.append(outcome)
+            else:
+                written[outcome.key] = outcome
+        return written

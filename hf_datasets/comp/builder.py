@@ -1,0 +1,225 @@
+"""`load_dataset("activitynet_comp")` and `load_dataset("youcook2_comp")`: three configurations each."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets.builder import Key
+
+from hf_datasets.comp.annotations import (
+    OfflineAsk,
+    Source,
+    annotation_files,
+    offline_actions,
+    read_annotations,
+)
+from hf_datasets.comp.construction import Construction, Row, select_video
+from hf_datasets.comp.pairs import PAIR_SCHEMA
+from hf_datasets.comp.paragraphs import MAX_IOU
+from hf_datasets.comp.release import TimeUnit, address, find_files, read_release
+from hf_datasets.records import CaptionedVideo, Rejection
+from hf_datasets.registration import RegisteredBuilder
+from hf_datasets.video import VideoStore
+
+ROW_SCHEMA = PAIR_SCHEMA.append(pa.field("video", pa.string()))
+HOMEPAGE = "https://github.com/google-deepmind/video_comp"
+CITATION = """@inproceedings{kim2025videocomp,
+  title = {VideoComp: Advancing Fine-Grained Compositional and Temporal Alignment in Video-Text Models},
+  author = {Kim, Dahun and Piergiovanni, AJ and Mallya, Ganesh and Angelova, Anelia},
+  booktitle = {CVPR},
+  year = {2025}
+}"""
+DESCRIPTIONS = {
+    "mini": "Rendered athletes, not real video: stretches of 2 to 5 actions drawn on this machine, told by the label "
+    "grammar and disrupted by the offline writer. For trying code, not for reporting results.",
+    "release": "VideoComp as its authors publish it.",
+    "source": "VideoComp generated anew from {source}'s annotations.",
+}
+GENERATION = ("seed", "max_iou")
+"""The parameters that only rows generated here have."""
+
+
+@dataclass
+class CompConfig(datasets.BuilderConfig):
+    """What can be chosen when a data set of VideoComp is loaded.
+
+    Attributes:
+        data_dir: For `release` the folder of the published JSON files, for `source` that of the upstream annotations or
+            of what `recipes/build_comp.py` made, for `mini` a folder that `prepare_miniature` made.
+        video_dir: The folder of videos, to fill `video`; the miniature knows its own.
+        time_unit: In what the release gives times; "auto" takes microseconds where seconds would make days.
+        max_iou: Of two events with a larger temporal IoU the longer is kept (`source` only).
+        seed: Decides orders, replacements and intervals.
+    """
+
+    video_dir: str | None = None
+    time_unit: TimeUnit = "auto"
+    max_iou: float = MAX_IOU
+    seed: int = 0
+
+
+class CompBuilder(RegisteredBuilder):
+    """Videos with a paragraph that fits and one that does not; see `CompConfig` for the parameters."""
+
+    VERSION = datasets.Version("1.0.0")
+    BUILDER_CONFIG_CLASS = CompConfig
+    DEFAULT_CONFIG_NAME = "mini"
+    SOURCE: ClassVar[Source]
+    ID_PREFIX: ClassVar[str] = ""
+
+    def _info(self) -> datasets.DatasetInfo:
+        return datasets.DatasetInfo(
+            description=self.config.description or "",
+            features=datasets.Features.from_arrow_schema(ROW_SCHEMA),
+            homepage=HOMEPAGE,
+            citation=CITATION,
+        )
+
+    def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        read = {
+            "mini": self._miniature,
+            "release": partial(self._release, dl_manager),
+            "source": self._source,
+        }[self.config.name]
+        return [
+            datasets.SplitGenerator(name=split, gen_kwargs={"rows": rows}) for split, rows in read().items()
+        ]
+
+    def _generate_tables(self, rows: Callable[[], Iterable[Row]]) -> Iterator[tuple[Key, pa.Table]]:
+        yield Key(0, 0), pa.Table.from_pylist(list(rows()), schema=ROW_SCHEMA)
+
+    def _miniature(self) -> dict[str, Callable[[], Iterator[Row]]]:
+        from hf_datasets.comp.miniature import LabelActionTask, read_stretches  # imports the renderer
+        from hf_datasets.miniature import prepare_miniature
+
+        self._refuse(("video_dir", "max_iou", "time_unit"), "the miniature's events are known exactly")
+        root = self._data_dir() or prepare_miniature()
+        stretches = read_stretches(root, self.SOURCE, self.config.seed)
+        return {
+            split: partial(self._miniature_rows, split, videos, root, LabelActionTask())
+            for split, videos in stretches.items()
+        }
+
+    def _miniature_rows(
+        self, split: str, stretches: list[CaptionedVideo], root: Path, actions: Any
+    ) -> Iterator[Row]:
+        for row in self._constructed(split, stretches, actions):
+            video_id = row["video_id"].partition(":")[0]  # a stretch is a part of one file
+            yield row | {"video_id": video_id, "video": str(root / "videos" / f"{video_id}.mp4")}
+
+    def _release(self, dl_manager: datasets.DownloadManager) -> dict[str, Callable[[], Iterator[Row]]]:
+        self._refuse(GENERATION, "the published rows are as they are")
+        data_dir = self._data_dir()
+        files = self._download(dl_manager) if data_dir is None else find_files(data_dir, self.SOURCE)
+        unit = self.config.time_unit
+        return {
+            split: partial(self._published_rows, Path(path), self.ID_PREFIX, unit)
+            for split, path in files.items()
+        }
+
+    def _download(self, dl_manager: datasets.DownloadManager) -> dict[str, str]:
+        addresses = {split: address(self.SOURCE, split) for split in ("train", "validation")}
+        try:
+            return dl_manager.download(addresses)
+        except (OSError, ValueError) as error:
+            raise FileNotFoundError(
+                f"VideoComp's annotations could not be fetched ({type(error).__name__}). Fetch "
+                f"{' and '.join(addresses.values())} where there is a network, and pass data_dir="
+            ) from None
+
+    def _published_rows(self, path: Path, prefix: str, unit: TimeUnit) -> Iterator[Row]:
+        yield from self._located(read_release(path, prefix=prefix, time_unit=unit))
+
+    def _source(self) -> dict[str, Callable[[], Iterator[Row]]]:
+        self._refuse(("time_unit",), "upstream annotations are in seconds")
+        data_dir = self._data_dir()
+        if data_dir is None:
+            raise ValueError(
+                "pass data_dir: the folder of the upstream annotations (train*.json, val*.json), or one that "
+                "recipes/build_comp.py made"
+            )
+        published = {
+            path.name.partition("-")[0]: path for path in sorted((data_dir / "source").glob("*.parquet"))
+        }
+        if published:
+            self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
+            return {split: partial(self._generated_rows, path) for split, path in published.items()}
+        files = annotation_files(data_dir)
+        return {split: partial(self._source_rows, split, path) for split, path in files.items()}
+
+    def _generated_rows(self, path: Path) -> Iterator[Row]:
+        yield from self._located(pq.read_table(path, columns=PAIR_SCHEMA.names).to_pylist())
+
+    def _source_rows(self, split: str, path: Path) -> Iterator[Row]:
+        videos = []
+        for video in self._kept(read_annotations(path, self.SOURCE, split)):
+            chosen, events = select_video(video, max_iou=self.config.max_iou)
+            list(self._kept(events))
+            videos += self._kept([chosen])
+        actions = offline_actions(videos, self.config.seed)
+        yield from self._located(self._constructed(split, videos, actions))
+
+    def _constructed(self, split: str, videos: list[CaptionedVideo], actions: Any) -> Iterator[Row]:
+        ask = OfflineAsk(self.rejections)
+        construction = Construction(
+            videos, ask, actions=actions, seed=self.config.seed, multiple=split == "train"
+        )
+        yield from self._kept(construction.rows())
+
+    def _kept(self, records: Iterable[Any]) -> Iterator[Any]:
+        """Put rejections to the account.
+
+        Yields:
+            The other records.
+        """
+        for record in records:
+            if isinstance(record, Rejection):
+                self.rejections.append(record)
+            else:
+                yield record
+
+    def _located(self, rows: Iterable[Row | Rejection]) -> Iterator[Row]:
+        """Add the path of the video, null where it is not there or no folder is given.
+
+        Yields:
+            The rows.
+        """
+        kept = list(self._kept(rows))
+        paths: dict[str, str] = {}
+        if self.config.video_dir is not None:
+            store = VideoStore(self.config.video_dir)
+            coverage = store.coverage(row["video_id"] for row in kept)
+            paths = {video_id: str(store.path(video_id)) for video_id in coverage.found}
+            total = len(paths) + len(coverage.missing) + len(coverage.ambiguous)
+            self.info.description += f" {len(paths)} of {total} videos are in video_dir."
+        for row in kept:
+            yield row | {"video": paths.get(row["video_id"])}
+
+    def _data_dir(self) -> Path | None:
+        if self.config.data_dir is None:
+            return None
+        data_dir = Path(self.config.data_dir).expanduser()
+        if not data_dir.is_dir():
+            raise FileNotFoundError(
+                f"data_dir {data_dir} is no folder; give the one that holds the annotations"
+            )
+        return data_dir
+
+    def _refuse(self, names: Iterable[str], why: str) -> None:
+        default = self.builder_configs[self.config.name]
+        given = [name for name in names if getattr(self.config, name) != getattr(default, name)]
+        if given:
+            raise ValueError(f"{', '.join(given)} cannot be chosen for {self.config.name!r}: {why}")
+
+
+def configurations(source: str) -> list[CompConfig]:
+    """The three configurations, the generated one named after its source."""
+    return [
+        CompConfig(name=name, version="1.0.0", description=text.format(source=source))
+        for name, text in DESCRIPTIONS.items()
+    ]

@@ -1,0 +1,216 @@
+"""From videos with their events to contrast pairs, disruption by disruption (VideoComp, section 3.1)."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from difflib import SequenceMatcher
+from typing import Any
+
+from hf_datasets.comp.disruptions import (
+    Interval,
+    Segments,
+    choose_order,
+    choose_segments,
+    crop,
+    generator_for,
+)
+from hf_datasets.comp.pairs import make_pair
+from hf_datasets.comp.paragraphs import MAX_IOU, as_sentence, select_events, split_sentences
+from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, WrittenParagraph
+from hf_datasets.records import CaptionedEvent, CaptionedVideo, DisruptionType, Rejection
+
+Row = dict[str, Any]
+Ask = Callable[[str, Any, list[Paragraph]], dict[str, WrittenParagraph]]
+"""Step, task and rows -> key -> what a writer made of the row; rows that were refused are not there."""
+
+
+def select_video(
+    video: CaptionedVideo, *, max_iou: float = MAX_IOU
+) -> tuple[CaptionedVideo | Rejection, list[CaptionedEvent | Rejection]]:
+    """A video with the events that follow one another, or a rejection where fewer than two are left.
+
+    Args:
+        video: The video with its events in any order.
+        max_iou: See `paragraphs.select_events`.
+
+    Returns:
+        The video or its rejection; and the events kept, followed by a rejection for each of the others.
+
+    Example:
+        >>> video = CaptionedVideo("v", 9.0, (CaptionedEvent(0, 9, "A man runs."),))
+        >>> select_video(video)[0].reason
+        'fewer than two events'
+    """
+    events, rejections = select_events(video, max_iou=max_iou)
+    kept = CaptionedVideo(video.video_id, video.duration_seconds, events)
+    if len(events) < 2:
+        raw = json.dumps([asdict(event) for event in events])
+        kept = Rejection("fewer than two events", raw, video.video_id)
+    return kept, [*events, *rejections]
+
+
+class Construction:
+    """The pairs of one split.
+
+    Args:
+        videos: Videos of at least two events, in order.
+        ask: Who writes; see `Ask`.
+        actions: How actions are replaced.
+        seed: Decides orders, intervals and which text comes first in a question, per video whatever else is built.
+        multiple: Also make pairs with several disruptions at once, which are for training only.
+    """
+
+    def __init__(
+        self,
+        videos: Iterable[CaptionedVideo],
+        ask: Ask,
+        *,
+        actions: ActionTask,
+        seed: int = 0,
+        multiple: bool = False,
+    ) -> None:
+        self.videos = list(videos)
+        self.ask, self.actions, self.seed, self.multiple = ask, actions, seed, multiple
+        self.segments = {video.video_id: self._segments(video) for video in self.videos}
+
+    def rows(self) -> Iterator[Row | Rejection]:
+        """Rows of `pairs.PAIR_SCHEMA`, one disruption after the other.
+
+        Yields:
+            A row, or a rejection where the texts came out the same or tell of the same events.
+        """
+        structured = self._structured()
+        videos = [video for video in self.videos if f"{video.video_id}/whole" in structured]
+        yield from self._reordered(videos, structured)
+        replaced = self._replaced(videos, structured)
+        for video in videos:
+            if negative := replaced.get(f"{video.video_id}/action"):
+                positive = structured[f"{video.video_id}/whole"].text
+                decision = {"replaced": changed_words(positive, negative.text)}
+                yield self._row("action_replace", video, (positive, negative.text), decision)
+        yield from self._mismatched(videos, structured)
+        if self.multiple:
+            yield from self._disrupted_twice(videos, structured)
+
+    def _structured(self) -> dict[str, WrittenParagraph]:
+        whole = [self._paragraph(video, "whole") for video in self.videos]
+        parts = [
+            self._paragraph(video, name, range(*interval))
+            for video in self.videos
+            for name, interval in self.segments[video.video_id]._asdict().items()
+        ]
+        return self.ask("structuring", StructuringTask(), whole + parts)
+
+    def _reordered(
+        self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
+    ) -> Iterator[Row | Rejection]:
+        orders = {video.video_id: self._order(len(video.events), video, "reorder") for video in videos}
+        rows = [self._paragraph(video, "reorder", orders[video.video_id]) for video in videos]
+        written = self.ask("reordering", ReorderingTask(), rows)
+        for video in videos:
+            order = orders[video.video_id]
+            negative = written.get(f"{video.video_id}/reorder")
+            if negative and _captions(video, order) == _captions(video, range(len(order))):
+                yield Rejection("the reordered captions are the same", negative.text, negative.key)
+            elif negative:
+                positive = structured[f"{video.video_id}/whole"].text
+                yield self._row("temporal_reorder", video, (positive, negative.text), {"order": order})
+
+    def _replaced(
+        self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
+    ) -> dict[str, WrittenParagraph]:
+        rows = []
+        for video in videos:
+            sentences = split_sentences(structured[f"{video.video_id}/whole"].text)
+            rows.append(Paragraph(f"{video.video_id}/action", tuple(sentences), self.seed))
+        return self.ask("action replacement", self.actions, rows)
+
+    def _mismatched(
+        self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
+    ) -> Iterator[Row | Rejection]:
+        for video in videos:
+            shown, told = (structured.get(f"{video.video_id}/{name}") for name in ("shown", "told"))
+            chosen = self.segments[video.video_id]
+            if not (shown and told):
+                continue
+            if _captions(video, range(*chosen.shown)) == _captions(video, range(*chosen.told)):
+                yield Rejection("the two intervals have the same captions", told.text, told.key)
+                continue
+            texts, decision = (shown.text, told.text), chosen._asdict()
+            yield self._row("segment_mismatch", video, texts, decision, shown=chosen.shown)
+
+    def _disrupted_twice(
+        self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
+    ) -> Iterator[Row | Rejection]:
+        """Replace an action in the captions as they were, then reorder them.
+
+        Yields:
+            As `rows`.
+        """
+        single = [self._paragraph(video, "multi-action") for video in videos]
+        replaced = self.ask("action replacement for multi", self.actions, single)
+        rows, decisions = [], {}
+        for paragraph, video in zip(single, videos, strict=True):
+            action = replaced.get(paragraph.key)
+            sentences = split_sentences(action.text) if action else []
+            if len(sentences) == len(video.events):
+                order = self._order(len(sentences), video, "multi")
+                words = changed_words(paragraph.text, action.text)
+                decisions[video.video_id] = {"order": order, "replaced": words}
+                key = f"{video.video_id}/multi"
+                rows.append(Paragraph(key, tuple(sentences[index] for index in order), self.seed))
+        written = self.ask("reordering for multi", ReorderingTask(), rows)
+        for video in videos:
+            if negative := written.get(f"{video.video_id}/multi"):
+                positive = structured[f"{video.video_id}/whole"].text
+                yield self._row("multi", video, (positive, negative.text), decisions[video.video_id])
+
+    def _row(
+        self,
+        kind: DisruptionType,
+        video: CaptionedVideo,
+        texts: tuple[str, str],
+        decision: dict[str, Any],
+        shown: Interval | None = None,
+    ) -> Row | Rejection:
+        every = (0, len(video.events))
+        pair = make_pair(
+            video.video_id,
+            kind,
+            texts,
+            original=crop(video.events, every),
+            query=crop(video.events, shown or every),
+            seed=self.seed,
+        )
+        return pair if isinstance(pair, Rejection) else asdict(pair) | {"decision": json.dumps(decision)}
+
+    def _paragraph(self, video: CaptionedVideo, kind: str, order: Iterable[int] | None = None) -> Paragraph:
+        order = range(len(video.events)) if order is None else order
+        sentences = tuple(as_sentence(video.events[index].caption) for index in order)
+        return Paragraph(f"{video.video_id}/{kind}", sentences, self.seed)
+
+    def _order(self, count: int, video: CaptionedVideo, kind: str) -> tuple[int, ...]:
+        return choose_order(count, generator_for(f"{video.video_id}/{kind}", self.seed))
+
+    def _segments(self, video: CaptionedVideo) -> Segments:
+        return choose_segments(len(video.events), generator_for(f"{video.video_id}/segments", self.seed))
+
+
+def changed_words(positive: str, negative: str) -> list[list[str]]:
+    """The words that were taken out, and those that were put in, in order.
+
+    Example:
+        >>> changed_words("A man runs.", "A man sits.")
+        [['runs.'], ['sits.']]
+    """
+    before, after = positive.split(), negative.split()
+    changes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    edits = [change for change in changes if change[0] != "equal"]
+    return [
+        [word for _, start, end, _, _ in edits for word in before[start:end]],
+        [word for _, _, _, start, end in edits for word in after[start:end]],
+    ]
+
+
+def _captions(video: CaptionedVideo, indices: Iterable[int]) -> list[str]:
+    return [video.events[index].caption for index in indices]

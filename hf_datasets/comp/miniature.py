@@ -1,0 +1,114 @@
+"""VideoComp on the rendered athletes: stretches of several actions, told by the label grammar."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from hf_datasets.comp.annotations import Source
+from hf_datasets.comp.disruptions import generator_for
+from hf_datasets.comp.paragraphs import join, keeps_words
+from hf_datasets.comp.tasks import ActionTask, Paragraph, answer_with
+from hf_datasets.miniature.actions import ACTIONS, Action
+from hf_datasets.miniature.captions import PLACES, action_phrase
+from hf_datasets.records import CaptionedEvent, CaptionedVideo
+
+NUM_EVENTS: dict[Source, tuple[int, int]] = {"activitynet": (2, 5), "youcook2": (3, 5)}
+"""Fewest and most events of a stretch."""
+CAPTIONS: dict[Source, str] = {"activitynet": "The athlete performs {}.", "youcook2": "perform {}"}
+"""ActivityNet-Captions tells, YouCook2 instructs."""
+
+
+def caption(action: Action, style: Source) -> str:
+    """An action in words, with its place.
+
+    Example:
+        >>> caption(ACTIONS["125"], "activitynet")
+        'The athlete performs a double salto backward, tucked, with one twist on the floor.'
+    """
+    return CAPTIONS[style].format(f"{action_phrase(action)} {PLACES[action.apparatus]}")
+
+
+def read_stretches(root: Path, style: Source, seed: int = 0) -> dict[str, list[CaptionedVideo]]:
+    """The stretches of each split of a rendered miniature, in the order of its videos.
+
+    A long video is cut into stretches of consecutive clips, without overlap; a rest too short for one is left out.
+
+    Args:
+        root: A folder that `prepare_miniature` made.
+        style: How the captions are worded and how many events a stretch has.
+        seed: Decides the number of events of each stretch.
+
+    Returns:
+        Split -> stretches; the id of each is its video's, a colon, and the number of its first clip.
+    """
+    videos: dict[str, list[dict]] = {}
+    for clip in pq.read_table(root / "clips.parquet").to_pylist():
+        videos.setdefault(clip["video_id"], []).append(clip)
+    stretches: dict[str, list[CaptionedVideo]] = {}
+    for video_id, clips in videos.items():
+        clips.sort(key=lambda clip: clip["start_seconds"])
+        for start, end in _windows(video_id, len(clips), style, seed):
+            events = tuple(
+                CaptionedEvent(
+                    clip["start_seconds"], clip["end_seconds"], caption(ACTIONS[clip["label"]], style)
+                )
+                for clip in clips[start:end]
+            )
+            stretch = CaptionedVideo(f"{video_id}:{start:03d}", clips[-1]["end_seconds"], events)
+            stretches.setdefault(clips[0]["split"], []).append(stretch)
+    return stretches
+
+
+def _windows(video_id: str, count: int, style: Source, seed: int) -> Iterator[tuple[int, int]]:
+    generator = generator_for(f"{video_id}/{style}", seed)
+    start, (fewest, most) = 0, NUM_EVENTS[style]
+    while count - start >= fewest:
+        end = start + generator.randint(fewest, min(most, count - start))
+        yield start, end
+        start = end
+
+
+@dataclass(frozen=True)
+class LabelActionTask(ActionTask):
+    """Replace one action by another of the same place, as the label grammar words it.
+
+    Of all sentences and actions, in an order that the row's seed decides, the first is taken that keeps 0.8 of the
+    words and that the paragraph does not tell anyway.
+    """
+
+    def write(self, row: Paragraph) -> str:
+        """The paragraph with an action replaced.
+
+        Raises:
+            ValueError: No sentence has an action whose replacement keeps enough words.
+        """
+        generator = generator_for(row.key, row.seed)
+        choices = [
+            (index, found, other)
+            for index, sentence in enumerate(row.sentences)
+            for found, others in [_find(sentence)]
+            for other in others
+        ]
+        for index, found, other in generator.sample(choices, len(choices)):
+            replaced = row.sentences[index].replace(found, other)
+            text = join([*row.sentences[:index], replaced, *row.sentences[index + 1 :]])
+            if other not in row.text and keeps_words(text, row.text):
+                return answer_with(text)
+        raise ValueError("no action can be replaced with 0.8 of the words kept")
+
+
+def _find(sentence: str) -> tuple[str, list[str]]:
+    """The action that a sentence tells, and the others of its place; all with the place."""
+    for place in PLACES.values():
+        if place not in sentence:
+            continue
+        phrases = {
+            f"{action_phrase(one)} {place}" for one in ACTIONS.values() if PLACES[one.apparatus] == place
+        }
+        told = [phrase for phrase in phrases if phrase in sentence]
+        if told:
+            longest = max(told, key=len)  # "a split leap" is in "a switch split leap"
+            return longest, sorted(phrases - {longest})
+    return "", []

@@ -1,0 +1,187 @@
+"""VideoComp as its authors publish it: one JSON list per data set and split.
+
+The one place that knows the release's own spellings. What its card does not say, second-hand readers of the files do:
+times are microseconds, and ActivityNet's ids lack their `v_`.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from hf_datasets.comp.pairs import QUESTION
+from hf_datasets.records import DisruptionType, Rejection
+
+TimeUnit = Literal["auto", "us", "s"]
+ADDRESS = "https://storage.googleapis.com/video_comp/{file}"
+SPLIT_FILES = {"train": "{stem}_comp_train.json", "validation": "{stem}_comp_val.json"}
+MOST_SECONDS = 1e5
+"""Times beyond this, more than a day, can only be microseconds."""
+KINDS: Mapping[str, DisruptionType] = {
+    "multi": "multi",
+    "mixed": "multi",
+    "combin": "multi",
+    "reorder": "temporal_reorder",
+    "action": "action_replace",
+    "mismatch": "segment_mismatch",
+    "segment": "segment_mismatch",
+}
+"""What the published `type` strings contain -> our name; their exact spelling is not documented."""
+TIMES = {
+    "original_start_seconds": ("original_video/start_time", "original_start_time"),
+    "original_end_seconds": ("original_video/end_time", "original_end_time"),
+    "query_start_seconds": ("query_video/start_time", "query_start_time"),
+    "query_end_seconds": ("query_video/end_time", "query_end_time"),
+    "positive_start_seconds": ("positive_text/start_time", "positive_start_time"),
+    "positive_end_seconds": ("positive_text/end_time", "positive_end_time"),
+}
+"""Our name -> the published key, and the one of an older revision."""
+REQUIRED_TEXTS = ("key", "video_id", "type", "positive_text", "negative_text")
+
+
+def address(stem: str, split: str) -> str:
+    """Where the authors publish a file.
+
+    Example:
+        >>> address("youcook2", "train").rpartition("/")[2]
+        'youcook2_comp_train.json'
+    """
+    return ADDRESS.format(file=SPLIT_FILES[split].format(stem=stem))
+
+
+def find_files(data_dir: Path, stem: str) -> dict[str, Path]:
+    """The published file of each split below a folder.
+
+    Raises:
+        FileNotFoundError: There is none; says what to fetch from where.
+    """
+    found = {}
+    for split, pattern in SPLIT_FILES.items():
+        paths = sorted(data_dir.rglob(pattern.format(stem=stem)))
+        if paths:
+            found[split] = paths[0]
+    if not found:
+        names = " and ".join(address(stem, split) for split in SPLIT_FILES)
+        raise FileNotFoundError(f"{data_dir} holds none of VideoComp's files; fetch {names} into it")
+    return found
+
+
+def read_release(
+    path: Path, *, prefix: str = "", time_unit: TimeUnit = "auto"
+) -> Iterator[dict[str, Any] | Rejection]:
+    """Read one published file.
+
+    Args:
+        path: A JSON list of objects.
+        prefix: What ids must begin with and get where they do not: "v_" for ActivityNet.
+        time_unit: "us", "s", or "auto": microseconds if any end in the file exceeds a day.
+
+    Yields:
+        Rows of `pairs.PAIR_SCHEMA` in the order of the file, `decision` null; or a rejection for an entry that is none.
+
+    Raises:
+        ValueError: The file is no JSON list.
+    """
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON file ({error}); fetch it again") from None
+    if not isinstance(entries, list):
+        raise ValueError(f"{path} holds no list of pairs, but {type(entries).__name__}; fetch it again")
+    divisor = _divisor(entries, time_unit)
+    seen: set[str] = set()
+    for entry in entries:
+        row = _read_entry(entry, prefix, divisor)
+        if not isinstance(row, str) and row["key"] in seen:
+            row = "duplicate key"
+        if isinstance(row, str):
+            key = entry.get("key") if isinstance(entry, dict) else None
+            raw = json.dumps(entry, ensure_ascii=False)[:2_000]
+            yield Rejection(row, raw, None if key is None else str(key))
+        else:
+            seen.add(row["key"])
+            yield row
+
+
+def _divisor(entries: list[Any], time_unit: TimeUnit) -> float:
+    if time_unit != "auto":
+        return 1e6 if time_unit == "us" else 1.0
+    ends = (_time(entry, "original_end_seconds") for entry in entries if isinstance(entry, dict))
+    return 1e6 if any(end is not None and end > MOST_SECONDS for end in ends) else 1.0
+
+
+def _time(entry: dict[str, Any], name: str) -> float | None:
+    for key in TIMES[name]:
+        value = entry.get(key)
+        if value is not None:
+            try:
+                return float(value)
+            except (TypeError, ValueError):
+                return math.nan
+    return None
+
+
+def _read_entry(entry: Any, prefix: str, divisor: float) -> dict[str, Any] | str:
+    """A row, or what is wrong with the entry."""
+    if not isinstance(entry, dict):
+        return "no object"
+    missing = [name for name in REQUIRED_TEXTS if not str(entry.get(name) or "").strip()]
+    if missing:
+        return f"missing or empty: {', '.join(missing)}"
+    kind = disruption_type(str(entry["type"]))
+    if kind is None:
+        return f"unknown type: {entry['type']!r}"
+    times = _read_times(entry, divisor)
+    if isinstance(times, str):
+        return times
+    positive, negative = (" ".join(str(entry[name]).split()) for name in ("positive_text", "negative_text"))
+    if positive == negative:
+        return "the negative reads as the positive"
+    video_id = str(entry["video_id"])
+    return {
+        "key": str(entry["key"]),
+        "video_id": video_id if video_id.startswith(prefix) else prefix + video_id,
+        "disruption_type": kind,
+        **times,
+        "positive_text": positive,
+        "negative_text": negative,
+        "question": str(entry.get("question") or QUESTION.format(first=positive, second=negative)),
+        "answer": str(entry.get("answer") or "1").strip("() "),
+        "decision": None,
+    }
+
+
+def _read_times(entry: dict[str, Any], divisor: float) -> dict[str, float] | str:
+    """Original and query interval in seconds, or what is wrong with them."""
+    times = {name: _time(entry, name) for name in TIMES}
+    _fill(times)
+    if any(value is None or not math.isfinite(value) for value in times.values()):
+        return "unreadable times"
+    times = {name: value / divisor for name, value in times.items() if not name.startswith("positive_")}
+    if not 0 <= times["query_start_seconds"] < times["query_end_seconds"]:
+        return "the interval does not end after it starts"
+    return times
+
+
+def _fill(times: dict[str, float | None]) -> None:
+    """The older revision names no query interval: it is that of the positive text, or the original one."""
+    for edge in ("start", "end"):
+        positive, query, original = (f"{name}_{edge}_seconds" for name in ("positive", "query", "original"))
+        if times[original] is None:
+            times[original] = times[query]
+        if times[positive] is None:
+            times[positive] = times[original] if times[query] is None else times[query]
+        if times[query] is None:
+            times[query] = times[positive]
+
+
+def disruption_type(published: str) -> DisruptionType | None:
+    """Our name for a published type, None where it is not known.
+
+    Example:
+        >>> disruption_type("temp-reorder"), disruption_type("segment_mismatch"), disruption_type("colour")
+        ('temporal_reorder', 'segment_mismatch', None)
+    """
+    published = published.lower()
+    return next((kind for part, kind in KINDS.items() if part in published), None)
