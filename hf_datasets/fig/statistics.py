@@ -23,7 +23,7 @@ class Spread:
 
     Attributes:
         mean: The average.
-        deviation: The standard deviation (n - 1).
+        deviation: The standard deviation of these values (divided by n).
         minimum: The smallest.
         lower_quartile: A quarter of the values is at most this; quartiles are interpolated.
         median: The middle.
@@ -180,7 +180,7 @@ def _frame(*splits: Dataset) -> pl.DataFrame:
 
 def _spread(values: pl.Series) -> Spread:
     quartiles = [values.quantile(share, "linear") for share in (0.25, 0.5, 0.75)]
-    figures = (values.mean(), values.std(), values.min(), *quartiles, values.max())
+    figures = (values.mean(), values.std(ddof=0), values.min(), *quartiles, values.max())
     return Spread(*(float("nan") if figure is None else float(figure) for figure in figures))
 
 
