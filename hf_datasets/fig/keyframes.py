@@ -32,13 +32,14 @@ def keyframe_seconds(path: str | Path, start_seconds: float, end_seconds: float)
         video = scenedetect.open_video(str(path))
     except scenedetect.VideoOpenFailure as error:
         raise OSError(f"{path} cannot be opened ({error})") from None
-    end = min(end_seconds, video.duration.get_seconds())
+    end = min(end_seconds, video.duration.seconds)
     if start_seconds >= end:
         raise ValueError(f"the moment begins at {start_seconds} s, {path} ends at {end:.2f} s")
     manager = scenedetect.SceneManager()
     manager.add_detector(scenedetect.AdaptiveDetector())
     video.seek(start_seconds)
     manager.detect_scenes(video, end_time=end)
-    cuts = [cut.get_seconds() for cut in manager.get_cut_list() if start_seconds < cut.get_seconds() < end]
+    starts = (scene_start.seconds for scene_start, _ in manager.get_scene_list())
+    cuts = [seconds for seconds in starts if start_seconds < seconds < end]
     edges = [start_seconds, *cuts, end]
     return [(first + last) / 2 for first, last in pairwise(edges)]
