@@ -11,8 +11,9 @@ from hf_datasets.generation.task import Message
 MAX_CHARACTERS = 20_000
 ECHO_CHARACTERS = 80
 """A stretch of the instructions this long, word for word, is no coincidence."""
-SURE = 0.9
-"""Of 3,720 real fine captions none is called foreign with this confidence; a foreign sentence of five words is."""
+ENGLISH = 0.002
+"""Least probability of English. Of 15,790 real captions, down to two words, none is below 0.005; sentences of three
+words or more in ten other languages are all below 0.001."""
 REFUSAL = re.compile(
     r"\W*(i\W?m sorry|sorry,|i apologi[sz]e|i can(?:no|\W)t (?:help|assist|comply|provide|do)|i am unable|"
     r"i\W?m (?:unable|not able)|as an ai\b|i won\Wt)",
@@ -62,7 +63,7 @@ def _identifier() -> LanguageIdentifier:
 
 
 def is_foreign(text: str) -> bool:
-    """Whether a text is certainly not English: mostly not in Latin letters, or identified with 0.9 or more.
+    """Whether a text is certainly not English: mostly not in Latin letters, or without the probability.
 
     Example:
         >>> is_foreign("Un homme ouvre la porte dans la cuisine."), is_foreign("A man opens the kitchen door.")
@@ -71,5 +72,4 @@ def is_foreign(text: str) -> bool:
     letters = [character for character in text if character.isalpha()]
     if sum(character.isascii() for character in letters) < len(letters) / 2:
         return True
-    language, confidence = _identifier().classify(text)
-    return language != "en" and confidence >= SURE
+    return dict(_identifier().rank(text))["en"] < ENGLISH
