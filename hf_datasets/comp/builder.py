@@ -1,4 +1,4 @@
-"""`load_dataset("activitynet_comp")` and `load_dataset("youcook2_comp")`: three configurations each."""
+"""`load_dataset("activitynet_comp")` and `load_dataset("youcook2_comp")`: four configurations each."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +27,17 @@ from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.video import VideoStore
 
 ROW_SCHEMA = PAIR_SCHEMA.append(pa.field("video", pa.string()))
+CLIP_SCHEMA = pa.schema(
+    {
+        "clip_id": pa.string(),
+        "video_id": pa.string(),
+        "video": pa.string(),
+        "start_seconds": pa.float64(),
+        "end_seconds": pa.float64(),
+        "caption": pa.string(),
+    }
+)
+"""The miniature's single actions, a data set of short clips and captions for `stacking.stack_clips`."""
 HOMEPAGE = "https://github.com/google-deepmind/video_comp"
 CITATION = """@inproceedings{kim2025videocomp,
   title = {VideoComp: Advancing Fine-Grained Compositional and Temporal Alignment in Video-Text Models},
@@ -37,6 +48,7 @@ CITATION = """@inproceedings{kim2025videocomp,
 DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: stretches of 2 to 5 actions drawn on this machine, told by the label "
     "grammar and disrupted by the offline writer. For trying code, not for reporting results.",
+    "mini-clips": "The single actions of the rendered athletes with their captions: short clips to pre-train on.",
     "release": "VideoComp as its authors publish it.",
     "source": "VideoComp generated anew from {source}'s annotations.",
 }
@@ -72,10 +84,14 @@ class CompBuilder(RegisteredBuilder):
     SOURCE: ClassVar[Source]
     ID_PREFIX: ClassVar[str] = ""
 
+    @property
+    def _schema(self) -> pa.Schema:
+        return CLIP_SCHEMA if self.config.name == "mini-clips" else ROW_SCHEMA
+
     def _info(self) -> datasets.DatasetInfo:
         return datasets.DatasetInfo(
             description=self.config.description or "",
-            features=datasets.Features.from_arrow_schema(ROW_SCHEMA),
+            features=datasets.Features.from_arrow_schema(self._schema),
             homepage=HOMEPAGE,
             citation=CITATION,
         )
@@ -83,6 +99,7 @@ class CompBuilder(RegisteredBuilder):
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         read = {
             "mini": self._miniature,
+            "mini-clips": self._miniature_clips,
             "release": partial(self._release, dl_manager),
             "source": self._source,
         }[self.config.name]
@@ -91,7 +108,15 @@ class CompBuilder(RegisteredBuilder):
         ]
 
     def _generate_tables(self, rows: Callable[[], Iterable[Row]]) -> Iterator[tuple[Key, pa.Table]]:
-        yield Key(0, 0), pa.Table.from_pylist(list(rows()), schema=ROW_SCHEMA)
+        yield Key(0, 0), pa.Table.from_pylist(list(rows()), schema=self._schema)
+
+    def _miniature_clips(self) -> dict[str, Callable[[], Iterator[Row]]]:
+        from hf_datasets.comp.miniature import read_clips  # imports the renderer
+        from hf_datasets.miniature import prepare_miniature
+
+        self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the miniature's clips are what they are")
+        clips = read_clips(self._data_dir() or prepare_miniature(), self.SOURCE)
+        return {split: partial(iter, rows) for split, rows in clips.items()}
 
     def _miniature(self) -> dict[str, Callable[[], Iterator[Row]]]:
         from hf_datasets.comp.miniature import LabelActionTask, read_stretches  # imports the renderer
@@ -218,7 +243,7 @@ class CompBuilder(RegisteredBuilder):
 
 
 def configurations(source: str) -> list[CompConfig]:
-    """The three configurations, the generated one named after its source."""
+    """The configurations, the generated one named after its source."""
     return [
         CompConfig(name=name, version="1.0.0", description=text.format(source=source))
         for name, text in DESCRIPTIONS.items()

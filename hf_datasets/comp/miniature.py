@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -28,6 +29,25 @@ def caption(action: Action, style: Source) -> str:
         'The athlete performs a double salto backward, tucked, with one twist on the floor.'
     """
     return CAPTIONS[style].format(f"{action_phrase(action)} {PLACES[action.apparatus]}")
+
+
+def read_clips(root: Path, style: Source) -> dict[str, list[dict[str, Any]]]:
+    """The clips of each split of a rendered miniature with a caption each, in the order of the tables.
+
+    Args:
+        root: A folder that `prepare_miniature` made.
+        style: How the captions are worded.
+
+    Returns:
+        Split -> rows with `clip_id, video_id, video, start_seconds, end_seconds, caption`.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for clip in pq.read_table(root / "clips.parquet").to_pylist():
+        row = {name: clip[name] for name in ("clip_id", "video_id", "start_seconds", "end_seconds")}
+        row["video"] = str(root / "videos" / f"{clip['video_id']}.mp4")
+        row["caption"] = caption(ACTIONS[clip["label"]], style)
+        rows.setdefault(clip["split"], []).append(row)
+    return rows
 
 
 def read_stretches(root: Path, style: Source, seed: int = 0) -> dict[str, list[CaptionedVideo]]:

@@ -283,3 +283,16 @@ def test_a_folder_that_the_recipe_made_is_opened_with_its_videos(tmp_path, mini)
     ]
     assert opened["video"] == expected
     assert "videos are in video_dir" in opened.info.description
+
+
+def test_the_single_actions_are_a_data_set_of_short_clips(rendered):
+    clips = load_dataset("youcook2_comp", "mini-clips", data_dir=str(rendered))
+    assert {split: len(rows) for split, rows in clips.items()} == {
+        "train": 33,
+        "validation": 22,
+        "test": 22,
+    }
+    assert all(Path(path).is_file() for path in clips["train"]["video"])
+    assert all(caption.startswith("perform ") for caption in clips["train"]["caption"])
+    with pytest.raises(ValueError, match="seed cannot be chosen for 'mini-clips'"):
+        load_dataset("youcook2_comp", "mini-clips", seed=1)
