@@ -158,10 +158,11 @@ class MomentRetrievalModel(PreTrainedModel):
         """The weighted terms of the loss by name."""
         config, (start_positions, end_positions, targets) = self.config, labels
         rows = torch.arange(len(targets), device=targets.device)
-        parts = {}
-        if not self.training or torch.rand(()) < config.span_loss_probability:
-            own = output.start_logits[rows, targets], output.end_logits[rows, targets]
-            parts["span"] = config.span_loss_weight * span_loss(*own, start_positions, end_positions)
+        # A step without it has it with weight 0: distributed training wants every weight used in every step.
+        skipped = self.training and float(torch.rand(())) >= config.span_loss_probability
+        own = output.start_logits[rows, targets], output.end_logits[rows, targets]
+        weight = 0.0 if skipped else config.span_loss_weight
+        parts = {"span": weight * span_loss(*own, start_positions, end_positions)}
         pairs = output.video_scores[:, targets]
         is_negative = negative_pairs(targets)
         for name, scores, weight in (

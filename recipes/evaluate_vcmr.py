@@ -1,0 +1,245 @@
+"""Measure moment retrieval in a corpus (VCMR), in a video (SVMR) and of videos (VR): one model, or the grid of the paper.
+
+    python recipes/evaluate_vcmr.py
+    python recipes/evaluate_vcmr.py --models outputs/vcmr/model --queries fine coarse
+    python recipes/evaluate_vcmr.py --compare --seeds 0 1 2 3 4
+
+The corpus is every video of the split. `--compare` trains what is missing of XML, ReLoCLNet and HERO on coarse and on fine
+captions (`vcmr.py`) and measures each on the captions of `--queries`, as Tables 4 to 6 of VERIFIED; several seeds give
+mean and standard deviation (over n - 1). Moments pass temporal NMS with the preset's threshold; the figures without it
+stand in `results.json` too.
+
+What it leaves in `OUTPUT_DIR`:
+
+    results.json        `figures`: system -> {"vcmr_recall@1_iou@0.5": ..., "..._std": ...} in [0, 1], where a system is
+                        "xml, fine -> fine" (trained on, asked with); `figures_without_nms`, `by_seed`, `coverage`,
+                        configuration, versions
+    submissions/        the answers of every model in the TVR submission form, `<system>/<number>.json`
+"""
+
+import json
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from config import parse_config
+from devices import Device, make_accelerator
+from moment_data import Granularity, MomentDataConfig, MomentSplit
+from moment_ranking import Measure, rank, write_submission
+from results import write_results
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoModel
+from transformers.utils.logging import disable_progress_bar
+from vcmr import VCMRConfig
+from vcmr import run as train
+
+from hf_models.moments.modeling_moments import MomentRetrievalModel
+
+COLUMNS = {
+    "VCMR 0.5 R@1": "vcmr_recall@1_iou@0.5",
+    "R@10": "vcmr_recall@10_iou@0.5",
+    "VCMR 0.7 R@1": "vcmr_recall@1_iou@0.7",
+    "R@10 ": "vcmr_recall@10_iou@0.7",
+    "SVMR 0.5 R@1": "svmr_recall@1_iou@0.5",
+    "SVMR 0.7 R@1": "svmr_recall@1_iou@0.7",
+    "VR R@1": "vr_recall@1",
+    "VR R@10": "vr_recall@10",
+}
+
+
+@dataclass
+class EvaluateVCMRConfig(MomentDataConfig):
+    """Which models to measure, on what, and how."""
+
+    models: list[str] = field(default_factory=lambda: ["outputs/vcmr/model"])
+    split: str = "test"
+    queries: list[Granularity] = field(default_factory=lambda: ["fine"])
+    compare: bool = False
+    architectures: list[str] = field(default_factory=lambda: ["xml", "reloclnet", "hero"])
+    train_on: list[Granularity] = field(default_factory=lambda: ["coarse", "fine"])
+    seeds: list[int] = field(default_factory=lambda: [0])
+    vcmr_config: str | None = None  # a YAML file for the training that --compare does
+    runs_dir: str = "outputs/vcmr_runs"
+    legacy_truncate: bool = False  # NMS among the first 100 candidates only, as the released code
+    batch_size: int = 64
+    memory_megabytes: float = 96
+    corpus_dir: str | None = None  # keep the encoded corpus on disk, for one larger than memory
+    device: Device = "auto"
+    output_dir: str = "outputs/vcmr_evaluation"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model's figures with and without NMS, and what they rest on."""
+
+    figures: dict[str, float]
+    without_nms: dict[str, float]
+    coverage: dict[str, Any]
+
+
+def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
+    """What each model was trained as, and its folder; `--compare` trains those that are missing."""
+    if not config.compare:
+        for folder in map(Path, config.models):
+            yield described(folder), folder
+        return
+    arguments = [config.vcmr_config] if config.vcmr_config else []
+    for architecture in config.architectures:
+        for granularity in config.train_on:
+            for seed in config.seeds:
+                training = parse_config(VCMRConfig, None, arguments)
+                for shared in fields(MomentDataConfig):
+                    setattr(training, shared.name, getattr(config, shared.name))
+                training.model, training.granularity, training.seed = architecture, granularity, seed
+                training.device = config.device
+                training.output_dir = str(Path(config.runs_dir) / f"{architecture}-{granularity}" / str(seed))
+                train(training)
+                yield f"{architecture}, {granularity}", Path(training.output_dir) / "model"
+
+
+def described(folder: Path) -> str:
+    """What `vcmr.py` noted of a model beside it, or the name of its folder."""
+    results = folder.parent / "results.json"
+    if folder.name != "model" or not results.is_file():
+        return folder.name
+    trained = json.loads(results.read_text(encoding="utf-8"))["config"]
+    return f"{trained['model']}, {trained['granularity']}"
+
+
+def load_model(folder: Path) -> MomentRetrievalModel:
+    """A model that finds moments, in evaluation mode."""
+    if not (folder / "config.json").is_file():
+        raise SystemExit(f"{folder} is not a model folder; `python recipes/vcmr.py` makes outputs/vcmr/model")
+    disable_progress_bar()
+    model = AutoModel.from_pretrained(folder)
+    if not isinstance(model, MomentRetrievalModel):
+        raise SystemExit(f"{folder} holds a {type(model).__name__}, not a model that finds moments")
+    return model.eval()
+
+
+def evaluate(
+    model: MomentRetrievalModel,
+    config: EvaluateVCMRConfig,
+    split: MomentSplit,
+    submission: Path,
+    measure: Measure,
+) -> Evaluation:
+    """Rank, suppress, measure and write the answers of one model."""
+    rankings = rank(
+        model,
+        split,
+        batch_size=config.batch_size,
+        memory_megabytes=config.memory_megabytes,
+        corpus_dir=Path(config.corpus_dir) if config.corpus_dir else None,
+    )
+    kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
+    write_submission(submission, kept, split)
+    return Evaluation(measure(kept, split), measure(rankings, split), split.coverage)
+
+
+def open_split(
+    config: EvaluateVCMRConfig, model: MomentRetrievalModel, granularity: Granularity
+) -> MomentSplit:
+    """The split with the queries asked for, if this model can read it."""
+    split = MomentSplit(config, config.split, granularity=granularity, long_videos=model.config.long_videos)
+    sizes = (model.config.video_feature_size, model.config.query_feature_size)
+    if split.feature_sizes != sizes:
+        raise SystemExit(
+            f"the features of {config.features} have sizes {split.feature_sizes} (clips, tokens), the model reads {sizes}: "
+            "give the features that it was trained on"
+        )
+    if split.num_clips.max() > model.config.max_video_clips:
+        raise SystemExit(
+            f"videos have up to {split.num_clips.max()} clips and the model reads {model.config.max_video_clips}: "
+            f"--max_video_clips {model.config.max_video_clips} fits them"
+        )
+    split.count_long_queries(model.config.max_query_tokens)
+    return split
+
+
+def summarise(several: list[dict[str, float]]) -> dict[str, float]:
+    """Mean and, from two models on, standard deviation of each figure."""
+    summary = {}
+    for name in several[0]:
+        values = [figures[name] for figures in several]
+        summary[name] = statistics.mean(values)
+        if len(values) > 1:
+            summary[f"{name}_std"] = statistics.stdev(values)
+    return summary
+
+
+def show(figures: dict[str, dict[str, float]], coverage: dict[str, Any], signature: str) -> None:
+    """The table, with coverage and protocol beside every score."""
+    table = Table(
+        "model, trained on -> asked with", *COLUMNS, title="Moment retrieval, %", title_justify="left"
+    )
+    for name, values in figures.items():
+        cells = []
+        for figure in COLUMNS.values():
+            deviation = values.get(f"{figure}_std")
+            spread = "" if deviation is None else f" ± {100 * deviation:.2f}"
+            cells.append(f"{100 * values[figure]:.2f}{spread}")
+        table.add_row(name, *cells)
+    console = Console()
+    console.print(table)
+    console.print(
+        f"coverage: {coverage['queries_used']:,} of {coverage['queries']:,} queries, {coverage['videos_used']:,} of "
+        f"{coverage['videos']:,} videos\n{signature}"
+    )
+
+
+def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
+    """Measure and write everything; returns the figures by system."""
+    output_dir = Path(config.output_dir)
+    evaluations: dict[str, list[Evaluation]] = {}
+    measure = Measure()
+    for trained, folder in trained_models(config):
+        accelerator = make_accelerator(config.device, output_dir)
+        model = load_model(folder).to(accelerator.device)
+        for granularity in config.queries:
+            split, name = open_split(config, model, granularity), f"{trained} -> {granularity}"
+            several = evaluations.setdefault(name, [])
+            place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
+            if accelerator.is_main_process:
+                several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure))
+    return finish(config, evaluations, measure, Accelerator())
+
+
+def finish(
+    config: EvaluateVCMRConfig,
+    evaluations: dict[str, list[Evaluation]],
+    measure: Measure,
+    accelerator: Accelerator,
+) -> dict[str, dict[str, float]]:
+    """Write and show the table, in the main process."""
+    if not accelerator.is_main_process:
+        return {}
+    figures = {name: summarise([one.figures for one in several]) for name, several in evaluations.items()}
+    write_results(
+        Path(config.output_dir),
+        figures,
+        config=config,
+        seed=config.seed,
+        figures_without_nms={
+            name: summarise([one.without_nms for one in several]) for name, several in evaluations.items()
+        },
+        by_seed={name: [one.figures for one in several] for name, several in evaluations.items()},
+        coverage={name: several[0].coverage for name, several in evaluations.items()},
+        signature=measure.signature,
+    )
+    first = next(iter(evaluations.values()))[0]
+    show(figures, first.coverage, measure.signature)
+    return figures
+
+
+def main() -> None:
+    run(parse_config(EvaluateVCMRConfig, __doc__))
+
+
+if __name__ == "__main__":
+    main()
