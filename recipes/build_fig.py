@@ -4,7 +4,9 @@
     python recipes/build_fig.py --source annotations/charades_fig --video-dir videos --model gpt-4o --dry-run
     python recipes/build_fig.py --source annotations/charades_fig --video-dir videos --model gpt-4o --max-usd 20
 
-`--source` is a folder with JSON lines of coarse captions (`*_train.jsonl`, `*_val.jsonl`, `*_test.jsonl`). Without
+`--source` is a folder with the coarse captions of one data set: JSON lines as VERIFIED publishes them
+(`*_train.jsonl`, `*_val.jsonl`, `*_test.jsonl`), Charades-STA (`charades_sta_*.txt` with `Charades_v1_*.csv`), DiDeMo
+(`*_data.json`) or ActivityNet-Captions (`train.json`, `val_1.json`, `val_2.json`). Without
 `--model` the offline writer enriches a caption by what other captions of the same video say; it needs no video and no
 key. A chat model looks at the frames, so it needs `--video-dir`. A killed run started again goes on where it was.
 """
@@ -13,6 +15,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +43,10 @@ from hf_datasets.fig.tasks import (
     rewriting_tasks,
 )
 from hf_datasets.generation.images import image_part
-from hf_datasets.records import Moment, Rejection
+from hf_datasets.records import CaptionedVideo, Moment, Rejection
+from hf_datasets.sources.activitynet_captions import read_activitynet_captions
+from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
+from hf_datasets.sources.didemo import read_didemo
 from hf_datasets.video import VideoStore, read_frames
 
 CARD = Path(__file__).parents[1] / "hf_datasets" / "fig" / "README.md"
@@ -65,7 +71,7 @@ REWRITING_SCHEMA = pa.schema({"desc_id": pa.int64(), "kind": pa.string(), "capti
 class BuildFigConfig(BuildConfig):
     """What to build from, and how."""
 
-    source: str = HfArg(default="", help="a folder with *_train.jsonl, *_val.jsonl, *_test.jsonl")
+    source: str = HfArg(default="", help="a folder with coarse captions")
     video_dir: str | None = HfArg(default=None, help="the videos; a chat model has to see them")
     num_frames: int = HfArg(default=8, help="frames that the questions are answered from")
     rewritings: bool = HfArg(default=True, help="also write the noise evaluator's training captions")
@@ -186,17 +192,39 @@ class Split:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """Split -> file of JSON lines."""
+    """Split -> annotation file."""
     names = {"train": "train", "val": "validation", "val_1": "validation", "val_2": "test", "test": "test"}
-    found = {
-        split: path
-        for path in sorted(folder.glob("*.jsonl"))
-        for end, split in names.items()
-        if path.stem.endswith(f"_{end}")
-    }
+    found = {}
+    for path in sorted(path for path in folder.glob("*") if path.suffix in {".json", ".jsonl", ".txt"}):
+        stem = path.stem.removesuffix("_data").removesuffix("_modified")
+        found |= {split: path for name, split in names.items() if stem == name or stem.endswith(f"_{name}")}
     if not found:
-        raise FileNotFoundError(f"{folder} holds no *_train.jsonl, *_val.jsonl or *_test.jsonl; see --source")
+        raise FileNotFoundError(f"{folder} holds no annotation file of a known name; see --help on --source")
     return found
+
+
+def read(path: Path) -> Iterator[Moment | Rejection]:
+    """The moments of one annotation file, of whichever data set."""
+    if path.suffix == ".jsonl":
+        return read_release(path)
+    if path.suffix == ".txt":
+        tables = [read_durations(table) for table in sorted(path.parent.glob("Charades_v1_*.csv"))]
+        return read_charades_sta(
+            path, {video: seconds for table in tables for video, seconds in table.items()}
+        )
+    return read_didemo(path) if path.stem.endswith("_data") else moments_of(read_activitynet_captions(path))
+
+
+def moments_of(videos: Iterator[CaptionedVideo | Rejection]) -> Iterator[Moment | Rejection]:
+    """Captioned events as moments, numbered in order."""
+    number = count()
+    for video in videos:
+        if isinstance(video, Rejection):
+            yield video
+            continue
+        for event in video.events:
+            span = (event.start_seconds, event.end_seconds)
+            yield Moment(next(number), video.video_id, video.duration_seconds, *span, event.caption, "", None)
 
 
 def main(config: BuildFigConfig) -> int:
@@ -207,7 +235,7 @@ def main(config: BuildFigConfig) -> int:
     build = Build(config)
     moments, rewritings = {}, {}
     for name, path in files(Path(config.source)).items():
-        split = Split(build, name, list(build.limited(build.passed(f"{name}: moments", read_release(path)))))
+        split = Split(build, name, list(build.limited(build.passed(f"{name}: moments", read(path)))))
         rows = split.rows()
         if rows:
             moments[name] = [pa.Table.from_pylist(rows, schema=MOMENT_SCHEMA)]

@@ -41,6 +41,7 @@ class BuildTFCoVRConfig(BuildConfig):
     max_triplets_per_pair: int | None = 100
     validation_fraction: float = 0.1
     test_fraction: float = 0.1
+    max_output_tokens: int = 128
     output_dir: str = "outputs/build_tfcovr"
 
 

@@ -19,6 +19,8 @@ from hf_datasets.fig.tasks import (
     rewriting_tasks,
 )
 from hf_datasets.records import Moment, Rejection
+from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
+from hf_datasets.sources.didemo import read_didemo
 
 MOMENT = Moment(7, "AO8RW", 30.0, 2.0, 9.0, "a person closes the big door.", "", None)
 QUESTIONS = ("Which way?", "How fast?", "What before?", "What after?", "What else?")
@@ -192,3 +194,33 @@ def test_a_line_that_is_no_moment_is_rejected_with_its_number(tmp_path):
     read = list(read_release(path))
     assert read[0].fine_caption_score == -1.5
     assert [one.key for one in read[1:]] == ["x.jsonl:2", "x.jsonl:3", "x.jsonl:4"]
+
+
+def test_charades_sta_is_read_with_the_durations_of_charades(tmp_path):
+    (tmp_path / "Charades_v1_test.csv").write_text("id,subject,length\n3MSZA,X,30.96\n")
+    lines = [
+        "3MSZA 24.3 30.4##person turn a light on.",
+        "3MSZA 9 2##no.",
+        "OTHER 1 2##no.",
+        "3MSZA 1 2##",
+        "junk",
+    ]
+    (tmp_path / "charades_sta_test.txt").write_text("\n".join(lines))
+    durations = read_durations(tmp_path / "Charades_v1_test.csv")
+    moment, *rejected = read_charades_sta(tmp_path / "charades_sta_test.txt", durations, first_id=5)
+    assert moment == Moment(5, "3MSZA", 30.96, 24.3, 30.4, "person turn a light on.", "", None)
+    assert [one.key[-2:] for one in rejected] == [":2", ":3", ":4", ":5"]
+    assert len({one.reason for one in rejected}) == 4
+
+
+def test_didemo_takes_the_interval_of_most_annotators(tmp_path):
+    entry = {"annotation_id": 9, "video": "12@N0_3_4.mov", "description": " a dog ", "num_segments": 6}
+    times = [[0, 0], [5, 5], [2, 3], [5, 5]]
+    path = tmp_path / "val_data.json"
+    path.write_text(json.dumps([{**entry, "times": times}, {**entry, "times": []}, {"annotation_id": 1}]))
+    moment, *rejected = read_didemo(path, {"12@N0_3_4": 38.5})
+    assert moment == Moment(9, "12@N0_3_4", 38.5, 25.0, 30.0, "a dog", "", None)
+    assert [one.key for one in rejected] == ["val_data.json[1]", "val_data.json[2]"]
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds no list"):
+        list(read_didemo(tmp_path / "x.json"))

@@ -1,0 +1,59 @@
+"""DiDeMo: descriptions whose times several annotators gave as inclusive numbers of 5-second segments."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hf_datasets.records import Moment, Rejection
+
+SEGMENT_SECONDS = 5.0
+VIDEO_SUFFIXES = frozenset({".avi", ".mov", ".mp4", ".mpg", ".3gp", ".wmv", ".m4v", ".mts", ".m2ts", ".mpeg"})
+
+
+def read_didemo(
+    path: str | Path, durations: Mapping[str, float] | None = None
+) -> Iterator[Moment | Rejection]:
+    """Read `train_data.json`, `val_data.json` or `test_data.json`.
+
+    Of the annotators' intervals the most frequent one is taken, the first of those that are equally frequent;
+    `[a, b]` becomes `[5 a, 5 (b + 1))` seconds.
+
+    Args:
+        path: The annotation file.
+        durations: Seconds by video id without its extension; where a video is not in it, the annotated segments
+            (at most 30 s) stand for the duration.
+
+    Yields:
+        The moments in the order of the file, without a fine caption, or why an entry is none.
+
+    Raises:
+        ValueError: The file is no JSON list.
+    """
+    try:
+        entries = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON file ({error})") from None
+    if not isinstance(entries, list):
+        raise ValueError(f"{path} holds no list of descriptions, but {type(entries).__name__}")
+    for number, entry in enumerate(entries):
+        yield _moment(entry, durations or {}, f"{Path(path).name}[{number}]")
+
+
+def _moment(entry: Any, durations: Mapping[str, float], key: str) -> Moment | Rejection:
+    raw = json.dumps(entry, ensure_ascii=False)[:2_000]
+    try:
+        (first, last), _ = Counter((int(a), int(b)) for a, b in entry["times"]).most_common(1)[0]
+        name, caption = str(entry["video"]), str(entry["description"]).strip()
+        desc_id, segments = int(entry["annotation_id"]), int(entry["num_segments"])
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        return Rejection(f"unreadable entry: {type(error).__name__}: {error}", raw, key)
+    if not caption:
+        return Rejection("empty caption", raw, key)
+    if not 0 <= first <= last:
+        return Rejection("the moment does not end after it starts", raw, key)
+    stem = name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in VIDEO_SUFFIXES else name
+    duration = durations.get(stem, segments * SEGMENT_SECONDS)
+    span = (first * SEGMENT_SECONDS, (last + 1) * SEGMENT_SECONDS)
+    return Moment(desc_id, stem, duration, *span, caption, "", None)
