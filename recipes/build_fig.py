@@ -29,6 +29,7 @@ from hf_datasets.comp.disruptions import generator_for
 from hf_datasets.fig.keyframes import keyframe_seconds
 from hf_datasets.fig.release import read_release
 from hf_datasets.fig.rewording import beside, named_things
+from hf_datasets.fig.rewritings import rewriting_tasks
 from hf_datasets.fig.tasks import (
     Answers,
     AnswersTask,
@@ -40,7 +41,6 @@ from hf_datasets.fig.tasks import (
     QuestionsTask,
     StaticRow,
     StaticTask,
-    rewriting_tasks,
 )
 from hf_datasets.generation.images import image_part
 from hf_datasets.records import CaptionedVideo, Moment, Rejection

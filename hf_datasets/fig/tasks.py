@@ -1,4 +1,4 @@
-"""VERIFIED's annotation pipeline as generation tasks, one per listing of the supplement (2 to 9).
+"""VERIFIED's annotation pipeline as generation tasks, one per listing of the supplement (2 to 6; 7 to 9 are in `rewritings`).
 
 The prompts are written afresh from the listings' instructions with the same placeholders; their examples carry over.
 Each task's row is what it needs of the moment, so a stage takes the records of the one before.
@@ -20,11 +20,8 @@ from hf_datasets.fig.captions import after_list, clean, json_strings, labelled_s
 from hf_datasets.fig.prompts import (
     ANSWERS_PROMPT,
     ATTRIBUTES_PROMPT,
-    DYNAMIC_NEGATIVES_PROMPT,
     DYNAMIC_PROMPT,
-    POSITIVES_PROMPT,
     QUESTIONS_PROMPT,
-    STATIC_NEGATIVES_PROMPT,
     STATIC_PROMPT,
 )
 from hf_datasets.generation.objections import is_foreign
@@ -352,55 +349,3 @@ class DynamicTask:
             raise ValueError("nothing else is annotated in the video")
         original = body(row.moment.coarse_caption)
         return numbered([f"{original} {when} {body(other)}." for when, other in row.beside[:NUM_CANDIDATES]])
-
-
-@dataclass(frozen=True)
-class RewritingTask:
-    """Listings 7 to 9: three rewritten captions, for training the noise evaluator; see `positives_task` and others."""
-
-    name: str
-    prompt: str
-    offline: Callable[[str], list[str]] = field(repr=False)
-    schema: type[BaseModel] | None = None
-
-    def messages(self, row: Moment) -> list[Message]:
-        """The instructions with the listing's examples, and the caption as data."""
-        content = as_data(original=row.coarse_caption)
-        return [{"role": "system", "content": self.prompt}, {"role": "user", "content": content}]
-
-    def parse(self, row: Moment, answer: str) -> Candidates | Rejection:
-        """The numbered candidates that differ from the original."""
-        return check_candidates(row, numbered_items(answer), answer)
-
-    def write(self, row: Moment) -> str:
-        """The offline writer's candidates.
-
-        Raises:
-            ValueError: Its word lists know no word of the caption.
-        """
-        candidates = self.offline(body(row.coarse_caption))
-        if not candidates:
-            raise ValueError("the word lists know no word of the caption")
-        return numbered([f"{candidate}." for candidate in candidates[:NUM_CANDIDATES]])
-
-
-def rewriting_tasks() -> dict[str, RewritingTask]:
-    """The three rewritings: `positives` (listing 7), `static_negatives` (8) and `dynamic_negatives` (9).
-
-    Example:
-        >>> moment = Moment(1, "v", 30.0, 2.0, 9.0, "a person closes the big door.", "", None)
-        >>> task = rewriting_tasks()["dynamic_negatives"]
-        >>> task.parse(moment, task.write(moment)).captions
-        ('a person opens the big door.',)
-    """
-    from hf_datasets.fig import rewording  # loads the tagger's word forms
-
-    return {
-        "positives": RewritingTask("fig-positives", POSITIVES_PROMPT, rewording.same_meaning),
-        "static_negatives": RewritingTask(
-            "fig-static-negatives", STATIC_NEGATIVES_PROMPT, rewording.other_things
-        ),
-        "dynamic_negatives": RewritingTask(
-            "fig-dynamic-negatives", DYNAMIC_NEGATIVES_PROMPT, rewording.other_actions
-        ),
-    }

@@ -1,6 +1,8 @@
 """What a run would ask and pay, without asking: the same pipeline with a client that only counts."""
 
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 from huggingface_hub import try_to_load_from_cache
 from tokenizers import Tokenizer
@@ -42,13 +44,16 @@ class DryRun:
         self.meter = Meter(price)
         self.high = Meter(price)
         self._max_answers = max_answers
+        self._written: Counter[str] = Counter()
+        self._written_tokens: Counter[str] = Counter()
         self.tokenizer, self._count = tokenizer_of(model)
 
     async def answer(self, request: Request) -> Answer:
         """The offline writer's answer, counted as if it had been bought.
 
         Raises:
-            NoAnswerError: The task's writer has none; the request is counted all the same.
+            NoAnswerError: The task's writer has none; the request is counted all the same, its answer as long as
+                those before it.
         """
         asked = message_tokens(request.messages, self.meter.price, self._count)
         limit = self.sampling["max_completion_tokens"]
@@ -61,9 +66,13 @@ class DryRun:
         try:
             text = request.task.write(request.row)
         except ValueError as error:
-            self.meter.output_tokens += limit
+            written = self._written[request.task.name]
+            self.meter.output_tokens += self._written_tokens[request.task.name] // written if written else 0
             raise NoAnswerError(f"the offline writer has no answer ({error})") from None
-        self.meter.output_tokens += self._count(text)
+        tokens = self._count(text)
+        self._written[request.task.name] += 1
+        self._written_tokens[request.task.name] += tokens
+        self.meter.output_tokens += tokens
         return Answer(text)
 
 
@@ -71,12 +80,15 @@ def tokenizer_of(model: str) -> tuple[str, Callable[[str], int]]:
     """How tokens are counted for a model: by its own tokenizer where this machine has it, else by an estimate.
 
     Args:
-        model: A name on the Hub, of which only the local cache is searched, or any other name.
+        model: A folder, a name on the Hub, of which only the local cache is searched, or any other name.
 
     Returns:
         What the count is, in words, and the function that counts.
     """
-    found = try_to_load_from_cache(model, "tokenizer.json") if model.count("/") <= 1 else None
+    file = Path(model) / "tokenizer.json"
+    found = str(file) if file.is_file() else None
+    if found is None and model.count("/") == 1 and not model.startswith("/"):
+        found = try_to_load_from_cache(model, "tokenizer.json")
     if not isinstance(found, str):
         return f"estimate: UTF-8 bytes / {BYTES_PER_TOKEN}", text_tokens
     tokenizer = Tokenizer.from_file(found)

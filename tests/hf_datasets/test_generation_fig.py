@@ -7,6 +7,7 @@ import pytest
 from hf_datasets.fig.captions import after_list, json_strings, labelled_sections, numbered_items
 from hf_datasets.fig.release import read_release
 from hf_datasets.fig.rewording import beside, named_things
+from hf_datasets.fig.rewritings import rewriting_tasks
 from hf_datasets.fig.tasks import (
     AnswersTask,
     AttributesTask,
@@ -16,7 +17,6 @@ from hf_datasets.fig.tasks import (
     QuestionsTask,
     StaticRow,
     StaticTask,
-    rewriting_tasks,
 )
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
