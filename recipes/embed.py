@@ -2,14 +2,17 @@
 
     python recipes/embed.py
     accelerate launch recipes/embed.py recipes/configs/embed_a100.yaml
+    python recipes/embed.py --moments
 
 Writes `OUTPUT_DIR/video` and `OUTPUT_DIR/text` (see `embeddings.py`) and `results.json` with the coverage: how many
 clips were encoded, and why the others were not. A second run encodes what is missing, so a kill costs at most one
-shard; another model in the same folder is refused. The miniature takes under a minute.
+shard; another model in the same folder is refused. The miniature takes under a minute. With `--moments` as the first
+argument it is `embed_moments.py`: features second by second and token by token.
 """
 
 import itertools
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -212,7 +215,13 @@ def run(config: EmbedConfig) -> dict[str, Any]:
 
 
 def main() -> None:
-    run(parse_config(EmbedConfig, __doc__))
+    if sys.argv[1:2] == ["--moments"]:
+        import embed_moments
+
+        del sys.argv[1]
+        embed_moments.main()
+    else:
+        run(parse_config(EmbedConfig, __doc__))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,367 @@
+"""Encode videos second by second and captions token by token, so that moment retrieval never opens a video.
+
+    python recipes/embed_moments.py
+    python recipes/embed_moments.py --dataset didemo_fig --dataset_config release --data_dir annotations \
+        --video_dir videos --vision_model microsoft/resnet-152 --text_model FacebookAI/roberta-base
+
+Writes `OUTPUT_DIR/video` (one vector per `clip_seconds`, the maximum over its frames), `OUTPUT_DIR/query-fine` and
+`OUTPUT_DIR/query-coarse` (one vector per token), which `moment_features.py` reads, and `results.json` with the
+coverage. Any image or video model that `AutoModel` opens will do, and any text model. A second run encodes what is
+missing; another model in the same folder is refused. Whoever has the authors' HDF5 files needs none of this: put them
+into a folder as `video.h5` and `query-fine.h5`, and give that folder to `vcmr.py`.
+"""
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from config import parse_config
+from datasets import DatasetDict, load_dataset
+from devices import Device, make_accelerator
+from embed import NO_FILE, read_here
+from encoders import MINIATURE_CLIP, check_model_folder, weights_fingerprint
+from moment_features import FeatureStore
+from results import write_results
+from torch import Tensor
+from tqdm import tqdm
+from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, AutoVideoProcessor
+from transformers.utils.logging import disable_progress_bar
+
+import hf_datasets  # noqa: F401 - registers the data sets' names
+import hf_models  # noqa: F401 - registers the models
+from hf_datasets.video import VideoFrames
+from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
+
+Granularity = Literal["fine", "coarse"]
+CLIPS_PER_READ = 16
+FRAMES_PER_CLIP = 4
+ROUNDING_SECONDS = 1e-3
+
+
+@dataclass
+class EmbedMomentsConfig:
+    """What to encode, with what, and where to put it."""
+
+    dataset: str = "charades_fig"
+    dataset_config: str = "mini"
+    data_dir: str | None = None
+    video_dir: str | None = None  # the folder of videos, where the data set does not know its own
+    vision_model: str = MINIATURE_CLIP
+    text_model: str = MINIATURE_CLIP
+    clip_seconds: float = 1.0
+    frames_per_clip: int | None = (
+        None  # None: as many as a video model was trained with, or 4 for an image model
+    )
+    granularities: list[str] = field(default_factory=lambda: ["fine", "coarse"])
+    output_dir: str | None = None  # None: outputs/features/DATASET
+    batch_size: int = 64  # captions at a time
+    shard_size: int = 64  # videos per file
+    num_workers: int = 2  # processes that decode; 0 decodes in this one
+    timeout_seconds: float = 60.0
+    device: Device = "auto"
+    mixed_precision: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.clip_seconds <= 0 or (self.frames_per_clip or 1) < 1:
+            raise SystemExit("--clip_seconds must be positive and --frames_per_clip at least 1")
+        unknown = set(self.granularities) - {"fine", "coarse"}
+        if unknown:
+            raise SystemExit(f"--granularities has {', '.join(sorted(unknown))}; there are fine and coarse")
+
+
+class ClipEncoder:
+    """A vision model that gives one vector per clip.
+
+    Attributes:
+        frames_per_clip: T, how many frames of a clip it sees.
+        size: What frames are resized to when they are read.
+    """
+
+    def __init__(self, config: EmbedMomentsConfig) -> None:
+        check_model_folder(config.vision_model)
+        self.model = AutoModel.from_pretrained(config.vision_model).eval()
+        self.sees_videos = "video" in self.model.input_modalities
+        loader = AutoVideoProcessor if self.sees_videos else AutoImageProcessor
+        self.processor = loader.from_pretrained(config.vision_model)
+        trained_with = getattr(self.model.config, "num_frames", None) if self.sees_videos else None
+        self.frames_per_clip = config.frames_per_clip or trained_with or FRAMES_PER_CLIP
+
+    @property
+    def size(self) -> int | None:
+        """The short side that the processor asks for; None leaves frames as they are."""
+        size = self.processor.size or {}
+        return size.get("shortest_edge") or min(size.get("height") or 0, size.get("width") or 0) or None
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """What a vector depends on beside the sampling."""
+        settings = json.loads(self.processor.to_json_string())
+        for name in ("auto_map", "processor_class", "name_or_path", "_name_or_path"):
+            settings.pop(name, None)
+        processor = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        return {"weights": weights_fingerprint(self.model), "processor": processor}
+
+    @torch.inference_mode()
+    def __call__(self, clips: Tensor) -> Tensor:
+        """Encode uint8 clips `(n, T, 3, H, W)` as `(n, D)` float32, on the CPU."""
+        device = self.model.device
+        if self.sees_videos:
+            pixels = self.processor(list(clips), do_sample_frames=False, return_tensors="pt")
+            output = self.model(pixel_values=next(iter(pixels.values())).to(device))
+            states = output.last_hidden_state
+            per_frame = states.ndim == 3 and states.shape[1] == clips.shape[1]
+            vectors = states.amax(1) if per_frame else pooled(output)
+        else:
+            pixels = self.processor(images=list(clips.flatten(0, 1)), return_tensors="pt")["pixel_values"]
+            encode = getattr(self.model, "get_image_features", self.model)
+            vectors = pooled(encode(pixel_values=pixels.to(device))).unflatten(0, clips.shape[:2]).amax(1)
+        return vectors.float().cpu()
+
+
+def pooled(output: Any) -> Tensor:
+    """One vector per image or video: the model's own pooling, or the mean of its states."""
+    if isinstance(output, Tensor):
+        return output
+    if getattr(output, "pooler_output", None) is not None:
+        return output.pooler_output.flatten(1)
+    return output.last_hidden_state.flatten(1, -2).mean(1)
+
+
+class TokenEncoder:
+    """A text model that gives one vector per token, the special ones included."""
+
+    def __init__(self, config: EmbedMomentsConfig) -> None:
+        check_model_folder(config.text_model)
+        self.tokenizer = AutoTokenizer.from_pretrained(config.text_model)
+        whole = AutoModel.from_pretrained(config.text_model).eval()
+        model = getattr(whole, "text_model", whole)
+        self.model = model.get_encoder() if model.config.is_encoder_decoder else model
+        positions = getattr(self.model.config, "max_position_embeddings", None) or math.inf
+        self.max_tokens = int(min(self.tokenizer.model_max_length, positions, 1 << 20))
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """What a vector depends on."""
+        backend = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        for name in ("padding", "truncation"):  # which each call sets anew
+            backend.pop(name)
+        tokenizer = hashlib.sha256(json.dumps(backend, sort_keys=True).encode()).hexdigest()
+        return {"weights": weights_fingerprint(self.model), "tokenizer": tokenizer}
+
+    @torch.inference_mode()
+    def __call__(self, texts: list[str]) -> list[Tensor]:
+        """Encode texts, each as `(tokens, D)` float32, on the CPU."""
+        options = {"padding": True, "truncation": True, "max_length": self.max_tokens}
+        tokens = self.tokenizer(texts, return_tensors="pt", **options).to(self.model.device)
+        states = self.model(tokens["input_ids"], attention_mask=tokens["attention_mask"]).last_hidden_state
+        mask = tokens["attention_mask"].bool()
+        return [state[kept].float().cpu() for state, kept in zip(states, mask, strict=True)]
+
+    def count_cut(self, texts: list[str]) -> int:
+        """How many texts are longer than the model reads."""
+        lengths = self.tokenizer(texts, truncation=False, return_length=True, verbose=False)["length"]
+        return sum(length > self.max_tokens for length in lengths)
+
+
+def group_frames(
+    read: VideoFrames, start_seconds: float, clip_seconds: float, num_clips: int, num_frames: int
+) -> Tensor:
+    """Cut the frames of a read into clips by their times: `(clips, num_frames, 3, H, W)` uint8.
+
+    Fewer than `num_clips` where the video ends before; a clip with few frames repeats its last, one with none (at a low
+    frame rate) shows the nearest.
+    """
+    places = {index: place for place, index in reversed(list(enumerate(read.indices)))}  # each frame once
+    times = {place: read.timestamps_seconds[place] - start_seconds for place in sorted(places.values())}
+    seconds = num_clips * clip_seconds - read.missing_seconds
+    num_clips = max(1, min(num_clips, math.ceil((seconds - ROUNDING_SECONDS) / clip_seconds)))
+    groups: list[list[int]] = [[] for _ in range(num_clips)]
+    for place, time in times.items():
+        groups[min(max(int((time + ROUNDING_SECONDS) / clip_seconds), 0), num_clips - 1)].append(place)
+    chosen = []
+    for number, group in enumerate(groups):
+        middle = (number + 0.5) * clip_seconds
+        members = group or [min(times, key=lambda place: abs(times[place] - middle))]
+        steps = [(2 * step + 1) * len(members) // (2 * num_frames) for step in range(num_frames)]
+        chosen.append([members[step] for step in steps])
+    return read.frames[torch.tensor(chosen)]
+
+
+def requests_for(video: dict[str, Any], config: EmbedMomentsConfig) -> list[VideoRequest]:
+    """Reads of `CLIPS_PER_READ` clips that cover the video, the last one beyond its end."""
+    num_clips = clips_in(video, config)
+    width = CLIPS_PER_READ * config.clip_seconds
+    starts = [number * width for number in range(math.ceil(num_clips / CLIPS_PER_READ))]
+    return [
+        VideoRequest((video["video_id"], start), video["video"], start, start + width) for start in starts
+    ]
+
+
+def clips_in(video: dict[str, Any], config: EmbedMomentsConfig) -> int:
+    return max(1, math.ceil((video["duration_seconds"] - ROUNDING_SECONDS) / config.clip_seconds))
+
+
+def answers(
+    videos: list[dict[str, Any]], encoder: ClipEncoder, config: EmbedMomentsConfig
+) -> Iterator[tuple[tuple[str, float], VideoFrames | VideoFailure]]:
+    """The frames of each read or why there are none, in any order."""
+    requests = [request for video in videos for request in requests_for(video, config)]
+    num_frames = CLIPS_PER_READ * encoder.frames_per_clip
+    if not config.num_workers:
+        yield from ((request.key, read_here(request, num_frames, encoder.size)) for request in requests)
+        return
+    limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
+    with VideoReaderPool(num_frames, size=encoder.size, **limits) as pool:
+        yield from pool.read(requests)
+
+
+def encode_videos(
+    videos: list[dict[str, Any]],
+    encoder: ClipEncoder,
+    config: EmbedMomentsConfig,
+    failures: dict[str, str],
+    accelerator: Accelerator,
+) -> Iterator[tuple[str, Tensor]]:
+    """Video ids and their features `(clips, D)`, as videos are complete; what cannot be read goes to `failures`."""
+    by_id = {video["video_id"]: video for video in videos}
+    parts: dict[str, dict[float, Tensor | None]] = {video_id: {} for video_id in by_id}
+    for (video_id, start), read in answers(videos, encoder, config):
+        video = by_id[video_id]
+        if isinstance(read, VideoFailure):
+            parts[video_id][start] = None
+            if not start:  # a later read may begin behind the end
+                failures[video_id] = read.reason
+        else:
+            clips = group_frames(read, start, config.clip_seconds, CLIPS_PER_READ, encoder.frames_per_clip)
+            with accelerator.autocast():
+                parts[video_id][start] = encoder(clips)
+        if len(parts[video_id]) == len(requests_for(video, config)):
+            done = parts.pop(video_id)
+            in_order = [done[start] for start in sorted(done)]
+            kept = list(itertools.takewhile(lambda part: part is not None, in_order))
+            if kept:
+                yield video_id, torch.cat(kept)[: clips_in(video, config)]
+
+
+def embed_videos(
+    data: DatasetDict,
+    encoder: ClipEncoder,
+    store: FeatureStore,
+    config: EmbedMomentsConfig,
+    accelerator: Accelerator,
+) -> dict[str, Any]:
+    """Encode the videos that the store lacks; returns the coverage over all processes."""
+    videos = list({video["video_id"]: video for split in data.values() for video in split}.values())
+    failures = {video["video_id"]: NO_FILE for video in videos if not video["video"]}
+    todo = [video for video in videos if video["video"] and video["video_id"] not in store]
+    accelerator.wait_for_everyone()
+    mine = todo[accelerator.process_index :: accelerator.num_processes]
+    own_failures: dict[str, str] = {}
+    encoded = encode_videos(mine, encoder, config, own_failures, accelerator)
+    with tqdm(
+        total=len(mine), desc="videos", unit="video", disable=not accelerator.is_local_main_process
+    ) as bar:
+        while shard := list(itertools.islice(encoded, config.shard_size)):
+            store.append(*zip(*shard, strict=True))
+            bar.update(len(shard))
+    failures |= dict(gather_object(list(own_failures.items())))
+    absent = sum(reason == NO_FILE for reason in failures.values())
+    missing = {NO_FILE: absent, "does not decode": len(failures) - absent}
+    return {
+        "videos": len(videos),
+        "encoded": len(videos) - len(failures),
+        "missing": missing,
+        "failures": failures,
+    }
+
+
+def embed_captions(
+    data: DatasetDict,
+    granularity: str,
+    encoder: TokenEncoder,
+    store: FeatureStore,
+    config: EmbedMomentsConfig,
+) -> dict[str, int]:
+    """Encode the captions that the store lacks; returns how many there are and how many had to be cut."""
+    captions = {
+        str(desc_id): caption
+        for split in data.values()
+        for desc_id, caption in zip(split["desc_id"], split[f"{granularity}_caption"], strict=True)
+    }
+    todo = [desc_id for desc_id in captions if desc_id not in store]
+    with tqdm(total=len(todo), desc=f"{granularity} captions", unit="caption") as bar:
+        for first in range(0, len(todo), 16 * config.batch_size):
+            shard = todo[first : first + 16 * config.batch_size]
+            features: list[Tensor] = []
+            for start in range(0, len(shard), config.batch_size):
+                batch = shard[start : start + config.batch_size]
+                features += encoder([captions[desc_id] for desc_id in batch])
+                bar.update(len(batch))
+            store.append(shard, features)
+    return {"captions": len(captions), "cut": encoder.count_cut(list(captions.values()))}
+
+
+def open_data(config: EmbedMomentsConfig, part: str = "") -> DatasetDict:
+    """The moments of all splits, or with `part="-videos"` their videos; an error says why there are none."""
+    options = {"video_dir": config.video_dir} if config.video_dir and part else {}
+    try:
+        return load_dataset(config.dataset, config.dataset_config + part, data_dir=config.data_dir, **options)
+    except (ValueError, FileNotFoundError) as error:
+        raise SystemExit(
+            f"{config.dataset!r}, {config.dataset_config + part!r}, cannot be read: {error}"
+        ) from error
+
+
+def run(config: EmbedMomentsConfig) -> dict[str, Any]:
+    """Fill the stores; returns the coverage."""
+    disable_progress_bar()
+    output_dir = Path(config.output_dir or f"outputs/features/{config.dataset}")
+    accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
+    videos, moments = open_data(config, "-videos"), open_data(config)
+    vision = ClipEncoder(config)
+    sampler = f"{vision.frames_per_clip} frames of each clip, maximum"
+    details = {**vision.fingerprints, "sampler": sampler, "clip_seconds": config.clip_seconds}
+    store = FeatureStore(output_dir / "video", details)
+    vision.model.to(accelerator.device)
+    coverage = embed_videos(videos, vision, store, config, accelerator)
+    if accelerator.is_main_process:
+        text = TokenEncoder(config)
+        for granularity in config.granularities:
+            store = FeatureStore(output_dir / f"query-{granularity}", text.fingerprints)
+            text.model.to(accelerator.device)
+            coverage[granularity] = embed_captions(moments, granularity, text, store, config)
+        figures = {"videos": coverage["encoded"]}
+        write_results(output_dir, figures, config=config, seed=config.seed, coverage=coverage)
+        report(coverage, output_dir)
+    accelerator.wait_for_everyone()
+    return coverage
+
+
+def report(coverage: dict[str, Any], output_dir: Path) -> None:
+    print(f"{output_dir}: {coverage['encoded']:,} of {coverage['videos']:,} videos")
+    for reason, count in coverage["missing"].items():
+        if count:
+            print(f"  {count:,} videos left out: {reason} (each is named in {output_dir / 'results.json'})")
+    for granularity in ("fine", "coarse"):
+        if found := coverage.get(granularity):
+            print(
+                f"  {found['captions']:,} {granularity} captions, {found['cut']:,} longer than the model reads"
+            )
+
+
+def main() -> None:
+    run(parse_config(EmbedMomentsConfig, __doc__))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""Clip and token features of moments, in the form that `moment_features.py` reads."""
+
+import av
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from embed import read_here
+from embed_moments import ClipEncoder, EmbedMomentsConfig, TokenEncoder, group_frames, run
+from moment_features import FeatureStore, open_features
+from transformers import ConvNextImageProcessor, ResNetConfig, ResNetModel
+
+from hf_datasets.video import VideoFrames
+from hf_datasets.video_pool import VideoRequest
+
+CARD = """---
+configs:
+- config_name: mini
+  data_files: [{split: test, path: mini/test.parquet}]
+- config_name: mini-videos
+  data_files: [{split: test, path: mini-videos/test.parquet}]
+---
+"""
+FRAME_RATE = 10
+
+
+def write_video(path, seconds):
+    """Frames whose grey says which second it is: 10, 22, 34, ..."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=FRAME_RATE, options={"crf": "10"})
+        stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
+        for number in range(round(seconds * FRAME_RATE)):
+            grey = np.full((32, 32, 3), 10 + 12 * (number // FRAME_RATE), np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(grey, format="rgb24")))
+        container.mux(stream.encode())
+
+
+@pytest.fixture(scope="module")
+def moments(tmp_path_factory):
+    """Three videos, one of 18.5 s, one of 3 s whose annotated duration is 40, one damaged, and one that is not there."""
+    root = tmp_path_factory.mktemp("moments")
+    write_video(root / "long.mp4", 18.5)
+    write_video(root / "short.mp4", 3)
+    (root / "bad.mp4").write_bytes(b"no video")
+    videos = [
+        {
+            "video_id": name,
+            "video": str(root / f"{name}.mp4") if there else None,
+            "duration_seconds": seconds,
+            "split": "test",
+        }
+        for name, seconds, there in (
+            ("bad", 5.0, True),
+            ("gone", 5.0, False),
+            ("long", 18.5, True),
+            ("short", 40.0, True),
+        )
+    ]
+    captions = ["show red", "show green blue", "grey"]
+    rows = [
+        {"desc_id": number, "video_id": "long", "duration_seconds": 18.5, "start_seconds": 0.0, "end_seconds": 2.0,
+         "coarse_caption": "show", "fine_caption": caption, "fine_caption_score": None}
+        for number, caption in enumerate(captions)
+    ]  # fmt: skip
+    Dataset.from_list(videos).to_parquet(root / "data" / "mini-videos" / "test.parquet")
+    Dataset.from_list(rows).to_parquet(root / "data" / "mini" / "test.parquet")
+    (root / "data" / "README.md").write_text(CARD)
+    return str(root / "data")
+
+
+@pytest.fixture
+def config(moments, tiny, tmp_path):
+    clip = tiny["vision_model"].replace("aim", "clip")
+    return EmbedMomentsConfig(
+        dataset=moments,
+        vision_model=clip,
+        text_model=tiny["text_model"],
+        output_dir=str(tmp_path / "features"),
+        num_workers=0,
+        shard_size=1,
+        device="cpu",
+    )
+
+
+def test_features_are_one_vector_per_second_and_per_token(config, tmp_path):
+    coverage = run(config)
+    assert coverage["missing"] == {"no video file": 1, "does not decode": 1}
+    assert set(coverage["failures"]) == {"bad", "gone"}
+    videos = open_features(tmp_path / "features", "video")
+    assert {one: tuple(videos[one].shape) for one in sorted(videos)} == {"long": (19, 16), "short": (3, 16)}
+    assert videos.details["clip_seconds"] == 1.0
+    fine, coarse = (open_features(tmp_path / "features", f"query-{kind}") for kind in ("fine", "coarse"))
+    assert [fine.length(str(number)) for number in range(3)] == [4, 5, 3]  # with [CLS] and [SEP]
+    assert [coarse.length(str(number)) for number in range(3)] == [3, 3, 3]
+    assert coverage["fine"] == {"captions": 3, "cut": 0}
+
+
+def test_a_clip_is_the_maximum_over_four_frames_of_its_second(config, tmp_path):
+    run(config)
+    encoder = ClipEncoder(config)
+    read = read_here(VideoRequest("x", config.dataset.replace("/data", "/short.mp4"), 1.0, 2.0), 4, None)
+    single = [encoder(frame[None, None])[0] for frame in read.frames]
+    expected = torch.stack(single).amax(0)
+    found = open_features(tmp_path / "features", "video")["short"][1]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_frames_go_to_the_second_they_are_shown_in(config):
+    path = config.dataset.replace("/data", "/long.mp4")
+    read = read_here(VideoRequest("x", path, 0.0, 16.0), 64, None)
+    clips = group_frames(read, 0.0, 1.0, 16, 4)
+    assert clips.shape == (16, 4, 3, 32, 32)
+    expected = torch.arange(16)[:, None] * 12.0 + 10
+    assert (clips.float().mean((2, 3, 4)) - expected).abs().max() < 4
+    last = group_frames(read_here(VideoRequest("x", path, 16.0, 32.0), 64, None), 16.0, 1.0, 16, 4)
+    assert last.shape == (3, 4, 3, 32, 32)
+    assert (last.float().mean((1, 2, 3, 4)) - torch.tensor([202.0, 214.0, 226.0])).abs().max() < 4
+
+
+def test_a_second_without_a_frame_shows_the_nearest():
+    frames = torch.arange(2, dtype=torch.uint8)[:, None, None, None].expand(2, 3, 4, 4)
+    read = VideoFrames(frames[[0, 1, 0]], (0, 1, 0), (0.0, 3.0, 0.0), 2, 0.0)
+    clips = group_frames(read, 0.0, 1.0, 4, 2)
+    assert clips[:, :, 0, 0, 0].tolist() == [[0, 0], [0, 0], [1, 1], [1, 1]]
+
+
+def test_a_second_run_encodes_what_is_missing_and_another_model_is_refused(
+    config, tmp_path, monkeypatch, tiny
+):
+    run(config)
+    video = tmp_path / "features" / "video"
+    before = {path.name for path in video.glob("shard-*")}
+    assert len(before) == 2
+    next(iter(video.glob("shard-*"))).unlink()
+    run(config)
+    assert len({path.name for path in video.glob("shard-*")} & before) == 1
+    assert set(FeatureStore(video)) == {"long", "short"}
+    config.vision_model = tiny["vision_model"]
+    with pytest.raises(SystemExit, match=r"was made with other .*weights"):
+        run(config)
+
+
+def test_reads_may_come_in_any_order(config, tmp_path, monkeypatch):
+    class Pool:
+        def __init__(self, num_frames, *, size, num_workers, timeout_seconds):
+            self.num_frames, self.size = num_frames, size
+
+        __enter__ = lambda self: self  # noqa: E731
+        __exit__ = lambda self, *_: None  # noqa: E731
+
+        def read(self, requests):
+            yield from ((one.key, read_here(one, self.num_frames, self.size)) for one in reversed(requests))
+
+    run(config)
+    in_order = dict(open_features(tmp_path / "features", "video").items())
+    monkeypatch.setattr("embed_moments.VideoReaderPool", Pool)
+    config.num_workers, config.output_dir = 1, str(tmp_path / "again")
+    assert run(config)["missing"] == {"no video file": 1, "does not decode": 1}
+    again = open_features(tmp_path / "again", "video")
+    assert set(again) == set(in_order)
+    for one, features in in_order.items():
+        torch.testing.assert_close(again[one], features)
+
+
+def test_video_models_and_convolutional_ones_give_a_vector_per_clip(config, tiny, tmp_path):
+    clips = torch.randint(0, 255, (2, 4, 3, 32, 32), dtype=torch.uint8)
+    config.vision_model = tiny["vision_model"]  # AIM: one state per frame
+    aim = ClipEncoder(config)
+    assert (aim.frames_per_clip, aim(clips).shape) == (4, (2, 16))
+    small = ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic")
+    ResNetModel(small).save_pretrained(tmp_path / "resnet")
+    ConvNextImageProcessor(size={"shortest_edge": 32}).save_pretrained(tmp_path / "resnet")
+    config.vision_model = str(tmp_path / "resnet")
+    resnet = ClipEncoder(config)
+    assert (resnet.frames_per_clip, resnet(clips).shape) == (4, (2, 12))
+
+
+def test_captions_longer_than_the_model_reads_are_cut_and_counted(config):
+    encoder = TokenEncoder(config)
+    encoder.max_tokens = 4
+    assert [len(features) for features in encoder(["show red green blue", "red"])] == [4, 3]
+    assert encoder.count_cut(["show red green blue", "red"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"clip_seconds": 0.0}, "must be positive"),
+        ({"granularities": ["fig"]}, "has fig; there are fine and coarse"),
+    ],
+)
+def test_a_wrong_configuration_is_refused(fields, says):
+    with pytest.raises(SystemExit, match=says):
+        EmbedMomentsConfig(**fields)
+
+
+def test_a_data_set_that_cannot_be_read_is_said_without_traceback(config, tmp_path):
+    config.dataset, config.dataset_config = "charades_fig", "source"
+    with pytest.raises(SystemExit, match="'source-videos', cannot be read: pass data_dir"):
+        run(config)
+
+
+def test_embed_writes_these_features_where_moments_are_asked_for(config, monkeypatch):
+    import embed
+
+    called = []
+    monkeypatch.setattr("embed_moments.run", called.append)
+    monkeypatch.setattr(
+        "sys.argv", ["embed.py", "--moments", "--dataset", "didemo_fig", "--clip_seconds", "0.5"]
+    )
+    embed.main()
+    assert (called[0].dataset, called[0].clip_seconds) == ("didemo_fig", 0.5)
