@@ -1,14 +1,16 @@
 """The classifier of stage 1: an AIM on any CLIP, as adapters or as a whole, its classes, and how right it is."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from encoders import MINIATURE_CLIP, check_model_folder
 from peft import PeftModel, get_peft_model
 from sklearn.metrics import recall_score
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoImageProcessor
 
 from hf_datasets.tfcovr.labels import labels_by_id
@@ -35,6 +37,9 @@ class ClassifierConfig:
     adapter_scale: float = 1.0
     drop_path_rate: float = 0.0
     classifier_dropout: float = 0.1
+    time_amplitude: float = (
+        0.25  # of the sinusoids that the temporal embedding starts from; AIM starts from 0
+    )
     temporal_learning_rate_factor: float = 10.0  # of the temporal embedding
     backbone_learning_rate_factor: float = 1.0  # with `full`
     weight_decay: float = 0.02  # not of norms, biases and embeddings
@@ -96,7 +101,18 @@ def make_classifier(config: ClassifierConfig, names: Sequence[str]) -> nn.Module
             f"{config.init_from} has a head of {len(found)} classes, which are not the {len(names)} of this data; "
             "leave out --init_from, or train on the same labels"
         )
+    if config.time_amplitude and not config.init_from:
+        for name, parameter in model.named_parameters():
+            if "temporal_embedding" in name:
+                parameter.data.copy_(config.time_amplitude * time_code(*parameter.shape[1:])[None])
     return model
+
+
+def time_code(num_frames: int, hidden_size: int) -> Tensor:
+    """Sinusoids of unit amplitude with periods from 2.2 frames to three clips: `(num_frames, hidden_size)`."""
+    periods = torch.logspace(math.log10(2.2), math.log10(3 * num_frames), hidden_size // 2)
+    angles = 2 * math.pi * torch.arange(num_frames)[:, None] / periods
+    return torch.cat((angles.sin(), angles.cos()), -1)
 
 
 def whole_model(config: ClassifierConfig, changes: dict[str, Any]) -> AIMForVideoClassification:

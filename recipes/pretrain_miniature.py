@@ -19,9 +19,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from classifiers import time_code
 from config import parse_config
 from devices import Device, make_accelerator
 from results import write_results
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
 from stills import NUM_TARGETS, Stills, clip_captions, modification_texts, read_stills, still_caption
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
@@ -130,13 +133,6 @@ def build_model(vocab_size: int, config: PretrainConfig) -> CLIPModel:
         "patch_size": config.patch_size,
     }
     return CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=config.projection_dim))
-
-
-def time_code(num_frames: int, hidden_size: int) -> Tensor:
-    """Sinusoids of unit amplitude with periods from 2.2 frames to three clips: `(num_frames, hidden_size)`."""
-    periods = torch.logspace(math.log10(2.2), math.log10(3 * num_frames), hidden_size // 2)
-    angles = 2 * math.pi * torch.arange(num_frames)[:, None] / periods
-    return torch.cat((angles.sin(), angles.cos()), -1)
 
 
 class Pretraining(nn.Module):
@@ -249,33 +245,40 @@ def measure(
     """Figures of a CLIP on stills that it has not seen; they need nothing but its weights.
 
     Returns:
-        `caption_recall@1`: how often a still's own caption is the nearest of `choices`; `chance` is its floor.
+        `caption_recall@1`: how often a still's own caption is the nearest of `choices`; `chance` is about its floor.
         `joints_r2`: how much of the joints' variance a linear map from the image features explains, fitted on one
-        half of the clips and judged on the other.
+            half of the clips and judged on the other.
     """
     model.eval()
-    frames = stills.frames[:, ::4].flatten(0, 1)
-    joints, targets = stills.joints[:, ::4].flatten(0, 1), stills.targets[:, ::4].flatten(0, 1)
-    shots = [shot for shot in stills.shots for _ in range(len(frames) // len(stills.shots))]
-    pixels = processor.image_processor(list(frames), return_tensors="pt")["pixel_values"]
+    num_clips, num_frames = stills.frames.shape[:2]
+    pixels = processor.image_processor(list(stills.frames.flatten(0, 1)), return_tensors="pt")["pixel_values"]
     features = torch.cat([model.vision_model(part).pooler_output for part in pixels.split(512)])
-    image = F.normalize(model.visual_projection(features), dim=-1)
-    texts = [still_caption(shot, seen) for shot, seen in zip(shots, joints, strict=True)]
+    order = torch.randperm(num_clips, generator=torch.Generator().manual_seed(0))
+    halves = order[: num_clips // 2], order[num_clips // 2 :]
+    seen = features.unflatten(0, (num_clips, num_frames))
+    (known, known_pose), (new, new_pose) = (
+        (seen[half].flatten(0, 1).numpy(), stills.targets[half].flatten(0, 1).numpy()) for half in halves
+    )
+    read = Ridge(1.0).fit(known, known_pose).predict(new)
+    # One still of each clip against those of other clips; the stills of one clip are too much alike.
+    frame = torch.randint(num_frames, (num_clips,), generator=torch.Generator().manual_seed(1))
+    image = F.normalize(model.visual_projection(seen[order, frame[order]]), dim=-1)
+    texts = [still_caption(stills.shots[clip], stills.joints[clip, frame[clip]]) for clip in order.tolist()]
     tokens = processor.tokenizer(texts, padding=True, return_tensors="pt")
     pooled = model.text_model(tokens["input_ids"], tokens["attention_mask"]).pooler_output
     text = F.normalize(model.text_projection(pooled), dim=-1)
-    order = torch.randperm(len(frames), generator=torch.Generator().manual_seed(0))
-    groups = [part for part in order.split(choices) if len(part) == choices]
-    right = [(image[g] @ text[g].T).argmax(1) == torch.arange(choices) for g in groups]
-    inputs = torch.cat((features, torch.ones(len(features), 1)), 1).double()
-    half = len(inputs) // 2
-    weights = torch.linalg.lstsq(inputs[:half], targets[:half].double(), driver="gelsd").solution
-    error = (inputs[half:] @ weights - targets[half:]).square().sum()
-    spread = (targets[half:] - targets[half:].mean(0)).square().sum()
+    groups = [part for part in torch.arange(num_clips).split(choices) if len(part) == choices]
+    right = [
+        texts[one] == texts[other]
+        for group in groups
+        for one, other in zip(
+            group.tolist(), group[(image[group] @ text[group].T).argmax(1)].tolist(), strict=True
+        )
+    ]
     return {
-        "caption_recall@1": torch.cat(right).double().mean().item(),
+        "caption_recall@1": sum(right) / len(right),
         "chance": 1 / choices,
-        "joints_r2": 1 - (error / spread).item(),
+        "joints_r2": r2_score(new_pose, read, multioutput="variance_weighted"),
     }
 
 
