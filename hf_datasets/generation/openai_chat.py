@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+import httpx2
 import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_random_exponential
@@ -262,7 +263,8 @@ class OpenAIChat:
                 raise self._stopped
             body = self.body(request)
             try:
-                response = await self._client.chat.completions.with_raw_response.create(**body)
+                # The typed method would walk through every message and build a model of the answer: a sixth of the time.
+                response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
                 return self.read(response.content)
             except openai.APIStatusError as error:
                 self.face(error, body)
