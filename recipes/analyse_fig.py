@@ -1,0 +1,252 @@
+"""Analyse fine-grained moments as VERIFIED does: scores, duplicates, clusters of captions, and a user study.
+
+    python recipes/analyse_fig.py
+    python recipes/analyse_fig.py --release annotations/charades_fig
+    python recipes/analyse_fig.py --release annotations/charades_fig --encoder sentence-transformers/all-MiniLM-L6-v2
+    python recipes/analyse_fig.py --dataset_config source --data_dir outputs/build_fig --video_dir videos --user_study true
+    python recipes/analyse_fig.py --answers outputs/analysis/user-study
+
+Writes `scores.png` (Figure 4), `captions.png` (Figure 5) and `results.json` with Tables 1 and 2 to `OUTPUT_DIR`, and
+with `--user_study` the forms; with `--answers` it only adds up what the forms exported (Table 3). The clusters of the
+default encoder, word statistics that need no download, are those of the wording; the paper's are of Sentence-BERT.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+from caption_clusters import TFIDF, CaptionMap, plot_maps
+from config import parse_config
+from datasets import DatasetDict, concatenate_datasets, load_dataset
+from matplotlib.figure import Figure
+from results import write_results
+from rich.console import Console
+from rich.table import Table
+from user_study import aggregate, as_rows, read_answers, write_forms
+
+import hf_datasets  # noqa: F401 - registers the data sets' names
+from hf_datasets.fig.moments import PUBLISHED_FOLDER
+from hf_datasets.fig.release import FILES
+from hf_datasets.fig.statistics import duplicate_captions, plot_scores, statistics
+
+GRANULARITIES = ("coarse", "fine")
+
+
+@dataclass
+class AnalyseFIGConfig:
+    """What to analyse, and how."""
+
+    release: str | None = (
+        None  # the folder of published files of one data set; short for the four that follow
+    )
+    dataset: str = "charades_fig"
+    dataset_config: str = "mini"
+    data_dir: str | None = None
+    video_dir: str | None = None
+    encoder: str = TFIDF  # or a text model
+    eps: float = 0.01  # cosine distance below which two captions are the same
+    min_samples: int = 2
+    tsne_min_samples: int = 16
+    tsne: bool = True
+    user_study: bool = False
+    items_per_kind: int = 50
+    items_per_form: int = 30
+    answers: str | None = None  # the folder of the forms and the exported answers
+    vote: Literal["single", "majority"] = "single"
+    output_dir: str = "outputs/analysis"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.release is not None:
+            self.dataset, self.dataset_config, self.data_dir = (
+                data_set_in(self.release),
+                "release",
+                self.release,
+            )
+        if self.items_per_kind < 1 or self.items_per_form < 1 or self.min_samples < 1 or self.eps <= 0:
+            raise SystemExit("--items_per_kind, --items_per_form, --min_samples and --eps must be positive")
+
+
+def data_set_in(folder: str) -> str:
+    """Which data set's published files a folder holds."""
+    names = [
+        name for name, files in FILES.items() if any(any(Path(folder).rglob(file)) for file in files.values())
+    ]
+    if len(names) != 1:
+        wanted = ", ".join(file for files in FILES.values() for file in files.values())
+        what = f"files of {' and '.join(names)}" if names else "none of the published files"
+        raise SystemExit(
+            f"--release {folder} holds {what}; give a folder with those of one data set: {wanted}"
+        )
+    return names[0]
+
+
+def read(config: AnalyseFIGConfig, part: str = "") -> DatasetDict:
+    options = {"video_dir": config.video_dir} if config.video_dir and part else {}
+    try:
+        return load_dataset(config.dataset, config.dataset_config + part, data_dir=config.data_dir, **options)
+    except (ValueError, FileNotFoundError) as error:
+        raise SystemExit(
+            f"{config.dataset!r}, {config.dataset_config + part!r}, cannot be read: {error}"
+        ) from error
+
+
+def read_kinds(config: AnalyseFIGConfig) -> pl.DataFrame:
+    """`desc_id` and `kind` of a built data set; no row where the kind is not known, as in the release."""
+    files = sorted((Path(config.data_dir or "") / PUBLISHED_FOLDER).glob("*.parquet"))
+    if config.dataset_config != "source" or not files:
+        return pl.DataFrame(schema={"desc_id": pl.Int64, "kind": pl.String})
+    return pl.read_parquet(files, columns=["desc_id", "kind"])
+
+
+def table_1(data: DatasetDict, kinds: pl.DataFrame) -> dict[str, Any]:
+    """Figures of each split and of all, and of each kind of caption where it is known."""
+    splits = {name: asdict(statistics(rows)) for name, rows in data.items()}
+    found: dict[str, Any] = {"splits": splits, "all": asdict(statistics(*data.values()))}
+    if not kinds.is_empty():
+        rows = concatenate_datasets(list(data.values())).to_polars().join(kinds, on="desc_id")
+        scores = rows.group_by("kind").agg(captions=pl.len(), score=pl.col("fine_caption_score").mean())
+        found["kinds"] = {
+            kind: {"captions": n, "score": score} for kind, n, score in scores.sort("kind").iter_rows()
+        }
+    return found
+
+
+def table_2(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfig) -> dict[str, Any]:
+    """Clusters of the captions, and how many are equal letter for letter."""
+    found = {}
+    for granularity, captions in maps.items():
+        clusters = captions.cluster(eps=config.eps, min_samples=config.min_samples)
+        equal = duplicate_captions(*data.values(), caption=f"{granularity}_caption")
+        found[granularity] = {
+            "clusters": clusters.classes,
+            "clustered": clusters.instances,
+            "equal_texts": equal[0],
+            "with_an_equal_text": equal[1],
+        }
+    return found
+
+
+def show(tables: dict[str, Any], config: AnalyseFIGConfig) -> None:
+    """Print Tables 1 and 2."""
+    console = Console()
+    first = Table(
+        "", "moments", "videos", "span (s)", "score", "end after video", "words coarse", "words fine"
+    )
+    for name, one in {**tables["table_1"]["splits"], "all": tables["table_1"]["all"]}.items():
+        score = f"{one['score']['mean']:.2f}" if one["scored"] else "none"
+        means = [f"{one[key]['mean']:.2f}" for key in ("span_seconds", "coarse_words", "fine_words")]
+        counts = [f"{one[key]:,}" for key in ("moments", "videos", "ends_after_video")]
+        first.add_row(name, *counts[:2], means[0], score, counts[2], *means[1:])
+    console.print(first)
+    for kind, one in tables["table_1"].get("kinds", {}).items():
+        score = "none" if one["score"] is None else f"{one['score']:.2f}"
+        console.print(f"{kind}: {one['captions']:,} captions, mean score {score}")
+    second = Table("captions", "clusters", "clustered", "texts that repeat", "captions with such a text")
+    for granularity, one in tables["table_2"].items():
+        second.add_row(granularity, *(f"{value:,}" for value in one.values()))
+    console.print(second)
+    console.print(
+        f"clusters: DBSCAN, cosine, eps {config.eps}, min_samples {config.min_samples}, encoder {config.encoder}"
+    )
+
+
+def save(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    print(f"picture: {path.resolve()}")
+
+
+def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfig) -> dict[str, str]:
+    """Draw Figures 4 and 5; returns why one could not be."""
+    undrawn = {}
+
+    def attempt(name: str, make: Callable[[], Figure]) -> None:
+        try:
+            save(make(), Path(config.output_dir) / name)
+        except ValueError as error:
+            undrawn[name] = str(error)
+            print(f"no {name}: {error}")
+
+    attempt("scores.png", lambda: plot_scores(data))
+    if config.tsne:
+        options = {"eps": config.eps, "min_samples": config.tsne_min_samples, "seed": config.seed}
+        attempt("captions.png", lambda: plot_maps(maps["coarse"], maps["fine"], **options))
+    return undrawn
+
+
+def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig) -> None:
+    """Write the user study's forms, from the moments that have their video."""
+    videos = pl.concat([split.to_polars() for split in read(config, "-videos").values()])
+    moments = concatenate_datasets(list(data.values())).to_polars()
+    joined = moments.join(videos.select("video_id", "video").unique("video_id"), on="video_id", how="left")
+    joined = joined.join(kinds, on="desc_id", how="left", maintain_order="left")
+    shown = joined.filter(pl.col("video").is_not_null())
+    print(f"user study: {len(shown):,} of {len(joined):,} moments have their video")
+    if shown.is_empty():
+        raise SystemExit(
+            "no moment has its video, and a form without clips asks nothing; name them with --video_dir"
+        )
+    folder = Path(config.output_dir) / "user-study"
+    options = {"per_kind": config.items_per_kind, "per_form": config.items_per_form, "seed": config.seed}
+    title = f"{config.dataset} {config.dataset_config}"
+    forms, unreadable = write_forms(shown.to_dicts(), folder, title=title, **options)
+    for form in forms:
+        print(f"form: {form.resolve()}")
+    if unreadable:
+        print(
+            f"{len(unreadable)} moments cannot be read and are in no form: desc_id {', '.join(map(str, unreadable))}"
+        )
+
+
+def analyse(config: AnalyseFIGConfig) -> dict[str, Any]:
+    """Tables 1 and 2, the pictures, and the forms where they are asked for."""
+    data, kinds = read(config), read_kinds(config)
+    maps = {
+        granularity: CaptionMap(
+            [caption for rows in data.values() for caption in rows[f"{granularity}_caption"]], config.encoder
+        )
+        for granularity in GRANULARITIES
+    }
+    tables = {"table_1": table_1(data, kinds), "table_2": table_2(data, maps, config)}
+    show(tables, config)
+    undrawn = draw(data, maps, config)
+    if config.user_study:
+        make_forms(data, kinds, config)
+    source = next(iter(data.values())).info.description
+    write_results(
+        Path(config.output_dir), tables, config=config, seed=config.seed, undrawn=undrawn, source=source
+    )
+    return tables
+
+
+def add_up(config: AnalyseFIGConfig) -> dict[str, Any]:
+    """Table 3 from the exported answers."""
+    folder = Path(str(config.answers))
+    figures, total = aggregate(*read_answers(folder), vote=config.vote)
+    table = Table("captions", "items", "answers", "R_s (%)", "R_d (%)", "S")
+    for kind, one in figures.items():
+        rates = (f"{one.static_percent:.0f}", f"{one.dynamic_percent:.0f}", f"{one.accuracy:.2f}")
+        table.add_row(kind, str(one.items), str(one.answers), *rates)
+    console = Console()
+    console.print(table)
+    console.print(
+        f"total S {total:.2f}; R counts {'each answer' if config.vote == 'single' else 'the majority of each item'}"
+    )
+    rows = as_rows(figures, total)
+    write_results(folder, rows, config=config, seed=config.seed)
+    return rows
+
+
+def main() -> None:
+    config = parse_config(AnalyseFIGConfig, __doc__)
+    if config.answers:
+        add_up(config)
+    else:
+        analyse(config)
+
+
+if __name__ == "__main__":
+    main()

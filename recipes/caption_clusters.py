@@ -1,0 +1,130 @@
+"""How alike captions are: DBSCAN over sentence embeddings (VERIFIED, Table 2) and their t-SNE map (Figure 5)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from encoders import check_model_folder
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+from scipy.sparse import csr_matrix, issparse
+from sklearn.cluster import DBSCAN
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.manifold import TSNE
+from sklearn.preprocessing import normalize
+from tqdm import tqdm
+from transformers import AutoModel, AutoTokenizer
+
+TFIDF = "tfidf"
+NOISE = -1
+SVD_DIMENSIONS = 50
+Embeddings = np.ndarray | csr_matrix
+
+
+@torch.inference_mode()
+def embed_sentences(sentences: Sequence[str], encoder: str, *, batch_size: int = 64) -> Embeddings:
+    """Unit-norm embeddings `(n, D)`.
+
+    Args:
+        sentences: the captions.
+        encoder: "tfidf" (words and pairs of words, no download), or a text model whose last states are averaged over the
+            tokens, as Sentence-BERT does.
+        batch_size: captions at a time.
+    """
+    if encoder == TFIDF:
+        return TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit_transform(sentences)
+    check_model_folder(encoder)
+    tokenizer, model = AutoTokenizer.from_pretrained(encoder), AutoModel.from_pretrained(encoder).eval()
+    parts = []
+    for first in tqdm(range(0, len(sentences), batch_size), desc="sentences", unit="batch"):
+        batch = list(sentences[first : first + batch_size])
+        tokens = tokenizer(batch, padding=True, truncation=True, return_tensors="pt")
+        states = model(**tokens).last_hidden_state
+        mask = tokens["attention_mask"][..., None]
+        parts.append(((states * mask).sum(1) / mask.sum(1)).numpy())
+    return normalize(np.concatenate(parts))
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Captions grouped by DBSCAN.
+
+    Attributes:
+        labels: `(n,)` the cluster of each caption, -1 for one that is like no other.
+    """
+
+    labels: np.ndarray
+
+    @property
+    def classes(self) -> int:
+        """How many clusters ("# class" of Table 2)."""
+        return len(set(self.labels.tolist()) - {NOISE})
+
+    @property
+    def instances(self) -> int:
+        """How many captions are in one ("# instance")."""
+        return int((self.labels != NOISE).sum())
+
+
+class CaptionMap:
+    """The captions of one granularity with their embeddings; equal captions are embedded and compared once.
+
+    Args:
+        captions: n texts.
+        encoder: see `embed_sentences`.
+    """
+
+    def __init__(self, captions: Sequence[str], encoder: str) -> None:
+        distinct, self.places, self.counts = np.unique(
+            np.array(captions, dtype=object), return_inverse=True, return_counts=True
+        )
+        self.embeddings = embed_sentences(distinct.tolist(), encoder)
+
+    def cluster(self, *, eps: float = 0.01, min_samples: int = 2) -> Clusters:
+        """Group captions whose cosine distance is below `eps`; the paper's values are the defaults."""
+        dbscan = DBSCAN(eps=eps, min_samples=min_samples, metric="cosine")
+        # The weight of a distinct caption is how often it occurs, so this is DBSCAN over all captions.
+        labels = dbscan.fit_predict(self.embeddings, sample_weight=self.counts)
+        return Clusters(labels[self.places])
+
+    def project(self, rows: np.ndarray, *, seed: int) -> np.ndarray:
+        """A t-SNE map `(len(rows), 2)` of some captions, equal ones included."""
+        vectors: Any = self.embeddings[self.places[rows]]
+        if issparse(vectors):
+            dimensions = min(SVD_DIMENSIONS, *(size - 1 for size in vectors.shape))
+            vectors = normalize(TruncatedSVD(dimensions, random_state=seed).fit_transform(vectors))
+        perplexity = min(30.0, (len(rows) - 1) / 3)
+        return TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(vectors)
+
+
+def plot_maps(coarse: CaptionMap, fine: CaptionMap, *, eps: float, min_samples: int, seed: int) -> Figure:
+    """Draw the captions that cluster when coarse, and the fine captions of the same moments, in the same colours.
+
+    Raises:
+        ValueError: No coarse caption is in a cluster of `min_samples`.
+    """
+    groups = coarse.cluster(eps=eps, min_samples=min_samples).labels
+    rows = np.flatnonzero(groups != NOISE)
+    if len(rows) < 4:
+        raise ValueError(f"no coarse caption is like {min_samples - 1} others; lower --tsne_min_samples")
+    own = fine.cluster(eps=eps, min_samples=min_samples).labels[rows]
+    counts = {"coarse": len(set(groups[rows].tolist())), "fine": len(set(own.tolist()) - {NOISE})}
+    # Neighbouring numbers get colours that differ: steps of the golden section around the wheel.
+    colours = colormaps["hsv"]((groups[rows] * 0.618034) % 1.0) * np.array([0.85, 0.8, 0.85, 1.0])
+    figure = Figure(figsize=(11, 5.4), layout="constrained")
+    for axes, (name, captions) in zip(
+        figure.subplots(1, 2), {"coarse": coarse, "fine": fine}.items(), strict=True
+    ):
+        x, y = captions.project(rows, seed=seed).T
+        axes.scatter(x, y, s=7, c=colours, alpha=0.7, linewidths=0)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_title(f"{name}: {counts[name]:,} clusters")
+    figure.supxlabel(
+        f"{len(rows):,} moments whose coarse captions form clusters of at least {min_samples}, coloured by those",
+        fontsize=10,
+    )
+    return figure
