@@ -185,7 +185,7 @@ class SpanSearch:
             raise ValueError(
                 f"the longest video has {self.length} clips, too few for a moment of at least {min_clips}"
             )
-        self.predictors = self._predictors()
+        self.predictors, self.buffer = self._predictors(), None
         floats = memory_megabytes * 2**20 / 4
         candidates = self.num_spans * len(self.offsets)
         per_query = 8 * self.num_videos * self.length + 6 * candidates + corpus.localization[0].numel()
@@ -202,15 +202,16 @@ class SpanSearch:
         Returns:
             The best spans, and `(Q, num_videos)` int64, the best videos of each query.
         """
-        spans, videos = [], []
-        for block in queries.float().split(self.query_block):
+        ranking, videos = self._empty(len(queries)), np.empty((len(queries), self.num_videos), np.int64)
+        for first in range(0, len(queries), self.query_block):
+            rows = slice(first, first + self.query_block)
+            block = queries[rows].float()
             top = self._video_scores(block).topk(self.num_videos)
             similarity = self._similarities(block, top.indices)
-            spans.append(
-                self._best_spans(similarity, top.indices, self.model.config.score_scale * top.values)
-            )
-            videos.append(top.indices.cpu().numpy())
-        return self._join(spans), np.concatenate(videos)
+            scores = self.model.config.score_scale * top.values
+            self._write(ranking, rows, *self._best_spans(similarity, top.indices, scores))
+            videos[rows] = top.indices.cpu().numpy()
+        return ranking, videos
 
     @torch.inference_mode()
     def localize(self, queries: Tensor, video_indices: Tensor) -> MomentRanking:
@@ -223,15 +224,16 @@ class SpanSearch:
         Returns:
             The best spans.
         """
-        spans = []
-        for block, videos in zip(
-            queries.float().split(self.query_block), video_indices.split(self.query_block), strict=True
-        ):
+        ranking = self._empty(len(queries))
+        for first in range(0, len(queries), self.query_block):
+            rows = slice(first, first + self.query_block)
+            block, videos = queries[rows].float(), video_indices[rows]
             clips = self.corpus.localization[videos.cpu()].to(block.device)
             similarity = torch.einsum("qd,qld->ql", self._span_queries(block), clips)[:, None]
             videos = videos.to(block.device)[:, None]
-            spans.append(self._best_spans(similarity, videos, torch.zeros_like(videos, dtype=torch.float)))
-        return self._join(spans)
+            scores = torch.zeros_like(videos, dtype=torch.float)
+            self._write(ranking, rows, *self._best_spans(similarity, videos, scores))
+        return ranking
 
     def _predictors(self) -> Tensor:
         """Both convolutions as one matrix `(L, 2L)`: for rows this short that is the fastest way to apply them."""
@@ -241,6 +243,13 @@ class SpanSearch:
             F.conv1d(identity, conv.weight.float(), padding="same")[:, 0] for conv in (head.start, head.end)
         ]
         return torch.cat(columns, 1).detach()
+
+    def _product(self, one: Tensor, other: Tensor) -> Tensor:
+        """The matrix product, in memory that the next one uses again."""
+        size = one.shape[0] * other.shape[1]
+        if self.buffer is None or self.buffer.numel() < size or self.buffer.device != one.device:
+            self.buffer = one.new_empty(size)
+        return torch.mm(one, other, out=self.buffer[:size].view(one.shape[0], -1))
 
     def _span_queries(self, queries: Tensor) -> Tensor:
         return self.model.span_head.span_queries(queries.to(self.model.dtype)).float().flatten(1)
@@ -253,7 +262,7 @@ class SpanSearch:
             for first in range(0, len(videos), self.video_block):
                 clips = videos[first : first + self.video_block].to(queries.device)
                 # Clips by queries, not queries by clips: the maximum then runs over whole rows.
-                cosines = clips.flatten(0, 1) @ unit[:, stream].T
+                cosines = self._product(clips.flatten(0, 1), unit[:, stream].T)
                 scores[first : first + len(clips)] += cosines.view(len(clips), -1, len(queries)).amax(1)
         return scores.T / len(self.corpus.retrieval)
 
@@ -271,13 +280,21 @@ class SpanSearch:
                 block = block[wanted.cpu()]
             else:
                 places = videos[rows, ranks] - first
-            similarity = span_queries @ block.to(queries.device).flatten(0, 1).T
+            similarity = self._product(span_queries, block.to(queries.device).flatten(0, 1).T)
             similarity = similarity.view(-1, self.length).index_select(0, rows * len(block) + places)
             result.view(-1, self.length)[rows * videos.shape[1] + ranks] = similarity
         return result
 
-    def _best_spans(self, similarity: Tensor, videos: Tensor, video_scores: Tensor) -> MomentRanking:
-        """The best spans of `(q, n, L)` similarities in `videos (q, n)`."""
+    def _best_spans(
+        self, similarity: Tensor, videos: Tensor, video_scores: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Video, first clip, the clip where it stops, and score of the best spans, each `(q, k)`.
+
+        Args:
+            similarity: `(q, n, L)`.
+            videos: `(q, n)`, the places of the videos in the corpus.
+            video_scores: `(q, n)`, logarithms.
+        """
         logits = (similarity @ self.predictors).unflatten(-1, (2, self.length))
         num_clips = self.corpus.num_clips.to(videos.device)[videos]
         if int(num_clips.min()) < self.length:
@@ -302,20 +319,28 @@ class SpanSearch:
         values, order = scores.flatten(1).gather(1, top).sort(descending=True, stable=True)
         row, offset = (top // len(reach)).gather(1, order), (top % len(reach)).gather(1, order)
         first = first.gather(1, row)
-        last = first + offset + self.offsets.start + (self.convention != "exclusive")
+        stop = first + offset + self.offsets.start + (self.convention != "exclusive")
         chosen = videos.gather(1, rank.gather(1, row))
-        return self._in_seconds(chosen, first, last, values)
+        return chosen, first, stop, values
 
-    def _in_seconds(self, videos: Tensor, first: Tensor, stop: Tensor, scores: Tensor) -> MomentRanking:
-        videos, first, stop, scores = (one.cpu() for one in (videos, first, stop, scores))
-        width, possible = self.corpus.clip_seconds[videos], scores > -torch.inf
+    def _empty(self, num_queries: int) -> MomentRanking:
+        """A ranking to write into; filled from the start, it does not scatter small arrays between the large ones."""
+        shape = (num_queries, self.num_spans)
         return MomentRanking(
-            torch.where(possible, videos, -1).numpy(),
-            torch.where(possible, first * width, 0.0).numpy(),
-            torch.where(possible, stop * width, 0.0).numpy(),
-            scores.numpy(),
+            np.full(shape, -1), np.zeros(shape), np.zeros(shape), np.full(shape, -np.inf, np.float32)
         )
 
-    def _join(self, blocks: list[MomentRanking]) -> MomentRanking:
-        names = MomentRanking.__dataclass_fields__
-        return MomentRanking(**{name: np.concatenate([getattr(b, name) for b in blocks]) for name in names})
+    def _write(
+        self, ranking: MomentRanking, rows: slice, videos: Tensor, first: Tensor, stop: Tensor, scores: Tensor
+    ) -> None:
+        """Put the spans of some queries in their place, in seconds."""
+        videos, first, stop, scores = (one.cpu() for one in (videos, first, stop, scores))
+        width, possible = self.corpus.clip_seconds[videos], scores > -torch.inf
+        columns = (
+            torch.where(possible, videos, -1),
+            torch.where(possible, first * width, 0.0),
+            torch.where(possible, stop * width, 0.0),
+            scores,
+        )
+        for name, column in zip(MomentRanking.__dataclass_fields__, columns, strict=True):
+            getattr(ranking, name)[rows, : column.shape[1]] = column.numpy()

@@ -1,0 +1,366 @@
+"""Training and measuring moment retrieval: it learns, resumes to the same weights, counts, and refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import evaluate_vcmr
+import numpy as np
+import polars as pl
+import pytest
+import torch
+import vcmr
+import yaml
+from evaluate_vcmr import EvaluateVCMRConfig
+from moment_data import MomentDataConfig, MomentSplit
+from moment_features import FeatureStore
+from safetensors.torch import load_file
+from transformers import AutoModel
+from vcmr import VCMRConfig
+
+from metrics.vcmr_recall.scoring import moment_retrieval_recall
+from metrics.vcmr_recall.tvr import read_tvr_submission
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1"}
+CARD = """---
+configs:
+- config_name: mini
+  data_files:
+  - {split: train, path: train.parquet}
+  - {split: validation, path: validation.parquet}
+  - {split: test, path: test.parquet}
+---
+"""
+SIZE, CLIPS = 24, 12
+
+
+def a_split(split, num_videos, generator):
+    """Videos whose clips are noise but for moments of four kinds; fine captions also name the video's own colour."""
+    rows, videos, fine, coarse = [], {}, {}, {}
+    for number in range(num_videos):
+        video_id, colour = f"{split}-{number}", number % 6
+        features = 0.3 * generator.standard_normal((CLIPS, SIZE))
+        features[:, 4 + colour] += 2
+        for kind, first in enumerate(generator.permutation([0, 3, 6, 9])):
+            features[first : first + 2, kind] += 4
+            desc_id = len(rows) + {"train": 0, "validation": 10_000, "test": 20_000}[split]
+            span = (float(first), float(first + 2))
+            rows.append(
+                (desc_id, video_id, float(CLIPS), *span, f"kind {kind}", f"kind {kind} in {colour}", None)
+            )
+            one_hot = np.eye(SIZE)
+            coarse[str(desc_id)] = one_hot[[kind]]
+            fine[str(desc_id)] = one_hot[[kind, 4 + colour]]
+        videos[video_id] = features
+    return rows, videos, fine, coarse
+
+
+SCHEMA = {
+    "desc_id": pl.Int64,
+    "video_id": pl.String,
+    "duration_seconds": pl.Float64,
+    "start_seconds": pl.Float64,
+    "end_seconds": pl.Float64,
+    "coarse_caption": pl.String,
+    "fine_caption": pl.String,
+    "fine_caption_score": pl.Float64,
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A data set of moments as a folder, and its features."""
+    folder = tmp_path_factory.mktemp("moments")
+    generator = np.random.default_rng(0)
+    stores = {
+        kind: FeatureStore(folder / "features" / kind) for kind in ("video", "query-fine", "query-coarse")
+    }
+    for split, num_videos in (("train", 36), ("validation", 6), ("test", 6)):
+        rows, *features = a_split(split, num_videos, generator)
+        pl.DataFrame(rows, schema=SCHEMA, orient="row").write_parquet(folder / f"{split}.parquet")
+        for store, arrays in zip(stores.values(), features, strict=True):
+            store.append(list(arrays), [torch.from_numpy(array) for array in arrays.values()])
+    (folder / "README.md").write_text(CARD)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    """Folders of one name share a place in the cache of `datasets`."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "datasets")
+
+
+@pytest.fixture
+def small(data):
+    limits = {"min_clips": 1, "max_clips": 4, "max_video_clips": CLIPS, "nms_threshold": 0.5}
+    return {"dataset": str(data), "features": str(data / "features"), **limits}
+
+
+@pytest.fixture
+def config(small, tmp_path):
+    return VCMRConfig(
+        **small,
+        epochs=12,
+        batch_size=50,  # of 144 moments: the last batch holds 44
+        learning_rate=3e-3,
+        span_loss_weight=0.1,
+        output_dir=str(tmp_path / "run"),
+    )
+
+
+def weights(folder):
+    return load_file(Path(folder) / "model" / "model.safetensors")
+
+
+@pytest.mark.parametrize("model", ["xml", "reloclnet", "hero"])
+def test_training_learns_and_leaves_a_complete_model(config, model):
+    config.model = model
+    figures = vcmr.run(config)
+    results = json.loads(Path(config.output_dir, "results.json").read_text())
+    first, *_, last = results["history"]
+    assert last["loss"] < first["loss"]
+    best = max(epoch["score"] for epoch in results["history"])
+    assert best == figures["vcmr_recall@1_iou@0.5"] + figures["vcmr_recall@1_iou@0.7"]
+    assert figures["svmr_recall@1_iou@0.5"] > 0.4
+    assert figures["vr_recall@1"] > 0.5
+    assert results["coverage"]["train"]["moments_trained_on"] == 144
+    assert results["coverage"]["validation"]["queries_used"] == 24
+    assert AutoModel.from_pretrained(Path(config.output_dir) / "model").config.video_feature_size == SIZE
+    assert not Path(config.output_dir, "checkpoints").exists()
+
+
+def test_fine_queries_find_more_than_coarse_ones(config, small, tmp_path):
+    vcmr.run(config)
+    evaluation = EvaluateVCMRConfig(
+        **small,
+        models=[f"{config.output_dir}/model"],
+        queries=["fine", "coarse"],
+        output_dir=str(tmp_path / "evaluation"),
+    )
+    figures = evaluate_vcmr.run(evaluation)
+    assert figures.keys() == {"xml, fine -> fine", "xml, fine -> coarse"}
+    fine, coarse = figures.values()
+    assert fine["vcmr_recall@1_iou@0.5"] > coarse["vcmr_recall@1_iou@0.5"] + 0.2
+
+
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path):
+    config.epochs, config.checkpoint_steps = 8, 4
+    whole = vcmr.run(config)
+    killed = replace(config, output_dir=str(tmp_path / "killed"))
+    path = tmp_path / "killed.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
+    environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, str(RECIPES / "vcmr.py"), str(path)]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL, process.stdout
+    assert not Path(killed.output_dir, "results.json").exists()
+    assert vcmr.run(killed) == whole
+    expected, resumed = weights(config.output_dir), weights(killed.output_dir)
+    assert all(torch.equal(expected[name], resumed[name]) for name in expected)
+    histories = [
+        json.loads(Path(one.output_dir, "results.json").read_text())["history"] for one in (config, killed)
+    ]
+    assert histories[0] == histories[1]
+
+
+def test_training_stops_when_the_score_no_longer_rises(config):
+    config.learning_rate, config.patience, config.epochs = 0.0, 2, 50
+    vcmr.run(config)
+    results = json.loads(Path(config.output_dir, "results.json").read_text())
+    assert len(results["history"]) == 3
+
+
+def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(
+    small, config, tmp_path, monkeypatch
+):
+    base = {"epochs": 2, "batch_size": 72, "learning_rate": 1e-3}
+    (tmp_path / "vcmr.yaml").write_text(yaml.safe_dump(base))
+    evaluation = EvaluateVCMRConfig(
+        **small,
+        compare=True,
+        architectures=["xml"],
+        seeds=[0, 1],
+        vcmr_config=str(tmp_path / "vcmr.yaml"),
+        runs_dir=str(tmp_path / "runs"),
+        output_dir=str(tmp_path / "evaluation"),
+    )
+    figures = evaluate_vcmr.run(evaluation)
+    assert figures.keys() == {"xml, coarse -> fine", "xml, fine -> fine"}
+    results = json.loads((tmp_path / "evaluation" / "results.json").read_text())
+    for name, values in figures.items():
+        one, two = (seed["vr_recall@10"] for seed in results["by_seed"][name])
+        assert values["vr_recall@10"] == pytest.approx((one + two) / 2)
+        assert values["vr_recall@10_std"] == pytest.approx(abs(one - two) / 2**0.5)
+    monkeypatch.setattr(vcmr.VCMR, "train_epoch", None)  # would fail
+    assert evaluate_vcmr.run(evaluation) == figures
+
+
+def test_the_submission_measures_the_same(config, small, tmp_path, data):
+    config.epochs = 3
+    vcmr.run(config)
+    evaluation = EvaluateVCMRConfig(
+        **small, models=[f"{config.output_dir}/model"], output_dir=str(tmp_path / "evaluation")
+    )
+    (figures,) = evaluate_vcmr.run(evaluation).values()
+    path = tmp_path / "evaluation" / "submissions" / "xml-fine-to-fine" / "0.json"
+    submission = json.loads(path.read_text())
+    assert submission.keys() == {"video2idx", "VCMR", "SVMR", "VR"}
+    truth = [
+        {
+            "desc_id": row["desc_id"],
+            "vid_name": row["video_id"],
+            "ts": [row["start_seconds"], row["end_seconds"]],
+        }
+        for row in pl.read_parquet(data / "test.parquet").iter_rows(named=True)
+    ]
+    for task in ("vcmr", "svmr", "vr"):
+        predictions, references = read_tvr_submission(submission, truth, task)
+        again = moment_retrieval_recall(predictions, references, task=task)
+        for name, value in again.items():
+            assert name == "signature" or value == pytest.approx(figures[name])
+
+
+def spoiled(data, tmp_path, change, *, drop=()):
+    """The data set with its test rows changed and some features left out."""
+    folder = tmp_path / "spoiled"
+    folder.mkdir()
+    for split in ("train", "validation", "test"):
+        rows = pl.read_parquet(data / f"{split}.parquet")
+        (change(rows) if split == "test" else rows).write_parquet(folder / f"{split}.parquet")
+    (folder / "README.md").write_text(CARD)
+    for kind in ("video", "query-fine"):
+        old, new = FeatureStore(data / "features" / kind), FeatureStore(folder / "features" / kind)
+        kept = [one for one in old if one not in drop]
+        new.append(kept, [old[one] for one in kept])
+    return folder
+
+
+def read_test(folder, **changes):
+    limits = {"min_clips": 1, "max_clips": 4, "max_video_clips": CLIPS, "nms_threshold": 0.5}
+    config = MomentDataConfig(
+        **{**limits, "dataset": str(folder), "features": f"{folder}/features", **changes}
+    )
+    return MomentSplit(config, "test", granularity="fine", long_videos="pool")
+
+
+def test_what_cannot_be_used_is_counted_by_reason(data, tmp_path):
+    def change(rows):
+        number = pl.int_range(pl.len())
+        return rows.with_columns(
+            fine_caption=pl.when(number == 8).then(pl.lit("  ")).otherwise("fine_caption"),
+            end_seconds=pl.when(number == 9).then(40.0).otherwise("end_seconds"),
+            start_seconds=pl.when(number == 10).then(12.5).otherwise("start_seconds"),
+        ).with_columns(end_seconds=pl.when(number == 10).then(13.0).otherwise("end_seconds"))
+
+    split = read_test(spoiled(data, tmp_path, change, drop=("test-0", "20005")))
+    split.count_long_queries(1)
+    assert split.coverage == {
+        "queries": 24,
+        "empty_captions": 1,
+        "queries_of_videos_without_features": 4,
+        "queries_without_features": 1,
+        "queries_used": 18,
+        "videos": 6,
+        "videos_used": 5,
+        "videos_of_another_length_than_their_features": 0,
+        "such_videos": [],
+        "videos_pooled_or_cut": 0,
+        "moments_that_end_after_their_video": 2,
+        "moments_beyond_what_is_read": 1,
+        "queries_cut": 18,
+    }
+    assert split.video_ids == [f"test-{number}" for number in range(1, 6)]
+    assert len(split) == len(split.targets) == 18
+
+
+def test_videos_whose_features_have_another_length_are_named(data, tmp_path):
+    def change(rows):
+        longer = pl.when(pl.col("video_id") == "test-3").then(30.0).otherwise("duration_seconds")
+        return rows.with_columns(duration_seconds=longer)
+
+    split = read_test(spoiled(data, tmp_path, change))
+    assert split.coverage["videos_of_another_length_than_their_features"] == 1
+    assert split.coverage["such_videos"] == ["test-3"]
+
+
+def test_features_at_another_rate_than_said_are_refused(data):
+    with pytest.raises(SystemExit, match=r"1\.00 rows for each second of video, not 4\.00"):
+        read_test(data, features=str(data / "features"), clip_seconds=0.25)
+
+
+def test_pooled_videos_have_wider_clips_and_moments_keep_their_seconds(data):
+    split = read_test(data, max_video_clips=6)
+    assert split.coverage["videos_pooled_or_cut"] == 6
+    assert split.clip_seconds.tolist() == [2.0] * 6
+    start, end = split.labels(np.arange(len(split)), "inclusive")
+    seconds = split.rows["start_seconds"].to_numpy()
+    assert (start.numpy() * 2.0 <= seconds).all()
+    assert ((end.numpy() + 1) * 2.0 >= seconds + 2).all()
+    assert split.video_batch(np.arange(2)).video_features.shape == (2, 6, SIZE)
+
+
+def test_a_corpus_of_one_video_can_be_measured(config, small, tmp_path, data):
+    config.epochs = 1
+    vcmr.run(config)
+    folder = spoiled(data, tmp_path, lambda rows: rows.filter(pl.col("video_id") == "test-2"))
+    evaluation = EvaluateVCMRConfig(
+        **{**small, "dataset": str(folder), "features": f"{folder}/features"},
+        models=[f"{config.output_dir}/model"],
+        output_dir=str(tmp_path / "evaluation"),
+    )
+    (figures,) = evaluate_vcmr.run(evaluation).values()
+    assert figures["vr_recall@1"] == 1.0
+
+
+def test_an_encoded_corpus_on_disk_gives_the_same_figures(config, small, tmp_path):
+    config.epochs = 1
+    vcmr.run(config)
+    found = [
+        evaluate_vcmr.run(
+            EvaluateVCMRConfig(
+                **small,
+                models=[f"{config.output_dir}/model"],
+                output_dir=str(tmp_path / name),
+                corpus_dir=corpus,
+            )
+        )
+        for name, corpus in (("memory", None), ("disk", str(tmp_path / "corpus")))
+    ]
+    assert found[0] == found[1]
+    assert (tmp_path / "corpus" / "retrieval.npy").is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": "nowhere"}, "there are no features nowhere/video"),
+        ({"preset": "tvr"}, "there is no preset 'tvr'.*charades_fig"),
+        ({"train_split": "training"}, "the split 'training' .*cannot be read"),
+        ({"roberta": "roberta-base"}, "--model hero --size paper"),
+    ],
+)
+def test_mistakes_end_with_a_sentence(config, changes, message):
+    with pytest.raises(SystemExit, match=message):
+        vcmr.run(replace(config, **changes))
+
+
+def test_a_model_of_other_features_or_no_model_is_refused(config, small, tmp_path):
+    evaluation = EvaluateVCMRConfig(**small, models=[str(tmp_path)], output_dir=str(tmp_path / "evaluation"))
+    with pytest.raises(SystemExit, match="is not a model folder"):
+        evaluate_vcmr.run(evaluation)
+    model = vcmr.make_model(config, (SIZE + 1, SIZE))
+    model.save_pretrained(tmp_path / "other")
+    evaluation.models = [str(tmp_path / "other")]
+    with pytest.raises(SystemExit, match=r"sizes \(24, 24\) .*reads \(25, 24\)"):
+        evaluate_vcmr.run(evaluation)
