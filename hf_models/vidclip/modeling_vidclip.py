@@ -273,6 +273,9 @@ class VidCLIPModel(PreTrainedModel):
 
     def _negative_features(self, input_ids: Tensor, attention_mask: Tensor | None, levels: Tensor) -> Tensor:
         present = levels > 0
+        if not present.any():
+            width = self.config.projection_dim
+            return self.text_projection.weight.new_zeros(*levels.shape, width)
         embeds = self.get_text_features(
             input_ids[present], None if attention_mask is None else attention_mask[present]
         )

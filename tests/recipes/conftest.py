@@ -165,3 +165,47 @@ def caches(tmp_path_factory):
     datasets.config.HF_DATASETS_CACHE = tmp_path_factory.mktemp("datasets-cache")
     yield
     datasets.config.HF_DATASETS_CACHE = before
+
+
+@pytest.fixture(scope="session")
+def tiny_comp(tmp_path_factory):
+    """Arguments that point a recipe to a tiny miniature of contrast pairs and a tiny CLIP."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+    from transformers import CLIPProcessor, PreTrainedTokenizerFast
+
+    from hf_datasets.comp.miniature import read_clips
+    from hf_datasets.miniature import MiniatureConfig, prepare_miniature
+
+    root = tmp_path_factory.mktemp("tiny-comp")
+    rendered = MiniatureConfig(
+        labels=("119", "45", "93", "241", "103b", "10"),
+        clips_per_label={"train": 6, "validation": 2, "test": 2},
+        videos_per_split={"train": 4, "validation": 2, "test": 2},
+        size=32,
+        fps=6,
+    )
+    data = prepare_miniature(root / "data", config=rendered, num_workers=0, progress=False)
+    clips = read_clips(data, "activitynet")
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = ["<pad>", "<unk>", "</s>"]
+    trainer = trainers.WordLevelTrainer(special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator([clip["caption"].lower() for clip in clips["train"]], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        eos_token="</s>",
+        model_max_length=40,
+    )
+    text = {**SMALL, "vocab_size": len(fast), "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0}
+    text["max_position_embeddings"] = 40
+    vision = {**SMALL, "image_size": 16, "patch_size": 8}
+    torch.manual_seed(0)
+    save_spread(
+        CLIPModel(CLIPConfig(vision_config=vision, text_config=text, projection_dim=16)), root / "clip"
+    )
+    images = CLIPImageProcessor(size={"height": 16, "width": 16}, do_center_crop=False)
+    CLIPProcessor(images, fast).save_pretrained(root / "clip")
+    return {"data_dir": str(data), "model": str(root / "clip")}

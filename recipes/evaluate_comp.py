@@ -1,0 +1,109 @@
+r"""Measure compositionality and retrieval of one or several models on contrast pairs (VideoComp, section 3.4).
+
+    python recipes/evaluate_comp.py
+    python recipes/evaluate_comp.py --models outputs/vidclip/comploss/model outputs/vidclip/negclip/model
+    python recipes/evaluate_comp.py --models openai/clip-vit-base-patch32 microsoft/xclip-base-patch32 \
+        google/videoprism-lvt-base-f16r288 google/siglip2-base-patch16-224 facebook/pe-av-base
+
+Without an argument it measures what `vidclip.py` made of the miniature. A model is VidCLIP, X-CLIP, VideoPrism, Perception
+Encoder, or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does. `OUTPUT_DIR` gets `results.json`
+(`figures`: model -> accuracy per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1]; `coverage`) and
+`similarities.parquet` (for every row and model the similarities with both texts).
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from comp_scores import Scores
+from config import parse_config
+from contrasts import ContrastConfig, SpanReader, load_rows
+from devices import Device, make_accelerator
+from results import write_results
+from rich.console import Console
+from rich.table import Table
+from video_text_encoders import load_encoder, short_name
+
+COLUMNS = {
+    "accuracy/temporal_reorder": "temporal reorder",
+    "accuracy/action_replace": "action replace",
+    "accuracy/segment_mismatch": "segment mismatch",
+    "accuracy/multi": "multi",
+    "comprehensive_accuracy": "all",
+    "t2v_recall@1": "t2v R@1",
+    "v2t_recall@1": "v2t R@1",
+}
+
+
+@dataclass
+class EvaluateCompConfig(ContrastConfig):
+    """Which models to measure, and on what."""
+
+    models: list[str] = field(default_factory=lambda: ["outputs/vidclip/comploss/model"])
+    split: str = "test"
+    num_frames: int | None = None  # None: as each model was made for; 12 for an image model
+    batch_size: int = 32
+    num_workers: int = 0
+    device: Device = "auto"
+    output_dir: str = "outputs/evaluate_comp"
+    seed: int = 0
+
+
+def names(models: list[str]) -> dict[str, str]:
+    """What each model is called, its whole path where two would be called the same."""
+    short = [short_name(model) for model in models]
+    return {
+        model if short.count(name) > 1 else name: model for model, name in zip(models, short, strict=True)
+    }
+
+
+def table(figures: dict[str, dict[str, Any]], title: str) -> Table:
+    """One line per model, in percent."""
+    shown = [name for name in COLUMNS if any(name in row for row in figures.values())]
+    made = Table(title=title, title_justify="left")
+    made.add_column("model")
+    for name in shown:
+        made.add_column(COLUMNS[name], justify="right")
+    for model, row in figures.items():
+        made.add_row(model, *(f"{100 * row[name]:.1f}" if name in row else "" for name in shown))
+    kinds = sum(name.startswith("accuracy/") for name in shown)
+    chance = [0.5] * kinds + [0.5**kinds]
+    made.add_section()
+    made.add_row("chance", *(f"{100 * value:.1f}" for value in chance), *[""] * (len(shown) - kinds - 1))
+    return made
+
+
+def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
+    """Measure all models; returns model -> figures."""
+    output_dir = Path(config.output_dir)
+    accelerator = make_accelerator(config.device, output_dir)
+    rows, coverage = load_rows(config, config.split, num_workers=config.num_workers)
+    scores = Scores(rows, SpanReader(), batch_size=config.batch_size)
+    columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("key", "disruption_type")}
+    figures: dict[str, dict[str, Any]] = {}
+    for name, path in names(config.models).items():
+        measured = scores(load_encoder(path, accelerator.device, config.num_frames), progress=True)
+        similarities = measured.pop("similarities")
+        for text in ("positive", "negative"):
+            columns[f"{name}/{text}"] = [row[text] for row in similarities]
+        figures[name] = measured
+    output_dir.mkdir(parents=True, exist_ok=True)
+    partial = output_dir / "similarities.partial"
+    pq.write_table(pa.table(columns), partial)
+    partial.replace(output_dir / "similarities.parquet")
+    write_results(output_dir, figures, config=config, seed=config.seed, coverage=coverage)
+    left_out = coverage["rows"] - coverage["used"]
+    title = f"{config.dataset} ({config.dataset_config}), {config.split}: {coverage['used']:,} pairs"
+    title += f", {left_out:,} left out without a readable video" if left_out else ""
+    Console(width=120).print(table(figures, title))
+    return figures
+
+
+def main() -> None:
+    run(parse_config(EvaluateCompConfig, __doc__))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Ask a multimodal language model which of two paragraphs fits a video (VideoComp, section 4.4, Table 7).
+
+    python recipes/judge.py
+    python recipes/judge.py --model gpt-4o --dry_run true
+    python recipes/judge.py --model Qwen/Qwen2.5-VL-7B-Instruct --base_url http://localhost:8000/v1
+    python recipes/judge.py --model gpt-4o --dataset_config release --data_dir DIR --video_dir DIR --max_usd 20
+
+Frames go as JPEG images with the paper's prompt; the candidates are shuffled by the seed; "1", "2", "(1)" and "(2)" are
+answers, anything else is counted as unreadable, never as right or wrong. Answers are kept as they arrive, so a killed run
+started again pays nothing twice. Without `--model` the offline judge answers, which sees nothing
+and takes the longer text: a check of the steps, and a baseline that says how much length gives away.
+"""
+
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+
+import evaluate
+import pyarrow as pa
+import pyarrow.parquet as pq
+from build import REJECTION_SCHEMA, Build, BuildConfig, run
+from config import parse_config
+from contrasts import ContrastConfig, SpanReader, load_rows, span_of
+from evaluate_comp import table
+from PIL import Image
+from results import write_results
+from rich.console import Console
+from torch import Tensor
+
+import metrics  # noqa: F401 (registers the metric's name)
+from hf_datasets.comp.judging import JudgedPair, JudgeTask, Verdict
+from hf_datasets.generation.estimate import DryRun
+
+
+@dataclass
+class JudgeConfig(BuildConfig, ContrastConfig):
+    """Who judges, on what, with how many frames of which size."""
+
+    split: str = "test"
+    num_frames: int = 8
+    frame_size: int = 336  # the shorter side, in pixels; smaller frames stay as they are
+    jpeg_quality: int = 90
+    max_output_tokens: int = 8
+    max_answers: int = 1  # as in the paper; more ask again where the answer is neither 1 nor 2
+    output_dir: str = "outputs/judge"
+
+
+def encode_jpeg(frame: Tensor, config: JudgeConfig) -> bytes:
+    """A `(3, height, width)` uint8 frame as JPEG data."""
+    image = Image.fromarray(frame.permute(1, 2, 0).numpy())
+    scale = config.frame_size / min(image.size)
+    if scale < 1:
+        image = image.resize((round(image.width * scale), round(image.height * scale)))
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=config.jpeg_quality)
+    return buffer.getvalue()
+
+
+def pairs(config: JudgeConfig, rows: list[dict[str, object]]) -> Iterator[JudgedPair]:
+    """The rows with their frames, one by one, so that few are in memory."""
+    reader = SpanReader()
+    for row in rows:
+        frames = reader([span_of(row)], config.num_frames)
+        yield JudgedPair(
+            key=row["key"],
+            disruption_type=row["disruption_type"],
+            frames=tuple(encode_jpeg(frame, config) for frame in frames),
+            positive_text=row["positive_text"],
+            negative_text=row["negative_text"],
+            seed=config.seed,
+        )
+
+
+def measure(verdicts: list[Verdict]) -> dict[str, float]:
+    """Accuracy per disruption and comprehensive accuracy of the answers that can be read."""
+    evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
+    references = [{"disruption_type": one.disruption_type, "answer": one.answer} for one in verdicts]
+    figures = evaluate.load("comprehensive_accuracy").compute(
+        predictions=[one.given for one in verdicts], references=references
+    )
+    return {name: value for name, value in figures.items() if isinstance(value, float)}
+
+
+def write_tables(build: Build, verdicts: list[Verdict]) -> None:
+    """`verdicts.parquet`, and `rejections.parquet` with what the judge said instead of an answer, and why it is none."""
+    schema = pa.schema([(field.name, pa.string()) for field in fields(Verdict)])
+    rejected = [{"step": step, **asdict(rejection)} for step, rejection in build.rejections]
+    tables = {
+        "verdicts": pa.Table.from_pylist([asdict(one) for one in verdicts], schema=schema),
+        "rejections": pa.Table.from_pylist(rejected, schema=REJECTION_SCHEMA),
+    }
+    build.output_dir.mkdir(parents=True, exist_ok=True)
+    for name, rows in tables.items():
+        partial = build.output_dir / f"{name}.partial"
+        pq.write_table(rows, partial)
+        partial.replace(build.output_dir / f"{name}.parquet")
+
+
+def main(config: JudgeConfig) -> int:
+    build = Build(config)
+    rows, coverage = load_rows(config, config.split)
+    rows = list(build.limited(rows))
+    answered = build.ask(JudgeTask(), pairs(config, rows), name="judge")
+    build.show()
+    if isinstance(build.chat, DryRun):
+        return 0
+    verdicts = [verdict for _, verdict in answered]
+    write_tables(build, verdicts)
+    if not verdicts:
+        sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
+        return 1
+    figures = measure(verdicts)
+    coverage |= {"asked": len(rows), "answered": len(verdicts), "unreadable or failed": len(build.rejections)}
+    write_results(
+        build.output_dir,
+        figures | build.figures(),
+        config=config,
+        seed=config.seed,
+        coverage=coverage,
+        complete=build.stopped is None,
+        judge=build.chat.model,
+        prompts=build.chat.meter.prompts,
+    )
+    title = (
+        f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
+    )
+    Console(width=120).print(table({build.chat.model: figures}, title))
+    return int(build.stopped is not None)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main, lambda: parse_config(JudgeConfig, __doc__)))

@@ -1,0 +1,312 @@
+"""Train VidCLIP: fine-tune it on contrast pairs, or pre-train it on stacked short clips (VideoComp, sections 3.2, 3.3).
+
+    python recipes/vidclip.py
+    accelerate launch recipes/vidclip.py --objective negclip --output_dir outputs/vidclip/negclip
+    python recipes/vidclip.py --stack 4 --output_dir outputs/vidclip/stacked     # CompPretrain
+    python recipes/vidclip.py --model outputs/vidclip/stacked/model              # then CompLoss
+
+`--model` is a CLIP, which becomes a VidCLIP, or a VidCLIP. Contrastive negatives come from all processes. Every epoch is
+measured on the validation split; the last weights become `OUTPUT_DIR/model`, with `OUTPUT_DIR/results.json`. A killed run
+started again with the same configuration goes on from its last checkpoint and ends with the same weights as one that
+was never killed.
+"""
+
+import json
+import math
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from accelerate import Accelerator, PartialState
+from accelerate.utils import set_seed
+from checkpoints import Checkpoints, Progress
+from comp_scores import Scores
+from config import parse_config
+from contrasts import (
+    Contrast,
+    ContrastConfig,
+    ContrastFrames,
+    SpanReader,
+    group,
+    load_rows,
+    load_stacks,
+    tokenize,
+)
+from devices import Device, make_accelerator
+from encoders import MINIATURE_CLIP, check_model_folder
+from results import write_results
+from torch import Tensor
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
+from video_text_encoders import DotProductEncoder
+
+from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
+
+
+@dataclass
+class VidCLIPRunConfig(ContrastConfig):
+    """What to train, on what, and how; the defaults are for the miniature."""
+
+    model: str = MINIATURE_CLIP
+    objective: Literal["clip", "negclip", "comploss"] = "comploss"
+    stack: int = (
+        0  # 0: fine-tune on contrast pairs; 1 to 8: pre-train on so many short clips after one another
+    )
+    clips_dataset: str = "activitynet_comp"  # the short clips for --stack
+    clips_config: str = "mini-clips"
+    num_frames: int = 16
+    preference_weight: float = 100.0
+    preference_pairs: Literal["adjacent", "all", "positive"] = "adjacent"
+    preference_kind: Literal["logistic", "hinge"] = "logistic"
+    preference_scale: float = 1.0
+    preference_margin: float = 0.0
+    freeze_vision: bool = False  # leave the tower that sees the frames as it is
+    epochs: int = 10
+    batch_size: int = 32  # of all processes together
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-5
+    warmup_steps: int = 20
+    max_gradient_norm: float = 1.0  # 0 does not clip
+    keep_frames: bool = True  # in memory, once read; for large frames switch it off and raise num_workers
+    checkpoint_steps: int = 200
+    restart: bool = False  # forget what an earlier run left in output_dir
+    activation_checkpointing: bool = False
+    num_workers: int = 0
+    device: Device = "auto"
+    mixed_precision: str | None = None
+    tracker: str | None = None  # tensorboard, wandb, mlflow, ... as accelerate names them
+    output_dir: str = "outputs/vidclip/comploss"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stack <= 8:
+            raise SystemExit(f"--stack {self.stack}: a stack has 1 to 8 clips, 0 is none")
+        if self.stack == 1 and self.objective != "clip":
+            raise SystemExit("--stack 1 has no disrupted texts: give --objective clip, or a larger stack")
+
+
+# What may change between a run and its continuation without changing the weights.
+INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "keep_frames", "device", "tracker")
+PREFERENCE = (
+    "preference_weight",
+    "preference_pairs",
+    "preference_kind",
+    "preference_scale",
+    "preference_margin",
+)
+
+
+def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcessor]:
+    """The model to start from, with the objective that is asked for, and its processor."""
+    disable_progress_bar()
+    check_model_folder(config.model)
+    fields = {name: getattr(config, name) for name in PREFERENCE} | {"loss": config.objective}
+    if AutoConfig.from_pretrained(config.model).model_type == "vidclip":
+        model = AutoModel.from_pretrained(config.model)
+        if model.config.num_frames != config.num_frames:
+            raise SystemExit(f"{config.model} has {model.config.num_frames} frames; give it as --num_frames")
+        model.config.update(fields)
+        return model, AutoProcessor.from_pretrained(config.model)
+    torch.manual_seed(config.seed)  # for what is new
+    model = VidCLIPModel.from_clip(config.model, num_frames=config.num_frames, **fields)
+    image = AutoImageProcessor.from_pretrained(config.model)
+    size = image.crop_size if getattr(image, "do_center_crop", False) else image.size
+    side = size.get("height") or size.get("shortest_edge")
+    videos = AIMVideoProcessor(
+        num_frames=config.num_frames,
+        size={"height": side, "width": side},
+        image_mean=image.image_mean,
+        image_std=image.image_std,
+    )
+    return model, VidCLIPProcessor(videos, AutoTokenizer.from_pretrained(config.model))
+
+
+def learning_rate(step: int, total_steps: int, config: VidCLIPRunConfig) -> float:
+    """Linear warm-up, then a cosine to zero."""
+    if step < config.warmup_steps:
+        return config.learning_rate * (step + 1) / config.warmup_steps
+    done = (step - config.warmup_steps) / max(1, total_steps - config.warmup_steps)
+    return config.learning_rate * (1 + math.cos(math.pi * done)) / 2
+
+
+def epoch_batches(
+    count: int, epoch: int, config: VidCLIPRunConfig, accelerator: Accelerator
+) -> list[list[int]]:
+    """This process's part of each batch of an epoch, in an order that seed and epoch decide.
+
+    The last batch may be smaller and the parts uneven; one with fewer than two pairs for each process is left out.
+    """
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(config.seed * 1_000_003 + epoch))
+    parts, rank = accelerator.num_processes, accelerator.process_index
+    batches = [batch for batch in order.split(config.batch_size) if len(batch) >= 2 * parts]
+    return [batch.tensor_split(parts)[rank].tolist() for batch in batches]
+
+
+class Training:
+    """One training run."""
+
+    def __init__(self, config: VidCLIPRunConfig) -> None:
+        self.config, self.output_dir = config, Path(config.output_dir)
+        self.accelerator = make_accelerator(
+            config.device, self.output_dir, mixed_precision=config.mixed_precision, tracker=config.tracker
+        )
+        set_seed(config.seed)
+        model, self.processor = load_vidclip(config)
+        model.vision_model.requires_grad_(not config.freeze_vision)
+        if config.activation_checkpointing:
+            model.activation_checkpointing_enable()
+        size = self.processor.video_processor.size
+        self.reader = SpanReader((size["height"], size["width"]), keep=config.keep_frames)
+        with self.accelerator.main_process_first():
+            rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
+            validation, _ = load_rows(config, "validation", num_workers=config.num_workers)
+        self.contrasts = group(rows)
+        self.scores = Scores(validation, self.reader)
+        model.to(self.accelerator.device)
+        trained = [weight for weight in model.parameters() if weight.requires_grad]
+        optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=config.weight_decay)
+        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+        identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
+        identity["num_processes"] = self.accelerator.num_processes
+        self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
+
+    def epoch_contrasts(self, epoch: int) -> list[Contrast]:
+        """The pairs of an epoch: always the same, or clips stacked anew."""
+        config = self.config
+        if not config.stack:
+            return self.contrasts
+        with self.accelerator.main_process_first():
+            seed = config.seed * 1_000_003 + epoch
+            return load_stacks(
+                config.clips_dataset, config.clips_config, config, size=config.stack, seed=seed
+            )
+
+    def collate(self, items: list[tuple[Tensor, Contrast]]) -> dict[str, Tensor]:
+        """Pixels and tokens of a batch."""
+        frames = torch.stack([frames for frames, _ in items])
+        pixels = self.processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")
+        contrasts = [contrast for _, contrast in items]
+        negatives = self.config.objective != "clip"
+        return {
+            "pixel_values": pixels["pixel_values"],
+            **tokenize(self.processor, contrasts, negatives=negatives),
+        }
+
+    def train(self) -> dict[str, Any]:
+        """Train from wherever the last run stopped; returns the figures of the last epoch."""
+        config, accelerator = self.config, self.accelerator
+        finished = self.output_dir / "results.json"
+        if finished.is_file():
+            accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
+            return json.loads(finished.read_text(encoding="utf-8"))["figures"]
+        if config.tracker:
+            accelerator.init_trackers(
+                "vidclip", config={k: v for k, v in asdict(config).items() if v is not None}
+            )
+        progress = self.checkpoints.resume()
+        steps_per_epoch = len(epoch_batches(len(self.epoch_contrasts(0)), 0, config, accelerator))
+        if not steps_per_epoch:
+            raise SystemExit(
+                f"there are fewer than two pairs for each of {accelerator.num_processes} processes; give more data"
+            )
+        bar = tqdm(
+            total=config.epochs * steps_per_epoch,
+            initial=progress.total_steps,
+            desc=f"vidclip {config.objective}",
+            unit="step",
+            disable=not accelerator.is_local_main_process,
+        )
+        while progress.epoch < config.epochs:
+            loss = self.train_epoch(progress, config.epochs * steps_per_epoch, bar)
+            figures = self.validate()
+            progress.history.append({"loss": loss, **figures})
+            accelerator.log(progress.history[-1], step=progress.total_steps)
+            progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+            accuracy = figures["comprehensive_accuracy"]
+            bar.set_postfix(loss=f"{loss:.3f}", comprehensive_accuracy=f"{accuracy:.3f}")
+        bar.close()
+        return self.save(progress)
+
+    def train_epoch(self, progress: Progress, total_steps: int, bar: tqdm) -> float:
+        """The rest of the current epoch; the mean loss over all of it."""
+        config, accelerator = self.config, self.accelerator
+        self.model.train()
+        contrasts = self.epoch_contrasts(progress.epoch)
+        batches = epoch_batches(len(contrasts), progress.epoch, config, accelerator)[progress.step :]
+        loader = DataLoader(
+            ContrastFrames(contrasts, self.reader, config.num_frames),
+            batch_sampler=batches,
+            collate_fn=self.collate,
+            num_workers=config.num_workers,
+        )
+        for batch in loader:
+            for group_ in self.optimizer.param_groups:
+                group_["lr"] = learning_rate(progress.total_steps, total_steps, config)
+            inputs = {name: value.to(accelerator.device) for name, value in batch.items()}
+            loss = self.model(**inputs, return_loss=True).loss
+            accelerator.backward(loss)
+            if config.max_gradient_norm:
+                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            progress.loss_sum += loss.item()
+            progress.step += 1
+            progress.total_steps += 1
+            bar.update()
+            if progress.total_steps % config.checkpoint_steps == 0:
+                self.checkpoints.save(progress)
+        return progress.loss_sum / progress.step
+
+    def validate(self) -> dict[str, float]:
+        """The figures of the weights as they are; every process does the same work."""
+        model = self.accelerator.unwrap_model(self.model).eval()
+        figures = self.scores(DotProductEncoder(model, self.processor, self.config.num_frames))
+        return {name: value for name, value in figures.items() if isinstance(value, float)}
+
+    def save(self, progress: Progress) -> dict[str, Any]:
+        """Write the model, and `results.json` last: it says that the run is complete."""
+        figures = {
+            f"validation/{name}": value for name, value in progress.history[-1].items() if name != "loss"
+        }
+        state = self.accelerator.get_state_dict(self.model)
+        if self.accelerator.is_main_process:
+            unfinished, folder = self.output_dir / "model.tmp", self.output_dir / "model"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            self.accelerator.unwrap_model(self.model).save_pretrained(unfinished, state_dict=state)
+            self.processor.save_pretrained(unfinished)
+            shutil.rmtree(folder, ignore_errors=True)
+            unfinished.replace(folder)
+            write_results(
+                self.output_dir,
+                figures,
+                config=self.config,
+                seed=self.config.seed,
+                history=progress.history,
+                coverage={"train": self.coverage},
+                num_processes=self.accelerator.num_processes,
+            )
+            shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        self.accelerator.end_training()
+        return figures
+
+
+def run(config: VidCLIPRunConfig) -> dict[str, Any]:
+    """Train one model; returns its figures on the validation split."""
+    return Training(config).train()
+
+
+def main() -> None:
+    config = parse_config(VidCLIPRunConfig, __doc__)
+    figures = run(config)
+    if PartialState().is_main_process:
+        accuracy = 100 * figures["validation/comprehensive_accuracy"]
+        print(f"{config.output_dir}/model: validation comprehensive accuracy {accuracy:.1f}")
+
+
+if __name__ == "__main__":
+    main()

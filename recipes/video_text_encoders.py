@@ -1,0 +1,165 @@
+"""Models that compare videos with texts, behind one interface: VidCLIP, and what the Auto classes load.
+
+An image model (CLIP, SigLIP, SigLIP 2) sees each frame, and the mean of its unit-norm frames is the video: CLIP4Clip's
+mean pooling. X-CLIP, VideoPrism and Perception Encoder are video models of their own.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from comp_scores import VideoTextEncoder
+from encoders import check_model_folder
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModel, AutoProcessor
+
+import hf_models  # noqa: F401 (registers VidCLIP)
+
+IMAGE_FRAMES = 12
+"""Frames that an image model sees of a video, as in CLIP4Clip."""
+
+
+class DotProductEncoder:
+    """A model whose videos and texts are compared by their dot products, cosines where they are unit-norm.
+
+    Args:
+        model: In evaluation mode, on its device.
+        processor: Its own.
+        num_frames: How many frames of a video it wants.
+    """
+
+    def __init__(self, model: Any, processor: Any, num_frames: int) -> None:
+        self.model, self.processor, self.num_frames = model, processor, num_frames
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Unit-norm `(N, D)`."""
+        return F.normalize(pooled(self.model.get_text_features(**self.tokens(texts))), dim=-1)
+
+    def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        features = self.model.get_video_features(**self.videos(frames))
+        return F.normalize(pooled(features), dim=-1)
+
+    def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
+        """Dot products `(B, N)`."""
+        return videos @ texts.T
+
+    def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """Token ids of texts, cut where the model cannot read on."""
+        tokenizer = self.processor.tokenizer
+        fields = self.model.config.get_text_config()
+        longest = min(tokenizer.model_max_length, getattr(fields, "max_position_embeddings", 10**6))
+        padding = "max_length" if "siglip" in self.model.config.model_type else True  # as it was trained
+        tokens = tokenizer(
+            list(texts), padding=padding, truncation=True, max_length=longest, return_tensors="pt"
+        )
+        wanted = ("input_ids", "attention_mask")
+        return {name: tokens[name].to(self.model.device) for name in wanted if name in tokens}
+
+    def videos(self, frames: Sequence[Tensor]) -> dict[str, Tensor]:
+        """What the processor makes of frames that are sampled already."""
+        batch = self.processor.video_processor(list(frames), do_sample_frames=False, return_tensors="pt")
+        return {name: value.to(self.model.device) for name, value in batch.items()}
+
+
+class ImageEncoder(DotProductEncoder):
+    """An image model, averaged over frames."""
+
+    def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        images = [frame for video in frames for frame in video]
+        batch = self.processor.image_processor(images, return_tensors="pt").to(self.model.device)
+        each = F.normalize(pooled(self.model.get_image_features(**batch)), dim=-1)
+        return F.normalize(each.unflatten(0, (len(frames), -1)).mean(1), dim=-1)
+
+
+class XCLIPEncoder(DotProductEncoder):
+    """X-CLIP, whose texts are prompted by the video that they are compared with."""
+
+    def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
+        """`(B, 1 + patches, D)`: the video, then what prompts the texts."""
+        images = self.processor.image_processor([list(video) for video in frames], return_tensors="pt")
+        pixel_values = images["pixel_values"].to(self.model.device)
+        probe = self.tokens(["."])
+        output = self.model(pixel_values=pixel_values, **probe)
+        seen = output.vision_model_output.last_hidden_state[:, 1:]
+        seen = self.model.prompts_visual_layernorm(seen) @ self.model.prompts_visual_projection
+        seen = seen.unflatten(0, (len(frames), -1)).mean(1)
+        return torch.cat([output.video_embeds[:, None], seen], dim=1)
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """`(N, D)`, not yet prompted."""
+        return pooled(self.model.get_text_features(**self.tokens(texts)))
+
+    def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
+        """Cosines `(B, N)`."""
+        videos, texts = videos.to(self.model.device), texts.to(self.model.device)
+        rows = []
+        for video in videos:
+            prompted = texts[None] + self.model.prompts_generator(texts[None], video[None, 1:])
+            rows.append(F.normalize(prompted[0], dim=-1) @ F.normalize(video[0], dim=-1))
+        return torch.stack(rows).cpu()
+
+
+class PerceptionEncoder(DotProductEncoder):
+    """Perception Encoder for video, which gives its embeddings only both at once."""
+
+    def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
+        """`(B, D)`; their length counts."""
+        return self.model(**self.tokens(["."]), **self.videos(frames)).video_embeds
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """`(N, D)`; their length counts."""
+        nothing = self.videos([torch.zeros(1, 3, 32, 32, dtype=torch.uint8)])
+        return self.model(**self.tokens(texts), **nothing).text_video_embeds
+
+
+IMAGE_MODELS = ("clip", "siglip", "siglip2", "altclip", "metaclip_2")
+ENCODERS = {
+    "vidclip": DotProductEncoder,
+    "xclip": XCLIPEncoder,
+    "videoprism_clip": DotProductEncoder,
+    "pe_video": PerceptionEncoder,
+    **dict.fromkeys(IMAGE_MODELS, ImageEncoder),
+}
+
+
+def load_encoder(name_or_path: str, device: torch.device, num_frames: int | None = None) -> VideoTextEncoder:
+    """A model and its processor from a folder or the Hub.
+
+    Args:
+        name_or_path: Any model of `ENCODERS`.
+        device: Where it shall run.
+        num_frames: Frames of a video; None: as the model was made for, 12 for an image model.
+    """
+    check_model_folder(name_or_path)
+    config = AutoConfig.from_pretrained(name_or_path)
+    if config.model_type not in ENCODERS:
+        raise SystemExit(
+            f"{name_or_path} is a {config.model_type!r} model, which compares no videos with texts; there are "
+            f"{', '.join(ENCODERS)}"
+        )
+    processor = AutoProcessor.from_pretrained(name_or_path)
+    model = AutoModel.from_pretrained(name_or_path).to(device).eval()
+    return ENCODERS[config.model_type](model, processor, num_frames or default_frames(config))
+
+
+def default_frames(config: Any) -> int:
+    """How many frames of a video a model was made for."""
+    for part in (config, getattr(config, "vision_config", None)):
+        if getattr(part, "num_frames", None):
+            return part.num_frames
+    return IMAGE_FRAMES if config.model_type in IMAGE_MODELS else 16
+
+
+def short_name(name_or_path: str) -> str:
+    """What a model is called in tables: the folder above `model`, or the name on the Hub."""
+    path = Path(name_or_path)
+    return path.parent.name if path.name == "model" else path.name
+
+
+def pooled(features: Any) -> Tensor:
+    """The embeddings, whether the model gives them bare or in an output."""
+    return features if isinstance(features, Tensor) else features.pooler_output

@@ -1,0 +1,253 @@
+"""Compositionality: a model that knows the truth, models against their own forward pass, and the recipe end to end."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from comp_scores import Scores
+from contrasts import SpanReader
+from evaluate_comp import EvaluateCompConfig, names, run
+from torch.nn import functional as F
+from transformers import (
+    CLIPTextConfig,
+    SiglipConfig,
+    SiglipModel,
+    XCLIPConfig,
+    XCLIPModel,
+    XCLIPTextConfig,
+    XCLIPVisionConfig,
+)
+from video_text_encoders import ImageEncoder, XCLIPEncoder, load_encoder
+
+from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
+
+SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
+
+
+def make_rows():
+    """Two videos with three disruptions each; the mismatch of the second shows a part of it."""
+    rows = []
+    for video in ("a", "b"):
+        for kind in KINDS:
+            part = kind == "segment_mismatch"
+            rows.append(
+                {
+                    "video": video,
+                    "disruption_type": kind,
+                    "query_start_seconds": 5.0 if part else 0.0,
+                    "query_end_seconds": 9.0,
+                    "positive_text": f"{video} {'part' if part else 'whole'}",
+                    "negative_text": f"{video} {kind}",
+                }
+            )
+    return rows
+
+
+class Oracle:
+    """Knows which text is right for which video, except where it is told to be wrong or undecided."""
+
+    num_frames = 1
+
+    def __init__(self, wrong=(), tied=()):
+        self.wrong, self.tied, self.seen = set(wrong), set(tied), {}
+
+    def _row(self, name):
+        return torch.tensor([float(self.seen.setdefault(name, len(self.seen)))])
+
+    def encode_videos(self, frames):
+        return torch.stack([frame.reshape(-1)[:1].float() for frame in frames])
+
+    def encode_texts(self, texts):
+        return torch.stack([self._row(text) for text in texts])
+
+    def compare(self, videos, texts):
+        known = {number: name for name, number in self.seen.items()}
+        answers = []
+        for video in videos[:, 0].tolist():
+            told = [known[int(text)] for text in texts[:, 0].tolist()]
+            answers.append([self.similarity("ab"[int(video) // 10], int(video) % 10, text) for text in told])
+        return torch.tensor(answers)
+
+    def similarity(self, video, is_part, text):
+        right = text == f"{video} {'part' if is_part else 'whole'}"
+        if text in self.wrong:
+            return 2.0
+        return 1.0 if right or text in self.tied else 0.0
+
+
+class FakeReader:
+    """Frames whose first pixel says which video, and whether a part of it, is shown."""
+
+    def __call__(self, spans, num_frames):
+        (span,) = spans
+        value = 10 * "ab".index(span.path) + (span.start_seconds > 0)
+        return torch.full((num_frames, 3, 2, 2), value, dtype=torch.uint8)
+
+
+def test_who_knows_the_truth_is_always_right():
+    figures = Scores(make_rows(), FakeReader())(Oracle())
+    assert figures["comprehensive_accuracy"] == 1.0
+    assert figures["t2v_recall@1"] == figures["v2t_recall@1"] == 1.0
+    assert figures["retrieval_corpus"] == 2  # cropped videos are not retrieved
+
+
+def test_one_wrong_kind_and_a_tie_cost_what_the_paper_says():
+    oracle = Oracle(wrong=["a temporal_reorder"], tied=["b segment_mismatch"])
+    figures = Scores(make_rows(), FakeReader())(oracle)
+    assert figures["accuracy/temporal_reorder"] == 0.5
+    assert figures["accuracy/action_replace"] == 1.0
+    assert figures["accuracy/segment_mismatch"] == 0.5  # a tie is wrong
+    assert figures["comprehensive_accuracy"] == 0.25
+    assert figures["similarities"][0] == {"positive": 1.0, "negative": 2.0}
+
+
+def test_retrieval_counts_both_ways():
+    figures = Scores(make_rows(), FakeReader())(Oracle(wrong=["b whole"]))
+    # Every video takes the text of b, and b's text the first video.
+    assert figures["v2t_recall@1"] == 0.5
+    assert figures["t2v_recall@1"] == 0.5
+
+
+class Parts:
+    """A processor of made-up tokens and untouched pixels."""
+
+    class tokenizer:  # noqa: N801
+        model_max_length = 8
+
+        def __new__(cls, texts, **_):
+            ids = torch.tensor([[*(1 + ord(letter) % 90 for letter in f"{text:5.5}"), 98] for text in texts])
+            return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+    def image_processor(self, images, **_):
+        from transformers import BatchFeature
+
+        stacked = [torch.stack(list(one)) if isinstance(one, list) else one for one in images]
+        return BatchFeature({"pixel_values": torch.stack(stacked).float() / 255})
+
+
+def videos(count, frames, size):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randint(256, (frames, 3, size, size), generator=generator).byte() for _ in range(count)]
+
+
+@torch.inference_mode()
+def test_x_clip_compares_as_its_own_forward_pass():
+    torch.manual_seed(0)
+    text = XCLIPTextConfig(**SMALL, vocab_size=100, max_position_embeddings=8, eos_token_id=98)
+    vision = {**SMALL, "mit_hidden_size": 16, "mit_intermediate_size": 32, "mit_num_attention_heads": 2}
+    vision |= {"mit_num_hidden_layers": 1, "image_size": 8, "patch_size": 4, "num_frames": 4}
+    prompts = {"prompt_layers": 1, "prompt_num_attention_heads": 2, "projection_dim": 16}
+    config = XCLIPConfig(text_config=text, vision_config=XCLIPVisionConfig(**vision), **prompts)
+    model = XCLIPModel(config).eval()
+    torch.nn.init.normal_(model.prompts_visual_projection)
+    torch.nn.init.constant_(model.prompts_generator.alpha, 0.5)
+    encoder, shown, told = (
+        XCLIPEncoder(model, Parts(), 4),
+        videos(3, 4, 8),
+        ["a dog", "a cat", "birds", "fish."],
+    )
+    similarity = encoder.compare(encoder.encode_videos(shown), encoder.encode_texts(told))
+    whole = model(input_ids=Parts.tokenizer(told)["input_ids"], pixel_values=torch.stack(shown).float() / 255)
+    torch.testing.assert_close(
+        similarity, whole.logits_per_video / model.logit_scale.exp(), atol=1e-5, rtol=1e-4
+    )
+
+
+@torch.inference_mode()
+def test_an_image_model_is_averaged_over_its_unit_norm_frames():
+    torch.manual_seed(0)
+    text, vision = (
+        {**SMALL, "vocab_size": 100, "max_position_embeddings": 8},
+        {**SMALL, "image_size": 8, "patch_size": 4},
+    )
+    model = SiglipModel(SiglipConfig(text_config=text, vision_config=vision)).eval()
+    shown = videos(2, 5, 8)
+    encoder = ImageEncoder(model, Parts(), 5)
+    for video, embeds in zip(shown, encoder.encode_videos(shown), strict=True):
+        frames = model.get_image_features(pixel_values=video.float() / 255).pooler_output
+        torch.testing.assert_close(embeds, F.normalize(F.normalize(frames, dim=-1).mean(0), dim=0))
+    assert encoder.encode_texts(["a dog"]).shape == (1, 16)
+
+
+@pytest.fixture(scope="module")
+def vidclip_folder(tiny_comp, tmp_path_factory):
+    from transformers import AutoTokenizer
+
+    folder = tmp_path_factory.mktemp("models") / "fresh" / "model"
+    VidCLIPModel.from_clip(tiny_comp["model"], num_frames=4).save_pretrained(folder)
+    processor = AIMVideoProcessor(num_frames=4, size={"height": 16, "width": 16})
+    tokenizer = AutoTokenizer.from_pretrained(tiny_comp["model"])
+    VidCLIPProcessor(processor, tokenizer).save_pretrained(folder)
+    return str(folder)
+
+
+def test_several_models_are_measured_side_by_side(tiny_comp, vidclip_folder, tmp_path, capsys):
+    config = EvaluateCompConfig(
+        models=[vidclip_folder, tiny_comp["model"]],
+        data_dir=tiny_comp["data_dir"],
+        split="validation",
+        output_dir=str(tmp_path),
+        device="cpu",
+    )
+    figures = run(config)
+    assert list(figures) == ["fresh", "clip"]
+    results = json.loads(Path(tmp_path, "results.json").read_text())
+    rows = pq.read_table(tmp_path / "similarities.parquet").to_pylist()
+    assert results["coverage"]["used"] == len(rows)
+    for name, row in figures.items():
+        product = 1.0
+        for kind in KINDS:
+            of_kind = [one for one in rows if one["disruption_type"] == kind]
+            right = sum(one[f"{name}/positive"] > one[f"{name}/negative"] for one in of_kind)
+            assert row[f"accuracy/{kind}"] == pytest.approx(right / len(of_kind))
+            product *= right / len(of_kind)
+        assert row["comprehensive_accuracy"] == pytest.approx(product)
+    printed = capsys.readouterr().out
+    assert "chance" in printed
+    assert "12.5" in printed
+
+
+def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_path):
+    from contrasts import ContrastConfig, load_rows
+    from datasets import load_dataset
+
+    data = load_dataset("activitynet_comp", data_dir=tiny_comp["data_dir"], split="test")
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    first, *others = sorted(set(data["video_id"]))
+    (videos / f"{first}.mp4").write_bytes(b"no video")
+    for video_id in others:
+        source = next(row["video"] for row in data if row["video_id"] == video_id)
+        (videos / f"{video_id}.mp4").write_bytes(Path(source).read_bytes())
+    built = tmp_path / "built" / "source"
+    built.mkdir(parents=True)
+    data.remove_columns("video").to_parquet(built / "test-00000-of-00001.parquet")
+    config = ContrastConfig(dataset_config="source", data_dir=str(built.parent), video_dir=str(videos))
+    rows, coverage = load_rows(config, "test")
+    spoilt = sum(row["video_id"] == first for row in data)
+    assert coverage["does not decode"] == spoilt > 0
+    assert coverage["used"] == len(rows) == len(data) - spoilt
+
+
+def test_models_of_one_name_keep_their_paths():
+    assert list(names(["runs/a/model", "runs/b/model", "other/b/model"])) == [
+        "a",
+        "runs/b/model",
+        "other/b/model",
+    ]
+
+
+def test_a_model_that_compares_nothing_is_refused(tmp_path):
+    CLIPTextConfig(**SMALL).save_pretrained(tmp_path)
+    with pytest.raises(SystemExit, match="'clip_text_model' model, which compares no videos"):
+        load_encoder(str(tmp_path), torch.device("cpu"))
+
+
+def test_frames_of_a_span_are_read_at_their_own_size(tiny_comp):
+    from contrasts import ContrastConfig, load_rows, span_of
+
+    rows, _ = load_rows(ContrastConfig(data_dir=tiny_comp["data_dir"]), "test")
+    assert SpanReader()([span_of(rows[0])], 4).shape == (4, 3, 32, 32)

@@ -1,0 +1,165 @@
+"""VidCLIP's training on a tiny miniature: it learns, resumes exactly, stacks clips, and equals itself on two processes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from contrasts import Contrast, Span, SpanReader, group, load_stacks
+from safetensors.torch import load_file
+from vidclip import Training, VidCLIPRunConfig, run
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "vidclip.py"
+
+
+@pytest.fixture
+def config(tiny_comp, tmp_path):
+    def make(name="run", **changes):
+        fields = {
+            **tiny_comp,
+            "num_frames": 4,
+            "epochs": 2,
+            "batch_size": 8,
+            "warmup_steps": 2,
+            "device": "cpu",
+            "output_dir": str(tmp_path / name),
+            **changes,
+        }
+        return VidCLIPRunConfig(**fields)
+
+    return make
+
+
+def weights(config):
+    return load_file(Path(config.output_dir, "model", "model.safetensors"))
+
+
+def assert_same_weights(first, second, **tolerance):
+    first, second = weights(first), weights(second)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        if tolerance.get("rtol") and name.endswith("k_proj.bias"):
+            continue  # no output depends on it, so its gradient is rounding, which Adam makes as large as any
+        torch.testing.assert_close(second[name], value, **tolerance)
+
+
+@pytest.mark.parametrize("objective", ["clip", "negclip", "comploss"])
+def test_training_lowers_the_loss_and_leaves_a_model_with_its_results(config, objective):
+    one = config(objective=objective, epochs=4, preference_weight=10.0)
+    figures = run(one)
+    results = json.loads(Path(one.output_dir, "results.json").read_text())
+    losses = [epoch["loss"] for epoch in results["history"]]
+    assert losses[-1] < losses[0]
+    assert figures == results["figures"]
+    assert {"validation/comprehensive_accuracy", "validation/t2v_recall@1"} <= figures.keys()
+    assert results["coverage"]["train"]["used"] == results["coverage"]["train"]["rows"]
+    assert json.loads(Path(one.output_dir, "model", "config.json").read_text())["loss"] == objective
+
+
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, monkeypatch):
+    whole, killed = config("whole"), config("killed", checkpoint_steps=3)
+    run(whole)
+    training, steps = Training(killed), []
+    step = training.optimizer.step
+
+    def die(*args, **kwargs):
+        if len(steps) == 4:
+            raise KeyboardInterrupt
+        steps.append(step(*args, **kwargs))
+
+    monkeypatch.setattr(training.optimizer, "step", die)
+    with pytest.raises(KeyboardInterrupt):
+        training.train()
+    run(killed)
+    assert_same_weights(whole, killed, rtol=0, atol=0)
+
+
+def test_a_complete_run_is_not_repeated_and_another_configuration_is_refused(config, capsys):
+    figures = run(config())
+    assert run(config()) == figures
+    assert "complete" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="other objective"):
+        run(config(objective="clip"))
+
+
+def test_pretraining_stacks_clips_anew_each_epoch_and_fine_tuning_starts_from_it(config):
+    stacked = config("stacked", stack=4, epochs=1)
+    run(stacked)
+    training = Training(config("again", stack=3))
+    first, second = training.epoch_contrasts(0), training.epoch_contrasts(1)
+    assert all(len(one.spans) == 3 and one.levels for one in first)
+    assert [one.positive for one in first] != [one.positive for one in second]
+    fine = config("fine", model=f"{stacked.output_dir}/model", epochs=1, learning_rate=0.0)
+    run(fine)
+    assert_same_weights(stacked, fine)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"stack": 9}, "a stack has 1 to 8"),
+        ({"stack": 1}, "no disrupted texts"),
+        ({"model": "no/such/folder"}, "not a model folder"),
+        ({"data_dir": "/nowhere"}, "cannot be read"),
+    ],
+)
+def test_a_users_mistake_is_one_line(config, changes, message):
+    with pytest.raises(SystemExit, match=message):
+        run(config(**changes))
+
+
+def test_rows_of_one_stretch_become_one_contrast_with_levels():
+    def row(kind, negative, start=0.0, positive="A. B."):
+        times = {"query_start_seconds": start, "query_end_seconds": 9.0}
+        return {
+            "video": "v",
+            "disruption_type": kind,
+            "positive_text": positive,
+            "negative_text": negative,
+        } | times
+
+    rows = [row("temporal_reorder", "B. A."), row("multi", "C. A."), row("segment_mismatch", "A.", 4.0, "B.")]
+    assert group(rows) == [
+        Contrast((Span("v", 0.0, 9.0),), "A. B.", ("B. A.", "C. A."), (1, 2)),
+        Contrast((Span("v", 4.0, 9.0),), "B.", ("A.",), (1,)),
+    ]
+
+
+def test_a_stack_shows_each_clip_an_equal_share_of_the_frames(config):
+    one = config()
+    (stack, *_) = load_stacks("activitynet_comp", "mini-clips", one, size=4, seed=0)
+    reader = SpanReader((16, 16), keep=True)
+    frames = reader(stack.spans, 8)
+    assert frames.shape == (8, 3, 16, 16)
+    for place, span in enumerate(stack.spans):
+        assert torch.equal(frames[2 * place : 2 * place + 2], reader.read(span, 2))
+
+
+def test_two_processes_end_with_the_weights_of_one(config):
+    alone, together = config("alone"), config("together")
+    run(alone)
+    flags = []
+    for name, value in vars(together).items():
+        if value is not None:
+            flags += [f"--{name}", str(value)]
+    launch = [
+        "-m",
+        "accelerate.commands.launch",
+        "--multi_gpu",
+        "--num_processes",
+        "2",
+        "--main_process_port",
+        "0",
+    ]
+    done = subprocess.run(
+        [sys.executable, *launch, str(RECIPE), *flags],
+        env=os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert_same_weights(alone, together, rtol=1e-3, atol=2e-4)
