@@ -58,6 +58,7 @@ class VidCLIPRunConfig(ContrastConfig):
     )
     clips_dataset: str = "activitynet_comp"  # the short clips for --stack
     clips_config: str = "mini-clips"
+    clips_data_dir: str | None = None
     num_frames: int = 16
     preference_weight: float = 100.0
     preference_pairs: Literal["adjacent", "all", "positive"] = "adjacent"
@@ -181,9 +182,8 @@ class Training:
             return self.contrasts
         with self.accelerator.main_process_first():
             seed = config.seed * 1_000_003 + epoch
-            return load_stacks(
-                config.clips_dataset, config.clips_config, config, size=config.stack, seed=seed
-            )
+            clips = (config.clips_dataset, config.clips_config, config.clips_data_dir)
+            return load_stacks(*clips, size=config.stack, seed=seed)
 
     def collate(self, items: list[tuple[Tensor, Contrast]]) -> dict[str, Tensor]:
         """Pixels and tokens of a batch."""

@@ -20,6 +20,7 @@ def config(tiny_comp, tmp_path):
     def make(name="run", **changes):
         fields = {
             **tiny_comp,
+            "clips_data_dir": tiny_comp["data_dir"],
             "num_frames": 4,
             "epochs": 2,
             "batch_size": 8,
@@ -130,7 +131,7 @@ def test_rows_of_one_stretch_become_one_contrast_with_levels():
 
 def test_a_stack_shows_each_clip_an_equal_share_of_the_frames(config):
     one = config()
-    (stack, *_) = load_stacks("activitynet_comp", "mini-clips", one, size=4, seed=0)
+    (stack, *_) = load_stacks("activitynet_comp", "mini-clips", one.data_dir, size=4, seed=0)
     reader = SpanReader((16, 16), keep=True)
     frames = reader(stack.spans, 8)
     assert frames.shape == (8, 3, 16, 16)
