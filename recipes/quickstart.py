@@ -43,6 +43,7 @@ def steps(output_dir: Path) -> dict[str, list[str]]:
         ),
         "stage 2: train the composition of clip and text": recipe(
             "stage2",
+            *("--vision_model", str(output_dir / "stage1/model")),
             *("--embeddings", str(output_dir / "embeddings/stage1")),
             *("--output_dir", str(output_dir / "stage2")),
         ),

@@ -5,11 +5,9 @@ at 12 frames in bfloat16.
 """
 
 import gc
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -17,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.timing import Ratio, interleave
+from benchmarks.timing import Ratio, interleave, peak_megabytes
 from hf_models import AIMConfig, AIMModel
 from hf_models.tfcovr.convert_aim import rename
 
@@ -179,12 +177,6 @@ def saved_megabytes(model: nn.Module, clips: Tensor) -> float:
     return sum(storages.values()) / 1e6
 
 
-def own_peak_megabytes() -> float:
-    """Peak memory of this process; `getrusage` would also count what its parent held when it was started."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
-
-
 def step_peak(kind: Literal["reference", "checkpointed"], num_clips: int) -> float:
     """Peak memory of a process that does one training step, in MB."""
     reference, aim = make_pair()
@@ -193,7 +185,7 @@ def step_peak(kind: Literal["reference", "checkpointed"], num_clips: int) -> flo
     if kind == "checkpointed":
         aim.activation_checkpointing_enable()
     training_step(model.train(), make_clips(num_clips, config))()
-    return own_peak_megabytes()
+    return peak_megabytes()
 
 
 def megabytes_per_clip(kind: Literal["reference", "checkpointed"]) -> float:

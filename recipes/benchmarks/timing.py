@@ -1,10 +1,10 @@
 """How benchmarks measure: side by side, interleaved, medians, because the machines are noisy."""
 
-import resource
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +44,6 @@ def interleave(ways: dict[str, Callable[[], object]], rounds: int = 5) -> dict[s
 
 
 def peak_megabytes() -> float:
-    """Peak resident memory of this process so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Peak resident memory of this process so far, in MB; `ru_maxrss` would carry over that of its parent."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
