@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from hf_datasets.tfcovr.labels import labels_by_id
 from hf_models import AIMAdapterConfig, AIMForVideoClassification, AIMVideoProcessor
 from hf_models.tfcovr.modeling_aim import load_clip_vision
 
+MINIATURE_AIM = str(Path(__file__).parent / "weights" / "miniature-aim")
 AIM_FIELDS = (
     *("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale"),
     *("drop_path_rate", "classifier_dropout"),
@@ -28,7 +29,9 @@ class ClassifierConfig:
     """Which AIM is trained on which CLIP, and how fast each part learns; the defaults are for the miniature."""
 
     base: str = MINIATURE_CLIP  # any CLIP, a folder or a name on the Hub
-    init_from: str | None = None  # adapters (with `full` a model) to go on from
+    init_from: str | None = (
+        "auto"  # adapters (with `full` a model) to go on from; "auto": those shipped for the base
+    )
     full: bool = False  # train all weights
     head: Literal["present", "all"] = "present"  # classes of the training clips, or all 306
     num_frames: int = 12
@@ -81,8 +84,16 @@ def make_processor(base: str, num_frames: int) -> AIMVideoProcessor:
     )
 
 
+def shipped_adapters(config: ClassifierConfig) -> str | None:
+    """What "auto" stands for: the adapters that ship for the miniature's CLIP, nothing for any other base."""
+    is_miniature = Path(config.base).resolve() == Path(MINIATURE_CLIP).resolve()
+    return MINIATURE_AIM if is_miniature and not config.full else None
+
+
 def make_classifier(config: ClassifierConfig, names: Sequence[str]) -> nn.Module:
     """AIM with a head of these classes: a PEFT model whose adapters train, or a model of which everything does."""
+    if config.init_from == "auto":
+        config = replace(config, init_from=shipped_adapters(config))
     changes = {name: getattr(config, name) for name in AIM_FIELDS}
     id2label = dict(enumerate(names))
     try:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from classifiers import MINIATURE_AIM, ClassifierConfig, class_names, make_classifier, make_processor
 from pretrain_miniature import (
     Batches,
     PretrainConfig,
@@ -158,3 +159,23 @@ def test_a_still_caption_says_what_is_seen():
     )
     assert "upside down" in still_caption(shot, joints[52])
     assert pose_targets(joints).shape == (101, 51)
+
+
+def test_the_shipped_adapters_classify_unseen_clips_and_need_their_order(stills):
+    recorded = json.loads((Path(MINIATURE_AIM) / "results.json").read_text())["figures"]
+    processor = make_processor(str(SHIPPED), 12)
+    mean, std = (255 * torch.tensor(v)[:, None, None] for v in (processor.image_mean, processor.image_std))
+    pixels = (stills.frames.float() - mean) / std
+    names = [shot.action.label for shot in stills.shots]
+    model = make_classifier(
+        ClassifierConfig(), sorted_names := class_names([{"label": n} for n in ACTIONS], "present")
+    )
+    generator = torch.Generator().manual_seed(0)
+    shuffled = torch.stack([clip[torch.randperm(12, generator=generator)] for clip in pixels])
+    with torch.no_grad():
+        told = [model.eval()(pixel_values=clips).logits.argmax(-1).tolist() for clips in (pixels, shuffled)]
+    in_order, out_of_order = (
+        np.mean([sorted_names[index] == name for index, name in zip(one, names, strict=True)]) for one in told
+    )
+    assert in_order == pytest.approx(recorded["validation/accuracy"], abs=0.12)
+    assert out_of_order < in_order - 0.2

@@ -8,7 +8,14 @@ import pytest
 import torch
 import yaml
 from checkpoints import Checkpoints
-from classifiers import accuracies, class_indices, class_names
+from classifiers import (
+    MINIATURE_AIM,
+    ClassifierConfig,
+    accuracies,
+    class_indices,
+    class_names,
+    shipped_adapters,
+)
 from clip_frames import Augmentation, FrameCache, LabelledClips
 from config import parse_config
 from safetensors.torch import load_file
@@ -171,7 +178,7 @@ def test_the_class_balanced_order_draws_rare_classes_as_often(config):
     assert 400 < balanced.sum() < 600
 
 
-@pytest.mark.parametrize("name", ["stage1", "stage1_one_gpu", "stage1_4xa100"])
+@pytest.mark.parametrize("name", ["stage1", "stage1_miniature_from_clip", "stage1_one_gpu", "stage1_4xa100"])
 def test_the_configurations_that_ship_are_valid(name):
     path = Path(__file__).parents[2] / "recipes/configs" / f"{name}.yaml"
     chosen = parse_config(Stage1Config, None, [str(path)])
@@ -230,6 +237,20 @@ def test_what_cannot_work_ends_with_a_word_on_the_cure(config, change, message):
         pytest.skip("there is a GPU")
     with pytest.raises(SystemExit, match=message):
         run(replace(config, **change))
+
+
+def test_auto_means_the_shipped_adapters_for_the_shipped_base_alone(config):
+    assert shipped_adapters(ClassifierConfig()) == MINIATURE_AIM
+    assert shipped_adapters(ClassifierConfig(full=True)) is None
+    assert shipped_adapters(config) is None
+
+
+def test_the_temporal_embedding_starts_where_it_is_told(config):
+    for amplitude, largest in ((0.0, 0.0), (0.5, 0.5)):
+        folder = f"{config.output_dir}-{amplitude}"
+        model = Stage1(replace(config, time_amplitude=amplitude, output_dir=folder)).model
+        (embedding,) = (value for name, value in model.named_parameters() if "temporal_embedding" in name)
+        assert embedding.abs().max().item() == pytest.approx(largest, rel=0.05)
 
 
 def test_adapters_of_other_classes_are_refused(config):
