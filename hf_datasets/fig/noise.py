@@ -1,0 +1,219 @@
+"""The noise evaluator's data and what the pipeline asks of it: a score for each text, and the best candidate.
+
+A package imports no model, so the evaluator is any callable; `recipes/noise_evaluator.py` trains one. It learns from
+captions that fit a moment (the original and its rewrites, listing 7) and from those that were disturbed in what is
+seen (listing 8) or in what happens (listing 9).
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+import torch
+
+from hf_datasets.fig.moments import FRAME_SCHEMA, published_moments
+from hf_datasets.fig.release import Split
+from hf_datasets.records import Moment, Rejection
+
+REWRITINGS_FOLDER = "rewritings"
+NEGATIVES_PER_KIND = 3
+
+
+class NoiseEvaluator(Protocol):
+    """Says how well texts describe a clip; higher is better, and 0 is undecided."""
+
+    def __call__(self, frames: torch.Tensor, texts: Sequence[str]) -> Sequence[float]:
+        """Score each text.
+
+        Args:
+            frames: `(T, 3, H, W)` uint8 RGB, in order.
+            texts: At least one.
+
+        Returns:
+            One finite logit per text, in their order.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseExample:
+    """A moment with texts that fit it and texts that do not.
+
+    Attributes:
+        desc_id: Of the moment.
+        video_id: Its video.
+        start_seconds: Where it starts.
+        end_seconds: Where it ends.
+        positives: The original caption first, then its rewrites.
+        static_negatives: Captions with other things, people, colours or places.
+        dynamic_negatives: Captions with another action, direction or count.
+    """
+
+    desc_id: int
+    video_id: str
+    start_seconds: float
+    end_seconds: float
+    positives: tuple[str, ...]
+    static_negatives: tuple[str, ...]
+    dynamic_negatives: tuple[str, ...]
+
+    @property
+    def negatives(self) -> tuple[str, ...]:
+        """All that do not fit, the static ones first."""
+        return self.static_negatives + self.dynamic_negatives
+
+
+def built_examples(data_dir: Path) -> tuple[dict[Split, list[NoiseExample]], list[Rejection]]:
+    """Read the examples in a folder that `recipes/build_fig.py` wrote with its rewritings.
+
+    Returns:
+        Split -> examples, and a rejection for each moment without a negative.
+
+    Raises:
+        FileNotFoundError: The folder holds no rewritings.
+    """
+    files = sorted((data_dir / REWRITINGS_FOLDER).glob("*.parquet"))
+    if not files:
+        raise FileNotFoundError(
+            f"{data_dir} holds no {REWRITINGS_FOLDER}/*.parquet; build it with `recipes/build_fig.py --rewritings true`"
+        )
+    moments, rejections = published_moments(data_dir)
+    texts: dict[tuple[int, str], tuple[str, ...]] = {
+        (desc_id, kind): tuple(captions)
+        for desc_id, kind, captions in pl.read_parquet(files)
+        .select("desc_id", "kind", "captions")
+        .iter_rows()
+    }
+    examples: dict[Split, list[NoiseExample]] = {}
+    for row in moments.iter_rows(named=True):
+        static, dynamic, same = (
+            texts.get((row["desc_id"], kind), ())
+            for kind in ("static_negatives", "dynamic_negatives", "positives")
+        )
+        if static or dynamic:
+            example = _example(row, (row["coarse_caption"], *same), static, dynamic)
+            examples.setdefault(row["split"], []).append(example)
+        else:
+            raw = json.dumps(row, ensure_ascii=False)
+            rejections.append(
+                Rejection(f"no disturbed caption: desc_id {row['desc_id']}", raw, str(row["desc_id"]))
+            )
+    return examples, rejections
+
+
+def miniature_examples(root: Path) -> dict[Split, list[NoiseExample]]:
+    """Make the examples of a rendered miniature from its motions: other colours, and other skills of the same kind.
+
+    Args:
+        root: What `prepare_miniature` made.
+
+    Returns:
+        Split -> examples; which negatives a moment has depends on its `desc_id` alone.
+    """
+    from hf_datasets.miniature.actions import ACTIONS, Action
+    from hf_datasets.miniature.captions import PLACES, action_phrase, fine_caption
+
+    clips = pl.read_parquet(root / "clips.parquet").with_row_index("desc_id")
+    halls, socks = (clips[name].unique().sort().to_list() for name in ("hall_colour", "socks_colour"))
+    alike: dict[tuple[str, str], list[Action]] = {}
+    for action in ACTIONS.values():
+        alike.setdefault((action.kind, action.apparatus), []).append(action)
+    examples: dict[Split, list[NoiseExample]] = {}
+    for row in clips.iter_rows(named=True):
+        action, hall, sock, number = (
+            row[name] for name in ("label", "hall_colour", "socks_colour", "desc_id")
+        )
+        action = ACTIONS[action]
+        phrase = action_phrase(action)
+        rewrite = f"{phrase[0].upper()}{phrase[1:]} {PLACES[action.apparatus]}, by an athlete in {sock} socks in a {hall} hall."
+        others = [one for one in alike[action.kind, action.apparatus] if action_phrase(one) != phrase]
+        static = [
+            fine_caption(action, _other(halls, hall, number), sock),
+            fine_caption(action, hall, _other(socks, sock, number)),
+            fine_caption(action, _other(halls, hall, number + 1), _other(socks, sock, number + 1)),
+        ]
+        chosen = [
+            others[(number + step) % len(others)] for step in range(min(NEGATIVES_PER_KIND, len(others)))
+        ]
+        dynamic = [fine_caption(one, hall, sock) for one in chosen]
+        positives = (row["fine_caption"], rewrite)
+        examples.setdefault(row["split"], []).append(_example(row, positives, static, dynamic))
+    return examples
+
+
+def _other(values: list[str], value: str, number: int) -> str:
+    rest = [one for one in values if one != value]
+    return rest[number % len(rest)]
+
+
+def _example(
+    row: Mapping[str, Any], positives: Iterable[str], static: Iterable[str], dynamic: Iterable[str]
+) -> NoiseExample:
+    fitting = tuple(dict.fromkeys(positives))
+    span = (row["start_seconds"], row["end_seconds"])
+    kinds = (
+        tuple(text for text in dict.fromkeys(texts) if text not in fitting) for texts in (static, dynamic)
+    )
+    return NoiseExample(row["desc_id"], row["video_id"], *span, fitting, *kinds)
+
+
+def choose(evaluator: NoiseEvaluator, frames: torch.Tensor, candidates: Sequence[str]) -> tuple[str, float]:
+    """The candidate with the highest score, the first of several, and its score.
+
+    Raises:
+        ValueError: There is no candidate, or the evaluator gives no finite score for each.
+
+    Example:
+        >>> choose(lambda frames, texts: [len(text) / 2 for text in texts], torch.zeros(1, 3, 2, 2), ["a", "bcd"])
+        ('bcd', 1.5)
+    """
+    if not candidates:
+        raise ValueError("there is no candidate to choose from; give at least one caption")
+    scores = torch.as_tensor(evaluator(frames, list(candidates)), dtype=torch.float64)
+    if scores.shape != (len(candidates),) or not scores.isfinite().all():
+        raise ValueError(
+            f"the evaluator gave {tuple(scores.shape)} scores, not all finite, for {len(candidates)} candidates; it must "
+            "give one finite number for each"
+        )
+    best = int(scores.argmax())
+    return candidates[best], scores[best].item()
+
+
+def judge_moments(
+    moments: Iterable[tuple[Moment, Sequence[str]]],
+    evaluator: NoiseEvaluator,
+    frames_of: Callable[[Moment], torch.Tensor],
+) -> Iterator[Moment | Rejection]:
+    """Give every moment its best candidate as fine caption, and that candidate's score.
+
+    Args:
+        moments: Each with its candidates.
+        evaluator: See `NoiseEvaluator`.
+        frames_of: Moment -> `(T, 3, H, W)` uint8; an OSError, ValueError or RuntimeError says that they cannot be read.
+
+    Yields:
+        The moments in their order, or why one could not be judged.
+    """
+    for moment, candidates in moments:
+        yield _judged(moment, candidates, evaluator, frames_of)
+
+
+def _judged(
+    moment: Moment,
+    candidates: Sequence[str],
+    evaluator: NoiseEvaluator,
+    frames_of: Callable[[Moment], torch.Tensor],
+) -> Moment | Rejection:
+    try:
+        caption, score = choose(evaluator, frames_of(moment), candidates)
+    except (OSError, ValueError, RuntimeError) as error:
+        return Rejection(f"not judged: {error}", repr(moment), str(moment.desc_id))
+    return replace(moment, fine_caption=caption, fine_caption_score=score)
+
+
+def as_moment(row: Mapping[str, Any]) -> Moment:
+    """A row of a built data set as a record, whatever else it has."""
+    return Moment(**{name: row[name] for name in FRAME_SCHEMA.names() if name != "split"})

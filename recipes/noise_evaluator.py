@@ -1,0 +1,312 @@
+"""Train VERIFIED's noise evaluator: how well does a text describe a clip?
+
+    python recipes/noise_evaluator.py
+    python recipes/noise_evaluator.py --build outputs/build_fig --video_dir videos --model Salesforce/blip-itm-base-coco
+
+Trains with a contrastive and a matching objective on captions that fit a moment, and on ones that were disturbed: those
+of the miniature, made from its motions, or the rewritings that `build_fig.py` wrote. Writes `OUTPUT_DIR/model` and
+`results.json`: how often a caption that fits is scored above the disturbed ones. `judge_captions.py` lets the model choose
+the captions of a built data set. A killed training goes on after its last epoch. The miniature takes a few minutes.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from checkpoints import Checkpoints, Progress
+from clip_frames import FrameCache
+from config import parse_config
+from devices import Device, make_accelerator
+from encoders import MINIATURE_CLIP
+from matching import Encoded, Scorer, contrastive_loss, load_matcher, matching_loss
+from results import write_results
+from torch import Tensor
+from tqdm import tqdm
+from transformers.utils.logging import disable_progress_bar
+
+from hf_datasets.fig.noise import NoiseExample, built_examples, miniature_examples
+from hf_datasets.miniature import prepare_miniature
+from hf_datasets.records import Rejection
+from hf_datasets.video import VideoError, VideoStore
+
+
+@dataclass
+class NoiseEvaluatorConfig:
+    """What to learn from, what to train and how."""
+
+    build: str | None = None  # a folder of `build_fig.py` with rewritings; None: the miniature
+    video_dir: str | None = None
+    miniature_dir: str | None = None  # None: rendered where it is not there yet
+    model: str = MINIATURE_CLIP  # a CLIP, VidCLIP or BLIP to start from
+    num_frames: int = 8
+    epochs: int = 4
+    batch_size: int = 32
+    learning_rate: float = 3e-4
+    weight_decay: float = 0.01
+    warmup_fraction: float = 0.05
+    positives_per_clip: int = 2
+    negatives_per_clip: int = 2
+    max_evaluated: int | None = None  # moments of the test split; None: all
+    num_workers: int = 2
+    device: Device = "auto"
+    mixed_precision: str | None = None
+    restart: bool = False
+    seed: int = 0
+    output_dir: str = "outputs/noise_evaluator"
+
+
+class Clips:
+    """Examples whose frames can be read, from a cache on disk.
+
+    Attributes:
+        examples: in their order.
+        failures: desc_id -> why a moment is left out.
+    """
+
+    def __init__(
+        self,
+        examples: list[NoiseExample],
+        paths: dict[str, str],
+        size: tuple[int, int],
+        config: NoiseEvaluatorConfig,
+    ) -> None:
+        rows = [
+            {
+                "clip_id": str(one.desc_id),
+                "video": paths.get(one.video_id),
+                "start_seconds": one.start_seconds,
+                "end_seconds": one.end_seconds,
+            }
+            for one in examples
+        ]
+        folder = Path(config.output_dir) / "frames"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.cache = FrameCache(folder, rows, config.num_frames, size, num_workers=config.num_workers)
+        self.failures = self.cache.failures
+        self.examples = [one for one in examples if str(one.desc_id) not in self.failures]
+
+    def frames(self, examples: list[NoiseExample]) -> Tensor:
+        """`(n, T, 3, H, W)` uint8."""
+        places = [self.cache.places[str(one.desc_id)] for one in examples]
+        return torch.from_numpy(self.cache.frames[places])
+
+
+def load_examples(
+    config: NoiseEvaluatorConfig,
+) -> tuple[dict[str, list[NoiseExample]], dict[str, str], list[Rejection]]:
+    """Examples by split, the path of each video that is there, and what was refused."""
+    if config.build is None:
+        root = Path(config.miniature_dir) if config.miniature_dir else prepare_miniature()
+        examples, rejections, video_dir = miniature_examples(root), [], root / "videos"
+    else:
+        if not config.video_dir:
+            raise SystemExit("the evaluator looks at the moments: name their videos with --video_dir")
+        try:
+            examples, rejections = built_examples(Path(config.build))
+        except (FileNotFoundError, ValueError) as error:
+            raise SystemExit(str(error)) from None
+        video_dir = Path(config.video_dir)
+    store = VideoStore(video_dir)
+    wanted = {one.video_id for split in examples.values() for one in split}
+    return examples, {one: str(store.path(one)) for one in store.coverage(sorted(wanted)).found}, rejections
+
+
+def draw_texts(
+    examples: list[NoiseExample], config: NoiseEvaluatorConfig, generator: random.Random
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Texts that fit each clip, its caption first, and disturbed ones, static and dynamic in turn."""
+    positives, negatives = [], []
+    for one in examples:
+        caption, *rewrites = one.positives
+        positives.append(
+            [caption, *generator.sample(rewrites, min(config.positives_per_clip - 1, len(rewrites)))]
+        )
+        kinds = [generator.sample(kind, len(kind)) for kind in (one.static_negatives, one.dynamic_negatives)]
+        turns = [text for pair in zip_longest_texts(kinds) for text in pair]
+        negatives.append(turns[: config.negatives_per_clip])
+    return positives, negatives
+
+
+def zip_longest_texts(kinds: list[list[str]]) -> Iterator[list[str]]:
+    for turn in range(max(map(len, kinds))):
+        yield [kind[turn] for kind in kinds if turn < len(kind)]
+
+
+def training_loss(
+    scorer: Scorer,
+    clips: Clips,
+    examples: list[NoiseExample],
+    config: NoiseEvaluatorConfig,
+    generator: random.Random,
+) -> Tensor:
+    """Both objectives on one batch."""
+    matcher = scorer.matcher
+    fitting, wrong = draw_texts(examples, config, generator)
+    texts = [text for own in fitting for text in own]
+    disturbed = [text for own in wrong for text in own]
+    owners = torch.tensor([row for row, own in enumerate(fitting) for _ in own], device=scorer.device)
+    disturbed_of = torch.tensor([row for row, own in enumerate(wrong) for _ in own], device=scorer.device)
+    captions = [set(one.positives) for one in examples]
+    same = [[text in fits for text in texts] for fits in captions]
+    is_same = torch.tensor(same, device=scorer.device)
+    seen = matcher.encode_clips(scorer.pixels(clips.frames(examples)))
+    read = matcher.encode_texts(**scorer.tokens(texts + disturbed))
+    positives = read.take(torch.arange(len(texts), device=scorer.device))
+    negatives = read.take(torch.arange(len(texts), len(texts) + len(disturbed), device=scorer.device))
+    contrast = contrastive_loss(seen, positives, owners, negatives, is_same, matcher.scale)
+    hard_clips, hard_texts = hard_pairs(seen, positives, is_same, matcher.scale)
+    logits = matcher.match(
+        join(seen.take(owners), seen.take(disturbed_of), seen.take(hard_clips)),
+        join(positives, negatives, positives.take(hard_texts)),
+    )
+    return contrast + matching_loss(logits[: len(texts)], logits[len(texts) :])
+
+
+def hard_pairs(seen: Encoded, positives: Encoded, is_same: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """For every clip a text of another one, and for every text another clip, the likelier the more alike they look."""
+    with torch.no_grad():
+        likeness = (seen.embeds @ positives.embeds.T * scale).float().masked_fill(is_same, -torch.inf)
+    clips = torch.arange(len(seen.embeds), device=likeness.device)
+    texts = torch.arange(len(positives.embeds), device=likeness.device)
+    has_other, has_clip = (~is_same).any(1), (~is_same).any(0)
+    text_of_clip = (
+        torch.multinomial(likeness[has_other].softmax(1), 1)[:, 0] if has_other.any() else texts[:0]
+    )
+    clip_of_text = (
+        torch.multinomial(likeness[:, has_clip].T.softmax(1), 1)[:, 0] if has_clip.any() else clips[:0]
+    )
+    return torch.cat([clips[has_other], clip_of_text]), torch.cat([text_of_clip, texts[has_clip]])
+
+
+def join(*parts: Encoded) -> Encoded:
+    """Several groups as one."""
+    fields = zip(*((one.embeds, one.states, one.mask, one.input_ids) for one in parts), strict=True)
+    return Encoded(*(None if values[0] is None else torch.cat(values) for values in fields))
+
+
+@torch.inference_mode()
+def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict[str, float]:
+    """How often a moment's caption, or every text that fits it, is scored above the disturbed ones."""
+    scorer.matcher.eval()
+    examples = clips.examples[: config.max_evaluated]
+    wins: dict[str, list[float]] = {name: [] for name in ("static", "dynamic", "best_fits")}
+    for one in tqdm(examples, desc="evaluating", unit="moment"):
+        texts = [*one.positives, *one.negatives]
+        scores = torch.tensor(scorer(clips.frames([one])[0], texts))
+        fitting, wrong = scores[: len(one.positives)], scores[len(one.positives) :]
+        static, dynamic = wrong.split([len(one.static_negatives), len(one.dynamic_negatives)])
+        for name, others in (("static", static), ("dynamic", dynamic)):
+            if len(others):
+                wins[name].append((fitting[:, None] > others).float().mean().item())
+        wins["best_fits"].append(float(fitting.max() > wrong.max()))
+    figures = {f"accuracy_{name}": sum(values) / max(len(values), 1) for name, values in wins.items()}
+    return {"moments": len(examples), **figures}
+
+
+def train(
+    scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig, accelerator: Accelerator
+) -> list[dict[str, float]]:
+    """Train, one checkpoint an epoch; returns the losses."""
+    matcher = scorer.matcher
+    optimizer = torch.optim.AdamW(
+        matcher.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+    per_epoch = max(1, len(clips.examples) // config.batch_size)
+    total = per_epoch * config.epochs
+    warmup = max(1, round(config.warmup_fraction * total))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warmup, max(0.0, (total - step) / max(total - warmup, 1)))
+    )
+    scorer.matcher, optimizer, schedule = accelerator.prepare(matcher, optimizer, schedule)
+    identity = {
+        name: value
+        for name, value in asdict(config).items()
+        if name not in {"output_dir", "restart", "num_workers", "device", "max_evaluated"}
+    }
+    checkpoints = Checkpoints(accelerator, Path(config.output_dir), identity, restart=config.restart)
+    progress = checkpoints.resume()
+    for epoch in range(progress.epoch, config.epochs):
+        generator = random.Random(f"{config.seed} {epoch}")
+        torch.manual_seed(config.seed * 1_000_003 + epoch)
+        order = generator.sample(clips.examples, len(clips.examples))
+        losses = []
+        scorer.matcher.train()
+        steps = tqdm(range(per_epoch), desc=f"epoch {epoch + 1} of {config.epochs}", unit="batch")
+        for step in steps:
+            batch = order[step * config.batch_size : (step + 1) * config.batch_size]
+            with accelerator.autocast():
+                loss = training_loss(scorer, clips, batch, config, generator)
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(scorer.matcher.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+            steps.set_postfix(loss=f"{sum(losses[-20:]) / len(losses[-20:]):.3f}")
+        history = [*progress.history, {"epoch": epoch + 1, "loss": sum(losses) / len(losses)}]
+        progress = Progress(epoch + 1, 0, (epoch + 1) * per_epoch, history=history)
+        checkpoints.save(progress)
+    scorer.matcher = accelerator.unwrap_model(scorer.matcher)
+    return progress.history
+
+
+def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
+    """Train and evaluate; returns the figures."""
+    disable_progress_bar()
+    set_seed(config.seed)
+    output_dir = Path(config.output_dir)
+    accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
+    if accelerator.num_processes > 1:
+        raise SystemExit(
+            "the noise evaluator trains in one process; start it with `python`, on one GPU if there is one"
+        )
+    examples, paths, rejections = load_examples(config)
+    scorer = Scorer(*load_matcher(config.model, num_frames=config.num_frames))
+    size = scorer.frame_size
+    clips = {split: Clips(of_split, paths, size, config) for split, of_split in examples.items()}
+    if not clips.get("train") or not clips["train"].examples:
+        raise SystemExit(
+            "no training moment has a video and a disturbed caption; see --build and --video_dir"
+        )
+    held_out = clips.get("test") or clips.get("validation")
+    scorer.matcher.to(accelerator.device)
+    before = evaluate(scorer, held_out, config) if held_out else {}
+    history = train(scorer, clips["train"], config, accelerator)
+    after = evaluate(scorer, held_out, config) if held_out else {}
+    scorer.save(output_dir / "model")
+    failures = {desc_id: reason for one in clips.values() for desc_id, reason in one.failures.items()}
+    coverage = {
+        "moments": {split: len(of_split) for split, of_split in examples.items()},
+        "without_negatives": len(rejections),
+        "without_frames": failures,
+    }
+    figures = {"trained": after, "before_training": before}
+    write_results(output_dir, figures, config=config, seed=config.seed, history=history, coverage=coverage)
+    for name, value in after.items():
+        print(
+            f"{name}: {value:.3f}, before training {before[name]:.3f}"
+            if name != "moments"
+            else f"{value:,} moments"
+        )
+    if failures or rejections:
+        print(
+            f"left out: {len(rejections)} moments without a disturbed caption, {len(failures)} without frames"
+        )
+    print(f"model: {(output_dir / 'model').resolve()}")
+    return figures
+
+
+def main() -> None:
+    try:
+        run(parse_config(NoiseEvaluatorConfig, __doc__))
+    except VideoError as error:
+        raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

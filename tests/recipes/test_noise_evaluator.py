@@ -1,0 +1,280 @@
+"""The noise evaluator: its losses by hand, a training that learns and resumes, and captions chosen by it."""
+
+import json
+import math
+
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from embed import read_here
+from judge_captions import JudgeConfig
+from judge_captions import run as run_judge
+from matching import BlipMatcher, Encoded, Scorer, contrastive_loss, load_matcher, matching_loss
+from noise_evaluator import NoiseEvaluatorConfig, draw_texts, run
+from transformers import AutoModel, BlipConfig, BlipForImageTextRetrieval, BlipImageProcessor
+
+from hf_datasets.fig.moments import MOMENT_SCHEMA
+from hf_datasets.fig.noise import NoiseExample
+from hf_datasets.publish import write_folder
+
+COLOURS = ("red", "green", "blue", "grey")
+CARD = "---\nlanguage: en\n---\n<!-- counts: filled in by hf_datasets.publish -->\n<!-- end of counts -->\n"
+
+
+class Pool:
+    """Reads in this process, where starting workers would take longer than the test."""
+
+    def __init__(self, num_frames, *, num_workers, size):
+        self.num_frames, self.size = num_frames, size
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def read(self, requests):
+        yield from ((one.key, read_here(one, self.num_frames, self.size)) for one in requests)
+
+
+@pytest.fixture
+def build(tiny, tmp_path, monkeypatch):
+    """A built folder whose clips have one colour, whose captions name it and whose disturbed captions name another."""
+    monkeypatch.setattr("clip_frames.VideoReaderPool", Pool)
+    schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string())).append(
+        pa.field("candidates", pa.list_(pa.string()))
+    )
+    splits, rewritings = {}, []
+    for split, per_colour in (("train", 4), ("test", 3)):
+        rows = []
+        for place in range(per_colour * 4 + 1):
+            colour = COLOURS[place % 4]
+            wrong = [f"show {other}" for other in COLOURS if other != colour]
+            desc_id = place + (100 if split == "test" else 0)
+            video = f"{split}-{colour}-{place // 4}" if place < per_colour * 4 else f"gone-{split}"
+            rows.append(
+                {"desc_id": desc_id, "video_id": video, "duration_seconds": 1.0, "start_seconds": 0.0, "end_seconds": 1.0,
+                 "coarse_caption": f"show {colour}", "fine_caption": wrong[0], "fine_caption_score": None, "kind": "static",
+                 "candidates": [wrong[0], f"show {colour}", wrong[1]]}
+            )  # fmt: skip
+            rewritings.append({"desc_id": desc_id, "kind": "positives", "captions": [f"{colour} show"]})
+            rewritings.append({"desc_id": desc_id, "kind": "static_negatives", "captions": wrong[:2]})
+            rewritings.append({"desc_id": desc_id, "kind": "dynamic_negatives", "captions": wrong[2:]})
+        splits[split] = [pa.Table.from_pylist(rows, schema=schema)]
+    (tmp_path / "card.md").write_text(CARD)
+    configurations = {"source": splits, "rewritings": {"train": [pa.Table.from_pylist(rewritings)]}}
+    return write_folder(configurations, tmp_path / "build", card=tmp_path / "card.md")
+
+
+@pytest.fixture
+def clip(tiny, tmp_path):
+    """The tiny CLIP with a tokenizer whose last token is the one that CLIP reads a text from."""
+    from transformers import AutoTokenizer
+
+    folder = tmp_path / "clip"
+    source = tiny["vision_model"].replace("aim", "clip")
+    model = AutoModel.from_pretrained(source)
+    model.config.text_config.eos_token_id = 3  # [SEP]
+    model.text_model.config.eos_token_id = 3
+    model.save_pretrained(folder)
+    from transformers import CLIPImageProcessor
+
+    CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}).save_pretrained(
+        folder
+    )
+    AutoTokenizer.from_pretrained(tiny["text_model"]).save_pretrained(folder)
+    return str(folder)
+
+
+def config_of(build, tiny, clip, output_dir, **fields):
+    options = {
+        "epochs": 12,
+        "batch_size": 8,
+        "learning_rate": 3e-3,
+        "num_frames": 2,
+        "device": "cpu",
+    } | fields
+    videos = tiny["dataset"].replace("/data", "/videos")
+    return NoiseEvaluatorConfig(
+        build=str(build), video_dir=videos, model=clip, output_dir=str(output_dir), **options
+    )
+
+
+def unit(*rows):
+    return Encoded(torch.tensor(rows), torch.zeros(len(rows), 1, 1))
+
+
+def test_the_contrastive_loss_is_the_hand_derived_one():
+    clips, positives, negatives = unit([1.0, 0.0], [0.0, 1.0]), unit([1.0, 0.0], [0.0, 1.0]), unit([0.6, 0.8])
+    owners, is_same = torch.tensor([0, 1]), torch.eye(2, dtype=torch.bool)
+    found = contrastive_loss(clips, positives, owners, negatives, is_same, torch.tensor(2.0))
+    text_0 = -2 + math.log(math.exp(2) + math.exp(0) + math.exp(1.2))
+    text_1 = -2 + math.log(math.exp(2) + math.exp(0) + math.exp(1.6))
+    clip_side = -2 + math.log(math.exp(2) + math.exp(0))
+    assert found.item() == pytest.approx(((text_0 + text_1) / 2 + clip_side) / 2, abs=1e-6)
+
+
+def test_an_equal_caption_of_another_clip_is_no_negative():
+    clips, texts = unit([1.0, 0.0], [0.0, 1.0]), unit([1.0, 0.0], [1.0, 0.0])
+    everything = torch.ones(2, 2, dtype=torch.bool)
+    nothing = Encoded(torch.zeros(0, 2), torch.zeros(0, 1, 1))
+    loss = contrastive_loss(clips, texts, torch.tensor([0, 1]), nothing, everything, torch.tensor(5.0))
+    assert loss.item() == pytest.approx(0)
+
+
+def test_the_matching_loss_weighs_both_classes_alike():
+    loss = matching_loss(torch.tensor([0.0, 0.0]), torch.tensor([0.0]))
+    assert loss.item() == pytest.approx(math.log(2))
+    assert matching_loss(torch.tensor([20.0]), torch.tensor([-20.0])).item() < 1e-6
+
+
+def test_texts_are_drawn_from_both_kinds_in_turn():
+    import random
+
+    one = NoiseExample(1, "v", 0.0, 1.0, ("p", "q", "r"), ("s1", "s2"), ("d1",))
+    config = NoiseEvaluatorConfig(positives_per_clip=2, negatives_per_clip=3)
+    ((positives,), (negatives,)) = draw_texts([one], config, random.Random(0))
+    assert positives[0] == "p"
+    assert positives[1] in {"q", "r"}
+    assert (negatives[0][0], negatives[1], negatives[2][0]) == ("s", "d1", "s")
+    only_static = NoiseExample(1, "v", 0.0, 1.0, ("p",), ("s1", "s2"), ())
+    assert sorted(draw_texts([only_static], config, random.Random(0))[1][0]) == ["s1", "s2"]
+
+
+def test_training_learns_to_prefer_what_fits_and_the_best_candidate_is_kept(build, tiny, clip, tmp_path):
+    figures = run(config_of(build, tiny, clip, tmp_path / "out"))
+    assert figures["trained"]["moments"] == 12
+    # by chance 2 of 5 texts are right, and a pair in half of the cases
+    assert figures["trained"]["accuracy_best_fits"] >= 0.7
+    assert figures["trained"]["accuracy_static"] >= 0.7
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert sorted(results["coverage"]["without_frames"]) == ["112", "16"]
+    assert results["history"][-1]["loss"] < results["history"][0]["loss"]
+    judge = JudgeConfig(
+        build=str(build),
+        video_dir=tiny["dataset"].replace("/data", "/videos"),
+        model=str(tmp_path / "out" / "model"),
+        num_frames=2,
+        device="cpu",
+        output_dir=str(tmp_path / "judged"),
+    )
+    assert run_judge(judge) == {"moments": 30, "judged": 28}
+    rows = pl.read_parquet(tmp_path / "judged" / "source" / "test-*.parquet")
+    judged = rows.filter(pl.col("fine_caption_score").is_not_null())
+    assert (judged["fine_caption"] == judged["coarse_caption"]).mean() >= 0.7
+    kept = rows.filter(pl.col("fine_caption_score").is_null())
+    assert kept["video_id"].to_list() == ["gone-test"]
+    assert "2 rows were refused (2 x not judged)" in (tmp_path / "judged" / "README.md").read_text()
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(build, tiny, clip, tmp_path, monkeypatch):
+    short = {"epochs": 2, "max_evaluated": 1, "num_frames": 1}
+    run(config_of(build, tiny, clip, tmp_path / "whole", **short))
+    config = config_of(build, tiny, clip, tmp_path / "killed", **short)
+    from checkpoints import Checkpoints
+
+    save = Checkpoints.save
+
+    def die(self, progress):
+        save(self, progress)
+        if progress.epoch == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "save", die)
+    with pytest.raises(KeyboardInterrupt):
+        run(config)
+    monkeypatch.setattr(Checkpoints, "save", save)
+    run(config)
+    whole, resumed = (
+        load_matcher(str(tmp_path / name / "model"))[0].state_dict() for name in ("whole", "killed")
+    )
+    for name, value in whole.items():
+        torch.testing.assert_close(resumed[name], value, msg=name)
+
+
+def test_a_saved_evaluator_scores_as_before(clip, tmp_path):
+    torch.manual_seed(0)
+    scorer = Scorer(*load_matcher(clip, num_frames=4))
+    scorer.matcher.eval()
+    frames = torch.randint(
+        0, 255, (6, 3, 16, 16), dtype=torch.uint8
+    )  # more than the model's: some are left out
+    before = scorer(frames, ["show red", "show green blue"])
+    scorer.save(tmp_path / "model")
+    again = Scorer(*load_matcher(str(tmp_path / "model")))
+    again.matcher.eval()
+    assert again(frames, ["show red", "show green blue"]) == pytest.approx(before, abs=1e-5)
+    assert again(frames, ["show green blue"]) == pytest.approx(
+        before[1:], abs=1e-5
+    )  # padding changes nothing
+
+
+@pytest.fixture
+def blip(tiny, tmp_path):
+    from transformers import AutoTokenizer
+
+    small = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "projection_dim": 8,
+    }
+    text = {
+        **small,
+        "vocab_size": 10,
+        "encoder_hidden_size": 16,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "sep_token_id": 3,
+    }
+    config = BlipConfig(
+        vision_config={**small, "image_size": 16, "patch_size": 8}, text_config=text, image_text_hidden_size=8
+    )
+    BlipForImageTextRetrieval(config).save_pretrained(tmp_path / "blip")
+    BlipImageProcessor(size={"height": 16, "width": 16}).save_pretrained(tmp_path / "blip")
+    AutoTokenizer.from_pretrained(tiny["text_model"]).save_pretrained(tmp_path / "blip")
+    return str(tmp_path / "blip")
+
+
+def test_blip_matching_is_the_mean_over_frames_of_its_own(blip):
+    scorer = Scorer(*load_matcher(blip))
+    assert isinstance(scorer.matcher, BlipMatcher)
+    scorer.matcher.eval()
+    frames = torch.randint(0, 255, (3, 3, 16, 16), dtype=torch.uint8)
+    texts = ["show red", "show green blue"]
+    tokens = scorer.tokens(texts)
+    with torch.inference_mode():
+        pixels = scorer.pixels(frames[None])[0]
+        expected = torch.zeros(2)
+        for frame in pixels:
+            logits = scorer.matcher.model(**tokens, pixel_values=frame[None].expand(2, -1, -1, -1)).itm_score
+            expected += (logits[:, 1] - logits[:, 0]) / 3
+    assert scorer(frames, texts) == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_blip_trains_with_both_objectives(build, tiny, blip, tmp_path):
+    figures = run(config_of(build, tiny, blip, tmp_path / "out", epochs=1, max_evaluated=2, num_frames=1))
+    assert figures["trained"]["moments"] == 2
+
+
+def test_what_cannot_be_done_is_said_without_traceback(build, tiny, clip, tmp_path):
+    with pytest.raises(SystemExit, match="name their videos with --video_dir"):
+        run(NoiseEvaluatorConfig(build=str(build), model=clip, output_dir=str(tmp_path / "x")))
+    with pytest.raises(SystemExit, match="holds no rewritings"):
+        run(config_of(tmp_path, tiny, clip, tmp_path / "x"))
+    with pytest.raises(SystemExit, match="is a bert model; give a CLIP, a VidCLIP or a BLIP"):
+        load_matcher(tiny["text_model"])
+    with pytest.raises(SystemExit, match="matching head is untrained"):
+        run_judge(
+            JudgeConfig(
+                build=str(build),
+                video_dir=str(tmp_path),
+                model=clip,
+                device="cpu",
+                output_dir=str(tmp_path / "y"),
+            )
+        )
+    with pytest.raises(SystemExit, match=r"holds no source/\*\.parquet"):
+        run_judge(JudgeConfig(build=str(tmp_path), video_dir=str(tmp_path)))
