@@ -40,7 +40,7 @@ class DotProductEncoder:
     def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
         """Unit-norm `(B, D)`."""
         features = self.model.get_video_features(**self.videos(frames))
-        return F.normalize(pooled(features), dim=-1)
+        return F.normalize(pooled(features).flatten(1), dim=-1)  # VideoPrism gives (B, 1, D)
 
     def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
         """Dot products `(B, N)`."""
@@ -120,7 +120,7 @@ IMAGE_MODELS = ("clip", "siglip", "siglip2", "altclip", "metaclip_2")
 ENCODERS = {
     "vidclip": DotProductEncoder,
     "xclip": XCLIPEncoder,
-    "videoprism_clip": DotProductEncoder,
+    "videoprism": DotProductEncoder,
     "pe_video": PerceptionEncoder,
     **dict.fromkeys(IMAGE_MODELS, ImageEncoder),
 }

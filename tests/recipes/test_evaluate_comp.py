@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,13 @@ from transformers import (
     XCLIPTextConfig,
     XCLIPVisionConfig,
 )
-from video_text_encoders import ImageEncoder, XCLIPEncoder, load_encoder
+from video_text_encoders import (
+    DotProductEncoder,
+    ImageEncoder,
+    PerceptionEncoder,
+    XCLIPEncoder,
+    load_encoder,
+)
 
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 
@@ -251,3 +258,45 @@ def test_frames_of_a_span_are_read_at_their_own_size(tiny_comp):
 
     rows, _ = load_rows(ContrastConfig(data_dir=tiny_comp["data_dir"]), "test")
     assert SpanReader()([span_of(rows[0])], 4).shape == (4, 3, 32, 32)
+
+
+@torch.inference_mode()
+def test_videoprism_compares_as_its_own_forward_pass():
+    from transformers import VideoPrismClipModel, VideoPrismConfig
+
+    torch.manual_seed(0)
+    text = {**SMALL, "vocab_size": 100, "max_position_embeddings": 8}
+    vision = {**SMALL, "image_size": 8, "patch_size": 4, "tubelet_size": [1, 4, 4], "num_frames": 4}
+    vision |= {"num_spatial_layers": 1, "num_temporal_layers": 1, "num_auxiliary_layers": 1}
+    model = VideoPrismClipModel(VideoPrismConfig(text_config=text, vision_config=vision)).eval()
+    shown, told = videos(2, 4, 8), ["a dog", "a cat", "birds"]
+    pixels = torch.stack(shown).float() / 255
+    parts = Parts()
+    parts.video_processor = lambda frames, **_: {"pixel_values_videos": torch.stack(frames).float() / 255}
+    encoder = DotProductEncoder(model, parts, 4)
+    similarity = encoder.compare(encoder.encode_videos(shown), encoder.encode_texts(told))
+    whole = model(pixel_values_videos=pixels, **Parts.tokenizer(told), temperature=1.0)
+    # Its own logits are a softmax over videos of these cosines.
+    torch.testing.assert_close(similarity.softmax(0), whole.logits_per_video, atol=1e-5, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_perception_encoder_compares_as_its_own_forward_pass():
+    class Perception(torch.nn.Module):
+        """The form of `PeVideoModel`'s forward pass: both embeddings at once, compared by dot products."""
+
+        device = torch.device("cpu")
+        config = CLIPTextConfig(max_position_embeddings=8)
+
+        def forward(self, input_ids, pixel_values_videos, attention_mask=None):
+            video, text = pixel_values_videos.mean((1, 3, 4)), input_ids[:, :3].float()
+            return SimpleNamespace(
+                video_embeds=video, text_video_embeds=text, logits_video_text=video @ text.T
+            )
+
+    parts = Parts()
+    parts.video_processor = lambda frames, **_: {"pixel_values_videos": torch.stack(frames).float() / 255}
+    encoder, shown, told = PerceptionEncoder(Perception(), parts, 4), videos(2, 4, 8), ["a dog", "a cat"]
+    similarity = encoder.compare(encoder.encode_videos(shown), encoder.encode_texts(told))
+    whole = encoder.model(Parts.tokenizer(told)["input_ids"], torch.stack(shown).float() / 255)
+    torch.testing.assert_close(similarity, whole.logits_video_text)
