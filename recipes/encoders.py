@@ -24,6 +24,7 @@ HOW_TO_MAKE = {
     "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, `make quickstart` "
     "makes everything",
     "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
+    "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
     MINIATURE_CLIP: "it ships with the repository, and `python recipes/pretrain_miniature.py` makes it anew",
 }
 
