@@ -50,7 +50,8 @@ MODELS = {
     "reloclnet": (ReLoCLNetConfig, ReLoCLNetForMomentRetrieval),
     "hero": (HEROConfig, HEROForMomentRetrieval),
 }
-MINIATURE_SIZES = {"hidden_size": 64, "num_attention_heads": 4}
+# Attention without dropout is several times faster on a CPU.
+MINIATURE_SIZES = {"hidden_size": 64, "num_attention_heads": 4, "hidden_dropout": 0.0}
 MINIATURE_HERO = {
     "num_cross_modal_layers": 2,
     "num_temporal_layers": 1,

@@ -185,7 +185,7 @@ class SpanSearch:
             raise ValueError(
                 f"the longest video has {self.length} clips, too few for a moment of at least {min_clips}"
             )
-        self.predictors, self.buffer = self._predictors(), None
+        self.predictors, self.buffer = model.span_head.predictors(self.length).detach(), None
         floats = memory_megabytes * 2**20 / 4
         candidates = self.num_spans * len(self.offsets)
         per_query = 8 * self.num_videos * self.length + 6 * candidates + corpus.localization[0].numel()
@@ -234,15 +234,6 @@ class SpanSearch:
             scores = torch.zeros_like(videos, dtype=torch.float)
             self._write(ranking, rows, *self._best_spans(similarity, videos, scores))
         return ranking
-
-    def _predictors(self) -> Tensor:
-        """Both convolutions as one matrix `(L, 2L)`: for rows this short that is the fastest way to apply them."""
-        identity = torch.eye(self.length, device=self.model.device)[:, None]
-        head = self.model.span_head
-        columns = [
-            F.conv1d(identity, conv.weight.float(), padding="same")[:, 0] for conv in (head.start, head.end)
-        ]
-        return torch.cat(columns, 1).detach()
 
     def _product(self, one: Tensor, other: Tensor) -> Tensor:
         """The matrix product, in memory that the next one uses again."""
