@@ -116,6 +116,13 @@ def miniature_examples(root: Path) -> dict[Split, list[NoiseExample]]:
     from hf_datasets.miniature.actions import ACTIONS, Action
     from hf_datasets.miniature.captions import PLACES, action_phrase, fine_caption
 
+    def reworded(action: Action, hall: str, sock: str) -> str:
+        phrase = action_phrase(action)
+        where = f"{phrase[0].upper()}{phrase[1:]} {PLACES[action.apparatus]}"
+        return f"{where}, by an athlete in {sock} socks in a {hall} hall."
+
+    # Both wordings fit and both are disturbed, or the wording alone would tell which texts fit.
+    wordings = (fine_caption, reworded)
     clips = pl.read_parquet(root / "clips.parquet").with_row_index("desc_id")
     halls, socks = (clips[name].unique().sort().to_list() for name in ("hall_colour", "socks_colour"))
     alike: dict[tuple[str, str], list[Action]] = {}
@@ -123,23 +130,21 @@ def miniature_examples(root: Path) -> dict[Split, list[NoiseExample]]:
         alike.setdefault((action.kind, action.apparatus), []).append(action)
     examples: dict[Split, list[NoiseExample]] = {}
     for row in clips.iter_rows(named=True):
-        action, hall, sock, number = (
-            row[name] for name in ("label", "hall_colour", "socks_colour", "desc_id")
+        number, hall, sock = row["desc_id"], row["hall_colour"], row["socks_colour"]
+        action = ACTIONS[row["label"]]
+        scenes = (
+            (_other(halls, hall, number), sock),
+            (hall, _other(socks, sock, number)),
+            (_other(halls, hall, number + 1), _other(socks, sock, number + 1)),
         )
-        action = ACTIONS[action]
+        static = [wordings[(number + step) % 2](action, *scene) for step, scene in enumerate(scenes)]
         phrase = action_phrase(action)
-        rewrite = f"{phrase[0].upper()}{phrase[1:]} {PLACES[action.apparatus]}, by an athlete in {sock} socks in a {hall} hall."
         others = [one for one in alike[action.kind, action.apparatus] if action_phrase(one) != phrase]
-        static = [
-            fine_caption(action, _other(halls, hall, number), sock),
-            fine_caption(action, hall, _other(socks, sock, number)),
-            fine_caption(action, _other(halls, hall, number + 1), _other(socks, sock, number + 1)),
+        dynamic = [
+            wordings[(number + step + 1) % 2](others[(number + step) % len(others)], hall, sock)
+            for step in range(min(NEGATIVES_PER_KIND, len(others)))
         ]
-        chosen = [
-            others[(number + step) % len(others)] for step in range(min(NEGATIVES_PER_KIND, len(others)))
-        ]
-        dynamic = [fine_caption(one, hall, sock) for one in chosen]
-        positives = (row["fine_caption"], rewrite)
+        positives = [wording(action, hall, sock) for wording in wordings]
         examples.setdefault(row["split"], []).append(_example(row, positives, static, dynamic))
     return examples
 

@@ -50,7 +50,9 @@ def build(tiny, tmp_path, monkeypatch):
         rows = []
         for place in range(per_colour * 4 + 1):
             colour = COLOURS[place % 4]
-            wrong = [f"show {other}" for other in COLOURS if other != colour]
+            others = [other for other in COLOURS if other != colour]
+            # both orders of words fit and both are disturbed
+            wrong = [f"show {others[0]}", f"{others[1]} show", f"show {others[2]}", f"{others[0]} show"]
             desc_id = place + (100 if split == "test" else 0)
             video = f"{split}-{colour}-{place // 4}" if place < per_colour * 4 else f"gone-{split}"
             rows.append(
