@@ -133,8 +133,9 @@ def show(tables: dict[str, Any], config: AnalyseFIGConfig) -> None:
     """Print Tables 1 and 2."""
     console = Console()
     first = Table(
-        "", "moments", "videos", "span (s)", "score", "end after video", "words coarse", "words fine"
+        "split", "moments", "videos", "span (s)", "score", "late ends", "coarse words", "fine words"
     )
+    first.columns[0].no_wrap = True
     for name, one in {**tables["table_1"]["splits"], "all": tables["table_1"]["all"]}.items():
         score = f"{one['score']['mean']:.2f}" if one["scored"] else "none"
         means = [f"{one[key]['mean']:.2f}" for key in ("span_seconds", "coarse_words", "fine_words")]
@@ -144,7 +145,7 @@ def show(tables: dict[str, Any], config: AnalyseFIGConfig) -> None:
     for kind, one in tables["table_1"].get("kinds", {}).items():
         score = "none" if one["score"] is None else f"{one['score']:.2f}"
         console.print(f"{kind}: {one['captions']:,} captions, mean score {score}")
-    second = Table("captions", "clusters", "clustered", "texts that repeat", "captions with such a text")
+    second = Table("captions", "clusters", "clustered", "equal texts", "with an equal text")
     for granularity, one in tables["table_2"].items():
         second.add_row(granularity, *(f"{value:,}" for value in one.values()))
     console.print(second)
