@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
-from vcmr import VCMRConfig
+from vcmr import VCMRConfig, make_features
 from vcmr import run as train
 
 from hf_models.moments.modeling_moments import MomentRetrievalModel
@@ -198,6 +198,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
     output_dir = Path(config.output_dir)
     evaluations: dict[str, list[Evaluation]] = {}
     measure = Measure()
+    make_features(config, config.device)
     for trained, folder in trained_models(config):
         accelerator = make_accelerator(config.device, output_dir)
         model = load_model(folder).to(accelerator.device)

@@ -1,4 +1,4 @@
-"""Features of videos and of queries by id: what `embed.py` writes, or the authors' HDF5 files, read where they lie.
+"""Features of videos and of queries by id: what `embed_moments.py` writes, or the authors' HDF5 files, read where they lie.
 
 A folder of features has `video` (one row for each clip of a video), `query-fine` and `query-coarse` (one row for each token
 of a caption); each is a folder that a `FeatureStore` wrote, or one file `video.h5`, `video.npz` or `video.safetensors`
@@ -151,8 +151,8 @@ def open_features(folder: Path | str, kind: str) -> Features:
         if (path := place.with_name(kind + suffix)).is_file():
             return FeatureFile(path)
     raise SystemExit(
-        f"there are no features {place}, neither a folder that `python recipes/embed.py` wrote nor a file {kind}.h5, "
-        f"{kind}.npz or {kind}.safetensors; --features names the folder that holds them"
+        f"there are no features {place}, neither a folder that `python recipes/embed_moments.py` wrote nor a file "
+        f"{kind}.h5, {kind}.npz or {kind}.safetensors; --features names the folder that holds them"
     )
 
 

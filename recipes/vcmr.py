@@ -4,7 +4,8 @@
     accelerate launch recipes/vcmr.py --model reloclnet --granularity coarse
     accelerate launch recipes/vcmr.py recipes/configs/vcmr_charades_fig.yaml
 
-Reads moments and features (see `moment_data.py` and `moment_features.py`), trains on fine or coarse captions, and
+Reads moments and features (see `moment_data.py` and `moment_features.py`; those of the miniature are made where they are
+missing, others by `embed_moments.py`), trains on fine or coarse captions, and
 chooses the epoch with the highest VCMR recall@1 at IoU 0.5 plus 0.7 on the validation split; it stops early when that
 has not risen for `patience` epochs. Negatives come from the batch of each process. `OUTPUT_DIR/model` and
 `OUTPUT_DIR/results.json` are left behind. A killed run started again goes on from its last checkpoint and ends with the
@@ -24,6 +25,8 @@ from accelerate.utils import set_seed
 from checkpoints import Checkpoints, Progress
 from config import parse_config
 from devices import Device, make_accelerator
+from embed_moments import EmbedMomentsConfig
+from embed_moments import run as embed
 from moment_data import Granularity, MomentDataConfig, MomentSplit, span_preset
 from moment_ranking import Measure, rank, selection_score
 from results import write_results
@@ -43,6 +46,7 @@ from hf_models import (
 )
 from hf_models.moments.configuration_moments import EndConvention
 from hf_models.moments.modeling_moments import MomentRetrievalModel
+from hf_models.moments.spans import PRESETS
 
 Architecture = Literal["xml", "reloclnet", "hero"]
 MODELS = {
@@ -119,6 +123,14 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
     return HEROForMomentRetrieval.from_roberta(config.roberta, **fields)
 
 
+def make_features(config: MomentDataConfig, device: Device) -> None:
+    """The features of the miniature where there are none; those of other data take hours and are made on purpose."""
+    if config.dataset in PRESETS and config.dataset_config == "mini":
+        if (Path(config.features) / "results.json").is_file():
+            return
+        embed(EmbedMomentsConfig(dataset=config.dataset, output_dir=config.features, device=device))
+
+
 def epoch_batches(num_rows: int, epoch: int, config: VCMRConfig) -> list[np.ndarray]:
     """The batches of an epoch, in an order that seed and epoch decide; the last may be smaller."""
     order = np.random.default_rng([config.seed, epoch]).permutation(num_rows)
@@ -133,6 +145,7 @@ class VCMR:
         self.accelerator = make_accelerator(
             config.device, self.output_dir, mixed_precision=config.mixed_precision, tracker=config.tracker
         )
+        make_features(config, config.device)
         set_seed(config.seed)
         long_videos = MODELS[config.model][0]().long_videos
         self.train_split, self.validation_split = (
