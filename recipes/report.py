@@ -74,6 +74,13 @@ def breakdown(predictions: pl.DataFrame, column: str) -> pl.DataFrame:
     return grouped.sort("value", "name")
 
 
+def described_targets(predictions: pl.DataFrame, clips: pl.DataFrame) -> dict[str, str]:
+    """Target label -> the text of its clips, which may carry another label of the same text."""
+    texts = dict(clips.select("clip_id", "description").iter_rows())
+    first = predictions.select("target_label", pl.col("target_clip_ids").list.first()).unique("target_label")
+    return {label: texts[clip] for label, clip in first.iter_rows() if clip in texts}
+
+
 def table_rows(table: pl.DataFrame, names: dict[str, str]) -> list[dict[str, Any]]:
     return [
         {**row, "name": names.get(row["name"], row["name"]), "value": percent(row["value"])}
@@ -141,7 +148,9 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     """The page, and the figures of every target label."""
     results, predictions = read_evaluation(Path(config.evaluation_dir))
     clips = load_split(config, config.split, clips=True).to_polars()
-    descriptions = dict(clips.select("label", "description").unique().iter_rows())
+    descriptions = dict(clips.select("label", "description").unique().iter_rows()) | described_targets(
+        predictions, clips
+    )
     per_label = breakdown(predictions, "target_label")
     counts = confusion_counts(predictions, clips)
     environment = jinja2.Environment(

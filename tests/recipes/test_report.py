@@ -6,7 +6,7 @@ import re
 import polars as pl
 import pytest
 from confusion import confusion_counts
-from report import ReportConfig, main, render
+from report import ReportConfig, described_targets, main, render
 
 
 def write_evaluation(folder, rows, **results):
@@ -127,3 +127,9 @@ def test_the_recipe_writes_the_page_and_the_table(config, monkeypatch, capsys):
     main()
     assert "index.html" in capsys.readouterr().out
     assert (pl.read_csv(f"{config.output_dir}/per_label.csv")["description"] == "blue").all()
+
+
+def test_a_target_label_is_named_by_the_text_of_its_clips():
+    clips = pl.DataFrame({"clip_id": ["a"], "label": ["5251b"], "description": ["Back, 0.5 Twist"]})
+    predictions = pl.DataFrame({"target_label": ["5253b"], "target_clip_ids": [["a"]]})
+    assert described_targets(predictions, clips) == {"5253b": "Back, 0.5 Twist"}
