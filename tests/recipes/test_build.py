@@ -300,6 +300,12 @@ def test_fine_captions_are_built_offline_from_what_other_captions_say(tmp_path):
 
 
 def test_fine_captions_of_a_chat_model_come_from_its_eyes(tmp_path):
+    pytest.importorskip(
+        "scenedetect",
+        reason="the extra `keyframes` is not installed, or OpenCV cannot start",
+        exc_type=ImportError,
+    )
+
     def answer(body):
         system = body["messages"][0]["content"]
         answers = {
@@ -341,7 +347,11 @@ def write_videos(folder):
 
 
 def test_keyframes_are_the_middles_of_the_scenes(tmp_path):
-    pytest.importorskip("scenedetect", reason="the extra `keyframes` is not installed")
+    pytest.importorskip(
+        "scenedetect",
+        reason="the extra `keyframes` is not installed, or OpenCV cannot start",
+        exc_type=ImportError,
+    )
     from hf_datasets.fig.keyframes import keyframe_seconds
 
     write_videos(tmp_path / "videos")

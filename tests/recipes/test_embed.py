@@ -122,7 +122,8 @@ def test_missing_and_damaged_videos_are_counted_and_named(tiny, tmp_path):
     assert "damaged.mp4" in written["failures"]["test-red-1"]
 
 
-def test_a_folder_that_is_no_model_is_refused_with_the_cure(tiny, tmp_path):
+def test_a_folder_that_is_no_model_is_refused_with_the_cure(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match=r"outputs/stage1/model is not a model folder .* recipes/stage1.py"):
         embed.run(EmbedConfig(**{**tiny, "vision_model": "outputs/stage1/model"}, output_dir=str(tmp_path)))
 

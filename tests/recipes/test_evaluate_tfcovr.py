@@ -156,7 +156,8 @@ def test_the_comparison_measures_every_baseline(config, tiny, embedded, tmp_path
     assert made == {"stage1", "frames", "zero-shot", "stage1-shuffled"}
 
 
-def test_a_model_that_is_not_there_says_how_to_make_it(config):
+def test_a_model_that_is_not_there_says_how_to_make_it(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     config.models = ["outputs/stage2/model"]
     with pytest.raises(SystemExit, match=r"outputs/stage2/model is not a model folder .* recipes/stage2\.py"):
         evaluate_tfcovr.run(config)

@@ -161,7 +161,8 @@ def test_embeddings_of_another_encoder_are_refused(config, tiny):
         stage2.run(config)
 
 
-def test_a_missing_stage_1_says_how_to_make_it(config):
+def test_a_missing_stage_1_says_how_to_make_it(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     config.vision_model = "outputs/stage1/model"
     with pytest.raises(SystemExit, match=r"recipes/stage1.py"):
         stage2.run(config)
