@@ -22,7 +22,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from accelerate import Accelerator
 from config import parse_config
@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
-from vcmr import VCMRConfig, make_features
+from vcmr import MODELS, VCMRConfig, make_features
 from vcmr import run as train
 
 from hf_models.moments.modeling_moments import MomentRetrievalModel
@@ -57,10 +57,10 @@ class EvaluateVCMRConfig(MomentDataConfig):
 
     models: list[str] = field(default_factory=lambda: ["outputs/vcmr/model"])
     split: str = "test"
-    queries: list[Granularity] = field(default_factory=lambda: ["fine"])
+    queries: list[str] = field(default_factory=lambda: ["fine"])
     compare: bool = False
     architectures: list[str] = field(default_factory=lambda: ["xml", "reloclnet", "hero"])
-    train_on: list[Granularity] = field(default_factory=lambda: ["coarse", "fine"])
+    train_on: list[str] = field(default_factory=lambda: ["coarse", "fine"])
     seeds: list[int] = field(default_factory=lambda: [0])
     vcmr_config: str | None = None  # a YAML file for the training that --compare does
     runs_dir: str = "outputs/vcmr_runs"
@@ -71,6 +71,15 @@ class EvaluateVCMRConfig(MomentDataConfig):
     device: Device = "auto"
     output_dir: str = "outputs/vcmr_evaluation"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("queries", get_args(Granularity)),
+            ("train_on", get_args(Granularity)),
+            ("architectures", tuple(MODELS)),
+        ):
+            if unknown := [value for value in getattr(self, name) if value not in allowed]:
+                raise SystemExit(f"--{name} has {', '.join(unknown)}; there are {', '.join(allowed)}")
 
 
 @dataclass(frozen=True)
