@@ -77,11 +77,11 @@ class VCMRConfig(MomentDataConfig):
     train_split: str = "train"
     validation_split: str = "validation"
     max_query_tokens: int = 30
-    epochs: int = 100
+    epochs: int = 30
     patience: int = 10
-    hard_negative_epoch: int = 20
+    hard_negative_epoch: int = 10
     batch_size: int = 128  # of all processes together
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     weight_decay: float = 0.01
     warmup_share: float = 0.01
     span_loss_weight: float | None = None  # None: as published
