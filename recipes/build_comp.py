@@ -6,10 +6,13 @@
 
 `--source` is a folder with `train*.json` and `val*.json` of ActivityNet-Captions or YouCook2. Without `--model` the
 offline writer writes, so no key is needed. A killed run started again goes on where it was and pays nothing twice.
+The counts per disruption are printed beside those of the paper's Table 1. `load_dataset("youcook2_comp", "source",
+data_dir=OUTPUT_DIR)` opens the result.
 """
 
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +20,8 @@ from typing import Any, Literal
 import pyarrow as pa
 from build import Build, BuildConfig, run
 from config import parse_config
+from rich.console import Console
+from rich.table import Table
 from transformers.hf_argparser import HfArg
 
 from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
@@ -27,6 +32,14 @@ from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
 from hf_datasets.records import CaptionedVideo
 
 CARD = Path(__file__).parents[1] / "hf_datasets" / "comp" / "README.md"
+KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
+TABLE_1 = {
+    ("activitynet", "train"): (5995, 5583, 4502),
+    ("activitynet", "validation"): (280, 221, 334),
+    ("youcook2", "train"): (1174, 1100, 1082),
+    ("youcook2", "validation"): (409, 361, 397),
+}
+"""The paper's pairs of each of `KINDS`; its validation splits are random parts of what was made."""
 
 
 @dataclass
@@ -72,18 +85,38 @@ def pairs(build: Build, split: str, videos: list[CaptionedVideo]) -> list[dict[s
     return list(build.passed(f"{split}: pairs", list(construction.rows())))
 
 
+def counts_table(source: Source, counts: Mapping[str, Counter[str]]) -> Table:
+    """The pairs of each split per disruption, beside Table 1 of the paper."""
+    table = Table(title=f"{source}_comp: pairs per disruption", title_justify="left")
+    for column in ("split", "", *KINDS, "total", "multi"):
+        table.add_column(column, justify="right" if column in {*KINDS, "total", "multi"} else "left")
+    for split, found in counts.items():
+        built = [found[kind] for kind in KINDS]
+        table.add_row(split, "built", *(f"{count:,}" for count in (*built, sum(built), found["multi"])))
+        if published := TABLE_1.get((source, split)):
+            table.add_row("", "Table 1", *(f"{count:,}" for count in (*published, sum(published))))
+    return table
+
+
 def main(config: BuildCompConfig) -> int:
     if not config.source:
         raise ValueError("name the folder of the annotations with --source")
     build = Build(config)
-    tables = {}
+    tables, counts = {}, {}
     for split, path in annotation_files(Path(config.source)).items():
         annotated = read_annotations(path, source_of(config), split)
         videos = build.limited(build.passed(f"{split}: annotated videos", annotated))
         rows = pairs(build, split, select(build, split, videos, config.max_iou))
         if rows:
             tables[split] = [pa.Table.from_pylist(rows, schema=PAIR_SCHEMA)]
-    return build.write({"source": tables}, card=CARD, source=Path(config.source).name, max_iou=config.max_iou)
+            counts[split] = Counter(row["disruption_type"] for row in rows)
+    facts = {f"{split}, {kind}": count for split, found in counts.items() for kind, count in found.items()}
+    status = build.write(
+        {"source": tables}, card=CARD, source=Path(config.source).name, max_iou=config.max_iou, **facts
+    )
+    if not config.dry_run:
+        Console(width=120).print(counts_table(source_of(config), counts))
+    return status
 
 
 if __name__ == "__main__":

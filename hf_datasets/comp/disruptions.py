@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from hf_datasets.records import CaptionedEvent
@@ -44,20 +45,21 @@ def choose_order(count: int, generator: random.Random) -> tuple[int, ...]:
     return tuple(order)
 
 
-def segment_choices(count: int) -> list[Segments]:
+@cache  # the pairs grow with the fourth power of the events
+def segment_choices(count: int) -> tuple[Segments, ...]:
     """All ordered pairs of intervals of `count` events that differ by at least two events.
 
     Example:
         >>> segment_choices(2)
-        [Segments(shown=(0, 1), told=(1, 2)), Segments(shown=(1, 2), told=(0, 1))]
+        (Segments(shown=(0, 1), told=(1, 2)), Segments(shown=(1, 2), told=(0, 1)))
     """
     intervals = [(start, end) for start in range(count) for end in range(start + 1, count + 1)]
-    return [
+    return tuple(
         Segments(shown, told)
         for shown in intervals
         for told in intervals
         if len(set(range(*shown)) ^ set(range(*told))) >= MIN_DIFFERENCE
-    ]
+    )
 
 
 def choose_segments(count: int, generator: random.Random) -> Segments:

@@ -253,6 +253,16 @@ def test_videocomp_is_built_with_every_disruption_and_decision(tmp_path):
     assert ("train: videos of several events", "fewer than two events") in reasons
 
 
+def test_videocomps_counts_stand_beside_table_1_and_in_the_card(tmp_path, capsys):
+    assert comp(tmp_path) == 0
+    lines = [re.sub(r"[^\w,]+", " ", line).split() for line in capsys.readouterr().out.splitlines()]
+    kinds = [row["disruption_type"] for row in texts(tmp_path / "built")]
+    built = [kinds.count(kind) for kind in build_comp.KINDS]
+    assert ["train", "built", *map(str, [*built, sum(built), kinds.count("multi")])] in lines
+    assert ["Table", "1", "5,995", "5,583", "4,502", "16,080"] in lines
+    assert f"* train, temporal_reorder: {built[0]}" in (tmp_path / "built" / "README.md").read_text()
+
+
 def test_videocomp_asks_a_chat_model_and_keeps_to_the_word_rule(tmp_path):
     def answer(body):
         paragraph = json.loads(body["messages"][-1]["content"])["paragraph"]
