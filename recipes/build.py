@@ -180,7 +180,7 @@ class Build:
         except GenerationStoppedError as stop:
             self.stopped = str(stop)
         pairs = (
-            outcome if isinstance(outcome, Rejection) else (row, outcome)
+            keyed(outcome, row) if isinstance(outcome, Rejection) else (row, outcome)
             for row, outcome in zip(rows, answered, strict=False)
         )
         accepted = list(self.passed(name or task.name, pairs))
@@ -285,6 +285,11 @@ class Build:
     @staticmethod
     def _is_ours(folder: Path) -> bool:
         return (folder / "results.json").is_file() and (folder / "rejections.parquet").is_file()
+
+
+def keyed(rejection: Rejection, row: object) -> Rejection:
+    """A rejection with the key of its row, where rows have keys and the task did not get as far as to name it."""
+    return dataclasses.replace(rejection, key=rejection.key or getattr(row, "key", None))
 
 
 def spent_since(before: Meter, after: Meter) -> Meter:

@@ -11,26 +11,26 @@ started again pays nothing twice. Without `--model` the offline judge answers, w
 and takes the longer text: a check of the steps, and a baseline that says how much length gives away.
 """
 
-import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import evaluate
 import pyarrow as pa
 import pyarrow.parquet as pq
 from build import REJECTION_SCHEMA, Build, BuildConfig, run
 from config import parse_config
-from contrasts import ContrastConfig, SpanReader, load_rows, span_of
+from contrasts import ContrastConfig, load_rows, span_of
 from evaluate_comp import table
-from PIL import Image
 from results import write_results
 from rich.console import Console
-from torch import Tensor
 
 import metrics  # noqa: F401 (registers the metric's name)
 from hf_datasets.comp.judging import JudgedPair, JudgeTask, Verdict
 from hf_datasets.generation.estimate import DryRun
+from hf_datasets.generation.images import image_part
+from hf_datasets.video import read_frames
 
 
 @dataclass
@@ -39,41 +39,30 @@ class JudgeConfig(BuildConfig, ContrastConfig):
 
     split: str = "test"
     num_frames: int = 8
-    frame_size: int = 336  # the shorter side, in pixels; smaller frames stay as they are
-    jpeg_quality: int = 90
+    max_side: int = 448  # of a frame, in pixels; smaller frames stay as they are
     max_output_tokens: int = 8
     max_answers: int = 1  # as in the paper; more ask again where the answer is neither 1 nor 2
     output_dir: str = "outputs/judge"
 
 
-def encode_jpeg(frame: Tensor, config: JudgeConfig) -> bytes:
-    """A `(3, height, width)` uint8 frame as JPEG data."""
-    image = Image.fromarray(frame.permute(1, 2, 0).numpy())
-    scale = config.frame_size / min(image.size)
-    if scale < 1:
-        image = image.resize((round(image.width * scale), round(image.height * scale)))
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=config.jpeg_quality)
-    return buffer.getvalue()
+def frame_parts(
+    config: JudgeConfig, rows: list[dict[str, Any]]
+) -> Callable[[JudgedPair], list[dict[str, Any]]]:
+    """How the frames of a pair are read when it is asked about: as images of the stretch that the texts tell of."""
+    spans = {row["key"]: span_of(row) for row in rows}
 
+    def read(pair: JudgedPair) -> list[dict[str, Any]]:
+        span = spans[pair.key]
+        read = read_frames(span.path, config.num_frames, span.start_seconds, span.end_seconds)
+        return [image_part(frame, max_side=config.max_side) for frame in read.frames]
 
-def pairs(config: JudgeConfig, rows: list[dict[str, object]]) -> Iterator[JudgedPair]:
-    """The rows with their frames, one by one, so that few are in memory."""
-    reader = SpanReader()
-    for row in rows:
-        frames = reader([span_of(row)], config.num_frames)
-        yield JudgedPair(
-            key=row["key"],
-            disruption_type=row["disruption_type"],
-            frames=tuple(encode_jpeg(frame, config) for frame in frames),
-            positive_text=row["positive_text"],
-            negative_text=row["negative_text"],
-            seed=config.seed,
-        )
+    return read
 
 
 def measure(verdicts: list[Verdict]) -> dict[str, float]:
-    """Accuracy per disruption and comprehensive accuracy of the answers that can be read."""
+    """Accuracy per disruption and comprehensive accuracy of the answers that can be read; nothing where there is none."""
+    if not verdicts:
+        return {}
     evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
     references = [{"disruption_type": one.disruption_type, "answer": one.answer} for one in verdicts]
     figures = evaluate.load("comprehensive_accuracy").compute(
@@ -101,17 +90,21 @@ def main(config: JudgeConfig) -> int:
     build = Build(config)
     rows, coverage = load_rows(config, config.split)
     rows = list(build.limited(rows))
-    answered = build.ask(JudgeTask(), pairs(config, rows), name="judge")
+    texts = ("key", "disruption_type", "positive_text", "negative_text")
+    pairs = [JudgedPair(**{name: row[name] for name in texts}, seed=config.seed) for row in rows]
+    answered = build.ask(JudgeTask(frame_parts(config, rows)), pairs, name="judge")
     build.show()
     if isinstance(build.chat, DryRun):
         return 0
     verdicts = [verdict for _, verdict in answered]
     write_tables(build, verdicts)
-    if not verdicts:
-        sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
-        return 1
     figures = measure(verdicts)
-    coverage |= {"asked": len(rows), "answered": len(verdicts), "unreadable or failed": len(build.rejections)}
+    refused = len(build.rejections)
+    coverage |= {
+        "asked": len(verdicts) + refused,
+        "answered": len(verdicts),
+        "unreadable or failed": refused,
+    }
     write_results(
         build.output_dir,
         figures | build.figures(),
@@ -122,6 +115,9 @@ def main(config: JudgeConfig) -> int:
         judge=build.chat.model,
         prompts=build.chat.meter.prompts,
     )
+    if not verdicts:
+        sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
+        return 1
     title = (
         f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
     )

@@ -1,14 +1,14 @@
 """A multimodal language model as judge of which paragraph fits a video (VideoComp, section 4.4)."""
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pydantic import BaseModel
 
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.captions import image_part
 
 JUDGE_PROMPT: Final = (
     "Given the video and two text candidates, your task is to determine which paragraph better aligns or matches with "
@@ -23,11 +23,10 @@ ANSWERS: Final = {"1": "1", "(1)": "1", "2": "2", "(2)": "2"}
 
 @dataclass(frozen=True, slots=True)
 class JudgedPair:
-    """A pair to judge: its frames in order as JPEG data, the two texts, and the seed that shuffles them."""
+    """A pair to judge: the two texts, and the seed that shuffles them."""
 
     key: str
     disruption_type: str
-    frames: tuple[bytes, ...] = field(repr=False)
     positive_text: str
     negative_text: str
     seed: int = 0
@@ -59,16 +58,21 @@ class Verdict:
 class JudgeTask:
     """Ask which of two texts fits the frames.
 
+    Attributes:
+        frames_of: A pair -> its frames in order, as content parts of a message (`generation.images.image_part`). It is
+            called when the pair is asked about, so that few frames are in memory.
+
     The offline judge has no eyes: it takes the longer text, so that the steps around it can be run without a model.
 
     Example:
-        >>> task, pair = JudgeTask(), JudgedPair("k", "multi", (b"jpeg",), "A man runs.", "A man sits.")
+        >>> task, pair = JudgeTask(lambda pair: []), JudgedPair("k", "multi", "A man runs.", "A man sits.")
         >>> task.parse(pair, f"({pair.answer})").given == pair.answer
         True
         >>> task.parse(pair, "I think the first.").reason
         'the answer is not 1 or 2'
     """
 
+    frames_of: Callable[[JudgedPair], Sequence[dict[str, Any]]] = field(repr=False)
     name: str = "comp-judge"
     schema: type[BaseModel] | None = None
 
@@ -78,10 +82,10 @@ class JudgeTask:
         Raises:
             ValueError: The pair has no frames.
         """
-        if not row.frames:
+        frames = self.frames_of(row)
+        if not frames:
             raise ValueError(f"pair {row.key!r} has no frames; read at least one with hf_datasets.video")
-        text = {"type": "text", "text": row.prompt}
-        return [{"role": "user", "content": [*(image_part(frame) for frame in row.frames), text]}]
+        return [{"role": "user", "content": [*frames, {"type": "text", "text": row.prompt}]}]
 
     def parse(self, row: JudgedPair, answer: str) -> Verdict | Rejection:
         """The verdict; prose is none."""

@@ -3,13 +3,15 @@
 They serve the caption-based baseline (TF-CVR) and the comparison of captions with labels (Tables C1 and C2).
 """
 
-import base64
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
+import numpy as np
 from pydantic import BaseModel
 
+from hf_datasets.generation.images import image_part
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr.grammar import number_text
@@ -79,11 +81,11 @@ TAKEOFFS: Final = {"forward": "Forward", "back": "Backward", "reverse": "Reverse
 
 @dataclass(frozen=True, slots=True)
 class ClipFrames:
-    """A clip to caption: its frames in order, as JPEG data, and its label where the offline writer is to know it."""
+    """A clip to caption: its frames in order, each `(C, H, W)` uint8, and its label for the offline writer."""
 
     clip_id: str
     sport: Sport
-    frames: tuple[bytes, ...] = field(repr=False)
+    frames: Sequence[np.ndarray] = field(repr=False, compare=False)
     label: str | None = None
 
 
@@ -96,18 +98,6 @@ class ClipCaption:
     place: str
 
 
-def image_part(frame: bytes) -> dict[str, Any]:
-    """A JPEG frame as a part of a message.
-
-    >>> image_part(b"jpeg")["image_url"]["url"]
-    'data:image/jpeg;base64,anBlZw=='
-    """
-    return {
-        "type": "image_url",
-        "image_url": {"url": f"data:image/jpeg;base64,{base64.b64encode(frame).decode()}"},
-    }
-
-
 @dataclass(frozen=True)
 class CaptionTask:
     """Ask a video-language model for the technical caption of each clip.
@@ -116,7 +106,7 @@ class CaptionTask:
     can be run and compared without a model.
 
     >>> task = CaptionTask()
-    >>> clip = ClipFrames("dive_1", "diving", (b"jpeg",), label="5253b")
+    >>> clip = ClipFrames("dive_1", "diving", np.zeros((1, 3, 8, 8), np.uint8), label="5253b")
     >>> task.parse(clip, task.write(clip))
     ClipCaption(clip_id='dive_1', caption='Backward takeoff, 2.5 somersaults, 1.5 twists, pike', place='Unknown')
     """
@@ -130,7 +120,7 @@ class CaptionTask:
         Raises:
             ValueError: The clip has no frames.
         """
-        if not row.frames:
+        if not len(row.frames):
             raise ValueError(f"clip {row.clip_id!r} has no frames; read at least one with hf_datasets.video")
         return [
             {"role": "system", "content": CAPTION_PROMPTS[row.sport]},

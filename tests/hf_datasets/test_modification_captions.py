@@ -1,8 +1,11 @@
 """Technical captions: the messages with frames, what is accepted, what is rejected, and the offline writer."""
 
 import base64
+import io
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from hf_datasets.generation.task import Task
 from hf_datasets.records import Rejection
@@ -15,8 +18,9 @@ from hf_datasets.tfcovr.captions import (
 )
 from hf_datasets.tfcovr.labels import load_labels
 
-VAULT = ClipFrames("clip", "gymnastics", (b"first", b"second"))
-DIVE = ClipFrames("clip", "diving", (b"first",))
+FRAMES = np.stack([np.full((3, 8, 8), value, np.uint8) for value in (20, 200)])
+VAULT = ClipFrames("clip", "gymnastics", FRAMES)
+DIVE = ClipFrames("clip", "diving", FRAMES[:1])
 
 
 def test_the_frames_follow_the_prompt_in_order_as_data_urls():
@@ -25,10 +29,8 @@ def test_the_frames_follow_the_prompt_in_order_as_data_urls():
     system, user = task.messages(VAULT)
     assert system["content"] == GYMNASTICS_CAPTION_PROMPT
     urls = [part["image_url"]["url"] for part in user["content"]]
-    assert [base64.b64decode(url.removeprefix("data:image/jpeg;base64,")) for url in urls] == [
-        b"first",
-        b"second",
-    ]
+    data = [base64.b64decode(url.removeprefix("data:image/jpeg;base64,")) for url in urls]
+    assert [Image.open(io.BytesIO(jpeg)).getpixel((4, 4))[0] for jpeg in data] == [20, 200]
     assert task.messages(DIVE)[0]["content"] == DIVING_CAPTION_PROMPT
 
 
@@ -72,7 +74,7 @@ def test_the_offline_captions_of_all_labels_are_in_the_form():
     task = CaptionTask()
     for label in load_labels():
         sport = "gymnastics" if label.source == "finegym" else "diving"
-        clip = ClipFrames("clip", sport, (b"frame",), label=label.label_id)
+        clip = ClipFrames("clip", sport, FRAMES, label=label.label_id)
         assert isinstance(task.parse(clip, task.write(clip)), ClipCaption), label.description
 
 

@@ -131,19 +131,33 @@ def test_without_a_model_the_longer_text_wins(config, rows):
 
 
 def test_candidates_are_shuffled_by_key_and_seed():
-    answers = [JudgedPair(f"k{number}", "multi", (b"x",), "A.", "B.").answer for number in range(200)]
+    answers = [JudgedPair(f"k{number}", "multi", "A.", "B.").answer for number in range(200)]
     assert 70 < answers.count("1") < 130
-    pair = JudgedPair("k", "multi", (b"x",), "A.", "B.")
+    pair = JudgedPair("k", "multi", "A.", "B.")
     line = pair.prompt.splitlines()[int(pair.answer)]
     assert line == f"Candidate {pair.answer}: A."
 
 
 @pytest.mark.parametrize("answer", ["1", "(1)", " 1\n", "2", "(2)"])
 def test_bare_and_bracketed_digits_are_answers(answer):
-    pair = JudgedPair("k", "multi", (b"x",), "A.", "B.")
-    assert JudgeTask().parse(pair, answer).given == answer.strip(" \n()")
+    pair = JudgedPair("k", "multi", "A.", "B.")
+    assert JudgeTask(lambda pair: []).parse(pair, answer).given == answer.strip(" \n()")
 
 
 def test_a_pair_without_frames_is_an_error():
     with pytest.raises(ValueError, match="'k' has no frames"):
-        JudgeTask().messages(JudgedPair("k", "multi", (), "A.", "B."))
+        JudgeTask(lambda pair: []).messages(JudgedPair("k", "multi", "A.", "B."))
+
+
+def test_a_judge_that_only_talks_leaves_its_answers_and_no_figure(config, rows, capsys):
+    with ChatServer(answer=lambda body: "Both are plausible.") as server:
+        one = config(server)
+        for _ in range(2):  # the second run finds the first one's folder, and the answers
+            assert main(one) == 1
+        assert len(server.bodies) == len(rows)
+    assert "no answer can be read" in capsys.readouterr().err
+    found = results(one)
+    assert found["coverage"]["unreadable or failed"] == len(rows)
+    assert not any("accuracy" in name for name in found["figures"])
+    refused = pq.read_table(Path(one.output_dir, "rejections.parquet")).to_pylist()
+    assert [row["key"] for row in refused] == [row["key"] for row in rows]
