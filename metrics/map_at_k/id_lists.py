@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 LARGEST_CODE = np.iinfo(np.int32).max
+ROWS_PER_BLOCK = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class IdLists:
     """Lists of ids laid end to end.
 
-    `values` holds `(num_ids,)` int64, or Arrow strings; `lengths` is `(num_queries,)` int64.
+    `values` holds `(num_ids,)` int32 or int64, or Arrow strings; `lengths` is `(num_queries,)` int64.
     """
 
     values: np.ndarray | pa.Array
@@ -67,7 +68,8 @@ def read_id_lists(rows: Any, name: str) -> IdLists:
         if matrix.ndim == 2 and matrix.dtype.kind in "iu":
             if matrix.dtype == np.uint64 and matrix.size and matrix.max() > np.iinfo(np.int64).max:
                 raise ValueError(f"{name} hold ids beyond 64-bit signed integers; give such ids as strings")
-            return IdLists(matrix.astype(np.int64, copy=False).ravel(), np.full(len(matrix), matrix.shape[1]))
+            values = matrix if matrix.dtype == np.int32 else matrix.astype(np.int64, copy=False)
+            return IdLists(values.ravel(), np.full(len(matrix), matrix.shape[1]))
         rows = matrix.tolist()
     lists = [row if type(row) is list else _as_list(row, number, name) for number, row in enumerate(rows)]
     lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
@@ -91,7 +93,7 @@ def to_codes(**columns: IdLists) -> list[np.ndarray]:
         lowest = min((values.min() for values in full), default=0)
         highest = max((values.max() for values in full), default=0)
         if lowest >= 0 and highest < LARGEST_CODE:
-            return [np.asarray(column.values).astype(np.int32) for column in columns.values()]
+            return [np.asarray(column.values).astype(np.int32, copy=False) for column in columns.values()]
         flat = np.unique(np.concatenate(full), return_inverse=True)[1]
     ends = np.cumsum([len(column.values) for column in columns.values()])
     return [codes.astype(np.int32) for codes in np.split(flat, ends[:-1])]
@@ -113,16 +115,14 @@ def _as_list(row: Any, number: int, name: str) -> list:
 
 
 def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
-    flat = bytearray(8 * int(lengths.sum()))
-    packers = {length: struct.Struct(f"{length}q").pack_into for length in set(lengths.tolist())}
-    start = 0
-    try:
-        for row in lists:  # strict where np.array would turn 2.5, None and "5" into something else
-            packers[len(row)](flat, start, *row)
-            start += 8 * len(row)
+    try:  # strict where np.array would turn 2.5, None and "5" into something else
+        packed = [
+            struct.pack(f"{count}q", *chain.from_iterable(lists[start : start + ROWS_PER_BLOCK]))
+            for start, count in _counts_of_blocks(lengths)
+        ]
     except struct.error:
         _refuse(lists, name)
-    values = np.frombuffer(flat, dtype=np.int64)
+    values = np.frombuffer(b"".join(packed), dtype=np.int64)
     maybe_bool = np.flatnonzero(values.view(np.uint64) < 2)  # True passes for 1 above
     row_ends = np.cumsum(lengths)
     of_row = np.searchsorted(row_ends, maybe_bool, side="right")
@@ -130,6 +130,12 @@ def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
         if isinstance(lists[row][index], (bool, np.bool_)):
             _refuse(lists, name)
     return values
+
+
+def _counts_of_blocks(lengths: np.ndarray) -> Iterable[tuple[int, int]]:
+    starts = np.arange(0, len(lengths), ROWS_PER_BLOCK)
+    counts = np.add.reduceat(lengths, starts) if len(starts) else starts
+    return zip(starts.tolist(), counts.tolist(), strict=True)
 
 
 def _strings(lists: list[list], name: str) -> pa.Array:

@@ -110,8 +110,8 @@ def check_lengths(predictions: Sized, references: Sized) -> None:
 def _encode(rankings: IdLists, relevant: IdLists, exclude: Any) -> _Queries:
     columns = {"predictions": rankings, "references": relevant}
     if exclude is not None:
-        ids = exclude.tolist() if hasattr(exclude, "tolist") else exclude
-        columns["exclude"] = read_id_lists([[one] for one in ids], "exclude")
+        one_each = exclude.reshape(-1, 1) if hasattr(exclude, "reshape") else [[one] for one in exclude]
+        columns["exclude"] = read_id_lists(one_each, "exclude")
         if len(columns["exclude"]) != len(rankings):
             raise ValueError(
                 f"exclude has {len(columns['exclude'])} ids for {len(rankings)} queries; give one each"

@@ -124,8 +124,8 @@ def read_moments(references: Any) -> Moments:
             [_field(record, name, f"references[{n}]") for n, record in enumerate(records)]
             for name in ("video_id", "spans")
         )
-    ids = ids.tolist() if hasattr(ids, "tolist") else ids
-    video_ids = read_id_lists([[one] for one in ids], "video_id of references")
+    one_each = ids.reshape(-1, 1) if hasattr(ids, "reshape") else [[one] for one in ids]
+    video_ids = read_id_lists(one_each, "video_id of references")
     if len(spans) != len(video_ids):
         raise ValueError(f"references have {len(video_ids)} video ids but spans for {len(spans)} queries")
     flat, num_spans = _read_pairs(spans)
