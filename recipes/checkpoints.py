@@ -44,9 +44,11 @@ class Checkpoints:
         path = folder / CONFIGURATION
         accelerator.wait_for_everyone()
         if accelerator.is_main_process and restart:
+            (folder / "results.json").unlink(missing_ok=True)
             shutil.rmtree(self.folder, ignore_errors=True)
-            for name in (CONFIGURATION, "results.json", "best.safetensors"):
-                (folder / name).unlink(missing_ok=True)
+            (folder / "best.safetensors").unlink(missing_ok=True)
+            # Last, because while it is here nothing that an unfinished removal leaves passes for another run's.
+            path.unlink(missing_ok=True)
         accelerator.wait_for_everyone()
         identity = json.loads(json.dumps(identity))
         if path.is_file():

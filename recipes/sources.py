@@ -108,6 +108,9 @@ class PixelSource:
             batch_sampler=[part.tolist() for part in rows],
             collate_fn=self.collate,
             num_workers=self.config.num_workers,
+            # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a
+            # resume.
+            generator=torch.Generator().manual_seed(self.config.seed),
         )
         unused = {"both": set(), "text": {"pixel_values"}, "video": {"input_ids", "attention_mask"}}[parts]
         for batch in loader:

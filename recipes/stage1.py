@@ -178,7 +178,9 @@ class Stage1:
             255 * torch.tensor(values, device=accelerator.device)[:, None, None]
             for values in (self.processor.image_mean, self.processor.image_std)
         )
-        for batch in DataLoader(self.data[split], batch_sampler=chunks, num_workers=workers):
+        # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a resume.
+        own = torch.Generator().manual_seed(self.config.seed)
+        for batch in DataLoader(self.data[split], batch_sampler=chunks, num_workers=workers, generator=own):
             frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
             yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
 

@@ -1,13 +1,17 @@
 """Stage 1: learns, resumes exactly, saves both forms, refuses what cannot work."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from checkpoints import Checkpoints
 from classifiers import (
     MINIATURE_AIM,
     ClassifierConfig,
@@ -24,6 +28,25 @@ from transformers import AutoModelForVideoClassification, AutoVideoProcessor
 
 from hf_datasets.video import read_frames
 from hf_models import AIMVideoProcessor
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+# Stage 1, which dies by kill -9 in its second checkpoint: the model is on disk, the optimizer is not.
+DIE_INSIDE_A_CHECKPOINT = f"""
+import os, pathlib, signal, sys
+import torch
+folder, save = pathlib.Path(sys.argv.pop(1)) / "checkpoints", torch.save
+
+def save_or_die(*arguments, **options):
+    if list(folder.glob("step-*")):
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(*arguments, **options)
+
+torch.save = save_or_die
+sys.path.insert(0, {str(RECIPES)!r})
+import stage1
+stage1.main()
+"""
 
 
 @pytest.fixture
@@ -89,23 +112,42 @@ def test_the_base_stays_as_it_was_under_adapters(config):
     assert torch.equal(trained[f"aim.{name}"], base[f"vision_model.{name}"])
 
 
-def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, monkeypatch):
-    run(config)
-    killed = replace(config, output_dir=f"{config.output_dir}-killed")
-    save = Checkpoints.save
-
-    def save_and_die(self, progress):
-        save(self, progress)
-        if progress.total_steps == 6:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoints, "save", save_and_die)
-    with pytest.raises(KeyboardInterrupt):
-        run(killed)
-    monkeypatch.setattr(Checkpoints, "save", save)
-    run(killed)
-    for name, value in weights(config.output_dir).items():
-        assert torch.equal(value, weights(killed.output_dir)[name]), name
+@pytest.mark.parametrize("moment", ["between checkpoints", "inside a checkpoint"])
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, moment):
+    config.epochs = 5
+    figures = run(config)
+    killed = replace(config, output_dir=str(tmp_path / "killed"))
+    (tmp_path / "killed.yaml").write_text(
+        yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None})
+    )
+    command = [sys.executable, str(RECIPES / "stage1.py"), str(tmp_path / "killed.yaml")]
+    if moment == "inside a checkpoint":
+        command[1:2] = ["-c", DIE_INSIDE_A_CHECKPOINT, killed.output_dir]
+    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        while process.poll() is None and (
+            moment == "inside a checkpoint" or not list(tmp_path.glob("killed/checkpoints/step-*"))
+        ):
+            time.sleep(0.002)
+        process.kill()
+        said = process.stdout.read().decode()
+    assert process.returncode == -signal.SIGKILL, said
+    assert not Path(killed.output_dir, "results.json").exists()
+    if moment == "inside a checkpoint":
+        unfinished = tmp_path / "killed/checkpoints/unfinished"
+        assert [path.name for path in unfinished.iterdir()] == ["model.safetensors"]
+    assert run(killed) == figures
+    expected, resumed = weights(config.output_dir), weights(killed.output_dir)
+    assert expected.keys() == resumed.keys()
+    for name, value in expected.items():
+        assert torch.equal(value, resumed[name]), name
+    # The best weights may come from before the kill; the losses of all epochs may not.
+    histories = [
+        json.loads(Path(one.output_dir, "results.json").read_text())["history"] for one in (config, killed)
+    ]
+    assert histories[0] == histories[1]
 
 
 def test_a_finished_run_is_not_trained_again(config, capsys):
@@ -180,7 +222,7 @@ def test_the_class_balanced_order_draws_rare_classes_as_often(config):
 
 @pytest.mark.parametrize("name", ["stage1", "stage1_miniature_from_clip", "stage1_one_gpu", "stage1_4xa100"])
 def test_the_configurations_that_ship_are_valid(name):
-    path = Path(__file__).parents[2] / "recipes/configs" / f"{name}.yaml"
+    path = RECIPES / "configs" / f"{name}.yaml"
     chosen = parse_config(Stage1Config, None, [str(path)])
     assert all(getattr(chosen, key) == value for key, value in yaml.safe_load(path.read_text()).items())
 

@@ -118,6 +118,27 @@ def test_end_to_end_training_moves_the_encoders(config, tiny):
     assert not torch.equal(trained[f"vision_model.{name}"], start[f"aim.{name}"])
 
 
+def test_an_end_to_end_run_goes_on_in_the_middle_of_an_epoch_as_if_it_had_not_stopped(
+    config, tmp_path, monkeypatch
+):
+    config.end_to_end, config.epochs, config.checkpoint_steps = True, 1, 2
+    stage2.run(config)
+    stopped = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "stopped")})
+    save = stage2.Checkpoints.save
+
+    def save_and_stop(self, progress):
+        save(self, progress)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage2.Checkpoints, "save", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        stage2.run(stopped)
+    monkeypatch.setattr(stage2.Checkpoints, "save", save)
+    stage2.run(stopped)
+    expected, resumed = weights(config.output_dir), weights(stopped.output_dir)
+    assert all(torch.equal(expected[name], resumed[name]) for name in expected)
+
+
 @pytest.mark.parametrize("query", ["text", "video"])
 def test_half_a_query_can_be_trained(config, query):
     config.query, config.epochs = query, 1
