@@ -201,12 +201,21 @@ class SpanHead(nn.Module):
 
     def forward(self, queries: Tensor, videos: EncodedVideos) -> tuple[Tensor, Tensor]:
         """Compare `queries (Q, M, D)` with every video; two of `(Q, V, L)`."""
-        similarity = torch.einsum("qmd,vmld->qvl", self.span_queries(queries), videos.localization).float()
+        similarity = torch.einsum("qmd,vmld->qvl", self.span_queries(queries), videos.localization)
+        return self._predict(similarity.float(), videos.mask)
+
+    def of_pairs(self, queries: Tensor, videos: EncodedVideos, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Compare `queries (Q, M, D)` each with its own video, `targets (Q,)`; two of `(Q, L)`."""
+        own = videos.localization.index_select(0, targets)
+        similarity = torch.einsum("qmd,qmld->ql", self.span_queries(queries), own)
+        return self._predict(similarity.float(), videos.mask[targets])
+
+    def _predict(self, similarity: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         if self.mask_similarity:
-            similarity = similarity.masked_fill(~videos.mask, 0)
+            similarity = similarity.masked_fill(~mask, 0)
         logits = similarity @ self.predictors(similarity.shape[-1])
         start, end = logits.chunk(2, -1)
-        return start.masked_fill(~videos.mask, MASKED_LOGIT), end.masked_fill(~videos.mask, MASKED_LOGIT)
+        return start.masked_fill(~mask, MASKED_LOGIT), end.masked_fill(~mask, MASKED_LOGIT)
 
 
 def clip_scores(queries: Tensor, clips: Tensor) -> Tensor:

@@ -22,8 +22,9 @@ class MomentRetrievalOutput(ModelOutput):
     Args:
         loss: Scalar, where positions were given.
         video_scores: `(Q, V)`, the cosine of each query with the best clip of each video, averaged over streams.
-        start_logits: `(Q, V, L)`; -1e10 behind the end of a video.
-        end_logits: `(Q, V, L)`.
+        start_logits: `(Q, V, L)`; -1e10 behind the end of a video. None in a training step, whose loss asks only for
+            the logits of each query in its own video.
+        end_logits: `(Q, V, L)`, or None.
         loss_parts: The weighted terms that `loss` adds, by name, detached.
     """
 
@@ -115,8 +116,9 @@ class MomentRetrievalModel(PreTrainedModel):
         queries = self.encode_query(query_features, query_mask.bool())
         videos = self.encode_video(video_features, video_mask, subtitle_features=subtitle_features)
         scores = self.video_scores(queries, videos)
-        start_logits, end_logits = self.span_head(queries, videos)
-        output = MomentRetrievalOutput(video_scores=scores, start_logits=start_logits, end_logits=end_logits)
+        output = MomentRetrievalOutput(video_scores=scores)
+        if start_positions is None or not self.training:
+            output.start_logits, output.end_logits = self.span_head(queries, videos)
         if start_positions is None:
             return output
         targets = self._targets(target_indices, scores)
@@ -150,17 +152,16 @@ class MomentRetrievalModel(PreTrainedModel):
     def _losses(
         self,
         output: MomentRetrievalOutput,
-        queries: Tensor,  # noqa: ARG002 (ReLoCLNet's losses read them)
-        videos: EncodedVideos,  # noqa: ARG002
+        queries: Tensor,
+        videos: EncodedVideos,
         labels: tuple[Tensor, Tensor, Tensor],
         hard_negatives: bool,
     ) -> dict[str, Tensor]:
         """The weighted terms of the loss by name."""
         config, (start_positions, end_positions, targets) = self.config, labels
-        rows = torch.arange(len(targets), device=targets.device)
         # A step without it has it with weight 0: distributed training wants every weight used in every step.
         skipped = self.training and float(torch.rand(())) >= config.span_loss_probability
-        own = output.start_logits[rows, targets], output.end_logits[rows, targets]
+        own = self.span_head.of_pairs(queries, videos, targets)
         weight = 0.0 if skipped else config.span_loss_weight
         parts = {"span": weight * span_loss(*own, start_positions, end_positions)}
         pairs = output.video_scores[:, targets]

@@ -16,6 +16,7 @@ from hf_models import (
     XMLConfig,
     XMLForMomentRetrieval,
 )
+from hf_models.moments.losses import span_loss
 
 SIZES = {
     "video_feature_size": 10,
@@ -96,6 +97,20 @@ def test_padding_changes_nothing(name, subtitles):
     torch.testing.assert_close(output.video_scores[0, 0], padded.video_scores[1, 1], atol=1e-5, rtol=0)
     torch.testing.assert_close(output.start_logits[0, 0], padded.start_logits[1, 1, :6], atol=1e-4, rtol=0)
     torch.testing.assert_close(output.end_logits[0, 0], padded.end_logits[1, 1, :6], atol=1e-4, rtol=0)
+
+
+@every_model
+@both_streams
+def test_the_loss_asks_each_query_in_its_own_video_only(name, subtitles):
+    model = small(name, subtitles=subtitles, span_loss_weight=1.0, span_loss_probability=1.0)
+    batch, rows, targets = inputs(subtitles=subtitles), torch.arange(3), torch.tensor([1, 1, 2])
+    output = model(**batch, **LABELS, target_indices=targets)
+    start, end = output.start_logits[rows, targets], output.end_logits[rows, targets]
+    expected = span_loss(start, end, LABELS["start_positions"], LABELS["end_positions"])
+    torch.testing.assert_close(output.loss_parts["span"], expected.detach())
+    training = model.train()(**batch, **LABELS, target_indices=targets)
+    assert training.start_logits is training.end_logits is None
+    assert training.loss_parts["span"] > 0
 
 
 def test_the_released_predictors_read_the_padding_and_ours_do_so_on_request():
