@@ -29,6 +29,7 @@ from datasets import DatasetDict, load_dataset
 from devices import Device, make_accelerator
 from embed import NO_FILE, read_here
 from encoders import MINIATURE_CLIP, check_model_folder, weights_fingerprint
+from moment_data import MINIATURE
 from moment_features import FeatureStore
 from results import write_results
 from torch import Tensor
@@ -57,7 +58,7 @@ class EmbedMomentsConfig:
     video_dir: str | None = None  # the folder of videos, where the data set does not know its own
     vision_model: str = MINIATURE_CLIP
     text_model: str = MINIATURE_CLIP
-    clip_seconds: float = 1.0
+    clip_seconds: float | None = None  # None: 0.5 for the miniature, whose moments are short, and 1 otherwise
     frames_per_clip: int | None = (
         None  # None: as many as a video model was trained with, or 4 for an image model
     )
@@ -72,6 +73,8 @@ class EmbedMomentsConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.clip_seconds is None:
+            self.clip_seconds = MINIATURE.clip_seconds if self.dataset_config == "mini" else 1.0
         if self.clip_seconds <= 0 or (self.frames_per_clip or 1) < 1:
             raise SystemExit("--clip_seconds must be positive and --frames_per_clip at least 1")
         unknown = set(self.granularities) - {"fine", "coarse"}
@@ -89,8 +92,10 @@ class ClipEncoder:
 
     def __init__(self, config: EmbedMomentsConfig) -> None:
         check_model_folder(config.vision_model)
-        self.model = AutoModel.from_pretrained(config.vision_model).eval()
-        self.sees_videos = "video" in self.model.input_modalities
+        whole = AutoModel.from_pretrained(config.vision_model).eval()
+        self.sees_videos = "video" in whole.input_modalities
+        # Not what a CLIP projects for whole captions: half the width, and less of colours and counts.
+        self.model = whole if self.sees_videos else getattr(whole, "vision_model", whole)
         loader = AutoVideoProcessor if self.sees_videos else AutoImageProcessor
         self.processor = loader.from_pretrained(config.vision_model)
         trained_with = getattr(self.model.config, "num_frames", None) if self.sees_videos else None
@@ -123,15 +128,13 @@ class ClipEncoder:
             vectors = states.amax(1) if per_frame else pooled(output)
         else:
             pixels = self.processor(images=list(clips.flatten(0, 1)), return_tensors="pt")["pixel_values"]
-            encode = getattr(self.model, "get_image_features", self.model)
-            vectors = pooled(encode(pixel_values=pixels.to(device))).unflatten(0, clips.shape[:2]).amax(1)
+            output = self.model(pixel_values=pixels.to(device))
+            vectors = pooled(output).unflatten(0, clips.shape[:2]).amax(1)
         return vectors.float().cpu()
 
 
 def pooled(output: Any) -> Tensor:
     """One vector per image or video: the model's own pooling, or the mean of its states."""
-    if isinstance(output, Tensor):
-        return output
     if getattr(output, "pooler_output", None) is not None:
         return output.pooler_output.flatten(1)
     return output.last_hidden_state.flatten(1, -2).mean(1)

@@ -75,6 +75,7 @@ def config(moments, tiny, tmp_path):
         dataset=moments,
         vision_model=clip,
         text_model=tiny["text_model"],
+        clip_seconds=1.0,
         output_dir=str(tmp_path / "features"),
         num_workers=0,
         shard_size=1,
