@@ -62,6 +62,7 @@ MOMENT_SCHEMA = pa.schema(
         "fine_caption_score": pa.float64(),
         "kind": pa.string(),
         "candidates": pa.list_(pa.string()),
+        "candidate_kinds": pa.list_(pa.string()),
     }
 )
 REWRITING_SCHEMA = pa.schema({"desc_id": pa.int64(), "kind": pa.string(), "captions": pa.list_(pa.string())})
@@ -186,9 +187,11 @@ class Split:
             return Rejection("no candidate", moment.coarse_caption, f"{moment.video_id}/{moment.desc_id}")
         kind = generator_for(str(moment.desc_id), self.config.seed).choice(sorted(found))
         captions = found[kind].captions
-        candidates = [caption for one in found.values() for caption in one.captions]
-        row = asdict(moment) | {"fine_caption": captions[0], "fine_caption_score": None}
-        return row | {"kind": kind, "candidates": candidates}
+        row = asdict(moment) | {"fine_caption": captions[0], "fine_caption_score": None, "kind": kind}
+        return row | {
+            "candidates": [caption for one in found.values() for caption in one.captions],
+            "candidate_kinds": [kind for kind, one in found.items() for _ in one.captions],
+        }
 
 
 def files(folder: Path) -> dict[str, Path]:

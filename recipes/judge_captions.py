@@ -75,15 +75,9 @@ def judged_rows(
             rejections.append(found)
             kept.append({**row, "fine_caption_score": None})
         else:
-            kept.append({**row, **asdict(found), "kind": kind_of(row, found.fine_caption)})
+            kind = row["candidate_kinds"][row["candidates"].index(found.fine_caption)]
+            kept.append({**row, **asdict(found), "kind": kind})
     return kept
-
-
-def kind_of(row: dict[str, Any], caption: str) -> str | None:
-    """The kind of the chosen candidate: as the build says, or that of the caption it had, else unknown."""
-    if kinds := row.get("candidate_kinds"):
-        return kinds[row["candidates"].index(caption)]
-    return row.get("kind") if caption == row["fine_caption"] else None
 
 
 def run(config: JudgeConfig) -> dict[str, int]:
@@ -100,8 +94,10 @@ def run(config: JudgeConfig) -> dict[str, int]:
     rejections: list[Rejection] = []
     for path in files:
         table = pl.read_parquet(path)
-        if "candidates" not in table.columns:
-            raise SystemExit(f"{path} has no column candidates; build it with `recipes/build_fig.py`")
+        if missing := {"candidates", "candidate_kinds"} - set(table.columns):
+            raise SystemExit(
+                f"{path} has no column {', '.join(sorted(missing))}; build it with `recipes/build_fig.py`"
+            )
         rows = judged_rows(table, scorer, config, rejections)
         made = pa.Table.from_pylist(rows, schema=table.to_arrow().schema)
         splits.setdefault(path.name.partition("-")[0], []).append(made)

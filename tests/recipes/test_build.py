@@ -304,6 +304,10 @@ def test_fine_captions_are_built_offline_from_what_other_captions_say(tmp_path):
     assert set(rows) == {1, 2}
     assert "a person opens the brown bag before a person drinks from a glass." in rows[1]["candidates"]
     assert "a person opens the brown bag in a place with a glass." in rows[1]["candidates"]
+    kinds = dict(zip(rows[1]["candidates"], rows[1]["candidate_kinds"], strict=True))
+    assert kinds["a person opens the brown bag before a person drinks from a glass."] == "dynamic"
+    assert kinds["a person opens the brown bag in a place with a glass."] == "static"
+    assert kinds[rows[1]["fine_caption"]] == rows[1]["kind"]
     rejected = pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     assert ("test: moments", "charades_fig_test.jsonl:4") in {(row["step"], row["key"]) for row in rejected}
     assert any(row["key"] == "bbbbb/3" and row["reason"] == "no candidate" for row in rejected)

@@ -42,9 +42,9 @@ class Pool:
 def build(tiny, tmp_path, monkeypatch):
     """A built folder whose clips have one colour, whose captions name it and whose disturbed captions name another."""
     monkeypatch.setattr("clip_frames.VideoReaderPool", Pool)
-    schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string())).append(
-        pa.field("candidates", pa.list_(pa.string()))
-    )
+    schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string()))
+    for name in ("candidates", "candidate_kinds"):
+        schema = schema.append(pa.field(name, pa.list_(pa.string())))
     splits, rewritings = {}, []
     for split, per_colour in (("train", 4), ("test", 3)):
         rows = []
@@ -58,7 +58,7 @@ def build(tiny, tmp_path, monkeypatch):
             rows.append(
                 {"desc_id": desc_id, "video_id": video, "duration_seconds": 1.0, "start_seconds": 0.0, "end_seconds": 1.0,
                  "coarse_caption": f"show {colour}", "fine_caption": wrong[0], "fine_caption_score": None, "kind": "static",
-                 "candidates": [wrong[0], f"show {colour}", wrong[1]]}
+                 "candidates": [wrong[0], f"show {colour}", wrong[1]], "candidate_kinds": ["static", "dynamic", "static"]}
             )  # fmt: skip
             rewritings.append({"desc_id": desc_id, "kind": "positives", "captions": [f"{colour} show"]})
             rewritings.append({"desc_id": desc_id, "kind": "static_negatives", "captions": wrong[:2]})
@@ -164,7 +164,9 @@ def test_training_learns_to_prefer_what_fits_and_the_best_candidate_is_kept(buil
     assert run_judge(judge) == {"moments": 30, "judged": 28}
     rows = pl.read_parquet(tmp_path / "judged" / "source" / "test-*.parquet")
     judged = rows.filter(pl.col("fine_caption_score").is_not_null())
-    assert (judged["fine_caption"] == judged["coarse_caption"]).mean() >= 0.7
+    fits = judged["fine_caption"] == judged["coarse_caption"]
+    assert fits.mean() >= 0.7
+    assert judged["kind"].to_list() == ["dynamic" if one else "static" for one in fits]
     kept = rows.filter(pl.col("fine_caption_score").is_null())
     assert kept["video_id"].to_list() == ["gone-test"]
     assert "2 rows were refused (2 x not judged)" in (tmp_path / "judged" / "README.md").read_text()
