@@ -104,8 +104,9 @@ class VidCLIPMatcher(nn.Module):
         return Encoded(embeds, output.last_hidden_state, attention_mask, input_ids)
 
     def match(self, clips: Encoded, texts: Encoded) -> Tensor:
-        """Logits `(n,)` of clip i with text i."""
-        return self.head(clips.states, texts.states, texts.mask)
+        """Logits `(n,)` of clip i with text i: what the towers say, corrected by the head, which starts from nothing."""
+        similarity = self.scale * (clips.embeds * texts.embeds).sum(-1)
+        return similarity + self.head(clips.states, texts.states, texts.mask)
 
     def save(self, folder: Path) -> None:
         """Write the weights of both parts."""
