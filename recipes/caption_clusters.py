@@ -90,13 +90,20 @@ class CaptionMap:
         labels = dbscan.fit_predict(self.embeddings, sample_weight=self.counts)
         return Clusters(labels[self.places])
 
-    def project(self, rows: np.ndarray, *, seed: int) -> np.ndarray:
-        """A t-SNE map `(len(rows), 2)` of some captions, equal ones included."""
-        vectors: Any = self.embeddings[self.places[rows]]
+    def project(self, distinct: np.ndarray, *, seed: int) -> np.ndarray:
+        """A t-SNE map `(n, 2)` of n distinct captions; equal ones would push each other apart in it.
+
+        Args:
+            distinct: places in `embeddings`.
+            seed: of the map.
+        """
+        if len(distinct) == 1:
+            return np.zeros((1, 2))
+        vectors: Any = self.embeddings[distinct]
         if issparse(vectors):
             dimensions = min(SVD_DIMENSIONS, *(size - 1 for size in vectors.shape))
             vectors = normalize(TruncatedSVD(dimensions, random_state=seed).fit_transform(vectors))
-        perplexity = min(30.0, (len(rows) - 1) / 3)
+        perplexity = min(30.0, (len(distinct) - 1) / 3)
         return TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(vectors)
 
 
@@ -108,7 +115,7 @@ def plot_maps(coarse: CaptionMap, fine: CaptionMap, *, eps: float, min_samples: 
     """
     groups = coarse.cluster(eps=eps, min_samples=min_samples).labels
     rows = np.flatnonzero(groups != NOISE)
-    if len(rows) < 4:
+    if not len(rows):
         raise ValueError(f"no coarse caption is like {min_samples - 1} others; lower --tsne_min_samples")
     own = fine.cluster(eps=eps, min_samples=min_samples).labels[rows]
     counts = {"coarse": len(set(groups[rows].tolist())), "fine": len(set(own.tolist()) - {NOISE})}
@@ -118,13 +125,16 @@ def plot_maps(coarse: CaptionMap, fine: CaptionMap, *, eps: float, min_samples: 
     for axes, (name, captions) in zip(
         figure.subplots(1, 2), {"coarse": coarse, "fine": fine}.items(), strict=True
     ):
-        x, y = captions.project(rows, seed=seed).T
-        axes.scatter(x, y, s=7, c=colours, alpha=0.7, linewidths=0)
+        distinct, first, sizes = np.unique(captions.places[rows], return_index=True, return_counts=True)
+        x, y = captions.project(distinct, seed=seed).T
+        axes.scatter(x, y, s=7 * sizes, c=colours[first], alpha=0.6, linewidths=0)
+        axes.margins(0.1)
         axes.set_xticks([])
         axes.set_yticks([])
-        axes.set_title(f"{name}: {counts[name]:,} clusters")
+        axes.set_title(f"{name}: {len(distinct):,} different captions, {counts[name]:,} clusters")
     figure.supxlabel(
-        f"{len(rows):,} moments whose coarse captions form clusters of at least {min_samples}, coloured by those",
+        f"{len(rows):,} moments whose coarse captions form clusters of at least {min_samples}, coloured by those; "
+        "the area of a disc is the number of equal captions",
         fontsize=10,
     )
     return figure

@@ -165,7 +165,7 @@ def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
         _, _, bars = axes.hist(values, bins=edges, color=COLOUR, rwidth=0.92)
         for bar in bars:
             if bar.get_x() < 0:
-                bar.set_color(NEGATIVE_COLOUR)
+                bar.set_facecolor(NEGATIVE_COLOUR)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlabel("score (logit)")
         axes.set_ylabel("moments")
