@@ -89,7 +89,7 @@ class VCMRConfig(MomentDataConfig):
     patience: int = 10
     hard_negative_epoch: int = 20
     batch_size: int = 128  # of all processes together
-    learning_rate: float = 3e-3
+    learning_rate: float = 2e-3
     weight_decay: float = 0.01
     warmup_share: float = 0.01
     span_loss_weight: float | None = None  # None: as published, or more in the miniature
