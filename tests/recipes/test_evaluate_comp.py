@@ -282,21 +282,45 @@ def test_videoprism_compares_as_its_own_forward_pass():
 
 @torch.inference_mode()
 def test_perception_encoder_compares_as_its_own_forward_pass():
-    class Perception(torch.nn.Module):
-        """The form of `PeVideoModel`'s forward pass: both embeddings at once, compared by dot products."""
+    from transformers import ModernBertConfig, PeVideoConfig, PeVideoModel, ViTConfig
+    from transformers.models.pe_video import PeVideoEncoderConfig
 
-        device = torch.device("cpu")
-        config = CLIPTextConfig(max_position_embeddings=8)
-
-        def forward(self, input_ids, pixel_values_videos, attention_mask=None):
-            video, text = pixel_values_videos.mean((1, 3, 4)), input_ids[:, :3].float()
-            return SimpleNamespace(
-                video_embeds=video, text_video_embeds=text, logits_video_text=video @ text.T
-            )
-
+    torch.manual_seed(0)
+    image = ViTConfig(**SMALL, image_size=8, patch_size=4, num_labels=16)  # in place of timm's tower
+    video = PeVideoEncoderConfig(vision_config=image, **SMALL, head_dim=8)
+    marks = {
+        "pad_token_id": 0,
+        "eos_token_id": 98,
+        "bos_token_id": 97,
+        "cls_token_id": 97,
+        "sep_token_id": 98,
+    }
+    text = ModernBertConfig(**SMALL, **marks, vocab_size=100)
+    model = PeVideoModel(PeVideoConfig(text_config=text, video_config=video)).eval()
+    torch.nn.init.ones_(model.text_video_logit_scale)  # it starts at zero
     parts = Parts()
-    parts.video_processor = lambda frames, **_: {"pixel_values_videos": torch.stack(frames).float() / 255}
-    encoder, shown, told = PerceptionEncoder(Perception(), parts, 4), videos(2, 4, 8), ["a dog", "a cat"]
+    parts.video_processor = lambda frames, **_: {
+        "pixel_values_videos": torch.stack(frames)[..., :8, :8].float() / 255
+    }
+    encoder, shown, told = PerceptionEncoder(model, parts, 4), videos(2, 4, 8), ["a dog", "a cat", "birds"]
     similarity = encoder.compare(encoder.encode_videos(shown), encoder.encode_texts(told))
-    whole = encoder.model(Parts.tokenizer(told)["input_ids"], torch.stack(shown).float() / 255)
+    whole = model(pixel_values_videos=torch.stack(shown).float() / 255, **Parts.tokenizer(told))
     torch.testing.assert_close(similarity, whole.logits_video_text)
+
+
+@torch.inference_mode()
+def test_siglip_2_sees_frames_of_any_shape_as_its_own_forward_pass():
+    from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model
+
+    torch.manual_seed(0)
+    text = {**SMALL, "vocab_size": 100, "max_position_embeddings": 8, "projection_size": 16}
+    vision = {**SMALL, "patch_size": 4, "num_patches": 16}
+    model = Siglip2Model(Siglip2Config(text_config=text, vision_config=vision)).eval()
+    images = Siglip2ImageProcessor(patch_size=4, max_num_patches=16)
+    parts = SimpleNamespace(image_processor=images, tokenizer=Parts.tokenizer)
+    (shown,), told = videos(1, 1, 12), ["a dog", "a cat"]
+    encoder = ImageEncoder(model, parts, 1)
+    similarity = encoder.compare(encoder.encode_videos([shown]), encoder.encode_texts(told))
+    frames = images(list(shown), return_tensors="pt")
+    whole = model(**frames, **Parts.tokenizer(told)).logits_per_image
+    torch.testing.assert_close(similarity, (whole - model.logit_bias) / model.logit_scale.exp())
