@@ -42,7 +42,7 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown benchmark {sorted(unknown)}; there are {', '.join(NAMES)}")
     results = {}
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 160)  # 80 columns break every cell of a log
     for name in arguments.names or NAMES:
         results[name] = list(importlib.import_module(f"benchmarks.{name}").measure())
         console.print(show(name, results[name]))
