@@ -8,7 +8,7 @@ from datasets import Dataset
 from embed import read_here
 from embed_moments import ClipEncoder, EmbedMomentsConfig, TokenEncoder, group_frames, run
 from moment_features import FeatureStore, open_features
-from transformers import ConvNextImageProcessor, ResNetConfig, ResNetModel
+from transformers import AutoModel, ConvNextImageProcessor, ResNetConfig, ResNetModel
 
 from hf_datasets.video import VideoFrames
 from hf_datasets.video_pool import VideoRequest
@@ -174,6 +174,20 @@ def test_video_models_and_convolutional_ones_give_a_vector_per_clip(config, tiny
     config.vision_model = str(tmp_path / "resnet")
     resnet = ClipEncoder(config)
     assert (resnet.frames_per_clip, resnet(clips).shape) == (4, (2, 12))
+
+
+def test_a_clip_gives_what_its_vision_tower_pools_and_not_what_it_projects(config):
+    clips = torch.randint(0, 255, (2, 4, 3, 32, 32), dtype=torch.uint8)
+    encoder, whole = ClipEncoder(config), AutoModel.from_pretrained(config.vision_model).eval()
+    pixels = encoder.processor(images=list(clips.flatten(0, 1)), return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        expected = whole.vision_model(pixel_values=pixels).pooler_output.unflatten(0, (2, 4)).amax(1)
+    torch.testing.assert_close(encoder(clips), expected)
+
+
+def test_clips_of_the_miniature_last_half_a_second_and_all_others_one():
+    assert EmbedMomentsConfig().clip_seconds == 0.5
+    assert EmbedMomentsConfig(dataset_config="release").clip_seconds == 1.0
 
 
 def test_captions_longer_than_the_model_reads_are_cut_and_counted(config):
