@@ -1,10 +1,8 @@
 """Rows -> Parquet and a card, in a folder that `load_dataset` opens and the Hub shows; and from there to the Hub."""
 
-import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +10,7 @@ import pyarrow.parquet as pq
 from huggingface_hub import DatasetCard, HfApi
 
 from hf_datasets.records import Rejection
-from hf_datasets.registration import REJECTIONS_FILE, summarise
+from hf_datasets.registration import summarise, write_rejections
 
 COUNTS_START = "<!-- counts: filled in by hf_datasets.publish -->"
 COUNTS_END = "<!-- end of counts -->"
@@ -64,8 +62,7 @@ def write_folder(
         text = _card_text(Path(card), counts, provenance or {}, rejections)
         (draft / "README.md").write_text(text, encoding="utf-8")
         if rejections:
-            lines = [json.dumps(asdict(rejection), ensure_ascii=False) for rejection in rejections]
-            (draft / REJECTIONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+            write_rejections(draft, ((None, one) for one in rejections))
         if folder.is_dir():
             folder.rmdir()
         draft.replace(folder)

@@ -8,10 +8,9 @@ what the fallback opens for a bare name.
 
 import functools
 import hashlib
-import json
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from typing import Any
 import datasets
 import datasets.inspect
 import datasets.load
+import pyarrow as pa
+import pyarrow.parquet as pq
 from datasets.load import DatasetModule
 
 from hf_datasets.records import Rejection
@@ -33,7 +34,8 @@ BUILDERS = {
 }
 """Registered name -> module of its builder. A line here is all that a new data set needs."""
 
-REJECTIONS_FILE = "rejections.jsonl"
+REJECTIONS_FILE = "rejections.parquet"
+REJECTION_SCHEMA = pa.schema({name: pa.string() for name in ("step", "key", "reason", "raw")})
 ANNOTATION_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".parquet", ".pkl", ".tsv", ".txt"})
 
 
@@ -118,12 +120,45 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
         if default.is_dir():
             os.utime(default)
 
+    def _data_dir(self) -> Path | None:
+        """The folder in `data_dir`, None where none is given.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+        if self.config.data_dir is None:
+            return None
+        data_dir = Path(self.config.data_dir).expanduser()
+        if not data_dir.is_dir():
+            raise FileNotFoundError(
+                f"data_dir {data_dir} is no folder; give the one that holds the annotations"
+            )
+        return data_dir
+
+    def _refuse(self, names: Iterable[str], why: str) -> None:
+        """Let no parameter pass that this configuration would ignore.
+
+        Raises:
+            ValueError: One of them is not the default.
+        """
+        default = self.builder_configs[self.config.name]
+        given = [name for name in names if getattr(self.config, name) != getattr(default, name)]
+        if given:
+            raise ValueError(f"{', '.join(given)} cannot be chosen for {self.config.name!r}: {why}")
+
     def _download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
         super()._download_and_prepare(*args, **kwargs)
         if self.rejections:
             self.info.description = f"{self.info.description}\n\n{summarise(self.rejections)}"
-            lines = [json.dumps(asdict(rejection), ensure_ascii=False) for rejection in self.rejections]
-            Path(self._output_dir, REJECTIONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+            write_rejections(self._output_dir, ((None, one) for one in self.rejections))
+
+
+def write_rejections(
+    folder: str | os.PathLike[str], rejections: Iterable[tuple[str | None, Rejection]]
+) -> None:
+    """Write what was refused, each with the step that refused it where there are several, to `rejections.parquet`."""
+    rows = [{"step": step, **asdict(rejection)} for step, rejection in rejections]
+    pq.write_table(pa.Table.from_pylist(rows, schema=REJECTION_SCHEMA), Path(folder, REJECTIONS_FILE))
 
 
 def summarise(rejections: list[Rejection]) -> str:

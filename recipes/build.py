@@ -6,15 +6,13 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from results import write_results
 from rich.console import Console
 from rich.table import Table
@@ -31,11 +29,11 @@ from hf_datasets.generation.prices import Meter, Price, price_of
 from hf_datasets.generation.task import Task
 from hf_datasets.publish import Configurations, write_folder
 from hf_datasets.records import Rejection
+from hf_datasets.registration import REJECTIONS_FILE, write_rejections
 
 Row = TypeVar("Row")
 Record = TypeVar("Record")
 METERED = ("requests", "cached", "tokens in", "tokens out", "US dollars")
-REJECTION_SCHEMA = pa.schema({name: pa.string() for name in ("step", "key", "reason", "raw")})
 
 
 @dataclass
@@ -201,10 +199,7 @@ class Build:
         draft = self.output_dir.with_name(f".{self.output_dir.name}.{os.getpid()}.draft")
         try:
             write_folder(configurations, draft, card=card, provenance=facts)
-            rejected = [{"step": step, **asdict(rejection)} for step, rejection in self.rejections]
-            pq.write_table(
-                pa.Table.from_pylist(rejected, schema=REJECTION_SCHEMA), draft / "rejections.parquet"
-            )
+            write_rejections(draft, self.rejections)
             write_results(
                 draft,
                 self.figures(),
@@ -284,7 +279,7 @@ class Build:
 
     @staticmethod
     def _is_ours(folder: Path) -> bool:
-        return (folder / "results.json").is_file() and (folder / "rejections.parquet").is_file()
+        return (folder / "results.json").is_file() and (folder / REJECTIONS_FILE).is_file()
 
 
 def keyed(rejection: Rejection, row: object) -> Rejection:

@@ -14,12 +14,14 @@ and takes the longer text: a check of the steps, and a baseline that says how mu
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import evaluate
 import pyarrow as pa
 import pyarrow.parquet as pq
-from build import REJECTION_SCHEMA, Build, BuildConfig, run
+from build import Build, BuildConfig, run
 from config import parse_config
 from contrasts import ContrastConfig, load_rows, span_of
 from evaluate_comp import table
@@ -30,6 +32,7 @@ import metrics  # noqa: F401 (registers the metric's name)
 from hf_datasets.comp.judging import JudgedPair, JudgeTask, Verdict
 from hf_datasets.generation.estimate import DryRun
 from hf_datasets.generation.images import image_part
+from hf_datasets.registration import write_rejections
 from hf_datasets.video import read_frames
 
 
@@ -74,16 +77,15 @@ def measure(verdicts: list[Verdict]) -> dict[str, float]:
 def write_tables(build: Build, verdicts: list[Verdict]) -> None:
     """`verdicts.parquet`, and `rejections.parquet` with what the judge said instead of an answer, and why it is none."""
     schema = pa.schema([(field.name, pa.string()) for field in fields(Verdict)])
-    rejected = [{"step": step, **asdict(rejection)} for step, rejection in build.rejections]
-    tables = {
-        "verdicts": pa.Table.from_pylist([asdict(one) for one in verdicts], schema=schema),
-        "rejections": pa.Table.from_pylist(rejected, schema=REJECTION_SCHEMA),
-    }
     build.output_dir.mkdir(parents=True, exist_ok=True)
-    for name, rows in tables.items():
-        partial = build.output_dir / f"{name}.partial"
-        pq.write_table(rows, partial)
-        partial.replace(build.output_dir / f"{name}.parquet")
+    with TemporaryDirectory(
+        dir=build.output_dir, prefix="."
+    ) as draft:  # a killed run leaves no half of a file
+        verdicts_file = Path(draft, "verdicts.parquet")
+        pq.write_table(pa.Table.from_pylist([asdict(one) for one in verdicts], schema=schema), verdicts_file)
+        write_rejections(draft, build.rejections)
+        for path in Path(draft).iterdir():
+            path.replace(build.output_dir / path.name)
 
 
 def main(config: JudgeConfig) -> int:

@@ -5,7 +5,7 @@
 
 Scores the candidates of each moment in a folder of `build_fig.py`, and writes a new folder with the best candidate and
 its score; `load_dataset("charades_fig", "source", data_dir=OUTPUT_DIR)` opens it. A moment whose video cannot be read keeps
-its caption, without a score, and is named in `rejections.jsonl`.
+its caption, without a score, and is named in `rejections.parquet`.
 """
 
 from dataclasses import asdict, dataclass

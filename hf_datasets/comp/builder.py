@@ -225,22 +225,6 @@ class CompBuilder(RegisteredBuilder):
         for row in kept:
             yield row | {"video": paths.get(row["video_id"])}
 
-    def _data_dir(self) -> Path | None:
-        if self.config.data_dir is None:
-            return None
-        data_dir = Path(self.config.data_dir).expanduser()
-        if not data_dir.is_dir():
-            raise FileNotFoundError(
-                f"data_dir {data_dir} is no folder; give the one that holds the annotations"
-            )
-        return data_dir
-
-    def _refuse(self, names: Iterable[str], why: str) -> None:
-        default = self.builder_configs[self.config.name]
-        given = [name for name in names if getattr(self.config, name) != getattr(default, name)]
-        if given:
-            raise ValueError(f"{', '.join(given)} cannot be chosen for {self.config.name!r}: {why}")
-
 
 def configurations(source: str) -> list[CompConfig]:
     """The configurations, the generated one named after its source."""

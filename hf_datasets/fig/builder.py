@@ -1,9 +1,8 @@
 """`load_dataset("charades_fig")`, `"didemo_fig"` and `"activitynet_fig"`: moments and the videos they are in."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Literal, get_args
 
 import datasets
@@ -164,19 +163,3 @@ class FIG(RegisteredBuilder):
             sentences.append(coverage)
         self.info.description = " ".join([self.info.description, *sentences])
         return rows
-
-    def _data_dir(self) -> Path | None:
-        if self.config.data_dir is None:
-            return None
-        data_dir = Path(self.config.data_dir).expanduser()
-        if not data_dir.is_dir():
-            raise FileNotFoundError(
-                f"data_dir {data_dir} is no folder; give the one that holds the annotations"
-            )
-        return data_dir
-
-    def _refuse(self, names: Iterable[str], why: str) -> None:
-        default = self.builder_configs[self.config.name]
-        given = [name for name in names if getattr(self.config, name) != getattr(default, name)]
-        if given:
-            raise ValueError(f"{', '.join(given)} cannot be chosen for {self.config.name!r}: {why}")

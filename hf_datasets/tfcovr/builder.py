@@ -1,9 +1,8 @@
 """`load_dataset("tfcovr")`: six configurations, two of each origin (rows, and the clips they speak of)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import datasets
 import polars as pl
@@ -162,28 +161,9 @@ class TFCoVR(RegisteredBuilder):
             else dict(found.rows)
         )
 
-    def _data_dir(self) -> Path | None:
-        if self.config.data_dir is None:
-            return None
-        data_dir = Path(self.config.data_dir).expanduser()
-        if not data_dir.is_dir():
-            raise FileNotFoundError(
-                f"data_dir {data_dir} is no folder; give the one that holds the annotations"
-            )
-        return data_dir
-
     def _published(self, tables: dict[Split, Tables]) -> dict[Split, Tables]:
         if not self._is_clips or self.config.video_dir is None:
             return tables
         stored = pl.concat(pl.from_arrow(table) for split in tables.values() for table in split())
         clips, coverage = locate(stored.select(RECORD_SCHEMA.names()), self.config.video_dir)
         return self._opened(Collection(clips, tables, coverage=coverage))
-
-    def _refuse(self, names: Iterable[str], why: str) -> None:
-        given = [
-            name
-            for name in names
-            if getattr(self.config, name) != getattr(self.builder_configs[self.config.name], name)
-        ]
-        if given:
-            raise ValueError(f"{', '.join(given)} cannot be chosen for {self.config.name!r}: {why}")

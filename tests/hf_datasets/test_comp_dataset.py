@@ -249,7 +249,7 @@ def test_bad_annotations_are_refused_with_their_reason_and_never_become_rows(ann
         ("the two intervals have the same captions", "v_same"),
     ):
         assert reasons[expected] == 1, (expected, reasons)
-    refused = Path(builder.cache_dir, "rejections.jsonl").read_text().splitlines()
+    refused = pq.read_table(Path(builder.cache_dir, "rejections.parquet"))
     assert len(refused) == len(builder.rejections)
     assert f"{len(refused)} rows were refused" in builder.info.description
     reordered = next(row for row in rows if row["disruption_type"] == "temporal_reorder")

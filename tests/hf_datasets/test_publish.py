@@ -1,11 +1,11 @@
 """Publishing: Parquet and a card that `load_dataset` opens, all or nothing, and one commit to a hub."""
 
-import json
 from pathlib import Path
 
 import datasets
 import huggingface_hub.constants
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -72,8 +72,8 @@ def test_the_card_has_counts_configurations_provenance_and_rejections(tmp_path, 
     assert "2 rows were refused (2 x no text)" in body
     assert "old" not in body
     assert body.endswith("rest\n")
-    lines = (folder / "rejections.jsonl").read_text().splitlines()
-    assert json.loads(lines[1]) == {"reason": "no text: 4", "raw": "raw", "key": "l"}
+    refused = pq.read_table(folder / "rejections.parquet").to_pylist()
+    assert refused[1] == {"step": None, "key": "l", "reason": "no text: 4", "raw": "raw"}
 
 
 def test_nothing_is_left_when_writing_fails(tmp_path, card):

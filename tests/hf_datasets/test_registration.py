@@ -8,6 +8,7 @@ from pathlib import Path
 
 import datasets
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datasets.load import DatasetModule
 
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 
 import datasets
 import pyarrow as pa
+import pyarrow.parquet as pq
 from datasets.builder import Key
 
 from hf_datasets.records import Rejection
@@ -177,7 +179,7 @@ def test_what_was_refused_is_counted_in_the_description_and_kept_beside_the_data
     builder = datasets.load_dataset_builder(numbers)
     builder.download_and_prepare()
     assert builder.info.description.startswith("Numbers.\n\n3 rows were refused (2 x odd; 1 x late).")
-    assert len(Path(builder.cache_dir, "rejections.jsonl").read_text().splitlines()) == 3
+    assert pq.read_metadata(Path(builder.cache_dir, "rejections.parquet")).num_rows == 3
     reopened = datasets.load_dataset(numbers, split="train")
     assert "3 rows were refused" in reopened.info.description
     assert summarise([Rejection("odd: 1", "1")]).startswith("1 rows were refused (1 x odd)")
