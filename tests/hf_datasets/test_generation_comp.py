@@ -6,6 +6,7 @@ import random
 import pytest
 
 from hf_datasets.comp.disruptions import choose_order, choose_segments, crop, generator_for, segment_choices
+from hf_datasets.comp.pairs import make_pair
 from hf_datasets.comp.paragraphs import join, keeps_words, select_events, word_overlap
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, connect
 from hf_datasets.comp.verbs import Verbs, alike, find_actions
@@ -135,6 +136,11 @@ def test_a_crop_goes_from_the_first_start_to_the_last_end():
     events = video((0, 20), (5, 9), (10, 15)).events
     assert crop(events, (0, 2)) == (0, 20)
     assert crop(events, (1, 3)) == (5, 15)
+
+
+def test_a_negative_that_reads_as_its_positive_is_no_pair():
+    refused = make_pair("v", "multi", ("A man runs.", "A man runs."), original=(0, 9), query=(0, 9))
+    assert refused == Rejection("the negative reads as the positive", "A man runs.", "v/multi")
 
 
 @pytest.mark.parametrize("task", [StructuringTask(), ReorderingTask(), ActionTask(Verbs(SENTENCES * 2))])
