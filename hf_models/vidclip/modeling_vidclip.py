@@ -123,8 +123,18 @@ class VidCLIPModel(PreTrainedModel):
             init.copy_(module.weight, temporal_positions(*module.weight.shape))
         elif isinstance(module, AttentionPooler):
             init.normal_(module.query)
+            for projection in (module.q_proj, module.k_proj, module.v_proj, module.out_proj):
+                init.xavier_uniform_(projection.weight)  # else all queries attend alike, and long do
         elif isinstance(module, VidCLIPModel):
             init.constant_(module.logit_scale, self.config.logit_scale_init_value)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The embedding of tokens."""
+        return self.text_model.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the embedding of tokens."""
+        self.text_model.set_input_embeddings(value)
 
     @classmethod
     def from_clip(

@@ -5,10 +5,17 @@ import unittest
 import torch
 from transformers import AutoModelForVideoClassification
 
-from hf_models import AIMConfig, AIMForVideoClassification, AIMModel, AIMVideoProcessor
+from hf_models import (
+    AIMConfig,
+    AIMForVideoClassification,
+    AIMModel,
+    AIMVideoProcessor,
+    VidCLIPConfig,
+    VidCLIPModel,
+)
 
 from .test_configuration_common import ConfigTester
-from .test_modeling_common import ModelTesterMixin, floats_tensor
+from .test_modeling_common import ModelTesterMixin, floats_tensor, ids_tensor
 from .test_video_processing_common import VideoProcessingTestMixin, prepare_video_inputs
 
 
@@ -82,6 +89,65 @@ for name in dir(ModelTesterMixin):
     if name.startswith("test_"):
         needs_loss = name.startswith("test_training")
         setattr(AIMModelTest if needs_loss else AIMTrainingTest, name, None)
+
+
+class VidCLIPModelTester:
+    """Sizes and inputs that the suite asks for."""
+
+    is_training = True
+    batch_size = 2
+    num_frames = 3
+    image_size = 16
+    num_channels = 3
+    seq_length = 7
+    vocab_size = 50
+    small = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 4}  # noqa: RUF012
+
+    def get_config(self):
+        text = {"vocab_size": self.vocab_size, "eos_token_id": 49, "bos_token_id": 48, "pad_token_id": 0}
+        return VidCLIPConfig(
+            vision_config={**self.small, "image_size": self.image_size, "patch_size": 8},
+            text_config={**self.small, **text, "max_position_embeddings": 16},
+            projection_dim=24,
+            num_frames=self.num_frames,
+            num_pooler_queries=5,
+            loss="clip",  # the one that needs no negatives
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        shape = [self.batch_size, self.num_frames, self.num_channels, self.image_size, self.image_size]
+        input_ids = ids_tensor([self.batch_size, self.seq_length], self.vocab_size - 2)
+        input_ids[:, -1] = self.vocab_size - 1
+        inputs = {"pixel_values": floats_tensor(shape), "input_ids": input_ids}
+        return self.get_config(), inputs | {"attention_mask": torch.ones_like(input_ids)}
+
+
+class VidCLIPModelTest(ModelTesterMixin, unittest.TestCase):
+    all_model_classes = (VidCLIPModel,)
+    additional_model_inputs = ["input_ids", "attention_mask"]  # noqa: RUF012
+    test_resize_embeddings = False
+    has_attentions = False  # it returns none; test_vidclip.py compares its attention implementations
+    _is_composite = True
+
+    def setUp(self):
+        self.model_tester = VidCLIPModelTester()
+        sizes = {"projection_dim": 24, "num_frames": 4}
+        self.config_tester = ConfigTester(
+            self, config_class=VidCLIPConfig, has_text_modality=False, common_properties=[], **sizes
+        )
+
+    def _prepare_for_class(self, inputs_dict, model_class, return_labels=False):
+        inputs = super()._prepare_for_class(inputs_dict, model_class, return_labels=return_labels)
+        if return_labels:
+            inputs["return_loss"] = True
+        return inputs
+
+    def _video_features_prepare_config_and_inputs(self):
+        config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
+        return config, {"pixel_values": inputs["pixel_values"]}
+
+    def test_config(self):
+        self.config_tester.run_common_tests()
 
 
 class AIMVideoProcessorTester:

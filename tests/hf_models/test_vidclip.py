@@ -270,6 +270,21 @@ def test_what_is_no_whole_clip_is_refused(tmp_path, clip_folder):
         VidCLIPModel.from_clip(str(clip_folder))
 
 
+def test_both_attention_implementations_give_the_same_embeddings_padding_or_not():
+    model = small_vidclip(class_token_residual=True)
+    data = inputs(negatives=1)
+    mask = torch.ones_like(data["input_ids"])
+    mask[0, 6:] = 0
+    data["input_ids"][0, 5] = END
+    given = (data["pixel_values"], data["input_ids"], mask)
+    found = {}
+    for name in ("sdpa", "eager"):
+        model.set_attn_implementation(name)
+        assert model.text_model.config._attn_implementation == name
+        found[name] = model(*given).logits_per_video
+    torch.testing.assert_close(found["sdpa"], found["eager"])
+
+
 def make_processor():
     words = {word: index for index, word in enumerate(["<pad>", "a", "dog", "runs", "then", "sits"])}
     tokenizer = Tokenizer(models.WordLevel({**words, "<end>": END}, unk_token="<pad>"))
