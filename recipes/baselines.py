@@ -1,6 +1,7 @@
 """The systems that a composed-retrieval result is held against, each in the same training and protocol."""
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from embed import EmbedConfig
 from encoders import load_encoders, load_trained
 from ranking import QueryParts
 from sources import embed_config
-from stage2 import Stage2Config
+from stage2 import INCIDENTAL, Stage2Config
 from stage2 import run as train
 
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
@@ -56,16 +57,37 @@ SYSTEMS = (
 def system_config(
     system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int
 ) -> Stage2Config:
-    """The training configuration of a system with one seed."""
+    """The training configuration of a system with one seed; that of `base` itself keeps its output folder."""
     trained_as = SYSTEMS[0].name if system.shuffle_frames else system.name
     changes: dict[str, Any] = {"query": system.query, "seed": seed}
-    changes["output_dir"] = str(Path(runs_dir) / trained_as.replace(" ", "-") / f"seed-{seed}")
     if system.image_model:
         changes |= {"vision_model": image_model, "vision_model_class": system.vision_model_class}
         changes["embeddings"] = str(Path(base.embeddings).parent / system.embeddings)
     if system.zero_shot:
         changes |= {"fusion": "average", "projection_dim": None}
-    return replace(base, **changes)
+    config = replace(base, **changes)
+    if config != base:
+        config.output_dir = str(Path(runs_dir) / trained_as.replace(" ", "-") / f"seed-{seed}")
+    return config
+
+
+def is_trained(config: Stage2Config) -> bool:
+    """Whether the output folder holds the complete run of this configuration; another one there is refused."""
+    results = Path(config.output_dir) / "results.json"
+    if not results.is_file():
+        return False
+    # Whether stored embeddings are the model's own is found out when they are opened, wherever they lie.
+    ignored = {*INCIDENTAL, "embeddings"}
+    wanted, found = asdict(config), json.loads(results.read_text(encoding="utf-8"))["config"]
+    changed = sorted(
+        name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name)
+    )
+    if changed:
+        raise SystemExit(
+            f"{config.output_dir} holds a model that was trained with other {', '.join(changed)}; name another "
+            "--runs_dir, or delete this folder"
+        )
+    return True
 
 
 @dataclass(frozen=True)
@@ -84,7 +106,7 @@ def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str,
     if system.zero_shot:
         model, processor = load_encoders(config, fusion="average")
     else:
-        if not (Path(config.output_dir) / "results.json").is_file():
+        if not is_trained(config):
             train(config)
         model, processor = load_trained(str(Path(config.output_dir) / "model"))
     folder = f"{config.embeddings}-shuffled" if system.shuffle_frames else config.embeddings

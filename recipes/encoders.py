@@ -37,7 +37,7 @@ class EncoderConfig:
     vision_model_class: str | None = None
     text_model: str = MINIATURE_CLIP
     text_model_class: str | None = None
-    num_frames: int | None = None  # None: what the video processor says, or 12
+    num_frames: int | None = None  # None: what the video processor says, or the model, or 12
     number_words: bool = False  # spell numbers out, as the released code does
 
 
@@ -55,7 +55,15 @@ def load_encoders(
         text_model_class=config.text_model_class,
         **model_fields,
     )
-    return model, load_processor(config)
+    made_for = getattr(model.vision_model.config, "num_frames", None)
+    processor = load_processor(config, made_for)
+    num_frames = processor.video_processor.num_frames
+    if made_for not in {None, num_frames}:
+        raise SystemExit(
+            f"{config.vision_model} takes {made_for} frames, not {num_frames}; leave --num_frames out, or stretch an AIM "
+            f"with `resize_temporal_embedding({num_frames})` and save it under another name"
+        )
+    return model, processor
 
 
 def load_trained(folder: str) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcessor]:
@@ -77,8 +85,11 @@ def check_model_folder(name_or_path: str) -> None:
     raise SystemExit(f"{name_or_path} is not a model folder (there is no config.json in it); {how}")
 
 
-def load_processor(config: EncoderConfig) -> TFCoVRProcessor:
-    """The video processor of the video encoder, or one made from an image model's, and the text encoder's tokenizer."""
+def load_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVRProcessor:
+    """The video processor of the video encoder, or one made from an image model's, and the text encoder's tokenizer.
+
+    Where neither configuration nor video processor name a number of frames, it is that which the model is `made_for`.
+    """
     if AutoConfig.from_pretrained(config.vision_model).model_type == TFCoVRConfig.model_type:
         return AutoProcessor.from_pretrained(config.vision_model)
     try:
@@ -90,7 +101,7 @@ def load_processor(config: EncoderConfig) -> TFCoVRProcessor:
         video_processor = AIMVideoProcessor(
             size={"height": side, "width": side}, image_mean=image.image_mean, image_std=image.image_std
         )
-    video_processor.num_frames = config.num_frames or video_processor.num_frames or 12
+    video_processor.num_frames = config.num_frames or video_processor.num_frames or made_for or 12
     tokenizer = AutoTokenizer.from_pretrained(config.text_model)
     return TFCoVRProcessor(video_processor, tokenizer, number_words=config.number_words)
 

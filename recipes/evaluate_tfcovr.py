@@ -8,7 +8,8 @@
 The gallery holds every clip of the split once, and a query's own clip is left out of its ranking. Under
 `--protocol tfcovr-official` it holds the first target of every query, repeated as often as it comes, the query's own
 clip comes last, and the figures are what the released script would print, for comparisons with it only. Several models
-give mean and standard deviation (over n - 1). `--compare` trains what is missing of `baselines.py` and measures all.
+give mean and standard deviation (over n - 1). `--compare` measures the systems of `baselines.py`: it trains what is
+missing of them as `--stage2_config` says, or else as the first of `--models` was trained, which is then one of them.
 
 What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
 
@@ -21,9 +22,10 @@ What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
     predictions/         the same for every system and seed, `<system>/<number>.parquet`
 """
 
+import json
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -55,9 +57,12 @@ class EvaluateConfig(DataConfig):
     gallery: Gallery = "clips"  # every clip of the split, or only those that answer some query
     protocol: Protocol = "standard"
     query: QueryParts = "both"
-    compare: bool = False  # train and measure all systems of baselines.py instead of `models`
-    seeds: list[int] = field(default_factory=lambda: [0])
-    stage2_config: str | None = None  # a YAML file for the training that --compare does
+    compare: bool = False  # measure systems of baselines.py instead of `models`; what is missing is trained
+    systems: list[str] = field(
+        default_factory=lambda: [system.name for system in SYSTEMS]
+    )  # that --compare measures
+    seeds: list[int] = field(default_factory=lambda: [0])  # of the training that --compare does
+    stage2_config: str | None = None  # a YAML file for it
     image_model: str = MINIATURE_CLIP  # what stage-2-only averages over frames
     runs_dir: str = "outputs/systems"
     num_workers: int = 2
@@ -85,13 +90,35 @@ def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
             embed = embed_config(config, config.embeddings, vision_model=folder, text_model=folder)
             yield config.name, Prepared(model, processor, embed, config.query)
         return
-    arguments = [config.stage2_config] if config.stage2_config else []
-    base = parse_config(Stage2Config, None, arguments)
-    for name in (*DataConfig.__dataclass_fields__, "embeddings", "num_workers", "device", "mixed_precision"):
-        setattr(base, name, getattr(config, name))
+    unknown = set(config.systems) - {system.name for system in SYSTEMS}
+    if unknown:
+        raise SystemExit(
+            f"there is no system {sorted(unknown)}; there are {', '.join(repr(one.name) for one in SYSTEMS)}"
+        )
+    base = base_training(config)
     for system in SYSTEMS:
-        for seed in config.seeds[: 1 if system.zero_shot else None]:
-            yield system.name, prepare(system, base, config.image_model, config.runs_dir, seed)
+        if system.name in config.systems:
+            for seed in config.seeds[: 1 if system.zero_shot else None]:
+                yield system.name, prepare(system, base, config.image_model, config.runs_dir, seed)
+
+
+def base_training(config: EvaluateConfig) -> Stage2Config:
+    """How the compared systems are trained."""
+    made = Path(config.models[0]).parent / "results.json"
+    shared = [*DataConfig.__dataclass_fields__, "embeddings", "num_workers", "device"]
+    if config.stage2_config or not made.is_file():
+        base = parse_config(Stage2Config, None, [config.stage2_config] if config.stage2_config else [])
+        shared.append("mixed_precision")
+    else:
+        trained_as = json.loads(made.read_text(encoding="utf-8"))["config"]
+        if trained_as.keys() != asdict(Stage2Config()).keys():
+            raise SystemExit(
+                f"{made} is not what this version of stage2.py writes; say in a --stage2_config how to train"
+            )
+        base = Stage2Config(**trained_as | {"restart": False})
+    for name in shared:
+        setattr(base, name, getattr(config, name))
+    return base
 
 
 def gallery_ids(config: EvaluateConfig) -> list[str]:

@@ -17,6 +17,8 @@ from config import parse_config
 from rich.console import Console
 
 RECIPES = Path(__file__).parent
+# `evaluate_tfcovr.py --compare` shows all; training these takes a minute or two.
+SHOWN = ("two-stage", "stage-2-only", "text-only")
 
 
 @dataclass
@@ -49,9 +51,11 @@ def steps(output_dir: Path) -> dict[str, list[str]]:
             *("--embeddings", str(output_dir / "embeddings/stage1")),
             *("--output_dir", str(output_dir / "stage2")),
         ),
-        "evaluate": recipe(
+        "train two baselines and evaluate": recipe(
             "evaluate_tfcovr",
+            *("--compare", "--systems", *SHOWN),
             *("--models", str(output_dir / "stage2/model")),
+            *("--runs_dir", str(output_dir / "systems")),
             *("--embeddings", str(output_dir / "embeddings/stage1")),
             *("--output_dir", str(output_dir / "evaluation")),
         ),

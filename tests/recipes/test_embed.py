@@ -82,11 +82,16 @@ def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "names"), [({"shuffle_frames": True}, "sampler"), ({"num_frames": 3}, "processor, sampler")]
+    ("changes", "names"), [({"shuffle_frames": True}, "sampler"), ({"number_words": True}, "tokenizer")]
 )
 def test_embeddings_made_in_another_way_are_refused(tiny, embedded, changes, names):
     with pytest.raises(SystemExit, match=f"made with other {names} than this run uses"):
         embed.run(EmbedConfig(**{**tiny, **changes}, output_dir=embedded))
+
+
+def test_another_number_of_frames_than_the_model_takes_is_refused(tiny, tmp_path):
+    with pytest.raises(SystemExit, match=r"takes 4 frames, not 3; leave --num_frames out"):
+        embed.run(EmbedConfig(**tiny, num_frames=3, output_dir=str(tmp_path)))
 
 
 def test_embeddings_of_another_model_are_refused(tiny, embedded):

@@ -143,7 +143,7 @@ def test_several_models_give_mean_and_standard_deviation(config, trained):
 
 
 def test_the_comparison_measures_every_baseline(config, tiny, embedded, tmp_path):
-    training = {**tiny, **TRAINING, "embeddings": embedded, "epochs": 1}
+    training = {**tiny, **TRAINING, "embeddings": embedded, "epochs": 1, "output_dir": str(tmp_path / "base")}
     (tmp_path / "stage2.yaml").write_text(yaml.safe_dump(training))
     config.compare, config.seeds, config.stage2_config = True, [0, 1], str(tmp_path / "stage2.yaml")
     config.image_model = str(Path(tiny["vision_model"]).parent / "clip")
@@ -154,6 +154,46 @@ def test_the_comparison_measures_every_baseline(config, tiny, embedded, tmp_path
     assert all(("map@50_std" in one) == (name != "zero-shot average") for name, one in figures.items())
     made = {path.name for path in (tmp_path / "embeddings").iterdir()}
     assert made == {"stage1", "frames", "zero-shot", "stage1-shuffled"}
+
+
+def test_the_comparison_trains_baselines_as_the_given_model_was_and_measures_it_as_it_is(
+    config, trained, tmp_path, monkeypatch
+):
+    alone = evaluate_tfcovr.run(config)
+    config.compare, config.systems, config.runs_dir = (
+        True,
+        ["two-stage", "text-only"],
+        str(tmp_path / "systems"),
+    )
+    trainings = []
+    monkeypatch.setattr(baselines, "train", lambda one: (trainings.append(one), stage2.run(one)))
+    figures = evaluate_tfcovr.run(config)
+    assert list(figures) == config.systems
+    assert figures["two-stage"] == alone["two-stage"]
+    (training,) = trainings
+    assert {name: getattr(training, name) for name in TRAINING} == TRAINING
+    assert training.output_dir == str(tmp_path / "systems/text-only/seed-0")
+    evaluate_tfcovr.run(config)
+    assert len(trainings) == 1
+
+
+def test_a_baseline_of_another_training_is_refused(config, tmp_path):
+    config.compare, config.systems, config.runs_dir = True, ["text-only"], str(tmp_path / "systems")
+    evaluate_tfcovr.run(config)
+    path = tmp_path / "systems/text-only/seed-0/results.json"
+    results = json.loads(path.read_text())
+    results["config"]["learning_rate"] = 1.0
+    path.write_text(json.dumps(results))
+    with pytest.raises(SystemExit, match="trained with other learning_rate; name another --runs_dir"):
+        evaluate_tfcovr.run(config)
+
+
+def test_an_unknown_system_is_refused_with_those_there_are(config):
+    config.compare, config.systems = True, ["audio-only"]
+    with pytest.raises(
+        SystemExit, match=r"no system \['audio-only'\]; there are 'two-stage', 'stage-2-only'"
+    ):
+        evaluate_tfcovr.run(config)
 
 
 def test_a_model_that_is_not_there_says_how_to_make_it(config, tmp_path, monkeypatch):
