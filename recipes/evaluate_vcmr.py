@@ -21,6 +21,7 @@ import json
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args
 
@@ -39,16 +40,11 @@ from vcmr import run as train
 
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 
-COLUMNS = {
-    "VCMR 0.5 R@1": "vcmr_recall@1_iou@0.5",
-    "R@10": "vcmr_recall@10_iou@0.5",
-    "VCMR 0.7 R@1": "vcmr_recall@1_iou@0.7",
-    "R@10 ": "vcmr_recall@10_iou@0.7",
-    "SVMR 0.5 R@1": "svmr_recall@1_iou@0.5",
-    "SVMR 0.7 R@1": "svmr_recall@1_iou@0.7",
-    "VR R@1": "vr_recall@1",
-    "VR R@10": "vr_recall@10",
-}
+COLUMNS = ("R@1\nIoU 0.5", "R@10\nIoU 0.5", "R@1\nIoU 0.7", "R@10\nIoU 0.7")
+TASKS = {
+    task: [f"{task.lower()}_recall@{k}_iou@{iou}" for iou in (0.5, 0.7) for k in (1, 10)]
+    for task in ("VCMR", "SVMR")
+} | {"VR": ["vr_recall@1", "vr_recall@10"]}  # without an IoU
 
 
 @dataclass
@@ -182,18 +178,19 @@ def summarise(several: list[dict[str, float]]) -> dict[str, float]:
     return summary
 
 
+def in_percent(values: dict[str, float], figure: str) -> str:
+    deviation = values.get(f"{figure}_std")
+    spread = "" if deviation is None else f" ± {100 * deviation:.1f}"
+    return f"{100 * values[figure]:.1f}{spread}"
+
+
 def show(figures: dict[str, dict[str, float]], coverage: dict[str, Any], signature: str) -> None:
     """The table, with coverage and protocol beside every score."""
-    table = Table(
-        "model, trained on -> asked with", *COLUMNS, title="Moment retrieval, %", title_justify="left"
-    )
+    table = Table("trained on -> asked with", "%", *COLUMNS, show_lines=True)
     for name, values in figures.items():
-        cells = []
-        for figure in COLUMNS.values():
-            deviation = values.get(f"{figure}_std")
-            spread = "" if deviation is None else f" ± {100 * deviation:.2f}"
-            cells.append(f"{100 * values[figure]:.2f}{spread}")
-        table.add_row(name, *cells)
+        rows = [[in_percent(values, figure) for figure in names] for names in TASKS.values()]
+        columns = zip_longest(*rows, fillvalue="")
+        table.add_row(name, "\n".join(TASKS), *("\n".join(column) for column in columns))
     console = Console()
     console.print(table)
     console.print(
