@@ -49,10 +49,14 @@ def span_of(row: dict[str, Any]) -> Span:
 
 
 def load_rows(
-    config: ContrastConfig, split: str, *, num_workers: int = 0
+    config: ContrastConfig, split: str, *, draw: int = 0, num_workers: int = 0
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """The rows of a split whose video can be read, and how many there are and were left out for which reason."""
-    options = {"video_dir": config.video_dir} if config.video_dir else {}
+    """The rows of a split whose video can be read, and how many there are and were left out for which reason.
+
+    Each `draw` has other orders, replacements and intervals; published rows have no other than 0.
+    """
+    options: dict[str, Any] = {"video_dir": config.video_dir} if config.video_dir else {}
+    options |= {"seed": draw} if draw else {}
     name = config.dataset_config
     try:
         rows = list(load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **options))

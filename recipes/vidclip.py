@@ -65,10 +65,12 @@ class VidCLIPRunConfig(ContrastConfig):
     preference_kind: Literal["logistic", "hinge"] = "logistic"
     preference_scale: float = 1.0
     preference_margin: float = 0.0
-    freeze_vision: bool = False  # leave the tower that sees the frames as it is
+    freeze_vision: bool = True  # leave the tower that sees the frames as it is
+    draws: int = 6  # of orders, replacements and intervals, a new one each epoch; published pairs have 1
     epochs: int = 10
     batch_size: int = 32  # of all processes together
     learning_rate: float = 1e-3
+    zero_init_rate: float = 20.0  # times the learning rate, for what starts at zero and gates all that is new
     weight_decay: float = 1e-5
     warmup_steps: int = 20
     max_gradient_norm: float = 1.0  # 0 does not clip
@@ -84,6 +86,8 @@ class VidCLIPRunConfig(ContrastConfig):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.draws < 1:
+            raise SystemExit(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
         if not 0 <= self.stack <= 8:
             raise SystemExit(f"--stack {self.stack}: a stack has 1 to 8 clips, 0 is none")
         if self.stack == 1 and self.objective != "clip":
@@ -134,6 +138,16 @@ def learning_rate(step: int, total_steps: int, config: VidCLIPRunConfig) -> floa
     return config.learning_rate * (1 + math.cos(math.pi * done)) / 2
 
 
+def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:
+    """What is trained, with the factor of its learning rate."""
+    zero = {id(module.weight) for module in model.modules() if getattr(module, "starts_at_zero", False)}
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    return [
+        {"params": [weight for weight in trained if id(weight) not in zero], "rate": 1.0},
+        {"params": [weight for weight in trained if id(weight) in zero], "rate": config.zero_init_rate},
+    ]
+
+
 def epoch_batches(
     count: int, epoch: int, config: VidCLIPRunConfig, accelerator: Accelerator
 ) -> list[list[int]]:
@@ -165,22 +179,26 @@ class Training:
         with self.accelerator.main_process_first():
             rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
             validation, _ = load_rows(config, "validation", num_workers=config.num_workers)
-        self.contrasts = group(rows)
+        self.draws = {0: group(rows)}
         self.scores = Scores(validation, self.reader)
         model.to(self.accelerator.device)
-        trained = [weight for weight in model.parameters() if weight.requires_grad]
-        optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, weight_decay=config.weight_decay)
+        optimizer = torch.optim.AdamW(
+            parameter_groups(model, config), lr=config.learning_rate, weight_decay=config.weight_decay
+        )
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
         identity["num_processes"] = self.accelerator.num_processes
         self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
 
     def epoch_contrasts(self, epoch: int) -> list[Contrast]:
-        """The pairs of an epoch: always the same, or clips stacked anew."""
+        """The pairs of an epoch: drawn anew, or clips stacked anew."""
         config = self.config
-        if not config.stack:
-            return self.contrasts
         with self.accelerator.main_process_first():
+            if not config.stack:
+                draw = epoch % config.draws
+                if draw not in self.draws:
+                    self.draws[draw] = group(load_rows(config, "train", draw=draw)[0])
+                return self.draws[draw]
             seed = config.seed * 1_000_003 + epoch
             clips = (config.clips_dataset, config.clips_config, config.clips_data_dir)
             return load_stacks(*clips, size=config.stack, seed=seed)
@@ -242,10 +260,12 @@ class Training:
             batch_sampler=batches,
             collate_fn=self.collate,
             num_workers=config.num_workers,
+            generator=torch.Generator(),  # else a run that goes on draws from the global one once more
         )
         for batch in loader:
             for group_ in self.optimizer.param_groups:
-                group_["lr"] = learning_rate(progress.total_steps, total_steps, config)
+                rate = learning_rate(progress.total_steps, total_steps, config)
+                group_["lr"] = rate * group_["rate"]
             inputs = {name: value.to(accelerator.device) for name, value in batch.items()}
             loss = self.model(**inputs, return_loss=True).loss
             accelerator.backward(loss)

@@ -112,6 +112,21 @@ def test_a_users_mistake_is_one_line(config, changes, message):
         run(config(**changes))
 
 
+def test_epochs_take_turns_at_the_draws_of_pairs(config):
+    training = Training(config(draws=2))
+    first, second, third = (training.epoch_contrasts(epoch) for epoch in range(3))
+    assert first != second
+    assert first == third
+
+
+def test_what_starts_at_zero_learns_faster_than_the_rest(config):
+    training = Training(config(zero_init_rate=7.0))
+    rest, zero = training.optimizer.param_groups
+    gate = training.accelerator.unwrap_model(training.model).video_pooler.video_pooler.layernorm.weight
+    assert [weight is gate for weight in zero["params"]] == [True]
+    assert (rest["rate"], zero["rate"]) == (1.0, 7.0)
+
+
 def test_rows_of_one_stretch_become_one_contrast_with_levels():
     def row(kind, negative, start=0.0, positive="A. B."):
         times = {"query_start_seconds": start, "query_end_seconds": 9.0}
@@ -140,7 +155,9 @@ def test_a_stack_shows_each_clip_an_equal_share_of_the_frames(config):
 
 
 def test_two_processes_end_with_the_weights_of_one(config):
-    alone, together = config("alone"), config("together")
+    alone, together = (
+        config(name, zero_init_rate=1.0) for name in ("alone", "together")
+    )  # rounding times 20
     run(alone)
     flags = []
     for name, value in vars(together).items():
