@@ -71,7 +71,9 @@ def read_id_lists(rows: Any, name: str) -> IdLists:
             values = matrix if matrix.dtype == np.int32 else matrix.astype(np.int64, copy=False)
             return IdLists(values.ravel(), np.full(len(matrix), matrix.shape[1]))
         rows = matrix.tolist()
-    lists = [row if type(row) is list else _as_list(row, number, name) for number, row in enumerate(rows)]
+    lists = list(rows)
+    if set(map(type, lists)) - {list}:
+        lists = [_as_list(row, number, name) for number, row in enumerate(lists)]
     lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     first = next((row[0] for row in lists if row), 0)
     return IdLists(
