@@ -1,6 +1,6 @@
 """What VidCLIP trains on and is measured with: stretches of video, a text that fits and texts that do not."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,26 +142,34 @@ class SpanReader:
     Args:
         size: Height and width; None leaves the frames as they are.
         keep: Whether what was read is kept.
+        see: What is to be made of the frames `(T, 3, height, width)` before they are kept, such as the tokens of a
+            tower that does not learn.
     """
 
-    def __init__(self, size: tuple[int, int] | None = None, *, keep: bool = False) -> None:
-        self.size, self.keep = size, keep
+    def __init__(
+        self,
+        size: tuple[int, int] | None = None,
+        *,
+        keep: bool = False,
+        see: Callable[[Tensor], Tensor] = torch.Tensor.contiguous,
+    ) -> None:
+        self.size, self.keep, self.see = size, keep, see
         self.kept: dict[tuple[Span, int], Tensor] = {}
 
     def __call__(self, spans: Sequence[Span], num_frames: int) -> Tensor:
-        """`(num_frames, 3, height, width)` uint8: each span's share of the frames, in order."""
+        """`(num_frames, 3, height, width)` uint8, or what `see` makes of them: each span's share, in order."""
         shares = frames_per_clip(num_frames, len(spans))
         return torch.cat([self.read(span, share) for span, share in zip(spans, shares, strict=True)])
 
     def read(self, span: Span, num_frames: int) -> Tensor:
-        """`(num_frames, 3, height, width)` uint8 of one span."""
+        """`(num_frames, ...)` of one span."""
         if (frames := self.kept.get((span, num_frames))) is not None:
             return frames
         try:
             read = read_frames(span.path, num_frames, span.start_seconds, span.end_seconds, size=self.size)
         except VideoError as error:
             raise SystemExit(f"{error}; leave this video out of --video_dir, or fetch it again") from error
-        frames = read.frames.contiguous()
+        frames = self.see(read.frames)
         if self.keep:
             self.kept[span, num_frames] = frames
         return frames

@@ -175,12 +175,17 @@ class Training:
         if config.activation_checkpointing:
             model.activation_checkpointing_enable()
         size = self.processor.video_processor.size
-        self.reader = SpanReader((size["height"], size["width"]), keep=config.keep_frames)
+        self.size = (size["height"], size["width"])
+        keeps_tokens = config.freeze_vision and config.keep_frames and not config.num_workers
+        self.visual = "frame_tokens" if keeps_tokens else "pixel_values"
+        self.reader = SpanReader(
+            self.size, keep=config.keep_frames, see=self.frame_tokens if keeps_tokens else Tensor.contiguous
+        )
         with self.accelerator.main_process_first():
             rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
             validation, _ = load_rows(config, "validation", num_workers=config.num_workers)
         self.draws = {0: group(rows)}
-        self.scores = Scores(validation, self.reader)
+        self.scores = Scores(validation, SpanReader(self.size, keep=config.keep_frames))
         model.to(self.accelerator.device)
         optimizer = torch.optim.AdamW(
             parameter_groups(model, config), lr=config.learning_rate, weight_decay=config.weight_decay
@@ -203,16 +208,25 @@ class Training:
             clips = (config.clips_dataset, config.clips_config, config.clips_data_dir)
             return load_stacks(*clips, size=config.stack, seed=seed)
 
+    def pixels(self, frames: Tensor) -> Tensor:
+        """What the model takes of videos `(B, T, 3, height, width)` uint8."""
+        return self.processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")[
+            "pixel_values"
+        ]
+
+    @torch.no_grad()
+    def frame_tokens(self, frames: Tensor) -> Tensor:
+        """What the frozen tower says of the frames of one video `(T, 3, height, width)`."""
+        model = self.accelerator.unwrap_model(self.model)
+        return model.get_frame_tokens(self.pixels(frames[None]).to(self.accelerator.device))[0].cpu()
+
     def collate(self, items: list[tuple[Tensor, Contrast]]) -> dict[str, Tensor]:
-        """Pixels and tokens of a batch."""
-        frames = torch.stack([frames for frames, _ in items])
-        pixels = self.processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")
-        contrasts = [contrast for _, contrast in items]
+        """What the model takes of a batch."""
+        videos, contrasts = torch.stack([video for video, _ in items]), [contrast for _, contrast in items]
+        if self.visual == "pixel_values":
+            videos = self.pixels(videos)
         negatives = self.config.objective != "clip"
-        return {
-            "pixel_values": pixels["pixel_values"],
-            **tokenize(self.processor, contrasts, negatives=negatives),
-        }
+        return {self.visual: videos, **tokenize(self.processor, contrasts, negatives=negatives)}
 
     def train(self) -> dict[str, Any]:
         """Train from wherever the last run stopped; returns the figures of the last epoch."""
@@ -253,6 +267,8 @@ class Training:
         """The rest of the current epoch; the mean loss over all of it."""
         config, accelerator = self.config, self.accelerator
         self.model.train()
+        if config.freeze_vision:
+            accelerator.unwrap_model(self.model).vision_model.eval()
         contrasts = self.epoch_contrasts(progress.epoch)
         batches = epoch_batches(len(contrasts), progress.epoch, config, accelerator)[progress.step :]
         loader = DataLoader(

@@ -81,7 +81,8 @@ class XCLIPEncoder(DotProductEncoder):
     def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
         """`(B, 1 + patches, D)`: the video, then what prompts the texts."""
         images = self.processor.image_processor([list(video) for video in frames], return_tensors="pt")
-        pixel_values = images["pixel_values"].to(self.model.device)
+        frames_of_all = images["pixel_values"].to(self.model.device)  # some image processors flatten videos
+        pixel_values = frames_of_all.reshape(len(frames), -1, *frames_of_all.shape[-3:])
         probe = self.tokens(["."])
         output = self.model(pixel_values=pixel_values, **probe)
         seen = output.vision_model_output.last_hidden_state[:, 1:]
@@ -141,8 +142,11 @@ def load_encoder(name_or_path: str, device: torch.device, num_frames: int | None
             f"{name_or_path} is a {config.model_type!r} model, which compares no videos with texts; there are "
             f"{', '.join(ENCODERS)}"
         )
-    processor = AutoProcessor.from_pretrained(name_or_path)
-    model = AutoModel.from_pretrained(name_or_path).to(device).eval()
+    try:
+        processor = AutoProcessor.from_pretrained(name_or_path)
+        model = AutoModel.from_pretrained(name_or_path).to(device).eval()
+    except ImportError as error:  # Perception Encoder's tower is one of timm's
+        raise SystemExit(f"{name_or_path}: {str(error).strip()}") from error
     return ENCODERS[config.model_type](model, processor, num_frames or default_frames(config))
 
 

@@ -200,6 +200,19 @@ class VidCLIPModel(PreTrainedModel):
         Raises:
             ValueError: The shape is another, there are too many frames, or they are raw bytes.
         """
+        tokens = self.get_frame_tokens(pixel_values, interpolate_pos_encoding=interpolate_pos_encoding)
+        return self.pool_frame_tokens(tokens, interpolate_temporal=interpolate_temporal)
+
+    def get_frame_tokens(self, pixel_values: Tensor, *, interpolate_pos_encoding: bool = False) -> Tensor:
+        """What the vision tower says of every frame, to be kept where the tower is frozen: `(B, T, 1 + patches, width)`.
+
+        Args:
+            pixel_values: `(B, T, C, H, W)` float, or images `(B, C, H, W)`.
+            interpolate_pos_encoding: As in `get_video_features`.
+
+        Raises:
+            ValueError: The shape is another, or they are raw bytes.
+        """
         if pixel_values.ndim == 4:
             pixel_values = pixel_values[:, None]
         if pixel_values.ndim != 5 or not pixel_values.is_floating_point():
@@ -210,8 +223,11 @@ class VidCLIPModel(PreTrainedModel):
         frames = pixel_values.flatten(0, 1)
         seen = self.vision_model(pixel_values=frames, interpolate_pos_encoding=interpolate_pos_encoding)
         tokens = self.vision_model.post_layernorm(seen.last_hidden_state)
-        tokens = tokens.unflatten(0, pixel_values.shape[:2])  # (B, T, tokens, width)
-        pooled = self.video_pooler(tokens, interpolate_temporal=interpolate_temporal)
+        return tokens.unflatten(0, pixel_values.shape[:2])
+
+    def pool_frame_tokens(self, frame_tokens: Tensor, *, interpolate_temporal: bool = False) -> Tensor:
+        """Embed videos from the tokens of their frames: unit-norm `(B, D)`; see `get_video_features`."""
+        pooled = self.video_pooler(frame_tokens, interpolate_temporal=interpolate_temporal)
         return F.normalize(self.visual_projection(pooled), dim=-1)
 
     def get_text_features(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -225,14 +241,15 @@ class VidCLIPModel(PreTrainedModel):
         return F.normalize(self.text_projection(pooled), dim=-1)
 
     @can_return_tuple
-    def forward(
+    def forward(  # noqa: PLR0913  (what a model may take)
         self,
-        pixel_values: Tensor,
-        input_ids: Tensor,
+        pixel_values: Tensor | None = None,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         negative_input_ids: Tensor | None = None,
         negative_attention_mask: Tensor | None = None,
         negative_levels: Tensor | None = None,
+        frame_tokens: Tensor | None = None,
         *,
         return_loss: bool = False,
         interpolate_temporal: bool = False,
@@ -250,18 +267,24 @@ class VidCLIPModel(PreTrainedModel):
             negative_input_ids: `(B, K, M)` tokens of each video's negative texts.
             negative_attention_mask: `(B, K, M)`.
             negative_levels: `(B, K)` integers: how often each was disrupted, 0 where a row is only padded; default all 1.
+            frame_tokens: What `get_frame_tokens` gave, in place of `pixel_values`.
             return_loss: Compute `config.loss`.
             interpolate_temporal: As in `get_video_features`.
             interpolate_pos_encoding: As in `get_video_features`.
 
         Returns:
             Embeddings and logits of this process's rows, and the loss where asked for.
+
+        Raises:
+            ValueError: There is no text, or not one of `pixel_values` and `frame_tokens`.
         """
-        video = self.get_video_features(
-            pixel_values,
-            interpolate_temporal=interpolate_temporal,
-            interpolate_pos_encoding=interpolate_pos_encoding,
-        )
+        if input_ids is None or (pixel_values is None) is (frame_tokens is None):
+            raise ValueError("give input_ids, and either pixel_values or frame_tokens")
+        if frame_tokens is None:
+            frame_tokens = self.get_frame_tokens(
+                pixel_values, interpolate_pos_encoding=interpolate_pos_encoding
+            )
+        video = self.pool_frame_tokens(frame_tokens, interpolate_temporal=interpolate_temporal)
         text = self.get_text_features(input_ids, attention_mask)
         negative = None
         if negative_input_ids is not None:

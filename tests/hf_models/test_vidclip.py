@@ -180,6 +180,19 @@ def test_what_is_no_batch_of_videos_is_refused(wrong):
         small_vidclip().get_video_features(wrong)
 
 
+@torch.no_grad()
+def test_tokens_of_frames_stand_in_for_pixels_and_one_of_the_two_is_needed():
+    model, data = small_vidclip(), inputs()
+    tokens = model.get_frame_tokens(data["pixel_values"])
+    assert tokens.shape == (3, FRAMES, 5, 32)
+    from_pixels = model(data["pixel_values"], data["input_ids"])
+    from_tokens = model(input_ids=data["input_ids"], frame_tokens=tokens)
+    assert torch.equal(from_tokens.logits_per_video, from_pixels.logits_per_video)
+    for wrong in ({}, {"pixel_values": data["pixel_values"], "frame_tokens": tokens}):
+        with pytest.raises(ValueError, match="either pixel_values or frame_tokens"):
+            model(input_ids=data["input_ids"], **wrong)
+
+
 def test_features_are_unit_norm_and_logits_are_their_products_both_ways():
     model = small_vidclip()
     data = inputs()

@@ -127,6 +127,14 @@ def test_what_starts_at_zero_learns_faster_than_the_rest(config):
     assert (rest["rate"], zero["rate"]) == (1.0, 7.0)
 
 
+def test_what_a_frozen_tower_says_is_kept_and_trains_the_same_weights(config):
+    kept, anew = config("kept"), config("anew", keep_frames=False)
+    assert (Training(kept).visual, Training(anew).visual) == ("frame_tokens", "pixel_values")
+    run(kept)
+    run(anew)
+    assert_same_weights(kept, anew, rtol=1e-3, atol=2e-4)
+
+
 def test_rows_of_one_stretch_become_one_contrast_with_levels():
     def row(kind, negative, start=0.0, positive="A. B."):
         times = {"query_start_seconds": start, "query_end_seconds": 9.0}
