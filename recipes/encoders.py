@@ -20,12 +20,15 @@ from transformers.utils.logging import disable_progress_bar
 from hf_models import AIMVideoProcessor, TFCoVRConfig, TFCoVRForComposedRetrieval, TFCoVRProcessor
 
 MINIATURE_CLIP = str(Path(__file__).parent / "weights" / "miniature-clip")
+MINIATURE_VIDCLIP = str(Path(__file__).parent / "weights" / "miniature-vidclip")
 HOW_TO_MAKE = {
     "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, `make quickstart` "
     "makes everything",
     "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
     "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
     MINIATURE_CLIP: "it ships with the repository, and `python recipes/pretrain_miniature.py` makes it anew",
+    MINIATURE_VIDCLIP: "it ships with the repository, and `python recipes/vidclip.py "
+    "recipes/configs/vidclip_miniature_base.yaml` makes it anew",
 }
 
 

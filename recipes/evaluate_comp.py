@@ -2,16 +2,20 @@ r"""Measure compositionality and retrieval of one or several models on contrast 
 
     python recipes/evaluate_comp.py
     python recipes/evaluate_comp.py --models outputs/vidclip/comploss/model outputs/vidclip/negclip/model
+    python recipes/evaluate_comp.py --compare true --seeds 0 1 2 3 4
     python recipes/evaluate_comp.py --models openai/clip-vit-base-patch32 microsoft/xclip-base-patch32 \
         google/videoprism-lvt-base-f16r288 google/siglip2-base-patch16-224 facebook/pe-av-base
 
-Without an argument it measures what `vidclip.py` made of the miniature. A model is VidCLIP, X-CLIP, VideoPrism, Perception
+Without an argument it measures what `vidclip.py` made of the miniature, beside what it started from. `--compare` trains
+what is missing of `--objectives` (`vidclip.py`) and measures that; several seeds give mean and standard deviation (over
+n - 1). A model is VidCLIP, X-CLIP, VideoPrism, Perception
 Encoder, or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does. `OUTPUT_DIR` gets `results.json`
-(`figures`: model -> accuracy per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1]; `coverage`) and
-`similarities.parquet` (for every row and model the similarities with both texts).
+(`figures`: model -> accuracy per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1]; `by_seed`; `coverage`)
+and `similarities.parquet` (for every row and model the similarities with both texts).
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +25,13 @@ from comp_scores import Scores
 from config import parse_config
 from contrasts import ContrastConfig, SpanReader, load_rows
 from devices import Device, make_accelerator
+from encoders import MINIATURE_CLIP, MINIATURE_VIDCLIP
+from over_seeds import in_percent, summarise
 from results import write_results
 from rich.console import Console
 from rich.table import Table
+from vidclip import VidCLIPRunConfig
+from vidclip import run as train
 from video_text_encoders import load_encoder, short_name
 
 COLUMNS = {
@@ -41,8 +49,15 @@ COLUMNS = {
 class EvaluateCompConfig(ContrastConfig):
     """Which models to measure, and on what."""
 
-    models: list[str] = field(default_factory=lambda: ["outputs/vidclip/comploss/model"])
+    models: list[str] = field(
+        default_factory=lambda: ["outputs/vidclip/comploss/model", MINIATURE_VIDCLIP, MINIATURE_CLIP]
+    )
     split: str = "test"
+    compare: bool = False  # measure what each of `objectives` trains instead of `models`
+    objectives: list[str] = field(default_factory=lambda: ["clip", "negclip", "comploss"])
+    seeds: list[int] = field(default_factory=lambda: [0])  # of the training that --compare does
+    vidclip_config: str | None = None  # a YAML file for that training
+    runs_dir: str = "outputs/vidclip_runs"
     num_frames: int | None = None  # None: as each model was made for; 12 for an image model
     batch_size: int = 32
     num_workers: int = 0
@@ -59,6 +74,22 @@ def names(models: list[str]) -> dict[str, str]:
     }
 
 
+def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str]]:
+    """What is measured, by name: models, or runs of one objective under one name, trained where they are missing."""
+    if not config.compare:
+        yield from names(config.models).items()
+        return
+    arguments = [config.vidclip_config] if config.vidclip_config else []
+    for objective in config.objectives:
+        for seed in config.seeds:
+            training = parse_config(VidCLIPRunConfig, None, [*arguments, "--objective", objective])
+            for shared in (*(one.name for one in fields(ContrastConfig)), "num_workers", "device"):
+                setattr(training, shared, getattr(config, shared))
+            training.seed, training.output_dir = seed, f"{config.runs_dir}/{objective}/{seed}"
+            train(training)
+            yield objective, f"{training.output_dir}/model"
+
+
 def table(figures: dict[str, dict[str, Any]], title: str) -> Table:
     """One line per model, in percent."""
     shown = [name for name in COLUMNS if any(name in row for row in figures.values())]
@@ -67,7 +98,7 @@ def table(figures: dict[str, dict[str, Any]], title: str) -> Table:
     for name in shown:
         made.add_column(COLUMNS[name], justify="right")
     for model, row in figures.items():
-        made.add_row(model, *(f"{100 * row[name]:.1f}" if name in row else "" for name in shown))
+        made.add_row(model, *(in_percent(row, name) if name in row else "" for name in shown))
     kinds = sum(name.startswith("accuracy/") for name in shown)
     chance = [0.5] * kinds + [0.5**kinds]
     made.add_section()
@@ -82,18 +113,29 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     rows, coverage = load_rows(config, config.split, num_workers=config.num_workers)
     scores = Scores(rows, SpanReader(), batch_size=config.batch_size)
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("key", "disruption_type")}
-    figures: dict[str, dict[str, Any]] = {}
-    for name, path in names(config.models).items():
+    by_seed: dict[str, list[dict[str, Any]]] = {}
+    for name, path in systems(config):
         measured = scores(load_encoder(path, accelerator.device, config.num_frames), progress=True)
-        similarities = measured.pop("similarities")
+        similarities, several = measured.pop("similarities"), by_seed.setdefault(name, [])
+        signature = measured.pop("signature")
+        several.append(measured)
+        column = f"{name}/{config.seeds[len(several) - 1]}" if config.compare else name
         for text in ("positive", "negative"):
-            columns[f"{name}/{text}"] = [row[text] for row in similarities]
-        figures[name] = measured
+            columns[f"{column}/{text}"] = [row[text] for row in similarities]
+    figures = {name: summarise(several) for name, several in by_seed.items()}
     output_dir.mkdir(parents=True, exist_ok=True)
     partial = output_dir / "similarities.partial"
     pq.write_table(pa.table(columns), partial)
     partial.replace(output_dir / "similarities.parquet")
-    write_results(output_dir, figures, config=config, seed=config.seed, coverage=coverage)
+    write_results(
+        output_dir,
+        figures,
+        config=config,
+        seed=config.seed,
+        by_seed=by_seed,
+        coverage=coverage,
+        signature=signature,
+    )
     left_out = coverage["rows"] - coverage["used"]
     title = f"{config.dataset} ({config.dataset_config}), {config.split}: {coverage['used']:,} pairs"
     title += f", {left_out:,} left out without a readable video" if left_out else ""

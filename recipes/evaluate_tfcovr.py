@@ -23,7 +23,6 @@ What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
 """
 
 import json
-import statistics
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,6 +34,7 @@ from baselines import SYSTEMS, Prepared, prepare
 from config import parse_config
 from devices import Device, make_accelerator
 from encoders import MINIATURE_CLIP, load_trained
+from over_seeds import in_percent, summarise
 from queries import DataConfig, Queries, load_split, place_queries
 from ranking import CUTOFFS, Measure, Protocol, QueryParts, rank
 from results import write_results
@@ -161,31 +161,13 @@ def predictions(queries: Queries, ranked: list[list[str]], scores: list[list[flo
     )
 
 
-def summarise(evaluations: list[Evaluation]) -> dict[str, float]:
-    """Mean and, from two models on, standard deviation of each figure."""
-    summary = {}
-    for name in (f"map@{k}" for k in CUTOFFS):
-        values = [evaluation.figures[name] for evaluation in evaluations]
-        summary[name] = statistics.mean(values)
-        if len(values) > 1:
-            summary[f"{name}_std"] = statistics.stdev(values)
-    return summary
-
-
 def show(figures: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
     """The table, with coverage and protocol beside every score."""
     table = Table(
         "system", *(f"mAP@{k}" for k in CUTOFFS), title="Composed retrieval, %", title_justify="left"
     )
     for name, values in figures.items():
-        cells = []
-        for k in CUTOFFS:
-            deviation = values.get(f"map@{k}_std")
-            cells.append(
-                f"{100 * values[f'map@{k}']:.2f}"
-                + (f" ± {100 * deviation:.2f}" if deviation is not None else "")
-            )
-        table.add_row(name, *cells)
+        table.add_row(name, *(in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS))
     console = Console()
     console.print(table)
     console.print(
@@ -210,7 +192,10 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
                 evaluation.predictions,
                 output_dir / "predictions" / name.replace(" ", "-") / f"{number}.parquet",
             )
-    figures = {name: summarise(several) for name, several in evaluations.items()}
+    figures = {
+        name: summarise([{f"map@{k}": one.figures[f"map@{k}"] for k in CUTOFFS} for one in several])
+        for name, several in evaluations.items()
+    }
     first = next(iter(evaluations.values()))[0]
     if accelerator.is_main_process:
         write_table(first.predictions, output_dir / "predictions.parquet")

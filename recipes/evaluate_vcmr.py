@@ -18,7 +18,6 @@ What it leaves in `OUTPUT_DIR`:
 """
 
 import json
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from itertools import zip_longest
@@ -30,6 +29,7 @@ from config import parse_config
 from devices import Device, make_accelerator
 from moment_data import Granularity, MomentDataConfig, MomentSplit
 from moment_ranking import Measure, rank, write_submission
+from over_seeds import in_percent, summarise
 from results import write_results
 from rich.console import Console
 from rich.table import Table
@@ -165,23 +165,6 @@ def open_split(
         )
     split.count_long_queries(model.config.max_query_tokens)
     return split
-
-
-def summarise(several: list[dict[str, float]]) -> dict[str, float]:
-    """Mean and, from two models on, standard deviation of each figure."""
-    summary = {}
-    for name in several[0]:
-        values = [figures[name] for figures in several]
-        summary[name] = statistics.mean(values)
-        if len(values) > 1:
-            summary[f"{name}_std"] = statistics.stdev(values)
-    return summary
-
-
-def in_percent(values: dict[str, float], figure: str) -> str:
-    deviation = values.get(f"{figure}_std")
-    spread = "" if deviation is None else f" ± {100 * deviation:.1f}"
-    return f"{100 * values[figure]:.1f}{spread}"
 
 
 def show(figures: dict[str, dict[str, float]], coverage: dict[str, Any], signature: str) -> None:

@@ -28,6 +28,7 @@ from contrasts import (
     Contrast,
     ContrastConfig,
     ContrastFrames,
+    Span,
     SpanReader,
     group,
     load_rows,
@@ -35,14 +36,14 @@ from contrasts import (
     tokenize,
 )
 from devices import Device, make_accelerator
-from encoders import MINIATURE_CLIP, check_model_folder
+from encoders import MINIATURE_VIDCLIP, check_model_folder
 from results import write_results
 from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
-from video_text_encoders import DotProductEncoder
+from video_text_encoders import VidCLIPEncoder
 
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 
@@ -51,7 +52,7 @@ from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 class VidCLIPRunConfig(ContrastConfig):
     """What to train, on what, and how; the defaults are for the miniature."""
 
-    model: str = MINIATURE_CLIP
+    model: str = MINIATURE_VIDCLIP
     objective: Literal["clip", "negclip", "comploss"] = "comploss"
     stack: int = (
         0  # 0: fine-tune on contrast pairs; 1 to 8: pre-train on so many short clips after one another
@@ -60,17 +61,19 @@ class VidCLIPRunConfig(ContrastConfig):
     clips_config: str = "mini-clips"
     clips_data_dir: str | None = None
     num_frames: int = 16
-    preference_weight: float = 100.0
-    preference_pairs: Literal["adjacent", "all", "positive"] = "adjacent"
+    preference_weight: float = (
+        2.0  # this and the next three are the paper's in the configurations of real data
+    )
+    preference_pairs: Literal["adjacent", "all", "positive"] = "positive"
     preference_kind: Literal["logistic", "hinge"] = "logistic"
-    preference_scale: float = 1.0
+    preference_scale: float = 20.0
     preference_margin: float = 0.0
     freeze_vision: bool = True  # leave the tower that sees the frames as it is
     draws: int = 6  # of orders, replacements and intervals, a new one each epoch; published pairs have 1
-    epochs: int = 10
+    epochs: int = 20
     batch_size: int = 32  # of all processes together
     learning_rate: float = 1e-3
-    zero_init_rate: float = 20.0  # times the learning rate, for what starts at zero and gates all that is new
+    zero_init_rate: float = 20.0  # times the learning rate, for what is still zero and gates all that is new
     weight_decay: float = 1e-5
     warmup_steps: int = 20
     max_gradient_norm: float = 1.0  # 0 does not clip
@@ -96,6 +99,7 @@ class VidCLIPRunConfig(ContrastConfig):
 
 # What may change between a run and its continuation without changing the weights.
 INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "keep_frames", "device", "tracker")
+FROZEN_TOKENS: dict[str, dict[tuple[Span, int], Tensor]] = {}
 PREFERENCE = (
     "preference_weight",
     "preference_pairs",
@@ -140,7 +144,11 @@ def learning_rate(step: int, total_steps: int, config: VidCLIPRunConfig) -> floa
 
 def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:
     """What is trained, with the factor of its learning rate."""
-    zero = {id(module.weight) for module in model.modules() if getattr(module, "starts_at_zero", False)}
+    zero = {
+        id(module.weight)
+        for module in model.modules()
+        if getattr(module, "starts_at_zero", False) and not module.weight.any()
+    }
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     return [
         {"params": [weight for weight in trained if id(weight) not in zero], "rate": 1.0},
@@ -181,6 +189,8 @@ class Training:
         self.reader = SpanReader(
             self.size, keep=config.keep_frames, see=self.frame_tokens if keeps_tokens else Tensor.contiguous
         )
+        if keeps_tokens:  # runs of one process that start from one model share them
+            self.reader.kept = FROZEN_TOKENS.setdefault(config.model, {})
         with self.accelerator.main_process_first():
             rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
             validation, _ = load_rows(config, "validation", num_workers=config.num_workers)
@@ -300,7 +310,7 @@ class Training:
     def validate(self) -> dict[str, float]:
         """The figures of the weights as they are; every process does the same work."""
         model = self.accelerator.unwrap_model(self.model).eval()
-        figures = self.scores(DotProductEncoder(model, self.processor, self.config.num_frames))
+        figures = self.scores(VidCLIPEncoder(model, self.processor, self.config.num_frames))
         return {name: value for name, value in figures.items() if isinstance(value, float)}
 
     def save(self, progress: Progress) -> dict[str, Any]:

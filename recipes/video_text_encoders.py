@@ -64,6 +64,14 @@ class DotProductEncoder:
         return {name: value.to(self.model.device) for name, value in batch.items()}
 
 
+class VidCLIPEncoder(DotProductEncoder):
+    """VidCLIP, which reads longer texts than the CLIP whose tokenizer it has."""
+
+    def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """Token ids as VidCLIP was trained on."""
+        return self.processor(text=list(texts)).to(self.model.device)
+
+
 class ImageEncoder(DotProductEncoder):
     """An image model, averaged over frames."""
 
@@ -119,7 +127,7 @@ class PerceptionEncoder(DotProductEncoder):
 
 IMAGE_MODELS = ("clip", "siglip", "siglip2", "altclip", "metaclip_2")
 ENCODERS = {
-    "vidclip": DotProductEncoder,
+    "vidclip": VidCLIPEncoder,
     "xclip": XCLIPEncoder,
     "videoprism": DotProductEncoder,
     "pe_video": PerceptionEncoder,

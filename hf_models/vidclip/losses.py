@@ -118,7 +118,9 @@ def comp_loss(
 
     The formula itself did not survive in the public text of the paper. This form follows its words: pairwise,
     hierarchical, on cosines without a temperature, and of a size that its weight of 100 makes sense for. The options
-    are the other readings.
+    are the other readings. Differences that are small beside `1/scale` meet the logistic where it is linear, and there
+    "adjacent" and "all" telescope: only the positive and the most disrupted text get a gradient, those in between none.
+    Where that matters, raise `scale` or compare "positive".
 
     Args:
         positive_similarities: `(B,)` cosines of videos with their positive texts.

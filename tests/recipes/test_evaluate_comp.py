@@ -191,6 +191,13 @@ def vidclip_folder(tiny_comp, tmp_path_factory):
     return str(folder)
 
 
+def test_vidclip_is_asked_with_the_whole_of_a_long_text(vidclip_folder):
+    encoder = load_encoder(vidclip_folder, torch.device("cpu"))
+    text = " ".join(["athlete"] * 100)
+    assert len(text.split()) > encoder.processor.tokenizer.model_max_length
+    assert encoder.tokens([text])["input_ids"].shape[1] > 100
+
+
 def test_several_models_are_measured_side_by_side(tiny_comp, vidclip_folder, tmp_path, capsys):
     config = EvaluateCompConfig(
         models=[vidclip_folder, tiny_comp["model"]],
@@ -215,6 +222,34 @@ def test_several_models_are_measured_side_by_side(tiny_comp, vidclip_folder, tmp
     printed = capsys.readouterr().out
     assert "chance" in printed
     assert "12.5" in printed
+
+
+def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(tiny_comp, tmp_path):
+    training = tmp_path / "tiny.yaml"
+    training.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
+    config = EvaluateCompConfig(
+        compare=True,
+        objectives=["clip", "negclip"],
+        seeds=[0, 1],
+        vidclip_config=str(training),
+        runs_dir=str(tmp_path / "runs"),
+        data_dir=tiny_comp["data_dir"],
+        split="validation",
+        output_dir=str(tmp_path / "out"),
+        device="cpu",
+    )
+    figures = run(config)
+    by_seed = json.loads((tmp_path / "out/results.json").read_text())["by_seed"]
+    assert list(figures) == ["clip", "negclip"]
+    for objective, mean in figures.items():
+        first, second = (one["comprehensive_accuracy"] for one in by_seed[objective])
+        assert mean["comprehensive_accuracy"] == pytest.approx((first + second) / 2)
+        assert mean["comprehensive_accuracy_std"] == pytest.approx(abs(first - second) / 2**0.5)
+    for objective, seed in (("clip", 0), ("negclip", 1)):
+        trained = json.loads((tmp_path / f"runs/{objective}/{seed}/results.json").read_text())["config"]
+        assert (trained["objective"], trained["seed"]) == (objective, seed)
+    columns = pq.read_table(tmp_path / "out/similarities.parquet").column_names
+    assert {"clip/0/positive", "negclip/1/negative"} <= set(columns)
 
 
 def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_path):

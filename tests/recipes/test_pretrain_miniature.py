@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 import torch
 from classifiers import MINIATURE_AIM, ClassifierConfig, class_names, make_classifier, make_processor
+from encoders import MINIATURE_VIDCLIP
 from pretrain_miniature import (
     Batches,
     PretrainConfig,
@@ -19,8 +20,10 @@ from pretrain_miniature import (
     measure,
 )
 from stills import clip_captions, modification_texts, pose_targets, read_stills, still_caption
+from torch.nn import functional as F
 from transformers import AutoModel, AutoProcessor, AutoTokenizer, CLIPModel
 
+from hf_datasets.comp.miniature import caption
 from hf_datasets.miniature import ACTIONS, MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
 from hf_datasets.miniature.drawing import Scene, camera_joints
@@ -179,3 +182,32 @@ def test_the_shipped_adapters_classify_unseen_clips_and_need_their_order(stills)
     )
     assert in_order == pytest.approx(recorded["validation/accuracy"], abs=0.12)
     assert out_of_order < in_order - 0.2
+
+
+@torch.inference_mode()
+def test_the_shipped_vidclip_kept_the_clips_tower_and_fits_captions_to_unseen_clips(stills):
+    model, processor = (
+        AutoModel.from_pretrained(MINIATURE_VIDCLIP),
+        AutoProcessor.from_pretrained(MINIATURE_VIDCLIP),
+    )
+    clip = CLIPModel.from_pretrained(SHIPPED)
+    for name, weight in clip.vision_model.state_dict().items():
+        assert torch.equal(model.vision_model.state_dict()[name], weight)
+    captions = [caption(shot.action, "activitynet") for shot in stills.shots]
+    tokens = processor(text=captions)
+    pixels = processor.video_processor(list(stills.frames), do_sample_frames=False, return_tensors="pt")
+    videos = model.get_video_features(**pixels, interpolate_temporal=True)
+    frames = clip.get_image_features(pixels["pixel_values"].flatten(0, 1)).pooler_output
+    averaged = F.normalize(frames, dim=-1).unflatten(0, (len(captions), -1)).mean(1)
+    shown = {"vidclip": videos, "clip": averaged}
+    told = {
+        "vidclip": model.get_text_features(**tokens),
+        "clip": F.normalize(clip.get_text_features(**tokens).pooler_output, dim=-1),
+    }
+    other = torch.tensor([[one != another for another in captions] for one in captions])
+    right = {}
+    for name in shown:
+        similarity = shown[name] @ told[name].T
+        right[name] = (similarity.diagonal()[:, None] > similarity)[other].double().mean().item()
+    assert right["vidclip"] > 0.95
+    assert 1 - right["vidclip"] < 0.6 * (1 - right["clip"])
