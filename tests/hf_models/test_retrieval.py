@@ -46,6 +46,27 @@ def test_when_all_scores_are_equal_the_corpus_order_decides():
     assert torch.equal(rows, torch.arange(40).expand(9, 40))
 
 
+@pytest.mark.parametrize("order", [torch.arange(400), torch.arange(400).flip(0), torch.arange(400) % 7])
+def test_scores_that_rise_or_fall_or_tie_along_the_corpus_are_found_in_every_block(order, monkeypatch):
+    monkeypatch.setattr(retrieval, "CORPUS_BLOCK", 60)
+    corpus = torch.stack([order.float(), torch.ones(400)], dim=1)
+    queries = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    exclude = [[399], [0], [-1]]
+    rows, scores = search(queries, corpus, 10, exclude=exclude)
+    expected_rows, expected_scores = brute_force(queries, corpus, 10, exclude)
+    assert torch.equal(rows, expected_rows)
+    assert torch.equal(scores, expected_scores)
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_a_number_that_is_none_is_found_in_a_late_block(wrong, monkeypatch):
+    monkeypatch.setattr(retrieval, "CORPUS_BLOCK", 20)
+    corpus = integers(100, 4, 9, 0).float()
+    corpus[90, 1] = wrong
+    with pytest.raises(ValueError, match="not finite"):
+        search(torch.ones(2, 4), corpus, 3)
+
+
 def test_a_memory_mapped_corpus_gives_the_same_answer(tmp_path):
     queries, corpus = integers(5, 8, 9, 2), integers(70, 8, 9, 3)
     np.save(tmp_path / "corpus.npy", corpus.numpy())
