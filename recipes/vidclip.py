@@ -61,9 +61,7 @@ class VidCLIPRunConfig(ContrastConfig):
     clips_config: str = "mini-clips"
     clips_data_dir: str | None = None
     num_frames: int = 16
-    preference_weight: float = (
-        2.0  # this and the next three are the paper's in the configurations of real data
-    )
+    preference_weight: float = 2.0  # see `comp_loss`; the paper's stand in the configurations of real data
     preference_pairs: Literal["adjacent", "all", "positive"] = "positive"
     preference_kind: Literal["logistic", "hinge"] = "logistic"
     preference_scale: float = 20.0
