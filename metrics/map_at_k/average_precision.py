@@ -104,10 +104,11 @@ def _hits_of_block(
     # Queries with many relevant ids come first, so the n-th relevant ids belong to a prefix of the rows.
     order = np.argsort(-num_relevant, kind="stable")
     rankings, starts, num_relevant = rankings[order], starts[order], num_relevant[order]
-    is_hit = np.zeros(rankings.shape, dtype=bool)
+    is_hit, is_nth = np.zeros(rankings.shape, dtype=bool), np.empty(rankings.shape, dtype=bool)
     for nth in range(num_relevant.max(initial=0)):
         rows = np.searchsorted(-num_relevant, -nth)
-        is_hit[:rows] |= rankings[:rows] == relevant[starts[:rows] + nth, None]
+        np.equal(rankings[:rows], relevant[starts[:rows] + nth, None], out=is_nth[:rows])
+        np.logical_or(is_hit[:rows], is_nth[:rows], out=is_hit[:rows])
     is_excluded = None if excluded is None else rankings == excluded[order, None]
     if is_excluded is not None:
         is_hit &= ~is_excluded
@@ -115,7 +116,8 @@ def _hits_of_block(
     rank = column + 1
     if is_excluded is not None:
         rank -= np.cumsum(is_excluded, axis=1)[row, column]
-    first_of_row = np.searchsorted(row, np.arange(len(rankings)))[row]
+    found = np.bincount(row, minlength=len(rankings))
+    first_of_row = (np.cumsum(found) - found)[row]
     precision = (np.arange(len(row)) - first_of_row + 1) / rank
     return order[row], rank, precision
 

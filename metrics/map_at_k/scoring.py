@@ -160,16 +160,13 @@ def _checked_hits(queries: _Queries, empty: WhenEmpty) -> Hits:
                 f"the excluded id of query {own[0]} is among its relevant ids, so it could never be found; "
                 "take it out of the references or do not exclude it"
             )
-    pairs = query << 32 | queries.relevant
-    if (pairs[1:] <= pairs[:-1]).any():  # most references come in order, and sorting is a sixth of all work
-        pairs = np.sort(pairs)
-    distinct = pairs[np.concatenate(([True], pairs[1:] != pairs[:-1]))]
-    return find_hits(
-        queries.rankings,
-        (distinct & 0xFFFFFFFF).astype(np.int32),
-        np.bincount(distinct >> 32, minlength=num_queries),
-        excluded=queries.excluded,
-    )
+    relevant, num_relevant = queries.relevant, queries.num_relevant
+    pairs = query << 32 | relevant
+    if (pairs[1:] <= pairs[:-1]).any():  # out of order or given twice, which most references are not
+        pairs = np.unique(pairs)
+        relevant = (pairs & 0xFFFFFFFF).astype(np.int32)
+        num_relevant = np.bincount(pairs >> 32, minlength=num_queries)
+    return find_hits(queries.rankings, relevant, num_relevant, excluded=queries.excluded)
 
 
 def _checked_cuts(k: int | Sequence[int]) -> list[int]:

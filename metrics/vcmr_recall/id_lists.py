@@ -117,14 +117,14 @@ def _as_list(row: Any, number: int, name: str) -> list:
 
 
 def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
+    values, filled = np.empty(lengths.sum(), dtype=np.int64), 0
     try:  # strict where np.array would turn 2.5, None and "5" into something else
-        packed = [
-            struct.pack(f"{count}q", *chain.from_iterable(lists[start : start + ROWS_PER_BLOCK]))
-            for start, count in _counts_of_blocks(lengths)
-        ]
+        for start, count in _counts_of_blocks(lengths):
+            ids = chain.from_iterable(lists[start : start + ROWS_PER_BLOCK])
+            struct.pack_into(f"{count}q", values, filled * values.itemsize, *ids)
+            filled += count
     except struct.error:
         _refuse(lists, name)
-    values = np.frombuffer(b"".join(packed), dtype=np.int64)
     maybe_bool = np.flatnonzero(values.view(np.uint64) < 2)  # True passes for 1 above
     row_ends = np.cumsum(lengths)
     of_row = np.searchsorted(row_ends, maybe_bool, side="right")
