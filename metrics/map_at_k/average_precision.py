@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-QUERIES_PER_BLOCK = 4096  # keeps a block of rankings in the processor's cache and memory flat
+QUERIES_PER_BLOCK = 16384  # keeps memory flat
 NOTHING = -1  # fills the end of short rankings
 
 

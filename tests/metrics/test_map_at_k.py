@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metrics.map_at_k import average_precision
 from metrics.map_at_k.scoring import mean_average_precision
 from metrics.map_at_k.significance import bootstrap_interval, compare
 from metrics.map_at_k.tests import test_cases
@@ -66,7 +67,8 @@ def test_the_cases_of_the_space_hold(case):
     assert {name: result[name] for name in case["result"]} == pytest.approx(case["result"])
 
 
-def test_many_queries_across_blocks_agree_with_the_plain_implementation():
+def test_many_queries_across_blocks_agree_with_the_plain_implementation(monkeypatch):
+    monkeypatch.setattr(average_precision, "QUERIES_PER_BLOCK", 1000)
     rng = np.random.default_rng(0)
     predictions = np.argsort(rng.random((9000, 60)), axis=1)[:, :20]
     references = [rng.integers(0, 60, rng.integers(1, 9)).tolist() for _ in predictions]
