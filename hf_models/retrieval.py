@@ -16,7 +16,7 @@ Embeddings = Tensor | NDArray[np.floating]
 QUERY_BLOCK = 1024
 CORPUS_BLOCK = 16384
 TIED_BLOCK = 64
-MOST_CANDIDATES = 4  # times k, on average
+MOST_CANDIDATES = 2**18  # of one block, with their padding: a few MB whatever k is
 BLOCK_ELEMENTS = 2**24  # scores and corpus of one block together: 64 MB
 
 
@@ -207,13 +207,13 @@ def _candidates(scores: Tensor, kept: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if kept.shape[1] < k:
         return _stable_topk(scores, min(k, scores.shape[1]))
     better = (scores <= kept[:, -1:]).logical_not_().flatten()  # NaN counts, to be refused in the end
-    if better.count_nonzero() > MOST_CANDIDATES * k * len(scores):
+    if better.count_nonzero() > MOST_CANDIDATES:
         return _stable_topk(scores, min(k, scores.shape[1]))
     # On a CPU NumPy finds few among many ten times faster than torch.
     found = torch.from_numpy(np.flatnonzero(better.numpy())) if better.is_cpu else better.nonzero()[:, 0]
     query, column = found // scores.shape[1], found % scores.shape[1]
     counts = query.bincount(minlength=len(scores))
-    if counts.max() > MOST_CANDIDATES**2 * k:  # of one query, for which all others would be padded
+    if counts.max() * len(scores) > MOST_CANDIDATES:  # one query has so many that all others would be padded
         return _stable_topk(scores, min(k, scores.shape[1]))
     place = torch.arange(len(query), device=query.device) - (counts.cumsum(0) - counts)[query]
     values = scores.new_full((len(scores), int(counts.max())), -torch.inf)
