@@ -119,8 +119,10 @@ def _as_list(row: Any, number: int, name: str) -> list:
 def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
     values, filled = np.empty(lengths.sum(), dtype=np.int64), 0
     try:  # strict where np.array would turn 2.5, None and "5" into something else
-        for start, count in _counts_of_blocks(lengths):
-            ids = chain.from_iterable(lists[start : start + ROWS_PER_BLOCK])
+        for start in range(0, len(lists), ROWS_PER_BLOCK):
+            block = slice(start, start + ROWS_PER_BLOCK)
+            count = int(lengths[block].sum())
+            ids = chain.from_iterable(lists[block])
             struct.pack_into(f"{count}q", values, filled * values.itemsize, *ids)
             filled += count
     except struct.error:
@@ -132,12 +134,6 @@ def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
         if isinstance(lists[row][index], (bool, np.bool_)):
             _refuse(lists, name)
     return values
-
-
-def _counts_of_blocks(lengths: np.ndarray) -> Iterable[tuple[int, int]]:
-    starts = np.arange(0, len(lengths), ROWS_PER_BLOCK)
-    counts = np.add.reduceat(lengths, starts) if len(starts) else starts
-    return zip(starts.tolist(), counts.tolist(), strict=True)
 
 
 def _strings(lists: list[list], name: str) -> pa.Array:
