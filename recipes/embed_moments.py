@@ -28,7 +28,7 @@ from config import parse_config
 from datasets import DatasetDict, load_dataset
 from devices import Device, make_accelerator
 from embed import NO_FILE, read_here
-from encoders import MINIATURE_CLIP, check_model_folder, weights_fingerprint
+from encoders import MINIATURE_CLIP, check_model_folder, processor_fingerprint, weights_fingerprint
 from moment_data import MINIATURE
 from moment_features import FeatureStore
 from results import write_results
@@ -110,11 +110,10 @@ class ClipEncoder:
     @cached_property
     def fingerprints(self) -> dict[str, str]:
         """What a vector depends on beside the sampling."""
-        settings = json.loads(self.processor.to_json_string())
-        for name in ("auto_map", "processor_class", "name_or_path", "_name_or_path"):
-            settings.pop(name, None)
-        processor = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        return {"weights": weights_fingerprint(self.model), "processor": processor}
+        return {
+            "weights": weights_fingerprint(self.model),
+            "processor": processor_fingerprint(self.processor),
+        }
 
     @torch.inference_mode()
     def __call__(self, clips: Tensor) -> Tensor:

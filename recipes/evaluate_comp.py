@@ -74,10 +74,11 @@ def names(models: list[str]) -> dict[str, str]:
     }
 
 
-def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str]]:
-    """What is measured, by name: models, or runs of one objective under one name, trained where they are missing."""
+def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
+    """What is measured: its name, which several seeds share, that of the run, and the folder; trained where missing."""
     if not config.compare:
-        yield from names(config.models).items()
+        for name, path in names(config.models).items():
+            yield name, name, path
         return
     arguments = [config.vidclip_config] if config.vidclip_config else []
     for objective in config.objectives:
@@ -87,7 +88,7 @@ def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str]]:
                 setattr(training, shared, getattr(config, shared))
             training.seed, training.output_dir = seed, f"{config.runs_dir}/{objective}/{seed}"
             train(training)
-            yield objective, f"{training.output_dir}/model"
+            yield objective, f"{objective}/{seed}", f"{training.output_dir}/model"
 
 
 def table(figures: dict[str, dict[str, Any]], title: str) -> Table:
@@ -114,14 +115,12 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     scores = Scores(rows, SpanReader(), batch_size=config.batch_size)
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("key", "disruption_type")}
     by_seed: dict[str, list[dict[str, Any]]] = {}
-    for name, path in systems(config):
+    for name, run_name, path in systems(config):
         measured = scores(load_encoder(path, accelerator.device, config.num_frames), progress=True)
-        similarities, several = measured.pop("similarities"), by_seed.setdefault(name, [])
-        signature = measured.pop("signature")
-        several.append(measured)
-        column = f"{name}/{config.seeds[len(several) - 1]}" if config.compare else name
+        similarities, signature = measured.pop("similarities"), measured.pop("signature")
+        by_seed.setdefault(name, []).append(measured)
         for text in ("positive", "negative"):
-            columns[f"{column}/{text}"] = [row[text] for row in similarities]
+            columns[f"{run_name}/{text}"] = [row[text] for row in similarities]
     figures = {name: summarise(several) for name, several in by_seed.items()}
     output_dir.mkdir(parents=True, exist_ok=True)
     partial = output_dir / "similarities.partial"

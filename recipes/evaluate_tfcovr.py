@@ -192,10 +192,7 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
                 evaluation.predictions,
                 output_dir / "predictions" / name.replace(" ", "-") / f"{number}.parquet",
             )
-    figures = {
-        name: summarise([{f"map@{k}": one.figures[f"map@{k}"] for k in CUTOFFS} for one in several])
-        for name, several in evaluations.items()
-    }
+    figures = {name: summarise([one.figures for one in several]) for name, several in evaluations.items()}
     first = next(iter(evaluations.values()))[0]
     if accelerator.is_main_process:
         write_table(first.predictions, output_dir / "predictions.parquet")

@@ -36,7 +36,7 @@ from contrasts import (
     tokenize,
 )
 from devices import Device, make_accelerator
-from encoders import MINIATURE_VIDCLIP, check_model_folder
+from encoders import MINIATURE_VIDCLIP, check_model_folder, processor_fingerprint, weights_fingerprint
 from results import write_results
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -95,9 +95,10 @@ class VidCLIPRunConfig(ContrastConfig):
             raise SystemExit("--stack 1 has no disrupted texts: give --objective clip, or a larger stack")
 
 
-# What may change between a run and its continuation without changing the weights.
+# What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "keep_frames", "device", "tracker")
-FROZEN_TOKENS: dict[str, dict[tuple[Span, int], Tensor]] = {}
+# What frozen towers said, by the fingerprints of tower and processor: runs of one process share it.
+FROZEN_TOKENS: dict[tuple[str, str], dict[tuple[Span, int], Tensor]] = {}
 PREFERENCE = (
     "preference_weight",
     "preference_pairs",
@@ -187,8 +188,9 @@ class Training:
         self.reader = SpanReader(
             self.size, keep=config.keep_frames, see=self.frame_tokens if keeps_tokens else Tensor.contiguous
         )
-        if keeps_tokens:  # runs of one process that start from one model share them
-            self.reader.kept = FROZEN_TOKENS.setdefault(config.model, {})
+        if keeps_tokens:
+            frames = processor_fingerprint(self.processor.video_processor)
+            self.reader.kept = FROZEN_TOKENS.setdefault((weights_fingerprint(model.vision_model), frames), {})
         with self.accelerator.main_process_first():
             rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
             validation, _ = load_rows(config, "validation", num_workers=config.num_workers)
@@ -218,9 +220,7 @@ class Training:
 
     def pixels(self, frames: Tensor) -> Tensor:
         """What the model takes of videos `(B, T, 3, height, width)` uint8."""
-        return self.processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")[
-            "pixel_values"
-        ]
+        return self.processor(videos=frames, do_sample_frames=False)["pixel_values"]
 
     @torch.no_grad()
     def frame_tokens(self, frames: Tensor) -> Tensor:
