@@ -2,18 +2,19 @@ r"""Measure compositionality and retrieval of one or several models on contrast 
 
     python recipes/evaluate_comp.py
     python recipes/evaluate_comp.py --models outputs/vidclip/comploss/model outputs/vidclip/negclip/model
-    python recipes/evaluate_comp.py --compare true --seeds 0 1 2 3 4
+    python recipes/evaluate_comp.py --compare true --seeds 0 1 2 3 4 --draws 6
     python recipes/evaluate_comp.py --models openai/clip-vit-base-patch32 microsoft/xclip-base-patch32 \
         google/videoprism-lvt-base-f16r288 google/siglip2-base-patch16-224 facebook/pe-av-base
 
 Without an argument it measures what `vidclip.py` made of the miniature, beside what it started from. `--compare` trains
-what is missing of `--objectives` (`vidclip.py`) and measures that; several seeds give mean and standard deviation (over
-n - 1). A model is VidCLIP, X-CLIP, VideoPrism, Perception
-Encoder, or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does. `OUTPUT_DIR` gets `results.json`
-(`figures`: model -> accuracy per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1]; `by_seed`; `coverage`)
-and `similarities.parquet` (for every row and model the similarities with both texts).
+what is missing of `--objectives` (`vidclip.py`; "comppretrain" is CompLoss after CompPretrain) and measures that; several
+seeds give mean and standard deviation (over n - 1). A model is VidCLIP, X-CLIP, VideoPrism, Perception Encoder, or an image
+model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does. `OUTPUT_DIR` gets `results.json` (`figures`: model -> accuracy
+per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1]; `by_seed`; `coverage`) and `similarities.parquet` (for
+every row and model the similarities with both texts).
 """
 
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from comp_scores import Scores
+from comp_scores import Scores, VideoTextEncoder
 from config import parse_config
 from contrasts import ContrastConfig, SpanReader, load_rows
 from devices import Device, make_accelerator
@@ -44,6 +45,9 @@ COLUMNS = {
     "v2t_recall@1": "v2t R@1",
 }
 
+COMP_PRETRAIN = "comppretrain"
+OBJECTIVES = ("clip", "negclip", "comploss", COMP_PRETRAIN)
+
 
 @dataclass
 class EvaluateCompConfig(ContrastConfig):
@@ -54,9 +58,11 @@ class EvaluateCompConfig(ContrastConfig):
     )
     split: str = "test"
     compare: bool = False  # measure what each of `objectives` trains instead of `models`
-    objectives: list[str] = field(default_factory=lambda: ["clip", "negclip", "comploss"])
-    seeds: list[int] = field(default_factory=lambda: [0])  # of the training that --compare does
-    vidclip_config: str | None = None  # a YAML file for that training
+    draws: int = 1  # of orders, replacements and intervals to average over; published pairs have 1
+    objectives: list[str] = field(default_factory=lambda: list(OBJECTIVES))
+    seeds: list[int] = field(default_factory=lambda: [0])  # of the fine-tuning that --compare does
+    vidclip_config: str | None = None  # a YAML file for that fine-tuning
+    pretrain_config: str = str(Path(__file__).parent / "configs" / "vidclip_miniature_stacked.yaml")
     runs_dir: str = "outputs/vidclip_runs"
     num_frames: int | None = None  # None: as each model was made for; 12 for an image model
     batch_size: int = 32
@@ -64,6 +70,12 @@ class EvaluateCompConfig(ContrastConfig):
     device: Device = "auto"
     output_dir: str = "outputs/evaluate_comp"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.draws < 1:
+            raise SystemExit(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
+        if unknown := [name for name in self.objectives if name not in OBJECTIVES]:
+            raise SystemExit(f"--objectives {' '.join(unknown)}: there are {', '.join(OBJECTIVES)}")
 
 
 def names(models: list[str]) -> dict[str, str]:
@@ -80,15 +92,41 @@ def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
         for name, path in names(config.models).items():
             yield name, name, path
         return
-    arguments = [config.vidclip_config] if config.vidclip_config else []
-    for objective in config.objectives:
+    file = [config.vidclip_config] if config.vidclip_config else []
+    for name in config.objectives:
+        objective = ["--objective", "comploss" if name == COMP_PRETRAIN else name]
+        start = pretrain(config) if name == COMP_PRETRAIN else None
         for seed in config.seeds:
-            training = parse_config(VidCLIPRunConfig, None, [*arguments, "--objective", objective])
-            for shared in (*(one.name for one in fields(ContrastConfig)), "num_workers", "device"):
-                setattr(training, shared, getattr(config, shared))
-            training.seed, training.output_dir = seed, f"{config.runs_dir}/{objective}/{seed}"
+            training = training_config(config, [*file, *objective])
+            training.model = start or training.model
+            training.seed, training.output_dir = seed, f"{config.runs_dir}/{name}/{seed}"
             train(training)
-            yield objective, f"{objective}/{seed}", f"{training.output_dir}/model"
+            yield name, f"{name}/{seed}", f"{training.output_dir}/model"
+
+
+def pretrain(config: EvaluateCompConfig) -> str:
+    """The folder of the model that was pre-trained on stacked clips; trained where missing."""
+    training = training_config(config, [config.pretrain_config])
+    training.output_dir = f"{config.runs_dir}/stacked"
+    train(training)
+    return f"{training.output_dir}/model"
+
+
+def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIPRunConfig:
+    """How `vidclip.py` trains with these arguments, on the data that is measured here."""
+    training = parse_config(VidCLIPRunConfig, None, arguments)
+    for shared in (*(one.name for one in fields(ContrastConfig)), "num_workers", "device"):
+        setattr(training, shared, getattr(config, shared))
+    return training
+
+
+def measure(scores: list[Scores], encoder: VideoTextEncoder) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """The mean figures of a model over several drawings of the pairs, and its similarities with all of them."""
+    measured = [score(encoder, progress=True) for score in scores]
+    similarities = [pair for figures in measured for pair in figures.pop("similarities")]
+    signature = "; ".join(dict.fromkeys(figures.pop("signature") for figures in measured))
+    mean = {name: statistics.mean(figures[name] for figures in measured) for name in measured[0]}
+    return mean | {"signature": signature}, similarities
 
 
 def table(figures: dict[str, dict[str, Any]], title: str) -> Table:
@@ -111,13 +149,20 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     """Measure all models; returns model -> figures."""
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir)
-    rows, coverage = load_rows(config, config.split, num_workers=config.num_workers)
-    scores = Scores(rows, SpanReader(), batch_size=config.batch_size)
-    columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("key", "disruption_type")}
+    by_draw = [
+        load_rows(config, config.split, draw=draw, num_workers=config.num_workers)
+        for draw in range(config.draws)
+    ]
+    coverage = {reason: sum(counts[reason] for _, counts in by_draw) for reason in by_draw[0][1]}
+    scores = [Scores(rows, SpanReader(), batch_size=config.batch_size) for rows, _ in by_draw]
+    rows = [{"draw": draw, **row} for draw, (drawn, _) in enumerate(by_draw) for row in drawn]
+    columns: dict[str, list[Any]] = {
+        name: [row[name] for row in rows] for name in ("draw", "key", "disruption_type")
+    }
     by_seed: dict[str, list[dict[str, Any]]] = {}
     for name, run_name, path in systems(config):
-        measured = scores(load_encoder(path, accelerator.device, config.num_frames), progress=True)
-        similarities, signature = measured.pop("similarities"), measured.pop("signature")
+        measured, similarities = measure(scores, load_encoder(path, accelerator.device, config.num_frames))
+        signature = measured.pop("signature")
         by_seed.setdefault(name, []).append(measured)
         for text in ("positive", "negative"):
             columns[f"{run_name}/{text}"] = [row[text] for row in similarities]

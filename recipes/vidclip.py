@@ -2,8 +2,8 @@
 
     python recipes/vidclip.py
     accelerate launch recipes/vidclip.py --objective negclip --output_dir outputs/vidclip/negclip
-    python recipes/vidclip.py --stack 4 --output_dir outputs/vidclip/stacked     # CompPretrain
-    python recipes/vidclip.py --model outputs/vidclip/stacked/model              # then CompLoss
+    python recipes/vidclip.py recipes/configs/vidclip_miniature_stacked.yaml     # CompPretrain
+    python recipes/vidclip.py --model outputs/vidclip/stacked/model --output_dir outputs/vidclip/stacked_comploss
 
 `--model` is a CLIP, which becomes a VidCLIP, or a VidCLIP. Contrastive negatives come from all processes. Every epoch is
 measured on the validation split; the last weights become `OUTPUT_DIR/model`, with `OUTPUT_DIR/results.json`. A killed run
@@ -35,8 +35,15 @@ from contrasts import (
     load_stacks,
     tokenize,
 )
+from datasets import disable_progress_bars
 from devices import Device, make_accelerator
-from encoders import MINIATURE_VIDCLIP, check_model_folder, processor_fingerprint, weights_fingerprint
+from encoders import (
+    MINIATURE_CLIP,
+    MINIATURE_VIDCLIP,
+    check_model_folder,
+    processor_fingerprint,
+    weights_fingerprint,
+)
 from results import write_results
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -52,7 +59,7 @@ from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 class VidCLIPRunConfig(ContrastConfig):
     """What to train, on what, and how; the defaults are for the miniature."""
 
-    model: str = MINIATURE_VIDCLIP
+    model: str | None = None  # None: the miniature's VidCLIP-base, or with --stack its CLIP
     objective: Literal["clip", "negclip", "comploss"] = "comploss"
     stack: int = (
         0  # 0: fine-tune on contrast pairs; 1 to 8: pre-train on so many short clips after one another
@@ -61,7 +68,7 @@ class VidCLIPRunConfig(ContrastConfig):
     clips_config: str = "mini-clips"
     clips_data_dir: str | None = None
     num_frames: int = 16
-    preference_weight: float = 2.0  # see `comp_loss`; the paper's stand in the configurations of real data
+    preference_weight: float = 3.0  # see `comp_loss`; the paper's stand in the configurations of real data
     preference_pairs: Literal["adjacent", "all", "positive"] = "positive"
     preference_kind: Literal["logistic", "hinge"] = "logistic"
     preference_scale: float = 20.0
@@ -87,6 +94,7 @@ class VidCLIPRunConfig(ContrastConfig):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        self.model = self.model or (MINIATURE_CLIP if self.stack else MINIATURE_VIDCLIP)
         if self.draws < 1:
             raise SystemExit(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
         if not 0 <= self.stack <= 8:
@@ -253,6 +261,7 @@ class Training:
             raise SystemExit(
                 f"there are fewer than two pairs for each of {accelerator.num_processes} processes; give more data"
             )
+        disable_progress_bars()  # of `datasets`, which would break this one into pieces at every epoch
         bar = tqdm(
             total=config.epochs * steps_per_epoch,
             initial=progress.total_steps,

@@ -225,13 +225,15 @@ def test_several_models_are_measured_side_by_side(tiny_comp, vidclip_folder, tmp
 
 
 def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(tiny_comp, tmp_path):
-    training = tmp_path / "tiny.yaml"
+    training, pretraining = tmp_path / "tiny.yaml", tmp_path / "tiny_stacked.yaml"
     training.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
+    pretraining.write_text(f"{training.read_text()}stack: 2\nclips_data_dir: {tiny_comp['data_dir']}\n")
     config = EvaluateCompConfig(
         compare=True,
-        objectives=["clip", "negclip"],
+        objectives=["clip", "comppretrain"],
         seeds=[0, 1],
         vidclip_config=str(training),
+        pretrain_config=str(pretraining),
         runs_dir=str(tmp_path / "runs"),
         data_dir=tiny_comp["data_dir"],
         split="validation",
@@ -240,16 +242,46 @@ def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(t
     )
     figures = run(config)
     by_seed = json.loads((tmp_path / "out/results.json").read_text())["by_seed"]
-    assert list(figures) == ["clip", "negclip"]
+    assert list(figures) == ["clip", "comppretrain"]
     for objective, mean in figures.items():
         first, second = (one["comprehensive_accuracy"] for one in by_seed[objective])
         assert mean["comprehensive_accuracy"] == pytest.approx((first + second) / 2)
         assert mean["comprehensive_accuracy_std"] == pytest.approx(abs(first - second) / 2**0.5)
-    for objective, seed in (("clip", 0), ("negclip", 1)):
-        trained = json.loads((tmp_path / f"runs/{objective}/{seed}/results.json").read_text())["config"]
-        assert (trained["objective"], trained["seed"]) == (objective, seed)
+    stacked = str(tmp_path / "runs/stacked/model")
+    for name, *expected in (
+        ("clip/0", "clip", 0, 0, str(tiny_comp["model"])),
+        ("stacked", "comploss", 0, 2, str(tiny_comp["model"])),
+        ("comppretrain/1", "comploss", 1, 0, stacked),
+    ):
+        trained = json.loads((tmp_path / "runs" / name / "results.json").read_text())["config"]
+        assert [trained[field] for field in ("objective", "seed", "stack", "model")] == expected
     columns = pq.read_table(tmp_path / "out/similarities.parquet").column_names
-    assert {"clip/0/positive", "negclip/1/negative"} <= set(columns)
+    assert {"clip/0/positive", "comppretrain/1/negative"} <= set(columns)
+
+
+def test_figures_are_the_mean_over_several_drawings_of_the_pairs(tiny_comp, tmp_path):
+    config = EvaluateCompConfig(
+        models=[str(tiny_comp["model"])],
+        draws=2,
+        data_dir=tiny_comp["data_dir"],
+        split="validation",
+        output_dir=str(tmp_path),
+        device="cpu",
+    )
+    ((name, figures),) = run(config).items()
+    rows = pq.read_table(tmp_path / "similarities.parquet").to_pylist()
+    drawn = [{row["key"]: row for row in rows if row["draw"] == draw} for draw in range(2)]
+    assert sum(map(len, drawn)) == len(rows)
+    for kind in KINDS:
+        shares = []
+        for draw in drawn:
+            right = [
+                row[f"{name}/positive"] > row[f"{name}/negative"]
+                for row in draw.values()
+                if row["disruption_type"] == kind
+            ]
+            shares.append(sum(right) / len(right))
+        assert figures[f"accuracy/{kind}"] == pytest.approx(sum(shares) / 2)
 
 
 def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_path):
@@ -359,3 +391,12 @@ def test_siglip_2_sees_frames_of_any_shape_as_its_own_forward_pass():
     frames = images(list(shown), return_tensors="pt")
     whole = model(**frames, **Parts.tokenizer(told)).logits_per_image
     torch.testing.assert_close(similarity, (whole - model.logit_bias) / model.logit_scale.exp())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"draws": 0}, "at least 1 draw"), ({"objectives": ["siglip"]}, "siglip: there are clip, negclip")],
+)
+def test_a_users_mistake_is_one_line(changes, message):
+    with pytest.raises(SystemExit, match=message):
+        EvaluateCompConfig(**changes)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from contrasts import Contrast, Span, SpanReader, group, load_stacks
+from encoders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from safetensors.torch import load_file
 from vidclip import Training, VidCLIPRunConfig, run
 
@@ -110,6 +111,12 @@ def test_pretraining_stacks_clips_anew_each_epoch_and_fine_tuning_starts_from_it
 def test_a_users_mistake_is_one_line(config, changes, message):
     with pytest.raises(SystemExit, match=message):
         run(config(**changes))
+
+
+def test_pretraining_starts_from_the_clip_and_fine_tuning_from_vidclip_base():
+    assert VidCLIPRunConfig(stack=4).model == MINIATURE_CLIP
+    assert VidCLIPRunConfig().model == MINIATURE_VIDCLIP
+    assert VidCLIPRunConfig(stack=4, model="mine").model == "mine"
 
 
 def test_epochs_take_turns_at_the_draws_of_pairs(config):
