@@ -95,7 +95,8 @@ def group(rows: Iterable[dict[str, Any]]) -> list[Contrast]:
 
 def load_stacks(name: str, config_name: str, data_dir: str | None, *, size: int, seed: int) -> list[Contrast]:
     """Short clips of a data set stacked for CompPretrain; another seed stacks them anew."""
-    clips = load_dataset(name, config_name, data_dir=data_dir, split="train")
+    # In memory, else every epoch leaves its stacks on the disk.
+    clips = load_dataset(name, config_name, data_dir=data_dir, split="train", keep_in_memory=True)
     clips = clips.filter(lambda path: path is not None, input_columns="video")
     spanned = {"start_seconds", "end_seconds"} <= set(clips.column_names)
     columns = ClipColumns(start="start_seconds", end="end_seconds") if spanned else ClipColumns()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import datasets
 import pytest
 import torch
 from contrasts import Contrast, Span, SpanReader, group, load_stacks
@@ -167,6 +168,16 @@ def test_a_stack_shows_each_clip_an_equal_share_of_the_frames(config):
     assert frames.shape == (8, 3, 16, 16)
     for place, span in enumerate(stack.spans):
         assert torch.equal(frames[2 * place : 2 * place + 2], reader.read(span, 2))
+
+
+def test_stacks_leave_nothing_on_the_disk(config):
+    def cached():
+        return set(Path(datasets.config.HF_DATASETS_CACHE).rglob("cache-*"))
+
+    load_stacks("activitynet_comp", "mini-clips", config().data_dir, size=2, seed=0)
+    before = cached()
+    load_stacks("activitynet_comp", "mini-clips", config().data_dir, size=2, seed=123_456)
+    assert cached() == before
 
 
 def test_two_processes_end_with_the_weights_of_one(config):
