@@ -1,7 +1,8 @@
 """What VidCLIP trains on and is measured with: stretches of video, a text that fits and texts that do not."""
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -91,6 +92,18 @@ def group(rows: Iterable[dict[str, Any]]) -> list[Contrast]:
         Contrast((span,), positive, *(tuple(column) for column in zip(*negatives, strict=True)))
         for (span, positive), negatives in grouped.items()
     ]
+
+
+def draw_negatives(contrasts: Sequence[Contrast], count: int, generator: random.Random) -> list[Contrast]:
+    """The contrasts with at most `count` of their negatives each."""
+    drawn = []
+    for one in contrasts:
+        places = generator.sample(range(len(one.negatives)), min(count, len(one.negatives)))
+        negatives, levels = (
+            tuple(column[place] for place in places) for column in (one.negatives, one.levels)
+        )
+        drawn.append(replace(one, negatives=negatives, levels=levels))
+    return drawn
 
 
 def load_stacks(name: str, config_name: str, data_dir: str | None, *, size: int, seed: int) -> list[Contrast]:

@@ -13,6 +13,7 @@ was never killed.
 
 import json
 import math
+import random
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from contrasts import (
     ContrastFrames,
     Span,
     SpanReader,
+    draw_negatives,
     group,
     load_rows,
     load_stacks,
@@ -68,11 +70,12 @@ class VidCLIPRunConfig(ContrastConfig):
     clips_config: str = "mini-clips"
     clips_data_dir: str | None = None
     num_frames: int = 16
-    preference_weight: float = 3.0  # see `comp_loss`; the paper's stand in the configurations of real data
+    preference_weight: float = 2.0  # see `comp_loss`; the paper's stand in the configurations of real data
     preference_pairs: Literal["adjacent", "all", "positive"] = "positive"
     preference_kind: Literal["logistic", "hinge"] = "logistic"
     preference_scale: float = 20.0
     preference_margin: float = 0.0
+    negclip_negatives: int = 1  # of each video, drawn anew each epoch, as NegCLIP's authors do; 0: all
     freeze_vision: bool = True  # leave the tower that sees the frames as it is
     draws: int = 6  # of orders, replacements and intervals, a new one each epoch; published pairs have 1
     epochs: int = 20
@@ -97,6 +100,8 @@ class VidCLIPRunConfig(ContrastConfig):
         self.model = self.model or (MINIATURE_CLIP if self.stack else MINIATURE_VIDCLIP)
         if self.draws < 1:
             raise SystemExit(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
+        if self.negclip_negatives < 0:
+            raise SystemExit(f"--negclip_negatives {self.negclip_negatives}: it is 0 for all, or more")
         if not 0 <= self.stack <= 8:
             raise SystemExit(f"--stack {self.stack}: a stack has 1 to 8 clips, 0 is none")
         if self.stack == 1 and self.objective != "clip":
@@ -215,16 +220,19 @@ class Training:
 
     def epoch_contrasts(self, epoch: int) -> list[Contrast]:
         """The pairs of an epoch: drawn anew, or clips stacked anew."""
-        config = self.config
+        config, seed = self.config, self.config.seed * 1_000_003 + epoch
         with self.accelerator.main_process_first():
-            if not config.stack:
+            if config.stack:
+                clips = (config.clips_dataset, config.clips_config, config.clips_data_dir)
+                contrasts = load_stacks(*clips, size=config.stack, seed=seed)
+            else:
                 draw = epoch % config.draws
                 if draw not in self.draws:
                     self.draws[draw] = group(load_rows(config, "train", draw=draw)[0])
-                return self.draws[draw]
-            seed = config.seed * 1_000_003 + epoch
-            clips = (config.clips_dataset, config.clips_config, config.clips_data_dir)
-            return load_stacks(*clips, size=config.stack, seed=seed)
+                contrasts = self.draws[draw]
+        if config.objective == "negclip" and config.negclip_negatives:
+            return draw_negatives(contrasts, config.negclip_negatives, random.Random(seed))
+        return contrasts
 
     def pixels(self, frames: Tensor) -> Tensor:
         """What the model takes of videos `(B, T, 3, height, width)` uint8."""

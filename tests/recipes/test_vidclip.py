@@ -127,6 +127,18 @@ def test_epochs_take_turns_at_the_draws_of_pairs(config):
     assert first == third
 
 
+def test_negclip_draws_one_negative_of_each_video_anew_each_epoch(config):
+    training = Training(config(objective="negclip", draws=1))
+    first, second, first_again = (training.epoch_contrasts(epoch) for epoch in (0, 1, 0))
+    assert first == first_again != second
+    for drawn, whole in zip(first, training.draws[0], strict=True):
+        assert (drawn.spans, drawn.positive) == (whole.spans, whole.positive)
+        ((negative, level),) = zip(drawn.negatives, drawn.levels, strict=True)
+        assert (negative, level) in zip(whole.negatives, whole.levels, strict=True)
+    training.config.negclip_negatives = 0
+    assert training.epoch_contrasts(0) == training.draws[0]
+
+
 def test_what_starts_at_zero_learns_faster_than_the_rest(config):
     training = Training(config(zero_init_rate=7.0))
     rest, zero = training.optimizer.param_groups
