@@ -1,0 +1,90 @@
+"""Compositionality and retrieval of a model that knows the truth, save where it is told to be wrong or undecided."""
+
+import torch
+from comp_scores import Scores
+
+KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
+
+
+def make_rows():
+    """Two videos with three disruptions each; the mismatch of the second shows a part of it."""
+    rows = []
+    for video in ("a", "b"):
+        for kind in KINDS:
+            part = kind == "segment_mismatch"
+            rows.append(
+                {
+                    "video": video,
+                    "disruption_type": kind,
+                    "query_start_seconds": 5.0 if part else 0.0,
+                    "query_end_seconds": 9.0,
+                    "positive_text": f"{video} {'part' if part else 'whole'}",
+                    "negative_text": f"{video} {kind}",
+                }
+            )
+    return rows
+
+
+class Oracle:
+    """Knows which text is right for which video, except where it is told to be wrong or undecided."""
+
+    num_frames = 1
+
+    def __init__(self, wrong=(), tied=()):
+        self.wrong, self.tied, self.seen = set(wrong), set(tied), {}
+
+    def _row(self, name):
+        return torch.tensor([float(self.seen.setdefault(name, len(self.seen)))])
+
+    def encode_videos(self, frames):
+        return torch.stack([frame.reshape(-1)[:1].float() for frame in frames])
+
+    def encode_texts(self, texts):
+        return torch.stack([self._row(text) for text in texts])
+
+    def compare(self, videos, texts):
+        known = {number: name for name, number in self.seen.items()}
+        answers = []
+        for video in videos[:, 0].tolist():
+            told = [known[int(text)] for text in texts[:, 0].tolist()]
+            answers.append([self.similarity("ab"[int(video) // 10], int(video) % 10, text) for text in told])
+        return torch.tensor(answers)
+
+    def similarity(self, video, is_part, text):
+        right = text == f"{video} {'part' if is_part else 'whole'}"
+        if text in self.wrong:
+            return 2.0
+        return 1.0 if right or text in self.tied else 0.0
+
+
+class FakeReader:
+    """Frames whose first pixel says which video, and whether a part of it, is shown."""
+
+    def __call__(self, spans, num_frames):
+        (span,) = spans
+        value = 10 * "ab".index(span.path) + (span.start_seconds > 0)
+        return torch.full((num_frames, 3, 2, 2), value, dtype=torch.uint8)
+
+
+def test_who_knows_the_truth_is_always_right():
+    figures = Scores(make_rows(), FakeReader())(Oracle())
+    assert figures["comprehensive_accuracy"] == 1.0
+    assert figures["t2v_recall@1"] == figures["v2t_recall@1"] == 1.0
+    assert figures["retrieval_corpus"] == 2  # cropped videos are not retrieved
+
+
+def test_one_wrong_kind_and_a_tie_cost_what_the_paper_says():
+    oracle = Oracle(wrong=["a temporal_reorder"], tied=["b segment_mismatch"])
+    figures = Scores(make_rows(), FakeReader())(oracle)
+    assert figures["accuracy/temporal_reorder"] == 0.5
+    assert figures["accuracy/action_replace"] == 1.0
+    assert figures["accuracy/segment_mismatch"] == 0.5  # a tie is wrong
+    assert figures["comprehensive_accuracy"] == 0.25
+    assert figures["similarities"][0] == {"positive": 1.0, "negative": 2.0}
+
+
+def test_retrieval_counts_both_ways():
+    figures = Scores(make_rows(), FakeReader())(Oracle(wrong=["b whole"]))
+    # Every video takes the text of b, and b's text the first video.
+    assert figures["v2t_recall@1"] == 0.5
+    assert figures["t2v_recall@1"] == 0.5
