@@ -14,7 +14,6 @@ per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1]; `by_seed`;
 every row and model the similarities with both texts).
 """
 
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -27,7 +26,7 @@ from config import parse_config
 from contrasts import ContrastConfig, SpanReader, load_rows
 from devices import Device, make_accelerator
 from encoders import MINIATURE_CLIP, MINIATURE_VIDCLIP
-from over_seeds import in_percent, summarise
+from over_seeds import average, in_percent, summarise
 from results import write_results
 from rich.console import Console
 from rich.table import Table
@@ -120,13 +119,14 @@ def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIP
     return training
 
 
-def measure(scores: list[Scores], encoder: VideoTextEncoder) -> tuple[dict[str, Any], list[dict[str, float]]]:
-    """The mean figures of a model over several drawings of the pairs, and its similarities with all of them."""
+def measure(
+    scores: list[Scores], encoder: VideoTextEncoder
+) -> tuple[dict[str, float], list[dict[str, float]], str]:
+    """A model's mean figures over several drawings of the pairs, its similarities with all of them, what was counted."""
     measured = [score(encoder, progress=True) for score in scores]
     similarities = [pair for figures in measured for pair in figures.pop("similarities")]
     signature = "; ".join(dict.fromkeys(figures.pop("signature") for figures in measured))
-    mean = {name: statistics.mean(figures[name] for figures in measured) for name in measured[0]}
-    return mean | {"signature": signature}, similarities
+    return average(measured), similarities, signature
 
 
 def table(figures: dict[str, dict[str, Any]], title: str) -> Table:
@@ -161,8 +161,8 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     }
     by_seed: dict[str, list[dict[str, Any]]] = {}
     for name, run_name, path in systems(config):
-        measured, similarities = measure(scores, load_encoder(path, accelerator.device, config.num_frames))
-        signature = measured.pop("signature")
+        encoder = load_encoder(path, accelerator.device, config.num_frames)
+        measured, similarities, signature = measure(scores, encoder)
         by_seed.setdefault(name, []).append(measured)
         for text in ("positive", "negative"):
             columns[f"{run_name}/{text}"] = [row[text] for row in similarities]

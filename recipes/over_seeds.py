@@ -3,6 +3,16 @@
 import statistics
 
 
+def average(several: list[dict[str, float]]) -> dict[str, float]:
+    """Mean of each figure.
+
+    Example:
+        >>> average([{"map@5": 0.5}, {"map@5": 0.7}])
+        {'map@5': 0.6}
+    """
+    return {name: statistics.mean(figures[name] for figures in several) for name in several[0]}
+
+
 def summarise(several: list[dict[str, float]]) -> dict[str, float]:
     """Mean and, from two runs on, standard deviation (`NAME_std`) of each figure.
 
@@ -11,11 +21,10 @@ def summarise(several: list[dict[str, float]]) -> dict[str, float]:
         0.6
     """
     summary = {}
-    for name in several[0]:
-        values = [figures[name] for figures in several]
-        summary[name] = statistics.mean(values)
-        if len(values) > 1:
-            summary[f"{name}_std"] = statistics.stdev(values)
+    for name, mean in average(several).items():
+        summary[name] = mean
+        if len(several) > 1:
+            summary[f"{name}_std"] = statistics.stdev(figures[name] for figures in several)
     return summary
 
 
