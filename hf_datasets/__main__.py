@@ -1,4 +1,8 @@
-"""`python -m hf_datasets prepare [NAME ...]`: fill the cache, so that `load_dataset(NAME)` needs no import of ours."""
+"""Fill the cache with data sets, or draw another miniature than the default one.
+
+`prepare [NAME ...]` fills the cache, so that `load_dataset(NAME)` needs no import of ours. `render` draws a miniature with
+more training competitions, or of another seed, and prints its folder for `load_dataset(NAME, data_dir=FOLDER)`.
+"""
 
 # ruff: noqa: T201 - a command prints
 import argparse
@@ -17,10 +21,37 @@ def main() -> int:
     command.add_argument(
         "names", nargs="*", metavar="NAME", help=f"any of {', '.join(BUILDERS)}; default: all"
     )
-    names = parser.parse_args().names or list(BUILDERS)
+    command = commands.add_parser("render", help="draw another miniature than the default one")
+    command.add_argument(
+        "--train_times", type=int, default=1, help="times the default 52 training competitions"
+    )
+    command.add_argument("--seed", type=int, default=0, help="of athletes, cameras and halls")
+    command.add_argument("--root", help="the folder that gets its folder; default: in the datasets cache")
+    arguments = parser.parse_args()
+    if arguments.command == "render":
+        return render(arguments.root, arguments.train_times, arguments.seed)
+    names = arguments.names or list(BUILDERS)
     unknown = sorted(set(names) - set(BUILDERS))
     if unknown:
         parser.error(f"unknown data set {', '.join(unknown)}; there are {', '.join(BUILDERS)}")
+    return fill_cache(names)
+
+
+def render(root: str | None, train_times: int, seed: int) -> int:
+    """Draw a miniature and print its folder; returns the exit status."""
+    from hf_datasets.miniature import prepare_miniature
+    from hf_datasets.miniature.competitions import with_more_training
+
+    try:
+        print(prepare_miniature(root, seed=seed, config=with_more_training(train_times)))
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def fill_cache(names: list[str]) -> int:
+    """Prepare data sets and print their sizes; returns the exit status."""
     for name in names:
         try:
             prepared = prepare(name)

@@ -1,7 +1,7 @@
 """The plan of the miniature: which clip is performed in which long video, by whom and how it is filmed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,29 @@ class MiniatureConfig:
             raise ValueError(
                 f"labels {unknown or '()'} cannot be rendered; choose from hf_datasets.miniature.ACTIONS"
             )
+
+
+def with_more_training(times: int) -> MiniatureConfig:
+    """The default miniature with so many times its training competitions; validation and test keep their size.
+
+    Args:
+        times: 1 or more.
+
+    Returns:
+        The configuration, for `prepare_miniature`. Another `times` draws other validation and test competitions, too.
+
+    Raises:
+        ValueError: `times` is below 1.
+    """
+    if times < 1:
+        raise ValueError(f"{times} times the training competitions: at least 1 is needed")
+    default = MiniatureConfig()
+    clips, videos = dict(default.clips_per_label), dict(default.videos_per_split)
+    return replace(
+        default,
+        clips_per_label=clips | {"train": times * clips["train"]},
+        videos_per_split=videos | {"train": times * videos["train"]},
+    )
 
 
 @dataclass(frozen=True, slots=True)

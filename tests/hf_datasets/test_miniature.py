@@ -15,7 +15,7 @@ from hf_datasets.miniature import (
     plan_competitions,
     prepare_miniature,
 )
-from hf_datasets.miniature.competitions import clip_rows, video_row
+from hf_datasets.miniature.competitions import clip_rows, video_row, with_more_training
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.render import RENDERER_VERSION, fingerprint, perform_shot, render_video
 
@@ -65,6 +65,16 @@ def test_a_video_belongs_to_one_split_and_no_clips_overlap():
 def test_the_same_seed_gives_the_same_plan_and_another_seed_another():
     assert plan_competitions(MiniatureConfig()) == plan_competitions(MiniatureConfig())
     assert plan_competitions(MiniatureConfig()) != plan_competitions(MiniatureConfig(seed=1))
+
+
+def test_a_miniature_with_more_training_holds_out_as_much_as_the_default():
+    default = plan_competitions(with_more_training(1))
+    larger = plan_competitions(with_more_training(3))
+    assert default == plan_competitions(MiniatureConfig())
+    count = {split: Counter(one.split for one in larger)[split] for split in ("train", "validation", "test")}
+    assert count == {"train": 3 * 52, "validation": 10, "test": 10}
+    seen = {shot.scene.noise_seed for one in default for shot in one.shots if one.split == "train"}
+    assert not seen & {shot.scene.noise_seed for one in larger for shot in one.shots if one.split != "train"}
 
 
 def test_a_label_that_cannot_be_rendered_is_refused():

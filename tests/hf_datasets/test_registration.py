@@ -14,6 +14,7 @@ from datasets.load import DatasetModule
 
 import hf_datasets
 from hf_datasets import registration
+from hf_datasets.__main__ import main
 from hf_datasets.records import Rejection
 from hf_datasets.registration import BUILDERS, prepare, summarise
 
@@ -192,3 +193,19 @@ def test_the_command_prepares_and_refuses_by_name(tmp_path):
     assert done.returncode == 2
     assert "unknown data set nope; there are" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_command_renders_and_refuses_by_number(tmp_path, monkeypatch, capsys):
+    command = ["hf_datasets", "render", "--root", str(tmp_path), "--seed", "3", "--train_times"]
+    planned = {}
+    monkeypatch.setattr(
+        "hf_datasets.miniature.prepare_miniature",
+        lambda root, **given: planned.update(given) or Path(root, "drawn"),
+    )
+    monkeypatch.setattr(sys, "argv", [*command, "4"])
+    assert main() == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'drawn'}\n"
+    assert (planned["seed"], planned["config"].videos_per_split["train"]) == (3, 208)
+    monkeypatch.setattr(sys, "argv", [*command, "0"])
+    assert main() == 1
+    assert capsys.readouterr().err == "0 times the training competitions: at least 1 is needed\n"
