@@ -121,6 +121,16 @@ PREFERENCE = (
 )
 
 
+def identity(config: VidCLIPRunConfig) -> dict[str, Any]:
+    """The part of a configuration that decides the weights: without what another objective alone would read."""
+    unread = {
+        *INCIDENTAL,
+        *(PREFERENCE if config.objective != "comploss" else ()),
+        *(("negclip_negatives",) if config.objective != "negclip" else ()),
+    }
+    return {name: value for name, value in asdict(config).items() if name not in unread}
+
+
 def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcessor]:
     """The model to start from, with the objective that is asked for, and its processor."""
     disable_progress_bar()
@@ -214,9 +224,8 @@ class Training:
             parameter_groups(model, config), lr=config.learning_rate, weight_decay=config.weight_decay
         )
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
-        identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
-        identity["num_processes"] = self.accelerator.num_processes
-        self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
+        decisive = identity(config) | {"num_processes": self.accelerator.num_processes}
+        self.checkpoints = Checkpoints(self.accelerator, self.output_dir, decisive, restart=config.restart)
 
     def epoch_contrasts(self, epoch: int) -> list[Contrast]:
         """The pairs of an epoch: drawn anew, or clips stacked anew."""

@@ -88,6 +88,14 @@ def test_a_complete_run_is_not_repeated_and_another_configuration_is_refused(con
         run(config(objective="clip"))
 
 
+def test_only_an_option_that_the_objective_reads_makes_a_run_another(config, capsys):
+    run(config(objective="negclip", epochs=1))
+    run(config(objective="negclip", epochs=1, preference_weight=9.0))
+    assert "complete" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="other negclip_negatives"):
+        run(config(objective="negclip", epochs=1, negclip_negatives=0))
+
+
 def test_pretraining_stacks_clips_anew_each_epoch_and_fine_tuning_starts_from_it(config):
     stacked = config("stacked", stack=4, epochs=1)
     run(stacked)
