@@ -1,7 +1,7 @@
 """The plan of the miniature: which clip is performed in which long video, by whom and how it is filmed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -66,8 +66,7 @@ def with_more_training(times: int) -> MiniatureConfig:
         raise ValueError(f"{times} times the training competitions: at least 1 is needed")
     default = MiniatureConfig()
     clips, videos = dict(default.clips_per_label), dict(default.videos_per_split)
-    return replace(
-        default,
+    return MiniatureConfig(
         clips_per_label=clips | {"train": times * clips["train"]},
         videos_per_split=videos | {"train": times * videos["train"]},
     )
