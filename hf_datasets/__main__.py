@@ -1,7 +1,7 @@
 """Fill the cache with data sets, or draw another miniature than the default one.
 
 `prepare [NAME ...]` fills the cache, so that `load_dataset(NAME)` needs no import of ours. `render` draws a miniature with
-more training competitions, or of another seed, and prints its folder for `load_dataset(NAME, data_dir=FOLDER)`.
+more competitions to train or to test on, or of another seed, and prints its folder for `load_dataset(NAME, data_dir=FOLDER)`.
 """
 
 # ruff: noqa: T201 - a command prints
@@ -25,11 +25,12 @@ def main() -> int:
     command.add_argument(
         "--train_times", type=int, default=1, help="times the default 52 training competitions"
     )
+    command.add_argument("--test_times", type=int, default=1, help="times the default 10 test competitions")
     command.add_argument("--seed", type=int, default=0, help="of athletes, cameras and halls")
     command.add_argument("--root", help="the folder that gets its folder; default: in the datasets cache")
     arguments = parser.parse_args()
     if arguments.command == "render":
-        return render(arguments.root, arguments.train_times, arguments.seed)
+        return render(arguments.root, arguments.train_times, arguments.test_times, arguments.seed)
     names = arguments.names or list(BUILDERS)
     unknown = sorted(set(names) - set(BUILDERS))
     if unknown:
@@ -37,13 +38,14 @@ def main() -> int:
     return fill_cache(names)
 
 
-def render(root: str | None, train_times: int, seed: int) -> int:
+def render(root: str | None, train_times: int, test_times: int, seed: int) -> int:
     """Draw a miniature and print its folder; returns the exit status."""
     from hf_datasets.miniature import prepare_miniature
-    from hf_datasets.miniature.competitions import with_more_training
+    from hf_datasets.miniature.competitions import with_more_competitions
 
     try:
-        print(prepare_miniature(root, seed=seed, config=with_more_training(train_times)))
+        config = with_more_competitions(train_times, test_times)
+        print(prepare_miniature(root, seed=seed, config=config))
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1

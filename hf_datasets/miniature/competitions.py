@@ -50,25 +50,27 @@ class MiniatureConfig:
             )
 
 
-def with_more_training(times: int) -> MiniatureConfig:
-    """The default miniature with so many times its training competitions; validation and test keep their size.
+def with_more_competitions(train_times: int = 1, test_times: int = 1) -> MiniatureConfig:
+    """The default miniature with so many times its competitions to train on, and to test on; validation keeps its size.
 
     Args:
-        times: 1 or more.
+        train_times: 1 or more. Another value draws other validation and test competitions, too.
+        test_times: 1 or more. Training and validation stay what they are with any value.
 
     Returns:
-        The configuration, for `prepare_miniature`. Another `times` draws other validation and test competitions, too.
+        The configuration, for `prepare_miniature`.
 
     Raises:
-        ValueError: `times` is below 1.
+        ValueError: A number is below 1.
     """
-    if times < 1:
-        raise ValueError(f"{times} times the training competitions: at least 1 is needed")
+    times = {"train": train_times, "validation": 1, "test": test_times}
+    for split, number in times.items():
+        if number < 1:
+            raise ValueError(f"{number} times the {split} competitions: at least 1 is needed")
     default = MiniatureConfig()
-    clips, videos = dict(default.clips_per_label), dict(default.videos_per_split)
     return MiniatureConfig(
-        clips_per_label=clips | {"train": times * clips["train"]},
-        videos_per_split=videos | {"train": times * videos["train"]},
+        clips_per_label={split: times[split] * count for split, count in default.clips_per_label.items()},
+        videos_per_split={split: times[split] * count for split, count in default.videos_per_split.items()},
     )
 
 

@@ -15,7 +15,7 @@ from hf_datasets.miniature import (
     plan_competitions,
     prepare_miniature,
 )
-from hf_datasets.miniature.competitions import clip_rows, video_row, with_more_training
+from hf_datasets.miniature.competitions import clip_rows, video_row, with_more_competitions
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.render import RENDERER_VERSION, fingerprint, perform_shot, render_video
 
@@ -68,13 +68,19 @@ def test_the_same_seed_gives_the_same_plan_and_another_seed_another():
 
 
 def test_a_miniature_with_more_training_holds_out_as_much_as_the_default():
-    default = plan_competitions(with_more_training(1))
-    larger = plan_competitions(with_more_training(3))
+    default = plan_competitions(with_more_competitions())
+    larger = plan_competitions(with_more_competitions(3))
     assert default == plan_competitions(MiniatureConfig())
     count = {split: Counter(one.split for one in larger)[split] for split in ("train", "validation", "test")}
     assert count == {"train": 3 * 52, "validation": 10, "test": 10}
     seen = {shot.scene.noise_seed for one in default for shot in one.shots if one.split == "train"}
     assert not seen & {shot.scene.noise_seed for one in larger for shot in one.shots if one.split != "train"}
+
+
+def test_more_test_competitions_leave_training_and_validation_as_they_are():
+    few, many = plan_competitions(with_more_competitions()), plan_competitions(with_more_competitions(1, 4))
+    assert [one for one in many if one.split != "test"] == [one for one in few if one.split != "test"]
+    assert sum(one.split == "test" for one in many) == 4 * 10
 
 
 def test_a_label_that_cannot_be_rendered_is_refused():

@@ -196,7 +196,8 @@ def test_the_command_prepares_and_refuses_by_name(tmp_path):
 
 
 def test_the_command_renders_and_refuses_by_number(tmp_path, monkeypatch, capsys):
-    command = ["hf_datasets", "render", "--root", str(tmp_path), "--seed", "3", "--train_times"]
+    sizes = ["--seed", "3", "--test_times", "2", "--train_times"]
+    command = ["hf_datasets", "render", "--root", str(tmp_path), *sizes]
     planned = {}
     monkeypatch.setattr(
         "hf_datasets.miniature.prepare_miniature",
@@ -205,7 +206,8 @@ def test_the_command_renders_and_refuses_by_number(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(sys, "argv", [*command, "4"])
     assert main() == 0
     assert capsys.readouterr().out == f"{tmp_path / 'drawn'}\n"
-    assert (planned["seed"], planned["config"].videos_per_split["train"]) == (3, 208)
+    assert planned["seed"] == 3
+    assert planned["config"].videos_per_split == {"train": 208, "validation": 10, "test": 20}
     monkeypatch.setattr(sys, "argv", [*command, "0"])
     assert main() == 1
-    assert capsys.readouterr().err == "0 times the training competitions: at least 1 is needed\n"
+    assert capsys.readouterr().err == "0 times the train competitions: at least 1 is needed\n"
