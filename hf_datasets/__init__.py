@@ -1,8 +1,24 @@
-"""Data sets of fine-grained video retrieval; importing this registers their names with `load_dataset`."""
+"""Datasets of fine-grained video retrieval; importing this registers their names with `load_dataset`.
 
+`datasets` itself is not imported here, so that a process which only reads videos starts at once.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from hf_datasets.factory import register
 from hf_datasets.records import Clip, ContrastPair, LabelPair, Moment, Rejection, Triplet
-from hf_datasets.registration import prepare, register
+
+if TYPE_CHECKING:
+    from hf_datasets.registration import prepare
 
 register()
 
 __all__ = ["Clip", "ContrastPair", "LabelPair", "Moment", "Rejection", "Triplet", "prepare", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "prepare":
+        from hf_datasets.registration import prepare
+
+        return prepare
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -1,9 +1,7 @@
-"""Makes `load_dataset` know our names; the one file that touches what `datasets` keeps private.
+"""What stands behind a registered name: a builder whose prepared data a process that imports only `datasets` finds.
 
-No hub serves a bare name any more, so there are two routes to `load_dataset("tfcovr")`. After `import hf_datasets`
-the module factory of `datasets` is wrapped and finds our builders. Without it, `datasets` falls back to its own
-cache: each configuration has a folder of its own hash there, and the default one is always the newest, which is
-what the fallback opens for a bare name.
+`datasets` falls back to its own cache for a bare name: each configuration has a folder of its own hash there, and the
+default one is always the newest, which is what the fallback opens.
 """
 
 import functools
@@ -16,46 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import datasets.inspect
 import datasets.load
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets.load import DatasetModule
 
+from hf_datasets.factory import BUILDERS
 from hf_datasets.records import Rejection
-
-BUILDERS = {
-    "activitynet_comp": "hf_datasets.comp.activitynet_comp",
-    "tfcovr": "hf_datasets.tfcovr.builder",
-    "youcook2_comp": "hf_datasets.comp.youcook2_comp",
-    "charades_fig": "hf_datasets.fig.builder",
-    "didemo_fig": "hf_datasets.fig.builder",
-    "activitynet_fig": "hf_datasets.fig.builder",
-}
-"""Registered name -> module of its builder. A line here is all that a new data set needs."""
 
 REJECTIONS_FILE = "rejections.parquet"
 REJECTION_SCHEMA = pa.schema({name: pa.string() for name in ("step", "key", "reason", "raw")})
 ANNOTATION_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".parquet", ".pkl", ".tsv", ".txt"})
 
 
-def register() -> None:
-    """Make `load_dataset` find the names of `BUILDERS`; a folder of that name in the way still wins."""
-    original = getattr(
-        datasets.load.dataset_module_factory, "__wrapped__", datasets.load.dataset_module_factory
+def registered_module(name: str) -> DatasetModule:
+    """What `datasets` wants to know of a key of `BUILDERS`."""
+    return DatasetModule(
+        BUILDERS[name], source_hash(), {"dataset_name": name, "base_path": str(Path(__file__).parent)}
     )
-
-    @functools.wraps(original)
-    def dataset_module_factory(path: str, *args: Any, **kwargs: Any) -> DatasetModule:
-        module = BUILDERS.get(path)
-        if module is None or Path(path).is_dir():
-            return original(path, *args, **kwargs)
-        return DatasetModule(
-            module, source_hash(), {"dataset_name": path, "base_path": str(Path(__file__).parent)}
-        )
-
-    datasets.load.dataset_module_factory = dataset_module_factory
-    datasets.inspect.dataset_module_factory = dataset_module_factory
 
 
 @functools.cache

@@ -1,55 +1,34 @@
 """Hugging Face models for telling nearly identical videos apart.
 
 Importing this package makes the `Auto*.from_pretrained` of transformers know them. A saved folder also carries its
-code, for `trust_remote_code=True` where this package is not installed.
+code, for `trust_remote_code=True` where this package is not installed. Nothing is loaded before it is used: a public
+name when it is first read, a registration when transformers' Auto classes or PEFT are first imported.
 """
 
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForVideoClassification,
-    AutoProcessor,
-    AutoVideoProcessor,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from hf_models.moments.configuration_hero import HEROConfig
-from hf_models.moments.configuration_reloclnet import ReLoCLNetConfig
-from hf_models.moments.configuration_xml import XMLConfig
-from hf_models.moments.modeling_hero import HEROForMomentRetrieval
-from hf_models.moments.modeling_reloclnet import ReLoCLNetForMomentRetrieval
-from hf_models.moments.modeling_xml import XMLForMomentRetrieval
-from hf_models.tfcovr import adapter_aim  # noqa: F401 (registers the PEFT method)
-from hf_models.tfcovr.configuration_aim import AIMConfig
-from hf_models.tfcovr.configuration_aim_adapter import AIMAdapterConfig
-from hf_models.tfcovr.configuration_tfcovr import TFCoVRConfig
-from hf_models.tfcovr.modeling_aim import AIMForVideoClassification, AIMModel
-from hf_models.tfcovr.modeling_tfcovr import TFCoVRForComposedRetrieval
-from hf_models.tfcovr.processing_tfcovr import TFCoVRProcessor
-from hf_models.tfcovr.video_processing_aim import AIMVideoProcessor
-from hf_models.vidclip.configuration_vidclip import VidCLIPConfig
-from hf_models.vidclip.modeling_vidclip import VidCLIPModel
-from hf_models.vidclip.processing_vidclip import VidCLIPProcessor
+import wrapt
 
-# Configuration -> the class that each Auto class gives for it.
-AUTO_CLASSES = {
-    AIMConfig: {
-        AutoModel: AIMModel,
-        AutoModelForVideoClassification: AIMForVideoClassification,
-        AutoVideoProcessor: AIMVideoProcessor,
-    },
-    TFCoVRConfig: {AutoModel: TFCoVRForComposedRetrieval, AutoProcessor: TFCoVRProcessor},
-    VidCLIPConfig: {AutoModel: VidCLIPModel, AutoProcessor: VidCLIPProcessor},
-    XMLConfig: {AutoModel: XMLForMomentRetrieval},
-    ReLoCLNetConfig: {AutoModel: ReLoCLNetForMomentRetrieval},
-    HEROConfig: {AutoModel: HEROForMomentRetrieval},
-}
+from hf_models.registration import load, register_lazily
 
-for config_class, classes in AUTO_CLASSES.items():
-    AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
-    config_class.register_for_auto_class()
-    for auto_class, model_class in classes.items():
-        auto_class.register(config_class, model_class, exist_ok=True)
-        model_class.register_for_auto_class(auto_class.__name__)
+if TYPE_CHECKING:
+    from hf_models.moments.configuration_hero import HEROConfig
+    from hf_models.moments.configuration_reloclnet import ReLoCLNetConfig
+    from hf_models.moments.configuration_xml import XMLConfig
+    from hf_models.moments.modeling_hero import HEROForMomentRetrieval
+    from hf_models.moments.modeling_reloclnet import ReLoCLNetForMomentRetrieval
+    from hf_models.moments.modeling_xml import XMLForMomentRetrieval
+    from hf_models.tfcovr.configuration_aim import AIMConfig
+    from hf_models.tfcovr.configuration_aim_adapter import AIMAdapterConfig
+    from hf_models.tfcovr.configuration_tfcovr import TFCoVRConfig
+    from hf_models.tfcovr.modeling_aim import AIMForVideoClassification, AIMModel
+    from hf_models.tfcovr.modeling_tfcovr import TFCoVRForComposedRetrieval
+    from hf_models.tfcovr.processing_tfcovr import TFCoVRProcessor
+    from hf_models.tfcovr.video_processing_aim import AIMVideoProcessor
+    from hf_models.vidclip.configuration_vidclip import VidCLIPConfig
+    from hf_models.vidclip.modeling_vidclip import VidCLIPModel
+    from hf_models.vidclip.processing_vidclip import VidCLIPProcessor
 
 __all__ = [
     "AIMAdapterConfig",
@@ -70,3 +49,42 @@ __all__ = [
     "XMLConfig",
     "XMLForMomentRetrieval",
 ]
+
+# Public class, its module, the Auto class that gives it, and for what: a `model_type` or a configuration.
+CLASSES = (
+    ("AIMConfig", "tfcovr.configuration_aim", "AutoConfig", "aim"),
+    ("AIMModel", "tfcovr.modeling_aim", "AutoModel", "AIMConfig"),
+    ("AIMForVideoClassification", "tfcovr.modeling_aim", "AutoModelForVideoClassification", "AIMConfig"),
+    ("AIMVideoProcessor", "tfcovr.video_processing_aim", "AutoVideoProcessor", "AIMConfig"),
+    ("AIMAdapterConfig", "tfcovr.configuration_aim_adapter", None, None),
+    ("TFCoVRConfig", "tfcovr.configuration_tfcovr", "AutoConfig", "tfcovr"),
+    ("TFCoVRForComposedRetrieval", "tfcovr.modeling_tfcovr", "AutoModel", "TFCoVRConfig"),
+    ("TFCoVRProcessor", "tfcovr.processing_tfcovr", "AutoProcessor", "TFCoVRConfig"),
+    ("VidCLIPConfig", "vidclip.configuration_vidclip", "AutoConfig", "vidclip"),
+    ("VidCLIPModel", "vidclip.modeling_vidclip", "AutoModel", "VidCLIPConfig"),
+    ("VidCLIPProcessor", "vidclip.processing_vidclip", "AutoProcessor", "VidCLIPConfig"),
+    ("XMLConfig", "moments.configuration_xml", "AutoConfig", "xml_moment_retrieval"),
+    ("XMLForMomentRetrieval", "moments.modeling_xml", "AutoModel", "XMLConfig"),
+    ("ReLoCLNetConfig", "moments.configuration_reloclnet", "AutoConfig", "reloclnet"),
+    ("ReLoCLNetForMomentRetrieval", "moments.modeling_reloclnet", "AutoModel", "ReLoCLNetConfig"),
+    ("HEROConfig", "moments.configuration_hero", "AutoConfig", "hero_moment_retrieval"),
+    ("HEROForMomentRetrieval", "moments.modeling_hero", "AutoModel", "HEROConfig"),
+)
+NAMES = {name: f"{__name__}.{module}:{name}" for name, module, _, _ in CLASSES}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = globals()[name] = load(NAMES[name])
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+for _name, _module, _auto_class, _key in CLASSES:
+    if _auto_class is not None:
+        register_lazily(_auto_class, NAMES.get(_key, _key), NAMES[_name])
+wrapt.register_post_import_hook(lambda _: import_module(f"{__name__}.tfcovr.adapter_aim"), "peft")

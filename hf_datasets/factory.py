@@ -1,0 +1,46 @@
+"""Makes `load_dataset` find our names, from the moment that `datasets` is imported.
+
+No hub serves a bare name any more, so there are two routes to `load_dataset("tfcovr")`. After `import hf_datasets`
+the module factory of `datasets` is wrapped and finds our builders. Without it, `datasets` falls back to its own
+cache, which `registration.py` keeps in order.
+"""
+
+import functools
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import wrapt
+
+BUILDERS = {
+    "activitynet_comp": "hf_datasets.comp.activitynet_comp",
+    "tfcovr": "hf_datasets.tfcovr.builder",
+    "youcook2_comp": "hf_datasets.comp.youcook2_comp",
+    "charades_fig": "hf_datasets.fig.builder",
+    "didemo_fig": "hf_datasets.fig.builder",
+    "activitynet_fig": "hf_datasets.fig.builder",
+}
+"""Registered name -> module of its builder. A line here is all that a new dataset needs."""
+
+
+def register() -> None:
+    """Make `load_dataset` find the names of `BUILDERS`; a folder of that name in the way still wins."""
+    wrapt.register_post_import_hook(_wrap_factory, "datasets.load")
+
+
+def _wrap_factory(load: ModuleType) -> None:
+    original = getattr(load.dataset_module_factory, "__wrapped__", load.dataset_module_factory)
+
+    @functools.wraps(original)
+    def dataset_module_factory(path: str, *args: Any, **kwargs: Any) -> Any:
+        if path not in BUILDERS or Path(path).is_dir():
+            return original(path, *args, **kwargs)
+        from hf_datasets.registration import registered_module
+
+        return registered_module(path)
+
+    load.dataset_module_factory = dataset_module_factory
+    inspect = sys.modules.get("datasets.inspect")  # which imports it by name
+    if hasattr(inspect, "dataset_module_factory"):
+        inspect.dataset_module_factory = dataset_module_factory

@@ -1,0 +1,59 @@
+"""What importing the package costs, and that the lazy registration is as complete as an eager one."""
+
+import subprocess
+import sys
+
+import pytest
+
+import hf_models
+
+NOTHING_HEAVY = """
+import sys
+import hf_models
+heavy = sorted({"torch", "transformers", "peft", "torchvision", "av"} & set(sys.modules))
+print(heavy)
+"""
+# In a process of its own, because the order of imports is what is tested.
+ADAPTER_FIRST = """
+import hf_models.tfcovr.adapter_aim
+from peft import PeftType
+from transformers import AutoConfig, AutoModel, AutoModelForVideoClassification, AutoProcessor, AutoVideoProcessor
+
+AUTO = {auto.__name__: auto for auto in (AutoModel, AutoModelForVideoClassification)}
+for name, module, auto, key in hf_models.CLASSES:
+    own = getattr(hf_models, name)
+    if auto == "AutoConfig":
+        assert type(AutoConfig.for_model(key)) is own, name
+    elif auto in AUTO:
+        assert AUTO[auto]._model_mapping[getattr(hf_models, key)] is own, name
+        assert getattr(hf_models, key) in AUTO[auto]._model_mapping.keys(), name
+    assert auto is None or own._auto_class == auto, name
+assert "AIM" in PeftType.__members__
+print("registered")
+"""
+
+
+def output_of(code: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+def test_importing_the_package_imports_neither_torch_nor_transformers_nor_peft():
+    assert output_of(NOTHING_HEAVY) == "[]"
+
+
+def test_every_class_is_registered_also_where_the_adapter_is_imported_first():
+    assert output_of(ADAPTER_FIRST) == "registered"
+
+
+def test_the_table_of_classes_is_the_list_of_public_names():
+    assert sorted(name for name, *_ in hf_models.CLASSES) == sorted(hf_models.__all__)
+    assert set(hf_models.__all__) <= set(dir(hf_models))
+
+
+def test_an_unknown_name_is_refused_with_the_names_there_are():
+    with pytest.raises(AttributeError, match="AIMModel"):
+        hf_models.AimModel  # noqa: B018
