@@ -5,6 +5,7 @@ long video, opening costs more than decoding. A cache never survives a fork, bec
 """
 
 import os
+import stat
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
@@ -27,6 +28,26 @@ MAX_OPEN_FILES = 8
 MAX_BYTES_IN_ORDER = 1 << 30
 
 Opened = TypeVar("Opened")
+
+
+def status_of_file(path: Path) -> os.stat_result:
+    """The status of a file that can be opened without waiting for anyone: a pipe, a socket or a device is refused.
+
+    Raises:
+        VideoError: If it is no such file, or cannot be reached.
+    """
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:  # a loop of links, a name too long; a null character
+        what = getattr(error, "strerror", None) or error
+        raise VideoError(
+            f"{path}: no such video file ({what}); check the folder, or fetch the video"
+        ) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise VideoError(
+            f"{path}: no such video file, but a folder, pipe, socket or device; give the path of an ordinary file"
+        )
+    return status
 
 
 class OpenFiles(Generic[Opened]):
@@ -53,8 +74,11 @@ class OpenFiles(Generic[Opened]):
 
         Yields:
             The file, to this thread alone.
+
+        Raises:
+            VideoError: If it is not an ordinary file, or the backend cannot open it.
         """
-        status = path.stat()
+        status = status_of_file(path)
         key = (str(path), status.st_mtime_ns, status.st_size)
         with self._lock:
             opened = self._idle.pop(key, None)

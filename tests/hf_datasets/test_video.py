@@ -294,15 +294,6 @@ def test_a_missing_backend_says_what_to_do(b_frames, monkeypatch):
         read_frames(b_frames, 4, backend="decord")
 
 
-def test_resizing_is_torchvisions_on_the_batch(b_frames):
-    from torchvision.transforms.v2 import InterpolationMode, functional
-
-    frames = read_frames(b_frames, 4).frames
-    expected = functional.resize(frames, [48, 48], InterpolationMode.BICUBIC, antialias=True)
-    assert torch.equal(read_frames(b_frames, 4, size=(48, 48)).frames, expected)
-    assert read_frames(b_frames, 4, size=48).frames.shape == (4, 3, 48, 64)
-
-
 def test_a_file_that_changed_is_opened_again(tmp_path):
     path = write_video(tmp_path / "changing.mp4", 10)
     assert read_frames(path, 4).num_frames_in_clip == 10

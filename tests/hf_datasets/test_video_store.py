@@ -90,6 +90,16 @@ def test_links_out_of_the_folder_are_refused(root):
         store.path("folder/secret")
 
 
+def test_a_loop_of_links_is_an_error_that_names_it(root):
+    (root / "loop.mp4").symlink_to(root / "pool.mp4")
+    (root / "pool.mp4").symlink_to(root / "loop.mp4")
+    store = VideoStore(root)
+    with pytest.raises(VideoError, match=r"loop\.mp4: cannot be followed \(.*symbolic links\)"):
+        store.path("loop")
+    with pytest.raises(VideoError, match=r"loop\.mp4"):
+        store.coverage(["nested", "loop"])
+
+
 def test_a_link_within_the_folder_is_the_file_it_names(root):
     (root / "train" / "-dash_E_001.mp4").symlink_to(root / "-dash_E_001.mp4")
     assert VideoStore(root).path("-dash_E_001").resolve() == root / "-dash_E_001.mp4"
