@@ -5,46 +5,32 @@ Workers are started as programs of their own: they import nothing of the caller'
 main part, and share neither locks nor CUDA with it.
 """
 
-import json
 import os
 import queue
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-import torch
 
-from .video import Backend, VideoFrames, VideoLimits, read_frames
+from .video import Backend, VideoFrames, VideoLimits, frames_of, read_frames
+from .video_process import START_TIMEOUT_SECONDS, Messages, VideoRequest, WorkerProcess
+from .video_reading import ClipPixels
+from .video_resizing import resized_size
+from .video_shared_memory import PixelFolder
+from .video_worker import READ_PIXELS
 
-WORKER = "from hf_datasets.video_worker import main; main()"
-# Requests a worker holds at a time: the next is being decoded while the caller takes the last.
-REQUESTS_PER_WORKER = 3
-START_TIMEOUT_SECONDS = 300.0
-KILL_TIMEOUT_SECONDS = 10.0  # a process stuck inside the kernel survives even a kill
-MIN_FREE_MEMORY_BYTES = 1 << 30
+__all__ = ["VideoFailure", "VideoReaderPool", "VideoRequest"]
 
-
-@dataclass(frozen=True, slots=True)
-class VideoRequest:
-    """A clip to read: `[start_seconds, end_seconds)` of a file; None, None is the whole of it. `key` is the caller's."""
-
-    key: Hashable
-    path: str | os.PathLike[str]
-    start_seconds: float | None = None
-    end_seconds: float | None = None
+TIME_IS_UP = "signal SIGALRM"
+ENDED_FROM_OUTSIDE = "it was ended from outside"
+CAUSED_BY_LOAD = {TIME_IS_UP, ENDED_FROM_OUTSIDE, "signal SIGKILL"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,40 +42,35 @@ class VideoFailure:
 
 
 @dataclass(slots=True)
-class _Worker:
-    process: subprocess.Popen
-    slots: list[str]
-    reader_pid: int | None = None  # of the process that reads, once it is ready
-    busy_since: float = field(default_factory=time.monotonic)
-    held: dict[int, tuple[VideoRequest, str]] = field(default_factory=dict)  # by number, oldest first
-    is_killed: bool = False
+class _Run:
+    """The requests of one call that no worker holds.
 
-    @property
-    def is_ready(self) -> bool:
-        return self.reader_pid is not None and not self.is_killed
+    Attributes:
+        waiting: In the order in which they are to be read.
+        suspects: By file, the requests whose time was up, which a loaded machine can cause, and those behind them.
+        on_trial: The suspect that is being tried once more, while no other request is running.
+    """
 
-    def kill_reader(self) -> None:
-        """End the process that reads; where the platform can fork, the worker itself lives and starts another."""
-        self.is_killed, self.busy_since = True, time.monotonic()
-        if self.reader_pid in {None, self.process.pid}:
-            self.process.kill()
-        else:
-            with suppress(ProcessLookupError):
-                os.kill(self.reader_pid, signal.SIGKILL)
+    waiting: deque[VideoRequest]
+    suspects: dict[str, deque[VideoRequest]] = field(default_factory=dict)
+    on_trial: VideoRequest | None = None
 
-    def drop(self) -> list[VideoRequest]:
-        """Take back the requests, oldest first."""
-        requests = [request for request, _ in self.held.values()]
-        self.slots.extend(slot for _, slot in self.held.values())
-        self.held.clear()
-        return requests
+    def suspect(self, request: VideoRequest) -> None:
+        """Set a request aside until nothing else is left."""
+        self.suspects.setdefault(str(request.path), deque()).append(request)
 
-    def stop(self) -> None:
-        """End the worker with all that it started."""
-        self.process.kill()  # first, or it would start another reader
-        self.process.wait()
-        self.kill_reader()
-        self.process.stdin.close()
+    def is_suspect(self, request: VideoRequest) -> bool:
+        return str(request.path) in self.suspects and request is not self.on_trial
+
+    def try_next_suspect(self) -> None:
+        self.on_trial = next(iter(self.suspects.values())).popleft()
+        self.waiting.append(self.on_trial)
+
+    def settle(self, request: VideoRequest) -> None:
+        """After the answer to a request on trial, let go of the others of its file."""
+        if request is self.on_trial:
+            self.on_trial = None
+            self.waiting.extend(self.suspects.pop(str(request.path)))
 
 
 class VideoReaderPool:
@@ -97,14 +78,21 @@ class VideoReaderPool:
 
     Memory is bounded: a worker holds at most three clips that the caller has not taken.
 
+    A request whose time is up, or whose process is killed from outside, as the system does when memory runs out, may
+    only have met a loaded machine. It is set aside with the others of its file, and when no other request of this
+    call is left it is tried once more, alone in this pool. Only if that fails as well is the file in quarantine, so a
+    video that really hangs costs at most two time limits. Whatever is slow to import is imported before a worker
+    takes its first clip, in no clip's time.
+
     Args:
         num_frames: Frames per clip, as in `read_frames`.
         num_workers: Processes; None is one per available core.
-        timeout_seconds: How long one clip may take before its worker is killed.
+        timeout_seconds: How long one clip may take before its process is killed.
         backend: As in `read_frames`.
         size: As in `read_frames`; resizing in the worker lets little travel between processes.
         limits: As in `read_frames`.
-        reader: What the workers call, with the signature of `read_frames`; a function of an importable module.
+        reader: What the workers call, with the signature of `read_frames`; a function of an importable module. A
+            worker with one of its own imports torch, which takes seconds.
 
     Attributes:
         quarantine: Files that hung, killed their worker or cannot be read, with the reason. They are not tried again.
@@ -132,7 +120,7 @@ class VideoReaderPool:
         reader: Callable[..., VideoFrames] = read_frames,
     ) -> None:
         self.num_workers = _available_cores() if num_workers is None else num_workers
-        if self.num_workers < 1 or num_frames < 1 or timeout_seconds <= 0:
+        if self.num_workers < 1 or num_frames < 1 or not timeout_seconds > 0:
             raise ValueError(
                 f"num_workers={num_workers}, num_frames={num_frames} and timeout_seconds={timeout_seconds} "
                 "must be positive"
@@ -141,18 +129,22 @@ class VideoReaderPool:
             raise ValueError(
                 f"reader={reader.__qualname__} must be a function of a module that workers can import"
             )
+        if size is not None:
+            resized_size(1, 1, size)
         self.timeout_seconds = timeout_seconds
         self.quarantine: dict[str, str] = {}
         self._setup = {
-            "reader": f"{reader.__module__}:{reader.__qualname__}",
+            "reader": READ_PIXELS if reader is read_frames else f"{reader.__module__}:{reader.__qualname__}",
+            "timeout_seconds": timeout_seconds,
             "options": {"num_frames": num_frames, "backend": backend, "size": size, "limits": asdict(limits)},
         }
-        self._workers: list[_Worker] = []
-        self._messages: queue.SimpleQueue[tuple[_Worker, dict[str, Any]]] = queue.SimpleQueue()
-        self._folder = tempfile.mkdtemp(prefix="video-", dir=_memory_folder())
+        self._workers: list[WorkerProcess] = []
+        self._messages: Messages = queue.SimpleQueue()
+        folder = PixelFolder()
+        self._folder = folder.path
         self._num_requests = 0
         self._is_reading = False
-        self._close = weakref.finalize(self, _shut_down, self._workers, self._folder)
+        self._close = weakref.finalize(self, _shut_down, self._workers, folder)
 
     def __enter__(self) -> "VideoReaderPool":
         return self
@@ -188,15 +180,17 @@ class VideoReaderPool:
             )
             raise RuntimeError(f"this pool is {state} another pool")
         self._is_reading = True
-        waiting = deque(
-            sorted(requests, key=lambda request: (str(request.path), request.start_seconds or 0.0))
+        run = _Run(
+            deque(sorted(requests, key=lambda request: (str(request.path), request.start_seconds or 0.0)))
         )
         try:
-            while waiting or any(worker.held for worker in self._workers):
-                yield from self._refuse(waiting)
-                self._hand_out(waiting)
-                if waiting or any(worker.held for worker in self._workers):
-                    yield from self._collect(waiting)
+            while run.waiting or run.suspects or self._num_busy:
+                if not run.waiting and not self._num_busy:
+                    run.try_next_suspect()
+                yield from self._pass_over(run)
+                self._hand_out(run)
+                if run.waiting or self._num_busy:
+                    yield from self._collect(run)
         finally:
             self._is_reading = False
             for worker in self._workers:
@@ -204,160 +198,130 @@ class VideoReaderPool:
                     worker.drop()
                     worker.kill_reader()
 
-    def _refuse(self, waiting: deque[VideoRequest]) -> Iterator[tuple[Hashable, VideoFailure]]:
-        while waiting and str(waiting[0].path) in self.quarantine:
-            request = waiting.popleft()
-            yield request.key, VideoFailure(str(request.path), self.quarantine[str(request.path)])
+    @property
+    def _num_busy(self) -> int:
+        return sum(bool(worker.held) for worker in self._workers)
 
-    def _hand_out(self, waiting: deque[VideoRequest]) -> None:
-        needed = min(self.num_workers, len(waiting) + sum(bool(worker.held) for worker in self._workers))
-        while len(self._workers) < needed:
-            self._start()
-        for worker in sorted(self._workers, key=lambda worker: len(worker.held)):
-            while (
-                waiting and worker.slots and worker.is_ready and str(waiting[0].path) not in self.quarantine
-            ):
-                self._send(worker, waiting.popleft())
-
-    def _start(self) -> None:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        process = subprocess.Popen(
-            [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    def _is_sendable(self, run: _Run) -> bool:
+        return (
+            bool(run.waiting)
+            and str(run.waiting[0].path) not in self.quarantine
+            and not run.is_suspect(run.waiting[0])
         )
-        slots = [str(Path(self._folder, f"{process.pid}-{slot}")) for slot in range(REQUESTS_PER_WORKER)]
-        worker = _Worker(process, slots)
-        threading.Thread(target=_listen, args=(worker, self._messages), daemon=True).start()
-        self._workers.append(worker)
-        _write(worker, self._setup | {"folder": self._folder})
 
-    def _send(self, worker: _Worker, request: VideoRequest) -> None:
-        self._num_requests += 1
-        slot = worker.slots.pop()
-        if not worker.held:
-            worker.busy_since = time.monotonic()
-        worker.held[self._num_requests] = (request, slot)
-        message = {
-            "process": worker.reader_pid,
-            "number": self._num_requests,
-            "path": os.fspath(request.path),
-            "start_seconds": request.start_seconds,
-            "end_seconds": request.end_seconds,
-            "slot": slot,
-        }
-        _write(worker, message)
+    def _pass_over(self, run: _Run) -> Iterator[tuple[Hashable, VideoFailure]]:
+        while run.waiting and not self._is_sendable(run):
+            request = run.waiting.popleft()
+            if reason := self.quarantine.get(str(request.path)):
+                run.settle(request)
+                yield request.key, VideoFailure(str(request.path), reason)
+            else:
+                run.suspect(request)
 
-    def _collect(self, waiting: deque[VideoRequest]) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
-        # Take one message, or kill the processes that are past their time; that they died will be a message.
+    def _hand_out(self, run: _Run) -> None:
+        while len(self._workers) < min(self.num_workers, len(run.waiting) + self._num_busy):
+            self._workers.append(WorkerProcess(self._setup, self._folder, self._messages))
+        for worker in sorted(self._workers, key=lambda worker: len(worker.held)):
+            while worker.slots and worker.is_ready and self._is_sendable(run):
+                self._num_requests += 1
+                worker.send(self._num_requests, run.waiting.popleft())
+
+    def _collect(self, run: _Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+        # Take one message, or give up the workers that should have said something.
         try:
             worker, message = self._messages.get(timeout=self._seconds_left())
         except queue.Empty:
-            for worker in [worker for worker in self._workers if self._deadline(worker) <= time.monotonic()]:
-                if worker.is_killed or worker.reader_pid is None:
-                    yield from self._give_up(worker, waiting, None)
-                else:
-                    worker.kill_reader()
+            now = time.monotonic()
+            for worker in [one for one in self._workers if one.deadline(self.timeout_seconds) <= now]:
+                yield from self._give_up(worker, run, TIME_IS_UP, is_gone=True)
             return
         if worker not in self._workers:
             return  # the last words of one that was stopped
         if "ready" in message:
             worker.reader_pid, worker.busy_since = message["ready"], time.monotonic()
         elif "died" in message:
-            yield from self._give_up(worker, waiting, message["died"])
+            status = message["died"]
+            yield from self._give_up(worker, run, _cause(status), is_gone=status is None)
         elif message["number"] in worker.held:
             worker.busy_since = time.monotonic()
             request, slot = worker.held.pop(message["number"])
             answer = self._result(request, slot, message)
             worker.slots.append(slot)
-            self._hand_out(waiting)
+            run.settle(request)
+            self._hand_out(run)
             yield request.key, answer
 
-    def _deadline(self, worker: _Worker) -> float:
-        if worker.is_killed:
-            return worker.busy_since + KILL_TIMEOUT_SECONDS
-        if worker.reader_pid is None:
-            return worker.busy_since + START_TIMEOUT_SECONDS
-        return worker.busy_since + self.timeout_seconds if worker.held else float("inf")
-
     def _seconds_left(self) -> float:
-        next_deadline = min(self._deadline(worker) for worker in self._workers)
+        next_deadline = min(worker.deadline(self.timeout_seconds) for worker in self._workers)
         return min(max(0.0, next_deadline - time.monotonic()), START_TIMEOUT_SECONDS)
 
     def _result(
-        self, request: VideoRequest, slot: str, message: dict[str, Any]
+        self, request: VideoRequest, slot: Path, message: dict[str, Any]
     ) -> VideoFrames | VideoFailure:
         if "reason" in message:
             if message["quarantine"]:
                 self.quarantine[str(request.path)] = message["reason"]
             return VideoFailure(str(request.path), message["reason"])
         shape = message["shape"]
-        pixels = np.fromfile(slot, np.uint8, int(np.prod(shape))).reshape(shape)
-        return VideoFrames(
-            torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (T, C, H, W)
-            tuple(message["indices"]),
-            tuple(message["timestamps_seconds"]),
-            message["num_frames_in_clip"],
-            message["missing_seconds"],
+        return frames_of(
+            ClipPixels(
+                np.fromfile(slot, np.uint8, int(np.prod(shape))).reshape(shape),
+                tuple(message["indices"]),
+                tuple(message["timestamps_seconds"]),
+                message["num_frames_in_clip"],
+                message["missing_seconds"],
+            )
         )
 
     def _give_up(
-        self, worker: _Worker, waiting: deque[VideoRequest], status: int | None
+        self, worker: WorkerProcess, run: _Run, cause: str, *, is_gone: bool
     ) -> Iterator[tuple[Hashable, VideoFailure]]:
-        if worker.reader_pid is None and not worker.is_killed:
+        has_started = worker.reader_pid is not None or worker.is_killed
+        if is_gone or not has_started:
             self._stop(worker)
+        if not has_started:
             raise RuntimeError("a video worker did not start; its own words are on stderr")
-        cause = f"its worker died ({_cause(status)})"
-        if worker.is_killed:
-            cause = f"no frames within {self.timeout_seconds:g} s, so its worker was killed"
         held = worker.drop()
         worker.reader_pid, worker.is_killed, worker.busy_since = None, False, time.monotonic()
-        if status is None:
-            self._stop(worker)
         if held:
-            waiting.extendleft(reversed(held[1:]))  # innocent: they were only next in line
-            path = str(held[0].path)
-            self.quarantine[path] = f"{path}: {cause}; fetch the file again, or re-encode it"
-            yield held[0].key, VideoFailure(path, self.quarantine[path])
+            run.waiting.extendleft(reversed(held[1:]))  # innocent: they were only next in line
+            yield from self._judge(held[0], run, cause)
 
-    def _stop(self, worker: _Worker) -> None:
+    def _judge(self, request: VideoRequest, run: _Run, cause: str) -> Iterator[tuple[Hashable, VideoFailure]]:
+        if cause in CAUSED_BY_LOAD and request is not run.on_trial:
+            run.suspect(request)
+            return
+        path = str(request.path)
+        what = f"its worker died ({cause})"
+        if cause == TIME_IS_UP:
+            what = f"no frames within {self.timeout_seconds:g} s"
+        if request is run.on_trial:
+            what += ", also when it was tried once more alone"
+        self.quarantine[path] = f"{path}: {what}; fetch the file again, or re-encode it"
+        run.settle(request)
+        yield request.key, VideoFailure(path, self.quarantine[path])
+
+    def _stop(self, worker: WorkerProcess) -> None:
         self._workers.remove(worker)
         worker.stop()
         for slot in worker.slots:
-            Path(slot).unlink(missing_ok=True)
+            slot.unlink(missing_ok=True)
 
 
 def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _memory_folder() -> str | None:
-    """Where files live in memory, if there is room; else the ordinary temporary folder."""
-    memory = "/dev/shm"
-    return (
-        memory if Path(memory).is_dir() and shutil.disk_usage(memory).free >= MIN_FREE_MEMORY_BYTES else None
-    )
-
-
-def _listen(worker: _Worker, messages: "queue.SimpleQueue[tuple[_Worker, dict[str, Any]]]") -> None:
-    with worker.process.stdout as answers:
-        for line in answers:
-            messages.put((worker, json.loads(line)))
-    messages.put((worker, {"died": None}))
-
-
-def _write(worker: _Worker, message: dict[str, Any]) -> None:
-    with suppress(BrokenPipeError):  # it died, and the end of its answers says so
-        worker.process.stdin.write(json.dumps(message).encode() + b"\n")
-        worker.process.stdin.flush()
-
-
 def _cause(status: int | None) -> str:
     if status is None:
-        return "it was ended from outside"
+        return ENDED_FROM_OUTSIDE
     return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
-def _shut_down(workers: list[_Worker], folder: str) -> None:
+def _shut_down(workers: list[WorkerProcess], folder: PixelFolder) -> None:
+    if not folder.is_owned:
+        return  # a forked process ends; the workers are its parent's
     for worker in workers:
         worker.stop()
     workers.clear()
-    shutil.rmtree(folder, ignore_errors=True)
+    folder.remove()
