@@ -121,6 +121,11 @@ class OpenVideo:
         return self._codec.height, self._codec.width
 
     @property
+    def container_seconds(self) -> float | None:
+        """How long the container says that it is, sound included; None where it does not say."""
+        return self._container.duration / 1_000_000 if self._container.duration else None
+
+    @property
     def has_timestamps(self) -> bool:
         """Whether keys are presentation timestamps; otherwise they are frame numbers."""
         return not self._by_number

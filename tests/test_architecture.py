@@ -14,6 +14,14 @@ SOURCES = sorted(
     if path.is_file()
 )
 MAX_LINES = 400
+# Who opens videos, each within the same limits; the benchmark times the decoders of others on files of its own.
+OPENERS = {
+    "hf_datasets/video_pyav.py",
+    "hf_datasets/video_backends.py",
+    "hf_models/tfcovr/video_processing_aim.py",
+    "recipes/benchmarks/video.py",
+}
+DECODERS = {"VideoReader", "VideoDecoder", "VideoCapture", "read_video"}
 BANNED_STEMS = {"utils", "util", "common", "helpers", "helper", "misc"}
 
 
@@ -72,6 +80,30 @@ def test_data_is_never_executed(path):
     text = path.read_text(encoding="utf-8")
     assert "weights_only=False" not in text
     assert "shell=True" not in text
+
+
+def opened_videos(path: Path) -> list[str]:
+    """The calls that open a video to read it; one that writes says so with its mode."""
+    calls = [
+        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
+    ]
+    names = [(ast.unparse(call.func), call) for call in calls]
+    return [
+        ast.unparse(call)
+        for name, call in names
+        if (name.split(".")[-1] in DECODERS)
+        or (name.endswith("av.open") and not any(ast.unparse(mode) == "'w'" for mode in call.args[1:2]))
+    ]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_videos_are_opened_in_few_places(path):
+    if name_of(path) not in OPENERS and path.relative_to(ROOT).parts[0] != "tests":
+        assert not opened_videos(path), "read videos with hf_datasets.video, which refuses what is none"
+
+
+def test_calls_that_open_a_video_are_found():
+    assert {name for name in OPENERS if opened_videos(ROOT / name)} == OPENERS
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

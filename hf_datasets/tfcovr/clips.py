@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -175,7 +176,7 @@ def locate(clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None) -> tup
 
 
 def _paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFrame:
-    from hf_datasets.video import VideoStore  # imports torch
+    from hf_datasets.video import VideoStore
 
     store = VideoStore(video_dir)
     coverage = store.coverage(ids.drop_nulls())
@@ -206,10 +207,12 @@ def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> di
 
 
 def _duration(path: str) -> float | None:
-    import av
+    from hf_datasets.video import VideoError, VideoLimits
+    from hf_datasets.video_backends import PYAV_FILES
 
     try:
-        with av.open(path) as container:
-            return container.duration / av.time_base if container.duration else None
-    except av.FFmpegError:
+        with PYAV_FILES.lend(Path(path)) as video:
+            video.check(VideoLimits())
+            return video.container_seconds
+    except VideoError:
         return None  # A damaged file is the frame reader's to report; it says nothing about the annotation.

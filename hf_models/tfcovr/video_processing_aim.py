@@ -11,6 +11,11 @@ from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD, PILImage
 from transformers.video_processing_utils import BaseVideoProcessor
 from transformers.video_utils import VideoMetadata
 
+# What a video may be and ask for, as in hf_datasets: containers that point to no other file, and no absurd sizes.
+FORMATS = "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,h264,hevc,m4v,mpegvideo,gif,ivf"
+MAX_PIXELS = 8192 * 4320
+MAX_DURATION_SECONDS = 24 * 3600
+
 
 def middle_frame_indices(total_num_frames: int, num_frames: int) -> np.ndarray:
     """Choose the middle frame of each of `num_frames` equal parts, TF-CoVR's rule.
@@ -54,15 +59,24 @@ def read_frames(
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it does not decode.
+        ValueError: If it does not decode, or its frames or its duration are too large.
     """
     import av  # only who decodes needs it
 
-    if not path.startswith(("http://", "https://")) and not os.path.isfile(path):  # noqa: PTH113 (a str may be an address)
-        raise FileNotFoundError(f"there is no video {path!r}")
+    is_address = path.startswith(("http://", "https://"))
+    if not is_address and not os.path.isfile(path):  # noqa: PTH113 (a str may be an address)
+        raise FileNotFoundError(f"there is no video {path!r}, or it is no ordinary file")
+    protocols = "http,https,httpproxy,tcp,tls" if is_address else "file"
+    options = {"format_whitelist": FORMATS, "protocol_whitelist": protocols}
     try:
-        with av.open(path) as container:
+        with av.open(path, options=options, metadata_errors="replace") as container:
             stream = container.streams.video[0]
+            seconds = (container.duration or 0) / av.time_base
+            if stream.width * stream.height > MAX_PIXELS or seconds > MAX_DURATION_SECONDS:
+                raise ValueError(
+                    f"{path!r}: {stream.width} x {stream.height} pixels and {seconds:.0f} s exceed {MAX_PIXELS} "
+                    f"pixels or {MAX_DURATION_SECONDS} s; re-encode it smaller, or cut it"
+                )
             stream.thread_type = "AUTO"
             # Containers may leave the number of frames out or get it wrong, and packets are cheap to count.
             total_num_frames = sum(

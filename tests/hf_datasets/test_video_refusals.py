@@ -1,0 +1,101 @@
+"""What is named as a video and is none is refused by everyone who opens videos, without waiting for it."""
+
+import os
+import socket
+import threading
+
+import pytest
+
+from hf_datasets.tfcovr import clips
+from hf_datasets.video import VideoError, VideoLimits, read_frames
+from hf_datasets.video_pyav import FORMATS
+from hf_models.tfcovr import video_processing_aim as processor
+from tests.fixtures.videos import write_video
+
+PATIENCE_SECONDS = 20
+READERS = {
+    "frames": lambda path: read_frames(path, 2),
+    "length": lambda path: clips._duration(str(path)),
+    "processor": lambda path: processor.read_frames(str(path)),
+}
+
+
+def refuses(read, path):
+    """Whether reading is refused at once: by an error that names the file, or as a length that is not known."""
+    outcome = []
+
+    def attempt():
+        try:
+            outcome.append(read(path) is None)
+        except (VideoError, FileNotFoundError, ValueError) as error:
+            outcome.append(path.name in str(error))
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_SECONDS)
+    return outcome == [True]
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def listening_socket(path):
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(path.name)  # relative, because such an address must be short
+
+
+def link_to_a_device(path):
+    path.symlink_to("/dev/zero")
+
+
+def loop(path):
+    path.symlink_to(path)
+
+
+def folder(path):
+    path.mkdir()
+
+
+@pytest.mark.parametrize("make", [pipe, listening_socket, link_to_a_device, loop, folder])
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_ordinary_file_is_refused_without_being_opened(tmp_path, monkeypatch, reader, make):
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path / "wrong.mp4")
+    assert refuses(READERS[reader], tmp_path / "wrong.mp4")
+
+
+@pytest.mark.parametrize(
+    "content", ["ffconcat version 1.0\nfile good.mp4\n", "#EXTM3U\n#EXTINF:1,\ngood.mp4\n"]
+)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_that_points_to_other_files_is_refused(tmp_path, reader, content):
+    write_video(tmp_path / "good.mp4", 5)
+    (tmp_path / "wrong.mp4").write_text(content)
+    assert not refuses(READERS[reader], tmp_path / "good.mp4")
+    assert refuses(READERS[reader], tmp_path / "wrong.mp4")
+
+
+def test_a_path_that_cannot_be_looked_at_is_an_error_about_the_video(tmp_path):
+    (tmp_path / "loop.mp4").symlink_to("loop.mp4")
+    with pytest.raises(
+        VideoError, match=r"loop\.mp4: no such video file \(Too many levels of symbolic links\)"
+    ):
+        read_frames(tmp_path / "loop.mp4", 2)
+    with pytest.raises(VideoError, match="no such video file \\(File name too long\\)"):
+        read_frames(tmp_path / ("a" * 300 + ".mp4"), 2)
+    with pytest.raises(VideoError, match="no such video file"):
+        read_frames(f"{tmp_path}/a\0.mp4", 2)
+
+
+def test_the_processor_and_the_reader_have_the_same_limits(tmp_path, monkeypatch):
+    assert processor.FORMATS == FORMATS
+    assert VideoLimits().max_pixels == processor.MAX_PIXELS
+    assert VideoLimits().max_duration_seconds == processor.MAX_DURATION_SECONDS
+    path = str(write_video(tmp_path / "video.mp4", 50))
+    monkeypatch.setattr(processor, "MAX_DURATION_SECONDS", 1)
+    with pytest.raises(ValueError, match=r"video\.mp4': 128 x 96 pixels and 2 s exceed"):
+        processor.read_frames(path)
+    monkeypatch.setattr(processor, "MAX_PIXELS", 128 * 96 - 1)
+    with pytest.raises(ValueError, match="exceed 12287 pixels"):
+        processor.read_frames(path)
