@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
 
-import jinja2
 from clip_encoding import encode_clip
+from pages import render_page
 from pydantic import BaseModel, Field, ValidationError
 from results import write_json, write_text
 from tqdm import tqdm
@@ -109,19 +109,13 @@ def write_forms(
     clips = _with_clips(drawn, unreadable)
     items = list(tqdm(clips, total=len(drawn), desc="clips of the user study", unit="clip"))
     if not items:
-        raise SystemExit(f"none of {len(drawn)} drawn moments can be read from its video; mend the videos")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    template = environment.get_template("user_study.html")
+        raise SystemExit(f"none of {len(drawn)} drawn moments can be read from its video; check the videos")
     forms = []
     for number, first in enumerate(range(0, len(items), per_form), start=1):
         shown = items[first : first + per_form]
         form = f"{title}, form {number}"
         forms.append(folder / f"form-{number}.html")
-        write_text(forms[-1], template.render(title=title, form=form, number=number, items=shown))
+        write_text(forms[-1], render_page("user_study.html", form=form, number=number, items=shown))
     key = {one["item_id"]: {"desc_id": one["desc_id"], "kind": one["kind"]} for one in items}
     write_json(folder / ITEMS_FILE, key)
     return forms, unreadable
