@@ -1,66 +1,84 @@
-"""Which labels are taken for which: counted at rank 1 and drawn."""
+"""Which targets are taken for which at rank 1: counted, and laid out as a table of counts."""
 
-import base64
-import io
+from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
-from matplotlib.figure import Figure
 
-NUM_LABELS = 16
-NUM_OTHERS = 8
+NUM_LABELS = 12
+NUM_OTHERS = 6
+NUM_PAIRS = 10
+NUM_SHADES = 5
+NOTHING = "(no clip was ranked)"
 
 
-def confusion_counts(predictions: pl.DataFrame, clips: pl.DataFrame) -> pl.DataFrame:
-    """How often (`count`) a label was asked for (`asked`) and another or the same came at rank 1 (`came`).
+def confusion_counts(predictions: pl.DataFrame, class_of: Mapping[str, str]) -> pl.DataFrame:
+    """How often (`count`) a query for `true` got a clip of `predicted` at rank 1.
 
-    Labels with the same description are one: their clips answer each other's queries.
+    Args:
+        predictions: One row per query with `target` (the name of what it asks for), `target_clip_ids` and
+            `ranked_clip_ids`.
+        class_of: Clip id -> the name of what it shows; a clip that is not in it is named by its id.
     """
-    same = dict(clips.group_by("description").agg(pl.col("label").min()).iter_rows())
-    label_of = {clip: same[text] for clip, text in clips.select("clip_id", "description").iter_rows()}
-    first = predictions.select(
-        asked=pl.col("target_clip_ids").list.first().replace_strict(label_of, default=None),
-        came=pl.col("ranked_clip_ids").list.first().replace_strict(label_of, default=None),
-    )
-    return first.drop_nulls().group_by("asked", "came").len("count").sort("asked", "came")
-
-
-def draw_confusion(counts: pl.DataFrame, descriptions: dict[str, str]) -> Figure:
-    """A heat map of the labels that are mistaken most: rows asked for, columns received."""
-    wrong = counts.filter(pl.col("asked") != pl.col("came"))
-    if wrong.is_empty():
-        figure = Figure(figsize=(5, 1))
-        figure.text(0.5, 0.5, "Nothing was taken for anything else.", ha="center", va="center")
-        return figure
-    rows = most(wrong, "asked")[:NUM_LABELS]
-    others = most(wrong.filter(pl.col("asked").is_in(rows) & ~pl.col("came").is_in(rows)), "came")[
-        :NUM_OTHERS
+    columns = predictions.select("target", "target_clip_ids", "ranked_clip_ids").iter_rows()
+    pairs = [
+        (target, predicted_name(target, targets, ranked, class_of)) for target, targets, ranked in columns
     ]
-    columns = rows + others
-    table = {(asked, came): count for asked, came, count in counts.iter_rows()}
-    values = [[table.get((row, column), 0) for column in columns] for row in rows]
-    figure = Figure(figsize=(3.8 + 0.34 * len(columns), 1.4 + 0.27 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    axes.imshow(values, cmap="Blues", aspect="auto")
-    dark = 0.6 * max(map(max, values))
-    for (y, x), value in (((y, x), value) for y, line in enumerate(values) for x, value in enumerate(line)):
-        if value:
-            axes.text(
-                x, y, value, ha="center", va="center", fontsize=7, color="white" if value > dark else "black"
-            )
-    axes.set_xticks(range(len(columns)), columns, rotation=60, fontsize=7)
-    axes.set_yticks(range(len(rows)), [f"{descriptions[row]}  {row}" for row in rows], fontsize=7)
-    axes.set_xlabel("label that came", fontsize=8)
-    return figure
+    table = pl.DataFrame(pairs, {"true": pl.String, "predicted": pl.String}, orient="row")
+    return table.group_by("true", "predicted").len("count").sort("true", "predicted")
+
+
+def predicted_name(target: str, targets: list[str], ranked: list[str], class_of: Mapping[str, str]) -> str:
+    """What came at rank 1; a right answer is the target, whatever else its clip is called."""
+    if not ranked:
+        return NOTHING
+    return target if ranked[0] in targets else class_of.get(ranked[0], ranked[0])
+
+
+def most_confused(counts: pl.DataFrame) -> list[dict[str, Any]]:
+    """The pairs that are mistaken most often: `true`, `predicted`, `count`, and `total`, the queries for `true`."""
+    totals = counts.with_columns(total=pl.col("count").sum().over("true"))
+    wrong = totals.filter(pl.col("true") != pl.col("predicted"))
+    return (
+        wrong.sort("count", "true", "predicted", descending=[True, False, False]).head(NUM_PAIRS).to_dicts()
+    )
+
+
+def confusion_table(counts: pl.DataFrame) -> dict[str, Any] | None:
+    """The targets that are mistaken most, row by row, against what came; None where nothing is mistaken.
+
+    Returns:
+        `columns`: names; `rows`: `name`, `total` (its queries, also those of columns left out), and `cells` with `count`,
+        `shade` (0 for none to `NUM_SHADES`) and `right`.
+    """
+    wrong = counts.filter(pl.col("true") != pl.col("predicted"))
+    if wrong.is_empty():
+        return None
+    names = most(wrong, "true")[:NUM_LABELS]
+    among = wrong.filter(pl.col("true").is_in(names) & ~pl.col("predicted").is_in(names))
+    columns = names + most(among, "predicted")[:NUM_OTHERS]
+    table = {(true, predicted): count for true, predicted, count in counts.iter_rows()}
+    totals = dict(counts.group_by("true").agg(pl.col("count").sum()).iter_rows())
+    largest = max(table.get((row, column), 0) for row in names for column in columns)
+    rows = [
+        {
+            "name": row,
+            "total": totals[row],
+            "cells": [
+                {
+                    "count": (count := table.get((row, column), 0)),
+                    "shade": -(-NUM_SHADES * count // largest),
+                    "right": row == column,
+                }
+                for column in columns
+            ],
+        }
+        for row in names
+    ]
+    return {"columns": columns, "rows": rows}
 
 
 def most(counts: pl.DataFrame, column: str) -> list[str]:
     """The values of a column, those with the highest count first."""
     summed = counts.group_by(column).agg(pl.col("count").sum())
     return summed.sort("count", column, descending=[True, False])[column].to_list()
-
-
-def as_png(figure: Figure) -> str:
-    """The figure as base64."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130)
-    return base64.b64encode(buffer.getvalue()).decode()

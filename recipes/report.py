@@ -1,45 +1,57 @@
-"""Make one HTML page from an evaluation: tables, breakdowns, confusions, and a gallery of playable clips.
+"""Make one HTML page from an evaluation: tables, breakdowns, confusions, and the worst queries with playable clips.
 
     python recipes/report.py
     python recipes/report.py --evaluation_dir outputs/evaluation --output_dir outputs/report --num_queries 30
+    python recipes/report.py --evaluation_dir outputs/evaluation --video_dir /where/the/videos/are/now
 
-Reads what `evaluate_tfcovr.py` wrote and the clips of the data set; writes `index.html` and `per_label.csv`. The page
-carries its clips and pictures with it, so it opens from disk and can be sent on; where the videos must stay where
-they are, use `--num_queries 0`. About 10 s for the miniature.
+Reads what `evaluate_tfcovr.py` wrote and the clips of the dataset that it was given, which `results.json` names; a flag
+says otherwise. Writes `index.html` and `per_label.csv`. The page carries its clips with it and asks nothing of any
+network, so it opens from disk and can be sent on; where the videos must stay where they are, use `--num_queries 0`.
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import evaluate
-import jinja2
+import numpy as np
 import polars as pl
-from clip_encoding import encode_clip
+from clip_names import clip_classes, name_targets
 from config import parse_config
-from confusion import as_png, confusion_counts, draw_confusion
+from confusion import confusion_counts, confusion_table, most_confused
+from datasets import Dataset
+from pages import render_page
 from queries import DataConfig, load_split
 from ranking import CUTOFFS
 from results import write_text
-from tqdm import tqdm
+from shown_queries import NOT_STATED, Selection, select_queries, show_queries
 
-import metrics  # noqa: F401 - registers the metrics' names
+from metrics.map_at_k.scoring import mean_average_precision
+from metrics.map_at_k.significance import bootstrap_interval
 
 LAST = CUTOFFS[-1]
+CONFIDENCE = 0.95
+EVALUATED = {"help": "that of the evaluation unless given"}
 
 
 @dataclass
 class ReportConfig(DataConfig):
     """What to report on and how much of it to show."""
 
+    dataset: str | None = field(default=None, metadata=EVALUATED)  # type: ignore[assignment]
+    dataset_config: str | None = field(default=None, metadata=EVALUATED)  # type: ignore[assignment]
+    split: str | None = field(default=None, metadata=EVALUATED)
     evaluation_dir: str = "outputs/evaluation"
     output_dir: str = "outputs/report"
-    split: str = "test"
     title: str = "Composed video retrieval"
-    num_queries: int = 12
-    ranks: int = 5
+    num_queries: int = 20
+    selection: Selection = field(
+        default="worst",
+        metadata={"help": "worst: the lowest average precision of each target first; random: drawn from all"},
+    )
+    ranks: int = field(
+        default=12, metadata={"help": "most answers shown: as many as are right and 2 more, up to this"}
+    )
     num_labels: int = 10
     seed: int = 0
 
@@ -52,38 +64,113 @@ def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
             f"{folder} has no {' and no '.join(missing)}; make it with `python recipes/evaluate_tfcovr.py`"
         )
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    if "protocol" not in results.get("config", {}) or "coverage" not in results:
+        raise SystemExit(
+            f"{folder / 'results.json'} is not what evaluate_tfcovr.py writes; give the folder that it wrote to"
+        )
     predictions = pl.read_parquet(folder / "predictions.parquet")
-    evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-    measured = evaluate.load("map_at_k").compute(
-        predictions=predictions["ranked_clip_ids"].to_list(),
-        references=predictions["target_clip_ids"].to_list(),
-        k=LAST,
+    values = average_precisions(predictions, results["config"]["protocol"])
+    return results, predictions.with_columns(ap=pl.Series(values[:, -1], dtype=pl.Float64))
+
+
+def average_precisions(predictions: pl.DataFrame, protocol: str) -> np.ndarray:
+    """Each query's average precision at every cut-off, `(queries, cut-offs)`."""
+    measured = mean_average_precision(
+        predictions["ranked_clip_ids"].to_list(),
+        predictions["target_clip_ids"].to_list(),
+        k=CUTOFFS,
         per_query=True,
-        protocol=results["config"]["protocol"],
+        protocol=protocol,
     )
-    return results, predictions.with_columns(ap=pl.Series(measured["per_query"][f"map@{LAST}"]))
+    return np.column_stack(list(measured["per_query"].values()))
+
+
+def as_evaluated(config: ReportConfig, results: dict[str, Any]) -> ReportConfig:
+    """The configuration with the evaluation's dataset and split wherever it does not name its own."""
+    evaluated = {"split": "test"} | {one.name: one.default for one in fields(DataConfig)} | results["config"]
+    names = ["split", *(one.name for one in fields(DataConfig))]
+    return replace(config, **{name: evaluated[name] for name in names if getattr(config, name) is None})
+
+
+def load_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
+    """The clips of the split, which must be those that were evaluated."""
+    source = ", ".join(f"{one.name}={getattr(config, one.name)!r}" for one in fields(DataConfig))
+    cure = "where it has moved, or is another, say so with these flags, such as --data_dir"
+    try:
+        clips: Dataset = load_split(config, config.split, clips=True)
+    except SystemExit as error:
+        raise SystemExit(f"{error}\nThe report is on {source}; {cure}") from error
+    table = clips.to_polars()
+    if not predictions["query_clip_id"].is_in(table["clip_id"].to_list()).any():
+        raise SystemExit(
+            f"none of the evaluated queries' clips, such as {predictions['query_clip_id'][0]!r}, is in the split "
+            f"{config.split!r} of {source}; {cure}"
+        )
+    return table
 
 
 def percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
+def interval_text(values: np.ndarray, seed: int) -> list[str]:
+    """The bootstrap interval of each column's mean in percent; empty where fewer than two queries say nothing of it."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return [""] * values.shape[1]
+    bounds = zip(*bootstrap_interval(values, CONFIDENCE, seed=seed), strict=True)
+    return [f"[{percent(low)}, {percent(high)}]" for low, high in bounds]
+
+
+def figure_rows(folder: Path, results: dict[str, Any], seed: int) -> list[dict[str, Any]]:
+    """One row per system: mean, deviation over seeds where there are several, and interval over queries."""
+    rows = []
+    for name, values in results["figures"].items():
+        runs = system_values(folder, name, results)
+        intervals = [""] * len(CUTOFFS) if runs is None else interval_text(runs, seed)
+        means = [
+            percent(values[f"map@{k}"])
+            + (f" ± {percent(values[f'map@{k}_std'])}" if f"map@{k}_std" in values else "")
+            for k in CUTOFFS
+        ]
+        rows.append({"name": name, "cells": list(zip(means, intervals, strict=True))})
+    return rows
+
+
+def system_values(folder: Path, name: str, results: dict[str, Any]) -> np.ndarray | None:
+    """A system's average precisions, `(queries, cut-offs)`, averaged over its seeds; None without its rankings."""
+    num_runs = len(results.get("by_seed", {}).get(name, [name]))
+    stems = {str(number) for number in range(num_runs)}
+    files = [
+        path
+        for path in sorted((folder / "predictions").glob("*/*.parquet"))
+        if path.parent.name == name.replace(" ", "-") and path.stem in stems
+    ]
+    if len(files) < num_runs:
+        if num_runs > 1 or name != next(iter(results["figures"])):
+            return None
+        files = [folder / "predictions.parquet"]
+    protocol = results["config"]["protocol"]
+    runs = [average_precisions(pl.read_parquet(path), protocol) for path in files]
+    # Runs over other queries have no mean per query.
+    return np.mean(runs, axis=0) if len({len(run) for run in runs}) == 1 else None
+
+
 def breakdown(predictions: pl.DataFrame, column: str) -> pl.DataFrame:
     """Queries and mean average precision per value of `column`, lowest first."""
-    grouped = predictions.group_by(name=column).agg(queries=pl.len(), value=pl.col("ap").mean())
+    grouped = predictions.group_by(name=column).agg(
+        queries=pl.len(), value=pl.col("ap").mean(), values="ap", target=pl.col("target").first()
+    )
     return grouped.sort("value", "name")
 
 
-def described_targets(predictions: pl.DataFrame, clips: pl.DataFrame) -> dict[str, str]:
-    """Target label -> the text of its clips, which may carry another label of the same text."""
-    texts = dict(clips.select("clip_id", "description").iter_rows())
-    first = predictions.select("target_label", pl.col("target_clip_ids").list.first()).unique("target_label")
-    return {label: texts[clip] for label, clip in first.iter_rows() if clip in texts}
-
-
-def table_rows(table: pl.DataFrame, names: dict[str, str]) -> list[dict[str, Any]]:
+def table_rows(table: pl.DataFrame, seed: int, *, name: str = "name") -> list[dict[str, Any]]:
     return [
-        {**row, "name": names.get(row["name"], row["name"]), "value": percent(row["value"])}
+        {
+            "name": row[name] or NOT_STATED,
+            "queries": row["queries"],
+            "value": percent(row["value"]),
+            "interval": interval_text(np.array(row["values"])[:, None], seed)[0],
+        }
         for row in table.iter_rows(named=True)
     ]
 
@@ -93,46 +180,6 @@ def both_ends(table: pl.DataFrame, num_rows: int) -> pl.DataFrame:
     return (
         table if len(table) <= num_rows else pl.concat([table.head(num_rows // 2), table.tail(num_rows // 2)])
     )
-
-
-def figure_rows(figures: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
-    """One row per system: the mean, with the deviation over seeds where there are several."""
-    return [
-        {
-            "name": name,
-            "cells": [
-                percent(values[f"map@{k}"])
-                + (f" ± {percent(values[f'map@{k}_std'])}" if f"map@{k}_std" in values else "")
-                for k in CUTOFFS
-            ],
-        }
-        for name, values in figures.items()
-    ]
-
-
-def gallery(predictions: pl.DataFrame, clips: pl.DataFrame, config: ReportConfig) -> Iterator[dict[str, Any]]:
-    """Queries drawn at random, with their clips as data URLs."""
-    rows = {row["clip_id"]: row for row in clips.iter_rows(named=True)}
-    encoded: dict[str, str | None] = {}
-
-    def show(clip_id: str, *, right: bool | None = None) -> dict[str, Any]:
-        if clip_id not in encoded:
-            encoded[clip_id] = encode_clip(rows[clip_id])
-        return {"video": encoded[clip_id], "caption": rows[clip_id]["description"], "right": right}
-
-    drawn = predictions.sample(min(config.num_queries, len(predictions)), seed=config.seed)
-    for query in tqdm(drawn.iter_rows(named=True), total=len(drawn), desc="clips", unit="query"):
-        targets = set(query["target_clip_ids"])
-        yield {
-            "clip": show(query["query_clip_id"]),
-            "text": query["modification_text"],
-            "change_type": query["change_type"],
-            "num_targets": len(targets),
-            "ap": percent(query["ap"]),
-            "answers": [
-                show(clip, right=clip in targets) for clip in query["ranked_clip_ids"][: config.ranks]
-            ],
-        }
 
 
 def describe(results: dict[str, Any]) -> str:
@@ -146,42 +193,52 @@ def describe(results: dict[str, Any]) -> str:
 
 def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     """The page, and the figures of every target label."""
-    results, predictions = read_evaluation(Path(config.evaluation_dir))
-    clips = load_split(config, config.split, clips=True).to_polars()
-    descriptions = dict(clips.select("label", "description").unique().iter_rows()) | described_targets(
-        predictions, clips
-    )
+    folder = Path(config.evaluation_dir)
+    results, predictions = read_evaluation(folder)
+    config = as_evaluated(config, results)
+    clips = load_clips(config, predictions)
+    predictions = name_targets(predictions, clips)
     per_label = breakdown(predictions, "target_label")
-    counts = confusion_counts(predictions, clips)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
+    counts = confusion_counts(predictions, clip_classes(clips))
+    drawn = select_queries(
+        predictions, num_queries=config.num_queries, selection=config.selection, seed=config.seed
     )
-    page = environment.get_template("report.html").render(
+    shown = [query | {"ap": percent(query["ap"])} for query in show_queries(drawn, clips, ranks=config.ranks)]
+    page = render_page(
+        "report.html",
         title=config.title,
+        data={"dataset": config.dataset, "configuration": config.dataset_config, "split": config.split},
         summary=describe(results),
         shown=next(iter(results["figures"])),
         protocol=results["signature"],
         cutoffs=CUTOFFS,
-        figures=figure_rows(results["figures"]),
-        change_types=table_rows(breakdown(predictions, "change_type"), {}),
-        labels=table_rows(both_ends(per_label, config.num_labels), descriptions),
+        figures=figure_rows(folder, results, config.seed),
+        change_types=table_rows(breakdown(predictions, "change_type"), config.seed),
+        labels=table_rows(both_ends(per_label, config.num_labels), config.seed, name="target"),
         num_labels=len(per_label),
-        confusion_png=as_png(draw_confusion(counts, descriptions)),
-        queries=list(gallery(predictions, clips, config)),
-        ranks=config.ranks,
+        confusion=confusion_table(counts),
+        pairs=most_confused(counts),
+        queries=shown,
+        num_queries=len(predictions),
+        selection=config.selection,
         seed=config.seed,
         provenance=json.dumps({k: v for k, v in results.items() if k != "by_seed"}, indent=2),
     )
-    return page, per_label.with_columns(description=pl.col("name").replace_strict(descriptions, default=None))
+    return page, per_label.select("name", "queries", "value", description="target")
+
+
+def as_csv(table: pl.DataFrame) -> str:
+    """The table as CSV; a text that a spreadsheet would run as a formula gets an apostrophe before it."""
+    texts = pl.col(pl.String)
+    formula = texts.str.contains(r"^[=+\-@\t\r]")
+    return table.with_columns(pl.when(formula).then("'" + texts).otherwise(texts).name.keep()).write_csv()
 
 
 def main() -> None:
     config = parse_config(ReportConfig, __doc__)
     page, per_label = render(config)
     output_dir = Path(config.output_dir)
-    write_text(output_dir / "per_label.csv", per_label.write_csv())
+    write_text(output_dir / "per_label.csv", as_csv(per_label))
     write_text(output_dir / "index.html", page)
     print(f"report: {(output_dir / 'index.html').resolve()}")
 
