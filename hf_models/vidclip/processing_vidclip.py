@@ -1,9 +1,21 @@
 """Processor of VidCLIP: videos to frames of pixels, paragraphs to tokens."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
+from transformers.processing_utils import ProcessingKwargs, TextKwargs, Unpack, VideosKwargs
 from transformers.video_processing_utils import BaseVideoProcessor
+
+# Keywords for prompts with placeholders and for pairs of texts, which a text tower does not read.
+NOT_FOR_TEXTS = {
+    "return_mm_token_type_ids",
+    "return_text_replacement_offsets",
+    "sanitize_control_tokens",
+    "text_pair",
+    "text_target",
+    "text_pair_target",
+}
 
 
 class VidCLIPProcessor(ProcessorMixin):
@@ -15,6 +27,8 @@ class VidCLIPProcessor(ProcessorMixin):
         max_text_tokens: Longer paragraphs lose their end; 160 in the paper.
     """
 
+    videos_kwargs = {"return_tensors": "pt"}  # noqa: RUF012 (where the base class reads defaults)
+
     def __init__(
         self,
         video_processor: BaseVideoProcessor | None = None,
@@ -25,41 +39,74 @@ class VidCLIPProcessor(ProcessorMixin):
         self.max_text_tokens = max_text_tokens
         super().__init__(video_processor, tokenizer, **kwargs)
 
+    @property
+    def text_kwargs(self) -> TextKwargs:
+        """The tokenizer's keywords where a call does not give them."""
+        return {
+            "padding": True,
+            "truncation": True,
+            "max_length": self.max_text_tokens,
+            "return_attention_mask": True,
+            "return_token_type_ids": False,
+            "return_tensors": "pt",
+        }
+
     def __call__(
-        self,
-        videos: Any = None,
-        text: str | list[str] | None = None,
-        *,
-        return_tensors: str = "pt",
-        **kwargs: Any,
+        self, videos: Any = None, text: str | Iterable[str] | None = None, **kwargs: Unpack[ProcessingKwargs]
     ) -> BatchFeature:
         """Process videos, texts or both.
 
         Args:
             videos: One video or a list of them: `(T, C, H, W)` uint8 tensors, arrays or paths.
             text: One text or a list of them.
-            return_tensors: "pt" or "np".
-            **kwargs: Passed on to the video processor.
+            **kwargs: Keywords of the tokenizer and of the video processor, such as `padding="max_length"`, `max_length`,
+                `return_tensors="np"` or `do_sample_frames=False`: by themselves, or in `text_kwargs={...}` and
+                `videos_kwargs={...}`.
 
         Returns:
             `pixel_values (B, T, C, H, W)` for videos; `input_ids` and `attention_mask`, both `(B, L)` with L at most
-            `max_text_tokens`, for texts.
+            `max_length`, by default `max_text_tokens`, for texts.
 
         Raises:
             ValueError: Neither videos nor texts are given.
+            TypeError: A keyword is unknown.
+
+        Example:
+            >>> processor = VidCLIPProcessor.from_pretrained("recipes/weights/miniature-vidclip")
+            >>> batch = processor(text="A jump.", text_kwargs={"padding": "max_length", "max_length": 12})
+            >>> batch["input_ids"].shape
+            torch.Size([1, 12])
         """
         if videos is None and text is None:
             raise ValueError("give videos, text or both")
+        self._check_keywords(kwargs)
+        keywords = self._merge_kwargs(**kwargs)
         data = {}
         if videos is not None:
-            data |= self.video_processor(videos, return_tensors=return_tensors, **kwargs)
+            data |= self.video_processor(videos, **keywords["videos_kwargs"])
         if text is not None:
-            tokens = self.tokenizer(
-                [text] if isinstance(text, str) else list(text),
-                padding=True,
-                truncation=True,
-                max_length=self.max_text_tokens,
-                return_tensors=return_tensors,
-            )
-            data |= {name: tokens[name] for name in ("input_ids", "attention_mask")}
+            texts = [text] if isinstance(text, str) else list(text)
+            data |= self.tokenizer(texts, **keywords["text_kwargs"])
         return BatchFeature(data)
+
+    def _check_keywords(self, given: dict[str, Any]) -> None:
+        """Refuse what the base class and its parts would ignore with a warning.
+
+        Raises:
+            TypeError: A keyword is unknown.
+        """
+        known = {
+            "text_kwargs": TextKwargs.__annotations__.keys() - NOT_FOR_TEXTS,
+            "videos_kwargs": VideosKwargs.__annotations__.keys()
+            | self.video_processor.valid_kwargs.__annotations__.keys(),
+        }
+        anywhere = known["text_kwargs"] | known["videos_kwargs"]
+        known["common_kwargs"] = known["text_kwargs"] & known["videos_kwargs"]
+        unknown = given.keys() - anywhere - known.keys()
+        for group in given.keys() & known.keys():
+            unknown |= {f"{group}[{name!r}]" for name in given[group].keys() - known[group]}
+        if unknown:
+            raise TypeError(
+                f"{type(self).__name__} does not know {', '.join(sorted(unknown))}; it takes videos, text, and the keywords "
+                f"{', '.join(sorted(anywhere))}, also in text_kwargs and videos_kwargs"
+            )
