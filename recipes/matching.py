@@ -17,9 +17,11 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer, BlipForImageTextRetrieval
 
 from hf_models import VidCLIPModel
+from hf_models.vidclip.layers_vidclip import limited_scale
 
 HEAD_FILE = "matching_head.safetensors"
 MAX_TEXT_TOKENS = 64
+MAX_LOGIT_SCALE = math.log(100)  # CLIP's
 
 
 @dataclass
@@ -87,7 +89,11 @@ class VidCLIPMatcher(nn.Module):
     @property
     def scale(self) -> Tensor:
         """What cosines are multiplied by."""
-        return self.model.logit_scale.clamp(max=self.model.config.max_logit_scale).exp()
+        return self.model.similarity_scale
+
+    def limit_logit_scale_(self) -> None:
+        """Take the scale back to its maximum if a step of the optimizer left it above."""
+        self.model.limit_logit_scale_()
 
     def encode_clips(self, pixel_values: Tensor) -> Encoded:
         """Clips `(B, T, 3, H, W)`."""
@@ -132,7 +138,12 @@ class BlipMatcher(nn.Module):
     @property
     def scale(self) -> Tensor:
         """What cosines are multiplied by."""
-        return self.logit_scale.clamp(max=math.log(100)).exp()
+        return limited_scale(self.logit_scale, MAX_LOGIT_SCALE)
+
+    @torch.no_grad()
+    def limit_logit_scale_(self) -> None:
+        """Take the scale back to its maximum if a step of the optimizer left it above."""
+        self.logit_scale.clamp_(max=MAX_LOGIT_SCALE)
 
     def encode_clips(self, pixel_values: Tensor) -> Encoded:
         """Clips `(B, T, 3, H, W)`."""

@@ -244,6 +244,7 @@ def train(
             accelerator.backward(loss)
             accelerator.clip_grad_norm_(scorer.matcher.parameters(), 1.0)
             optimizer.step()
+            accelerator.unwrap_model(scorer.matcher).limit_logit_scale_()
             schedule.step()
             optimizer.zero_grad()
             losses.append(loss.item())

@@ -42,6 +42,7 @@ from transformers import (
 
 from hf_datasets.miniature import MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.tfcovr.labels import load_labels
+from hf_models.vidclip.layers_vidclip import limited_scale
 
 
 @dataclass
@@ -174,7 +175,8 @@ class Pretraining(nn.Module):
             pose.append(F.mse_loss(told[:, :NUM_TARGETS], batch["targets"]))
             when.append(F.mse_loss(told[timed, NUM_TARGETS:], self.code[batch["positions"][timed]]))
         num_images = len(image)
-        logits = self.model.logit_scale.exp().clamp(max=50) * image @ text[:num_images].T
+        scale = limited_scale(self.model.logit_scale, math.log(50))
+        logits = scale * image @ text[:num_images].T
         diagonal = torch.arange(num_images, device=logits.device)
         present = torch.zeros(len(text), self.words.out_features, device=logits.device)
         present.scatter_(1, batch["input_ids"], 1.0)

@@ -322,6 +322,7 @@ class Training:
             if config.max_gradient_norm:
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
+            accelerator.unwrap_model(self.model).limit_logit_scale_()
             self.optimizer.zero_grad()
             progress.loss_sum += loss.item()
             progress.step += 1

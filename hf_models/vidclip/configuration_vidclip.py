@@ -39,7 +39,7 @@ class VidCLIPConfig(PreTrainedConfig):
             to summarise images with. `VidCLIPModel.from_clip` sets it, and starts the poolers' part at zero.
         logit_scale_init_value: Logarithm of what similarities are multiplied by at first.
         max_logit_scale: Highest logarithm that training may reach; log(100), as in CLIP.
-        loss: "clip" (InfoNCE), "negclip", or "comploss" (InfoNCE and the weighted preference).
+        loss: "clip" (`losses.clip_loss`), "negclip", or "comploss" ("clip" and the weighted preference).
         preference_weight: Of the preference in "comploss".
         preference_pairs: See `losses.comp_loss`.
         preference_kind: See `losses.comp_loss`.
@@ -91,6 +91,28 @@ class VidCLIPConfig(PreTrainedConfig):
         if self.pooler_num_attention_heads is None:
             self.pooler_num_attention_heads = self.vision_config.num_attention_heads
 
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "VidCLIPConfig":
+        """Read what `to_dict` wrote; what describes another model is refused rather than half understood.
+
+        Args:
+            config_dict: The contents of `config.json`.
+            **kwargs: Fields that replace those read.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ValueError: If it describes another architecture.
+        """
+        found = config_dict.get("model_type", cls.model_type)
+        if found != cls.model_type:
+            raise ValueError(
+                f"this is a {found!r} configuration, not a {cls.model_type!r} one; VidCLIPModel.from_clip builds a VidCLIP "
+                "from a CLIP, and AutoModel.from_pretrained loads what the folder holds"
+            )
+        return super().from_dict(config_dict, **kwargs)
+
     def validate_architecture(self) -> None:
         """Refuse fields that contradict each other or lie outside what they may be.
 
@@ -108,5 +130,6 @@ class VidCLIPConfig(PreTrainedConfig):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
         if self.logit_scale_init_value > self.max_logit_scale:
             raise ValueError(
-                f"logit_scale_init_value {self.logit_scale_init_value} exceeds max_logit_scale {self.max_logit_scale}"
+                f"logit_scale_init_value {self.logit_scale_init_value} exceeds max_logit_scale {self.max_logit_scale}; lower "
+                "the one or raise the other"
             )

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.clip.modeling_clip import eager_attention_forward
 
 from .configuration_vidclip import VidCLIPConfig
 
@@ -21,6 +23,39 @@ def temporal_positions(num_frames: int, width: int) -> Tensor:
     speeds = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
     angles = torch.arange(num_frames)[:, None] * speeds
     return torch.cat([angles.sin(), angles.cos() - 1], dim=1)[:, :width]
+
+
+def limited_scale(logit_scale: Tensor, max_logit_scale: float) -> Tensor:
+    """Give `exp(logit_scale)`, at most `exp(max_logit_scale)`, with a gradient above the limit as below it.
+
+    A clamp has no gradient beyond its limit, so a scale that one step carried there could never come back.
+
+    Args:
+        logit_scale: A scalar.
+        max_logit_scale: Its highest value.
+
+    Example:
+        >>> scale = torch.tensor(3.0, requires_grad=True)
+        >>> limited = limited_scale(scale, math.log(10.0))
+        >>> limited.backward()
+        >>> round(limited.item(), 4), round(scale.grad.item(), 4)
+        (10.0, 10.0)
+    """
+    excess = (logit_scale.detach() - max_logit_scale).clamp(min=0)
+    return (logit_scale - excess).exp()
+
+
+def at_least_one_row(rows: Tensor) -> Tensor:
+    """A batch as it is; one of none gets a row of zeros, which hangs on what the batch came from.
+
+    CLIP's layers cannot take a batch of none. A process may have one beside others that train together with it, and
+    owes them a gradient for every weight, of zeros.
+
+    Example:
+        >>> at_least_one_row(torch.ones(0, 3)).shape, at_least_one_row(torch.ones(2, 3)).shape
+        (torch.Size([1, 3]), torch.Size([2, 3]))
+    """
+    return rows if rows.shape[0] else torch.cat([rows, rows.new_zeros(1, *rows.shape[1:])])
 
 
 class TemporalEmbedding(nn.Module):
@@ -62,7 +97,9 @@ class AttentionPooler(nn.Module):
     def __init__(self, config: VidCLIPConfig, num_queries: int) -> None:
         super().__init__()
         width, eps = config.vision_config.hidden_size, config.vision_config.layer_norm_eps
+        self.config = config
         self.num_heads = config.pooler_num_attention_heads
+        self.is_causal = False  # read by some attention implementations
         self.query = nn.Parameter(torch.empty(num_queries, width))
         self.context_layernorm = nn.LayerNorm(width, eps=eps)
         self.q_proj = nn.Linear(width, width)
@@ -74,13 +111,18 @@ class AttentionPooler(nn.Module):
     def forward(self, context: Tensor) -> Tensor:
         """Pool `(batch, tokens, width)` to `(batch, num_queries, width)`."""
         context = self.context_layernorm(context)
-        query = self.q_proj(self.query.to(context.dtype)).expand(len(context), -1, -1)
-        heads = (
+        # The size comes from `shape`, because `len` would fix it when the model is exported.
+        query = self.q_proj(self.query.to(context.dtype)).expand(context.shape[0], -1, -1)
+        query, key, value = (
             states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for states in (query, self.k_proj(context), self.v_proj(context))
         )
-        pooled = F.scaled_dot_product_attention(*heads)  # (batch, heads, queries, width / heads)
-        return self.layernorm(self.out_proj(pooled.transpose(1, 2).flatten(2)))
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        scaling = query.shape[-1] ** -0.5
+        pooled, _ = attend(self, query, key, value, None, scaling=scaling, is_causal=False)
+        return self.layernorm(self.out_proj(pooled.flatten(2)))  # from (batch, queries, heads, width / heads)
 
 
 class VideoPooler(nn.Module):

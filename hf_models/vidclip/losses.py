@@ -1,4 +1,4 @@
-"""Losses of VideoComp: InfoNCE, NegCLIP, and the hierarchical pairwise preference of CompLoss.
+"""Losses of VideoComp: CLIP's InfoNCE, NegCLIP, and the hierarchical pairwise preference of CompLoss.
 
 Embeddings are used as given, so normalise first; row i of the videos belongs to row i of the texts. All are computed
 in at least float32, whatever the autocast.
@@ -32,8 +32,10 @@ def _check_negatives(rows: int, negatives: Tensor, levels: Tensor) -> None:
         )
 
 
-def infonce(video_embeds: Tensor, text_embeds: Tensor, logit_scale: float | Tensor) -> Tensor:
-    """Contrast each pair with the other pairs of the batch, both ways, averaged (VideoComp, equation 1).
+def clip_loss(video_embeds: Tensor, text_embeds: Tensor, logit_scale: float | Tensor) -> Tensor:
+    """CLIP's symmetric InfoNCE: contrast each pair with the others of the batch, both ways (VideoComp, equation 1).
+
+    It is the mean of the two directions, as in CLIP: half of TF-CoVR's `infonce`, which is their sum.
 
     Args:
         video_embeds: `(B, D)`.
@@ -47,7 +49,7 @@ def infonce(video_embeds: Tensor, text_embeds: Tensor, logit_scale: float | Tens
         ValueError: The shapes differ.
 
     Example:
-        >>> round(infonce(torch.eye(2), torch.eye(2), 1.0).item(), 6)  # log(1 + exp(-1))
+        >>> round(clip_loss(torch.eye(2), torch.eye(2), 1.0).item(), 6)  # log(1 + exp(-1))
         0.313262
     """
     _check_pairs(video_embeds, text_embeds)
@@ -58,6 +60,9 @@ def infonce(video_embeds: Tensor, text_embeds: Tensor, logit_scale: float | Tens
         return (F.cross_entropy(logits, targets) + F.cross_entropy(logits.T, targets)) / 2
 
 
+infonce = clip_loss  # its name in version 0.1.0
+
+
 def negclip(
     video_embeds: Tensor,
     text_embeds: Tensor,
@@ -65,9 +70,9 @@ def negclip(
     levels: Tensor,
     logit_scale: float | Tensor,
 ) -> Tensor:
-    """InfoNCE whose videos also choose among the negative texts of the whole batch (Yuksekgonul et al., ICLR 2023).
+    """`clip_loss` whose videos also choose among the negative texts of the whole batch (Yuksekgonul et al., ICLR 2023).
 
-    Texts choose among the videos as in InfoNCE: a negative text has no video.
+    Texts choose among the videos as in `clip_loss`: a negative text has no video. It is the mean of the two directions.
 
     Args:
         video_embeds: `(B, D)`.
@@ -77,7 +82,7 @@ def negclip(
         logit_scale: what similarities are multiplied by.
 
     Returns:
-        A scalar; `infonce` where there is no negative.
+        A scalar; `clip_loss` where there is no negative.
 
     Raises:
         ValueError: The shapes do not fit together.

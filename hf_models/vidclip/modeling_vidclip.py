@@ -1,5 +1,6 @@
 """VidCLIP: CLIP's two towers for videos and paragraphs, pooled over time by attention."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,16 +8,26 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoConfig, CLIPModel, CLIPTextModel, CLIPVisionModel, PreTrainedModel
+from transformers import CLIPTextModel, CLIPVisionModel, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_vidclip import VidCLIPConfig
+from .conversion_vidclip import extend_positions, load_clip
 from .gathering import gather_with_gradient, world_size
-from .layers_vidclip import AttentionPooler, TemporalEmbedding, VideoPooler, temporal_positions
-from .losses import comp_loss, infonce, negclip
+from .layers_vidclip import (
+    AttentionPooler,
+    TemporalEmbedding,
+    VideoPooler,
+    at_least_one_row,
+    limited_scale,
+    temporal_positions,
+)
+from .losses import clip_loss, comp_loss, negclip
 
 ADDED_TO_CLIP = "video_pooler."
+logger = logging.get_logger(__name__)
 
 
 @dataclass
@@ -30,6 +41,9 @@ class VidCLIPOutput(ModelOutput):
         video_embeds: `(B, D)`, unit norm.
         text_embeds: `(N, D)`, unit norm.
         negative_embeds: `(B, K, D)`, unit norm, zeros where there is no negative; where negatives are given.
+        text_model_output: Of the text tower, with `hidden_states` (the input of the first layer and the output of each,
+            `(N, L, width)`) and `attentions` (`(N, heads, L, L)` of each layer), where these are asked for.
+        vision_model_output: The same of the vision tower, whose rows are the `B * T` frames.
     """
 
     loss: Tensor | None = None
@@ -38,39 +52,12 @@ class VidCLIPOutput(ModelOutput):
     video_embeds: Tensor | None = None
     text_embeds: Tensor | None = None
     negative_embeds: Tensor | None = None
+    text_model_output: BaseModelOutputWithPooling | None = None
+    vision_model_output: BaseModelOutputWithPooling | None = None
 
-
-def extend_positions(positions: Tensor, num_positions: int, num_kept: int = 20) -> Tensor:
-    """Stretch learned text positions as Long-CLIP does (Zhang et al., ECCV 2024, section 3.2).
-
-    CLIP was trained on captions of about 20 tokens, so its first positions are well learned and stay as they are; the
-    later ones are interpolated linearly.
-
-    Args:
-        positions: `(n, width)`.
-        num_positions: How many there shall be, at least n.
-        num_kept: How many at the start stay.
-
-    Returns:
-        `(num_positions, width)`.
-
-    Raises:
-        ValueError: Fewer positions are asked for than there are, or none is left to stretch.
-
-    Example:
-        >>> extend_positions(torch.arange(4.0)[:, None], 6, num_kept=2).flatten()
-        tensor([0.0000, 1.0000, 2.0000, 2.3333, 2.6667, 3.0000])
-    """
-    if num_positions == len(positions):
-        return positions.clone()
-    if num_positions < len(positions) or num_kept >= len(positions):
-        raise ValueError(
-            f"{len(positions)} text positions cannot become {num_positions} with the first {num_kept} kept: ask for more "
-            f"than {len(positions)} and keep fewer"
-        )
-    later = positions[num_kept:].T[None]
-    stretched = F.interpolate(later, size=num_positions - num_kept, mode="linear", align_corners=True)
-    return torch.cat([positions[:num_kept], stretched[0].T])
+    def to_tuple(self) -> tuple[Any, ...]:
+        """What is there, in the order above, with the towers' outputs as tuples too."""
+        return tuple(one.to_tuple() if isinstance(one, ModelOutput) else one for one in self.values())
 
 
 class VidCLIPModel(PreTrainedModel):
@@ -89,6 +76,9 @@ class VidCLIPModel(PreTrainedModel):
         >>> output = model(torch.rand(2, 4, 3, 8, 8), torch.tensor([[1, 2, 8], [3, 8, 8], [4, 5, 8]]))
         >>> output.logits_per_video.shape, output.logits_per_text.shape
         (torch.Size([2, 3]), torch.Size([3, 2]))
+
+    transformers' `Trainer` trains and evaluates it where the collator's batches carry `"return_loss": True`, as with
+    CLIP. A training loop of one's own calls `limit_logit_scale_` after each step.
     """
 
     config: VidCLIPConfig
@@ -100,7 +90,7 @@ class VidCLIPModel(PreTrainedModel):
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
-    _no_split_modules = ("CLIPTextEmbeddings", "CLIPEncoderLayer", "CLIPVisionEmbeddings", "AttentionPooler")
+    _no_split_modules = ("CLIPTextEmbeddings", "CLIPEncoderLayer", "CLIPVisionEmbeddings", "VideoPooler")
 
     def __init__(self, config: VidCLIPConfig) -> None:
         super().__init__(config)
@@ -165,13 +155,22 @@ class VidCLIPModel(PreTrainedModel):
         Raises:
             ValueError: If this is not a whole CLIP, or its texts are longer than `max_text_tokens`.
         """
-        clip = _load_clip(name_or_path, revision)
+        clip = load_clip(name_or_path, revision)
         text = {**clip.config.text_config.to_dict(), "max_position_embeddings": max_text_tokens}
-        fields = {"class_token_residual": True, "logit_scale_init_value": clip.logit_scale.item(), **config}
-        fields |= {"num_frames": num_frames, "projection_dim": clip.config.projection_dim}
         vision = clip.config.vision_config.to_dict()
+        fields = {"class_token_residual": True, **config}
+        fields |= {"num_frames": num_frames, "projection_dim": clip.config.projection_dim}
+        scale, highest = clip.logit_scale.item(), config.get("max_logit_scale", VidCLIPConfig.max_logit_scale)
+        if "logit_scale_init_value" not in config:
+            if scale > highest + 1e-4:  # more than rounding
+                logger.warning(
+                    f"the logit_scale of {str(name_or_path)!r} is {scale:.4f}, above max_logit_scale {highest:.4f}: the model "
+                    f"starts at {highest:.4f}, which changes no cosine; to keep it, pass max_logit_scale={math.ceil(scale * 100) / 100}"
+                )
+            fields["logit_scale_init_value"] = min(scale, highest)
         model = cls(VidCLIPConfig(vision_config=vision, text_config=text, **fields))
         weights = clip.state_dict()
+        weights["logit_scale"] = model.logit_scale.detach()
         positions = "text_model.embeddings.position_embedding.weight"
         weights[positions] = extend_positions(weights[positions], max_text_tokens)
         left = model.load_state_dict(weights, strict=False)
@@ -213,6 +212,9 @@ class VidCLIPModel(PreTrainedModel):
         Raises:
             ValueError: The shape is another, or they are raw bytes.
         """
+        return self._see(pixel_values, interpolate_pos_encoding=interpolate_pos_encoding)[0]
+
+    def _see(self, pixel_values: Tensor, **options: Any) -> tuple[Tensor, BaseModelOutputWithPooling]:
         if pixel_values.ndim == 4:
             pixel_values = pixel_values[:, None]
         if pixel_values.ndim != 5 or not pixel_values.is_floating_point():
@@ -220,14 +222,26 @@ class VidCLIPModel(PreTrainedModel):
                 f"pixel_values is {tuple(pixel_values.shape)}, {pixel_values.dtype}; it must be float (batch, frames, "
                 "channels, height, width) from VidCLIPProcessor"
             )
+        positions = self.vision_model.embeddings.position_embedding.weight
+        if options["interpolate_pos_encoding"] and positions.is_meta and not pixel_values.is_meta:
+            raise ValueError(
+                "interpolate_pos_encoding=True reads the positions of patches, which are offloaded; give frames of "
+                f"{self.config.vision_config.image_size} pixels, or keep 'vision_model.embeddings' in memory by a device_map"
+            )
         frames = pixel_values.flatten(0, 1)
-        seen = self.vision_model(pixel_values=frames, interpolate_pos_encoding=interpolate_pos_encoding)
-        tokens = self.vision_model.post_layernorm(seen.last_hidden_state)
-        return tokens.unflatten(0, pixel_values.shape[:2])
+        seen = self.vision_model(pixel_values=at_least_one_row(frames), return_dict=True, **options)
+        tokens = self.vision_model.post_layernorm(seen.last_hidden_state)[: frames.shape[0]]
+        return tokens.unflatten(0, pixel_values.shape[:2]), seen
 
     def pool_frame_tokens(self, frame_tokens: Tensor, *, interpolate_temporal: bool = False) -> Tensor:
-        """Embed videos from the tokens of their frames: unit-norm `(B, D)`; see `get_video_features`."""
-        pooled = self.video_pooler(frame_tokens, interpolate_temporal=interpolate_temporal)
+        """Embed videos from the tokens of their frames: unit-norm `(B, D)`; see `get_video_features`.
+
+        Args:
+            frame_tokens: `(B, T, 1 + patches, width)` of any float type, for instance stored ones.
+            interpolate_temporal: As in `get_video_features`.
+        """
+        tokens = at_least_one_row(frame_tokens.to(self.dtype))
+        pooled = self.video_pooler(tokens, interpolate_temporal=interpolate_temporal)[: frame_tokens.shape[0]]
         return F.normalize(self.visual_projection(pooled), dim=-1)
 
     def get_text_features(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -237,8 +251,17 @@ class VidCLIPModel(PreTrainedModel):
             input_ids: `(N, L)` token ids, each text with its end-of-text token, L at most 160.
             attention_mask: `(N, L)`, 1 for tokens and 0 for padding.
         """
-        pooled = self.text_model(input_ids=input_ids, attention_mask=attention_mask).pooler_output
-        return F.normalize(self.text_projection(pooled), dim=-1)
+        return self._read(input_ids, attention_mask)[0]
+
+    def _read(
+        self, input_ids: Tensor, attention_mask: Tensor | None, **options: Any
+    ) -> tuple[Tensor, BaseModelOutputWithPooling]:
+        mask = attention_mask if input_ids.shape[0] else None
+        read = self.text_model(
+            input_ids=at_least_one_row(input_ids), attention_mask=mask, return_dict=True, **options
+        )
+        pooled = read.pooler_output[: input_ids.shape[0]]
+        return F.normalize(self.text_projection(pooled), dim=-1), read
 
     @can_return_tuple
     def forward(  # noqa: PLR0913  (what a model may take)
@@ -251,9 +274,11 @@ class VidCLIPModel(PreTrainedModel):
         negative_levels: Tensor | None = None,
         frame_tokens: Tensor | None = None,
         *,
-        return_loss: bool = False,
+        return_loss: bool | None = None,
         interpolate_temporal: bool = False,
         interpolate_pos_encoding: bool = False,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> VidCLIPOutput:
         """Compare videos with texts.
 
@@ -271,27 +296,33 @@ class VidCLIPModel(PreTrainedModel):
             return_loss: Compute `config.loss`.
             interpolate_temporal: As in `get_video_features`.
             interpolate_pos_encoding: As in `get_video_features`.
+            output_hidden_states: Give the towers' states between layers; default `config.output_hidden_states`.
+            output_attentions: Give the towers' attention maps; default `config.output_attentions`.
 
         Returns:
-            Embeddings and logits of this process's rows, and the loss where asked for.
+            Embeddings and logits of this process's rows, and what was asked for; with `return_dict=False` a tuple.
 
         Raises:
-            ValueError: There is no text, or not one of `pixel_values` and `frame_tokens`.
+            ValueError: There is no text, not one of `pixel_values` and `frame_tokens`, or attention maps are asked of an
+                attention that does not make them.
         """
         if input_ids is None or (pixel_values is None) is (frame_tokens is None):
             raise ValueError("give input_ids, and either pixel_values or frame_tokens")
+        options, seen = self._tower_options(output_hidden_states, output_attentions), None
         if frame_tokens is None:
-            frame_tokens = self.get_frame_tokens(
-                pixel_values, interpolate_pos_encoding=interpolate_pos_encoding
+            frame_tokens, seen = self._see(
+                pixel_values, interpolate_pos_encoding=interpolate_pos_encoding, **options
             )
         video = self.pool_frame_tokens(frame_tokens, interpolate_temporal=interpolate_temporal)
-        text = self.get_text_features(input_ids, attention_mask)
+        text, read = self._read(input_ids, attention_mask, **options)
+        text = text.to(video.device)  # the towers may be on two devices
         negative = None
         if negative_input_ids is not None:
             if negative_levels is None:
                 negative_levels = torch.ones_like(negative_input_ids[..., 0])
             negative = self._negative_features(negative_input_ids, negative_attention_mask, negative_levels)
-        logits = video @ text.T * self._logit_scale().to(video.dtype)
+            negative = negative.to(video.device)
+        logits = video @ text.T * self.similarity_scale.to(video)
         return VidCLIPOutput(
             loss=self._loss(video, text, negative, negative_levels) if return_loss else None,
             logits_per_video=logits,
@@ -299,19 +330,35 @@ class VidCLIPModel(PreTrainedModel):
             video_embeds=video,
             text_embeds=text,
             negative_embeds=negative,
+            text_model_output=read if any(options.values()) else None,
+            vision_model_output=seen if any(options.values()) else None,
         )
 
-    def _logit_scale(self) -> Tensor:
-        return self.logit_scale.clamp(max=self.config.max_logit_scale).exp()
+    @property
+    def similarity_scale(self) -> Tensor:
+        """What cosines are multiplied by: the exponential of `logit_scale`, limited to `config.max_logit_scale`."""
+        return limited_scale(self.logit_scale, self.config.max_logit_scale)
+
+    @torch.no_grad()
+    def limit_logit_scale_(self) -> None:
+        """Take `logit_scale` back to `config.max_logit_scale` if a step of the optimizer left it above, as CLIP does."""
+        self.logit_scale.clamp_(max=self.config.max_logit_scale)
+
+    def _tower_options(self, hidden_states: bool | None, attentions: bool | None) -> dict[str, bool]:
+        hidden_states = self.config.output_hidden_states if hidden_states is None else hidden_states
+        attentions = self.config.output_attentions if attentions is None else attentions
+        for tower in (self.vision_model, self.text_model) if attentions else ():
+            if (found := tower.config._attn_implementation) != "eager":
+                raise ValueError(
+                    f"output_attentions=True needs the attention 'eager', this model has {found!r}, which makes no maps; "
+                    'call model.set_attn_implementation("eager") first'
+                )
+        return {"output_hidden_states": hidden_states, "output_attentions": attentions}
 
     def _negative_features(self, input_ids: Tensor, attention_mask: Tensor | None, levels: Tensor) -> Tensor:
         present = levels > 0
-        if not present.any():
-            width = self.config.projection_dim
-            return self.text_projection.weight.new_zeros(*levels.shape, width)
-        embeds = self.get_text_features(
-            input_ids[present], None if attention_mask is None else attention_mask[present]
-        )
+        mask = None if attention_mask is None else attention_mask[present]
+        embeds = self.get_text_features(input_ids[present], mask)
         return embeds.new_zeros(*levels.shape, embeds.shape[1]).masked_scatter(present[..., None], embeds)
 
     def _loss(self, video: Tensor, text: Tensor, negative: Tensor | None, levels: Tensor | None) -> Tensor:
@@ -325,9 +372,9 @@ class VidCLIPModel(PreTrainedModel):
             if config.loss != "clip":
                 negative, levels = _gather_negatives(negative, levels)
         if config.loss == "clip":
-            return infonce(video, text, self._logit_scale())
+            return clip_loss(video, text, self.similarity_scale)
         if config.loss == "negclip":
-            return negclip(video, text, negative, levels, self._logit_scale())
+            return negclip(video, text, negative, levels, self.similarity_scale)
         preference = comp_loss(
             (video.float() * text.float()).sum(-1),
             torch.einsum("bd,bkd->bk", video.float(), negative.float()),
@@ -337,7 +384,7 @@ class VidCLIPModel(PreTrainedModel):
             scale=config.preference_scale,
             margin=config.preference_margin,
         )
-        return infonce(video, text, self._logit_scale()) + config.preference_weight * preference
+        return clip_loss(video, text, self.similarity_scale) + config.preference_weight * preference
 
 
 def _gather_negatives(negative: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
@@ -347,21 +394,3 @@ def _gather_negatives(negative: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]
     missing = int(most) - levels.shape[1]
     negative, levels = F.pad(negative, (0, 0, 0, missing)), F.pad(levels, (0, missing))
     return gather_with_gradient(negative.contiguous()), gather_with_gradient(levels.contiguous())
-
-
-def _load_clip(name_or_path: str, revision: str) -> CLIPModel:
-    try:
-        found = AutoConfig.from_pretrained(name_or_path, revision=revision).model_type
-        if found != "clip":
-            raise ValueError(f"it is a {found!r} model")
-        clip, info = CLIPModel.from_pretrained(
-            name_or_path, revision=revision, output_loading_info=True, ignore_mismatched_sizes=True
-        )
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{str(name_or_path)!r} is no CLIP checkpoint with both towers: {error}") from error
-    if lost := sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}):
-        raise ValueError(
-            f"{str(name_or_path)!r} is no whole CLIP: {len(lost)} weights are missing or of another shape, among them "
-            f"{', '.join(lost[:5])}"
-        )
-    return clip

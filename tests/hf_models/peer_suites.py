@@ -126,7 +126,7 @@ class VidCLIPModelTest(ModelTesterMixin, unittest.TestCase):
     all_model_classes = (VidCLIPModel,)
     additional_model_inputs = ["input_ids", "attention_mask"]  # noqa: RUF012
     test_resize_embeddings = False
-    has_attentions = False  # it returns none; test_vidclip.py compares its attention implementations
+    has_attentions = False  # they are in the outputs of its towers; test_vidclip_library.py tests them
     _is_composite = True
 
     def setUp(self):

@@ -7,47 +7,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoProcessor,
-    CLIPConfig,
-    CLIPModel,
-    CLIPVisionConfig,
-    CLIPVisionModel,
-    PreTrainedTokenizerFast,
+from small_vidclip import (
+    FRAMES,
+    VISION,
+    clip_model,
+    inputs,
+    make_processor,
+    sentences,
+    small_vidclip,
 )
+from transformers import AutoConfig, AutoModel, AutoProcessor, CLIPVisionConfig, CLIPVisionModel
 
-from hf_models import AIMVideoProcessor, VidCLIPConfig, VidCLIPModel, VidCLIPProcessor
+from hf_models import VidCLIPConfig, VidCLIPModel
 from hf_models.vidclip.modeling_vidclip import extend_positions
-
-VISION = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "image_size": 16,
-    "patch_size": 8,
-}
-TEXT = {
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "vocab_size": 40,
-    "eos_token_id": 39,
-    "bos_token_id": 38,
-    "pad_token_id": 0,
-    "max_position_embeddings": 30,
-}
-FRAMES = 4
-END = 39
-
-
-def clip_model():
-    torch.manual_seed(0)
-    return CLIPModel(CLIPConfig(vision_config=VISION, text_config=TEXT, projection_dim=24)).eval()
 
 
 @pytest.fixture
@@ -59,29 +31,6 @@ def clip_folder(tmp_path):
 @pytest.fixture
 def pixel_values():
     return torch.randn(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-
-
-def sentences(rows, length, seed=0):
-    tokens = torch.randint(1, 38, (rows, length), generator=torch.Generator().manual_seed(seed))
-    tokens[:, -1] = END
-    return tokens
-
-
-def small_vidclip(**changes):
-    torch.manual_seed(0)
-    fields = {"num_frames": FRAMES, "projection_dim": 24, "num_pooler_queries": 6, **changes}
-    text = {**TEXT, "max_position_embeddings": 160}
-    return VidCLIPModel(VidCLIPConfig(vision_config=VISION, text_config=text, **fields)).eval()
-
-
-def inputs(rows=3, negatives=2):
-    generator = torch.Generator().manual_seed(1)
-    return {
-        "pixel_values": torch.randn(rows, FRAMES, 3, 16, 16, generator=generator),
-        "input_ids": sentences(rows, 9),
-        "negative_input_ids": sentences(rows * negatives, 9, seed=2).view(rows, negatives, 9),
-        "negative_levels": torch.arange(1, negatives + 1).repeat(rows, 1),
-    }
 
 
 def test_one_frame_from_clip_is_clips_image_and_a_video_the_mean_of_its_frames(clip_folder, pixel_values):
@@ -247,17 +196,6 @@ def test_a_loss_over_negatives_without_negatives_is_an_error():
         small_vidclip()(data["pixel_values"], data["input_ids"], return_loss=True)
 
 
-def test_checkpointing_gives_the_same_gradients():
-    gradients = []
-    for checkpointing in (False, True):
-        model = small_vidclip().train()
-        if checkpointing:
-            model.activation_checkpointing_enable()
-        model(**inputs(), return_loss=True).loss.backward()
-        gradients.append({name: p.grad for name, p in model.named_parameters()})
-    torch.testing.assert_close(*gradients)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"pooler_num_attention_heads": 5}, {"num_frames": 0}, {"preference_weight": -1.0}, {"loss": "siglip"}],
@@ -281,43 +219,6 @@ def test_what_is_no_whole_clip_is_refused(tmp_path, clip_folder):
     save_file(kept, clip_folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"no whole CLIP: 1 weights.*text_projection"):
         VidCLIPModel.from_clip(str(clip_folder))
-
-
-def test_both_attention_implementations_give_the_same_embeddings_padding_or_not():
-    model = small_vidclip(class_token_residual=True)
-    data = inputs(negatives=1)
-    mask = torch.ones_like(data["input_ids"])
-    mask[0, 6:] = 0
-    data["input_ids"][0, 5] = END
-    given = (data["pixel_values"], data["input_ids"], mask)
-    found = {}
-    for name in ("sdpa", "eager"):
-        model.set_attn_implementation(name)
-        assert model.text_model.config._attn_implementation == name
-        found[name] = model(*given).logits_per_video
-    torch.testing.assert_close(found["sdpa"], found["eager"])
-
-
-def make_processor():
-    words = {word: index for index, word in enumerate(["<pad>", "a", "dog", "runs", "then", "sits"])}
-    tokenizer = Tokenizer(models.WordLevel({**words, "<end>": END}, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="$A <end>", special_tokens=[("<end>", END)]
-    )
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>")
-    video = AIMVideoProcessor(num_frames=FRAMES, size={"height": 16, "width": 16})
-    return VidCLIPProcessor(video, fast)
-
-
-def test_the_processor_cuts_long_paragraphs_but_keeps_their_end_token():
-    batch = make_processor()(torch.zeros(9, 3, 20, 24, dtype=torch.uint8), ["a dog runs", "then " * 300])
-    assert batch["pixel_values"].shape == (1, FRAMES, 3, 16, 16)
-    assert batch["input_ids"].shape == (2, 160)
-    assert batch["input_ids"][1, -1] == END
-    assert batch["attention_mask"].sum(1).tolist() == [4, 160]
-    with pytest.raises(ValueError, match="videos, text or both"):
-        make_processor()()
 
 
 def test_a_saved_model_loads_equal_through_every_door(tmp_path, pixel_values):

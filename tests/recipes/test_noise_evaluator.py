@@ -258,6 +258,20 @@ def test_blip_matching_is_the_mean_over_frames_of_its_own(blip):
     assert scorer(frames, texts) == pytest.approx(expected.tolist(), abs=1e-5)
 
 
+def test_a_matchers_scale_beyond_its_limit_has_a_gradient_and_goes_back_to_the_limit(clip, blip):
+    for folder in (clip, blip):
+        matcher = load_matcher(folder)[0]
+        scale = getattr(matcher.model, "logit_scale", None)
+        scale = matcher.logit_scale if scale is None else scale
+        with torch.no_grad():
+            scale.fill_(6.0)
+        matcher.scale.backward()
+        assert matcher.scale.item() == pytest.approx(100, rel=1e-3)
+        assert scale.grad.item() == pytest.approx(100, rel=1e-3)
+        matcher.limit_logit_scale_()
+        assert scale.item() == pytest.approx(math.log(100), abs=1e-4)
+
+
 def test_blip_trains_with_both_objectives(build, tiny, blip, tmp_path):
     figures = run(config_of(build, tiny, blip, tmp_path / "out", epochs=1, max_evaluated=2, num_frames=1))
     assert figures["trained"]["moments"] == 2

@@ -147,6 +147,15 @@ def test_negclip_draws_one_negative_of_each_video_anew_each_epoch(config):
     assert training.epoch_contrasts(0) == training.draws[0]
 
 
+def test_each_step_takes_the_temperature_back_to_its_limit(config):
+    training = Training(config(epochs=1))
+    limit = training.model.config.max_logit_scale
+    with torch.no_grad():
+        training.model.logit_scale.fill_(limit + 1)
+    training.train()
+    assert limit - 0.1 < weights(training.config)["logit_scale"] < limit + 1e-6
+
+
 def test_what_starts_at_zero_learns_faster_than_the_rest(config):
     training = Training(config(zero_init_rate=7.0))
     rest, zero = training.optimizer.param_groups
