@@ -4,18 +4,15 @@ On CPU with 8 frames: time, saved activations, memory, and how far results are a
 at 12 frames in bfloat16.
 """
 
-import gc
+import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.timing import Ratio, interleave, peak_megabytes
+from benchmarks.timing import Ratio, interleave
 from hf_models import AIMConfig, AIMModel
 from hf_models.tfcovr.convert_aim import rename
 
@@ -177,24 +174,30 @@ def saved_megabytes(model: nn.Module, clips: Tensor) -> float:
     return sum(storages.values()) / 1e6
 
 
-def step_peak(kind: Literal["reference", "checkpointed"], num_clips: int) -> float:
-    """Peak memory of a process that does one training step, in MB."""
-    reference, aim = make_pair()
-    model = reference if kind == "reference" else aim
-    config = aim.config
-    if kind == "checkpointed":
-        aim.activation_checkpointing_enable()
-    training_step(model.train(), make_clips(num_clips, config))()
-    return peak_megabytes()
+def allocated_megabytes(run: Callable[[], object]) -> float:
+    """The most memory that tensors made by a call held at one time.
+
+    The profiler tells of every allocation and release, so this is the same on every machine. The peak of a process is
+    not: it depends on what its allocator keeps and on the scratch memory of its matrix products.
+    """
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        run()
+    changes = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    changes.sort(key=lambda event: event.start_ns())
+    return max(itertools.accumulate(event.nbytes() for event in changes)) / 1e6
 
 
-def megabytes_per_clip(kind: Literal["reference", "checkpointed"]) -> float:
-    """What one more clip adds to the peak, each measured in a process of its own."""
-    fewest, most, peaks = 1, 4, []  # far apart, because the allocator rounds by a few hundred MB
-    for num_clips in (fewest, most):
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            peaks.append(process.submit(step_peak, kind, num_clips).result())
-    return (peaks[1] - peaks[0]) / (most - fewest)
+def megabytes_per_clip(model: nn.Module, config: AIMConfig) -> float:
+    """What one more clip adds to the memory of a training step."""
+    steps = [training_step(model, make_clips(count, config)) for count in (1, 2)]
+    steps[0]()  # what is allocated once and kept
+    peaks = []
+    for step in steps:
+        model.zero_grad()
+        peaks.append(allocated_megabytes(step))
+    return peaks[1] - peaks[0]
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:
@@ -262,9 +265,10 @@ def measure_training(reference: Reference, aim: AIMModel, clips: Tensor, has_amx
     yield Ratio("saved activations", REFERENCE, saved[0] / saved[1], 0.80, at_most=True, detail=detail)
 
 
-def measure_memory() -> Iterator[Ratio]:
+def measure_memory(reference: Reference, aim: AIMModel) -> Iterator[Ratio]:
     """Memory that one more clip takes in training with checkpointing."""
-    ours, theirs = megabytes_per_clip("checkpointed"), megabytes_per_clip("reference")
+    aim.activation_checkpointing_enable()
+    ours, theirs = (megabytes_per_clip(model.train(), aim.config) for model in (aim, reference))
     detail = f"{ours:.0f} MB against {theirs:.0f} MB"
     yield Ratio("memory per clip, checkpointed", REFERENCE, ours / theirs, 0.35, at_most=True, detail=detail)
 
@@ -302,8 +306,6 @@ def measure() -> Iterator[Ratio]:
     clips = make_clips(1, aim.config)
     yield from measure_forward(reference.eval(), aim.eval(), clips, has_amx)
     yield from measure_training(reference, aim, clips, has_amx)
-    del reference, aim
-    gc.collect()
-    yield from measure_memory()
+    yield from measure_memory(reference, aim)
     if torch.cuda.is_available():
         yield from measure_gpu()

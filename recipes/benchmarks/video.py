@@ -6,7 +6,6 @@ one thread, take turns over the same clips, and are compared by their medians. d
 as decord does, so it goes into a folder of its own and is measured in a process of its own.
 """
 
-import importlib
 import random
 import subprocess
 import sys
@@ -14,10 +13,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
 import torch
+from rich.console import Console
 from torchvision.transforms.functional import to_tensor
 from torchvision.transforms.v2 import InterpolationMode, functional
 
@@ -48,6 +49,7 @@ class Clip:
         return [self.first + index for index in frame_indices(self.last - self.first, NUM_FRAMES)]
 
 
+console = Console()
 Way = Callable[[Clip], np.ndarray]  # -> (T, H, W, 3)
 
 
@@ -114,11 +116,11 @@ def torchcodec_opened(clip: Clip) -> np.ndarray:
 
 def torchcodec_cached() -> Way:
     """torchcodec, exact, each file opened once."""
-    from torchcodec.decoders import VideoDecoder
-
-    decoders: dict[str, VideoDecoder] = {}
+    decoders: dict[str, Any] = {}
 
     def read(clip: Clip) -> np.ndarray:
+        from torchcodec.decoders import VideoDecoder
+
         if clip.path not in decoders:
             decoders[clip.path] = VideoDecoder(clip.path, dimension_order="NHWC")
         return decoders[clip.path].get_frames_at(clip.indices).data.numpy()
@@ -134,21 +136,24 @@ def video_feature(clip: Clip) -> np.ndarray:
     return decoder.get_frames_at(clip.indices).data.permute(0, 2, 3, 1).numpy()
 
 
-def ways_of(module: str, ways: dict[str, Way | Callable[[], Way]]) -> dict[str, Way]:
-    """The ways that need `module`, none if it cannot be imported."""
-    try:
-        importlib.import_module(module)
-    except (ImportError, RuntimeError, OSError):
-        return {}
-    return {name: way() if way is torchcodec_cached else way for name, way in ways.items()}
-
-
-def peers() -> dict[str, Way]:
+def peers(clip: Clip) -> dict[str, Way]:
     """What can be measured on this machine."""
-    torchcodec = {"torchcodec opened": torchcodec_opened, "torchcodec cached": torchcodec_cached}
-    return ways_of("decord", {"decord opened": decord_opened}) | ways_of(
-        "torchcodec", torchcodec | {"datasets Video": video_feature}
+    torchcodec = {"torchcodec opened": torchcodec_opened, "torchcodec cached": torchcodec_cached()}
+    return usable("decord", {"decord opened": decord_opened}, clip) | usable(
+        "torchcodec", torchcodec | {"datasets Video": video_feature}, clip
     )
+
+
+def usable(library: str, ways: dict[str, Way], clip: Clip) -> dict[str, Way]:
+    """The ways to read with a library, none where it cannot read a clip here."""
+    try:
+        next(iter(ways.values()))(clip)
+    except (ImportError, RuntimeError, OSError) as error:  # torchcodec looks for FFmpeg's libraries only now
+        console.print(
+            f"{library} is left out: {str(error).splitlines()[0].partition('. ')[0]}", highlight=False
+        )
+        return {}
+    return ways
 
 
 def check(name: str, way: Way, clips: list[Clip]) -> None:
@@ -162,7 +167,7 @@ def check(name: str, way: Way, clips: list[Clip]) -> None:
 
 def milliseconds(clips: list[Clip], rounds: int) -> dict[str, float]:
     """Milliseconds per clip of each way, after checking every frame."""
-    ways = {"ours": ours} | peers()
+    ways = {"ours": ours} | peers(clips[0])
     for name, way in ways.items():
         check(name, way, clips)
     runs = {name: lambda way=way: [way(clip) for clip in clips] for name, way in ways.items()}
@@ -174,7 +179,7 @@ def compare(
 ) -> Ratio:
     """Ours against one baseline, or a line that says that it is not here."""
     if baseline not in figures:
-        return Ratio(what, baseline, float("nan"), detail="skipped: it cannot be imported here")
+        return Ratio(what, baseline, float("nan"), detail="skipped: not usable here")
     ours, theirs = figures["ours"], figures[baseline]
     value = ours / theirs if at_most else theirs / ours
     return Ratio(what, baseline, value, goal, at_most, f"{ours:.1f} ms against {theirs:.1f} ms per clip")
