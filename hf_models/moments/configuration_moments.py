@@ -40,7 +40,8 @@ class MomentRetrievalConfig(PreTrainedConfig):
         long_videos: What becomes of clips beyond `max_video_clips`: "pool" averages the video into that many equal
             bins, "truncate" cuts it.
         mask_similarity: Keep the predictors from reading what stands in the padding behind a video; the released
-            models do not, so that their logits depend on how much padding a batch has.
+            models do not, so that their logits depend on how much padding a batch has. Without it, cross-attention to
+            subtitles treats padding as they do, too.
     """
 
     video_feature_size: int = 2048

@@ -51,6 +51,21 @@ def check_sequence(name: str, features: Tensor, size: int, longest: int) -> None
         )
 
 
+def readable_clips(mask: Tensor, config: MomentRetrievalConfig) -> Tensor:
+    """Which clips the cross-attention may read, `(V, L)` bool, or `(V, L, L)` for a released model with subtitles.
+
+    There the mask is the product of both streams' masks. A row of it that is all padding attends to everything, and the
+    predictors, which see five clips, carry that into the last two of the video.
+
+    Args:
+        mask: `(V, L)` bool.
+        config: Whose `mask_similarity` is False for released models.
+    """
+    if config.mask_similarity or config.num_streams == 1:
+        return mask
+    return mask[:, :, None] & mask[:, None]
+
+
 class InputProjection(nn.Module):
     """From features to the model's width: norm, dropout, linear layer, ReLU."""
 
@@ -92,7 +107,10 @@ class Attention(nn.Module):
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, hidden_states: Tensor, context: Tensor, context_mask: Tensor) -> Tensor:
-        """Read from `context (N, K, D)`, where `context_mask (N, K)` is true, into `hidden_states (N, L, D)`."""
+        """Read from `context (N, K, D)`, where `context_mask` is true, into `hidden_states (N, L, D)`.
+
+        The mask is `(N, K)`, or `(N, L, K)` where what may be read differs between readers.
+        """
         query, key, value = (
             projection(states).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for projection, states in (
@@ -105,7 +123,11 @@ class Attention(nn.Module):
         bias = torch.zeros_like(context_mask, dtype=query.dtype).masked_fill(~context_mask, -1e4)
         dropout = self.dropout if self.training else 0.0
         read = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=bias[:, None, None], dropout_p=dropout
+            query,
+            key,
+            value,
+            attn_mask=bias[:, None, None] if bias.ndim == 2 else bias[:, None],
+            dropout_p=dropout,
         )
         return read.transpose(1, 2).flatten(2)
 

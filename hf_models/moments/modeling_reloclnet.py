@@ -15,6 +15,7 @@ from .layers_moments import (
     best_clips,
     check_sequence,
     clip_scores,
+    readable_clips,
 )
 from .losses import frame_contrastive_loss, negative_pairs, video_contrastive_loss
 from .modeling_moments import MomentRetrievalModel, MomentRetrievalOutput
@@ -79,7 +80,7 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
         middle, deep = [], []
         for index, (stream, _) in enumerate(streams):
             other = len(streams) - 1 - index  # itself where it is alone
-            crossed = stream.cross(shallow[index], shallow[other], mask)
+            crossed = stream.cross(shallow[index], shallow[other], readable_clips(mask, self.config))
             middle.append(stream.middle(crossed, mask))
             deep.append(stream.deep(middle[-1], mask))
         final = torch.stack(deep, 1)

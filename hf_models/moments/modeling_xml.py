@@ -13,6 +13,7 @@ from .layers_moments import (
     QueryEncoder,
     SpanHead,
     check_sequence,
+    readable_clips,
 )
 from .modeling_moments import MomentRetrievalModel
 
@@ -74,7 +75,8 @@ class XMLForMomentRetrieval(MomentRetrievalModel):
         for index, (stream, _) in enumerate(streams):
             hidden_states = shallow[index]
             if stream.cross is not None:
-                hidden_states = stream.cross(hidden_states, shallow[1 - index], mask)
+                readable = readable_clips(mask, self.config)
+                hidden_states = stream.cross(hidden_states, shallow[1 - index], readable)
             for layer in stream.deep:
                 hidden_states = layer(hidden_states, mask)
             deep.append(hidden_states)

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch.nn import functional as F
 
-from hf_models import ReLoCLNetForMomentRetrieval, XMLForMomentRetrieval
-from hf_models.moments.convert_tvr import convert, main
+from hf_models import XMLForMomentRetrieval
+from hf_models.moments.convert_tvr import MODELS, convert, main
 from hf_models.moments.corpus import VideoBatch, encode_corpus
 from hf_models.moments.spans import SpanSearch
 
@@ -75,8 +75,8 @@ def test_the_best_spans_are_those_of_the_released_xml(parity, xml):
     np.testing.assert_allclose(np.exp(ranking.scores), parity["vcmr_top20_score"], rtol=1e-4)
 
 
-def reference_weights(parity, streams):
-    """Weights under the released ReLoCLNet's names, random, at the size of the XML file."""
+def reference_weights(parity, streams, architecture="reloclnet"):
+    """Weights under the released names, random, at the size of the XML file."""
     generator = torch.Generator().manual_seed(0)
     xml = {name.removeprefix("param/"): value for name, value in parity.items() if name.startswith("param/")}
     attention = {
@@ -85,13 +85,14 @@ def reference_weights(parity, streams):
         if name.startswith("query_encoder.")
     }
     shapes = {name: value for name, value in xml.items() if name.startswith(("query_", "ctx_"))}
-    shapes |= {f"query_encoder1.{name}": value for name, value in attention.items()}
+    if architecture == "reloclnet":
+        shapes |= {f"query_encoder1.{name}": value for name, value in attention.items()}
     shapes |= {f"merged_{end}_predictor.weight": torch.empty(1, 1, 5) for end in ("st", "ed")}
     shapes["modular_vector_mapping.weight"] = torch.empty(len(streams), 16)
     for stream in streams:
         projection = {name: value for name, value in xml.items() if name.startswith("video_input_proj.")}
         shapes |= {name.replace("video", stream): value for name, value in projection.items()}
-        for layer in "123":
+        for layer in "123" if architecture == "reloclnet" else "12":
             shapes |= {f"{stream}_encoder{layer}.{name}": value for name, value in attention.items()}
         cross = {name.removeprefix("self."): v for name, v in attention.items() if name.startswith("self.")}
         shapes |= {f"{stream}_cross_att.{name}": value for name, value in cross.items()}
@@ -102,10 +103,10 @@ def reference_weights(parity, streams):
 
 
 class Released:
-    """The arithmetic of the released ReLoCLNet on a dictionary of its weights."""
+    """The arithmetic of the released ReLoCLNet, or XML with subtitles, on a dictionary of its weights."""
 
-    def __init__(self, weights, num_heads):
-        self.weights, self.num_heads = weights, num_heads
+    def __init__(self, weights, num_heads, architecture="reloclnet"):
+        self.weights, self.num_heads, self.is_xml = weights, num_heads, architecture == "xml"
 
     def linear(self, name, x):
         return F.linear(x, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
@@ -119,7 +120,8 @@ class Released:
             for part, states in (("query", x), ("key", context), ("value", context))
         ]
         scores = torch.einsum("bqhd,bkhd->bhqk", *heads[:2]) / heads[0].shape[-1] ** 0.5
-        weights = (scores - 10000 * (1 - mask[:, None, None])).softmax(-1)
+        mask = mask[:, None] if mask.ndim == 2 else mask  # (batch, 1 or readers, read)
+        weights = (scores - 10000 * (1 - mask[:, None])).softmax(-1)
         return torch.einsum("bhqk,bkhd->bqhd", weights, heads[2]).flatten(2)
 
     def block(self, name, x, mask):
@@ -133,7 +135,7 @@ class Released:
 
     def query(self, x, mask):
         x = self.block("query_encoder", self.embed("query_input_proj", "query_pos_embed", x), mask)
-        x = self.block("query_encoder1", x, mask)
+        x = x if self.is_xml else self.block("query_encoder1", x, mask)
         weights = self.linear("modular_vector_mapping", x) - 1e10 * (1 - mask[..., None])
         return weights.softmax(1).transpose(1, 2) @ x
 
@@ -144,21 +146,23 @@ class Released:
             )
             for stream, x in features.items()
         }
+        # The released cross-attention masks readers as well as read: a padded reader is left with no choice but all.
+        both = torch.einsum("bm,bn->bmn", mask, mask) if len(shallow) == 2 else mask
         deep = []
         for stream, x in shallow.items():
             other = next((name for name in shallow if name != stream), stream)
-            crossed = self.attend(f"{stream}_cross_att", x, shallow[other], mask)
+            crossed = self.attend(f"{stream}_cross_att", x, shallow[other], both)
             middle = self.block(
                 f"{stream}_encoder2", self.norm(f"{stream}_cross_layernorm", crossed + x), mask
             )
-            deep.append(self.block(f"{stream}_encoder3", middle, mask))
-        return deep
+            deep.append(middle if self.is_xml else self.block(f"{stream}_encoder3", middle, mask))
+        return (list(shallow.values()) if self.is_xml else deep), deep
 
     def __call__(self, query, query_mask, features, mask):
-        queries, clips = self.query(query, query_mask).unbind(1), self.clips(features, mask)
+        queries, (found, clips) = self.query(query, query_mask).unbind(1), self.clips(features, mask)
         score, similarity = 0, 0
-        for stream, one, x in zip(features, queries, clips, strict=True):
-            cosine = torch.einsum("qd,vld->qvl", F.normalize(one, dim=-1), F.normalize(x, dim=-1))
+        for stream, one, y, x in zip(features, queries, found, clips, strict=True):
+            cosine = torch.einsum("qd,vld->qvl", F.normalize(one, dim=-1), F.normalize(y, dim=-1))
             score = score + cosine.masked_fill(mask == 0, -1e10).amax(-1) / len(clips)
             projected = self.linear(f"{stream}_query_linear", one)
             similarity = similarity + torch.einsum("qd,vld->qvl", projected, x) / len(clips)
@@ -170,18 +174,29 @@ class Released:
         return score, *logits
 
 
-@pytest.mark.parametrize("streams", [["video"], ["video", "sub"]], ids=["video", "video-and-subtitles"])
+@pytest.mark.parametrize(
+    ("architecture", "streams", "convention"),
+    [
+        ("reloclnet", ["video"], ("exclusive", "pool")),
+        ("reloclnet", ["video", "sub"], ("exclusive", "pool")),
+        ("xml", ["video", "sub"], ("xml_legacy", "truncate")),
+    ],
+    ids=["reloclnet-video", "reloclnet-video-and-subtitles", "xml-video-and-subtitles"],
+)
 @torch.no_grad()
-def test_a_reloclnet_checkpoint_computes_what_the_released_code_does(parity, tmp_path, streams):
-    weights = reference_weights(parity, streams)
+def test_a_converted_checkpoint_computes_what_the_released_code_does_also_beside_padding(
+    parity, tmp_path, architecture, streams, convention
+):
+    weights = reference_weights(parity, streams, architecture)
     torch.save({"model": weights, "epoch": 3}, tmp_path / "model.ckpt")
-    model = convert(tmp_path / "model.ckpt", "reloclnet", num_attention_heads=4)
-    assert type(model) is ReLoCLNetForMomentRetrieval
-    assert (model.config.end_convention, model.config.long_videos) == ("exclusive", "pool")
+    model = convert(tmp_path / "model.ckpt", architecture, num_attention_heads=4)
+    assert type(model) is MODELS[architecture]
+    assert (model.config.end_convention, model.config.long_videos) == convention
     query, query_mask, video, video_mask = query_and_video(parity)
+    assert not video_mask.all()
     subtitles = torch.randn(video.shape, generator=torch.Generator().manual_seed(2))
     features = dict(zip(streams, (video, subtitles), strict=False))
-    score, start, end = Released(weights, 4)(query, query_mask, features, video_mask)
+    score, start, end = Released(weights, 4, architecture)(query, query_mask, features, video_mask)
     output = model(query, query_mask, video, video_mask, features.get("sub"))
     torch.testing.assert_close(output.video_scores, score, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(output.start_logits, start, atol=1e-5, rtol=1e-5)
