@@ -169,7 +169,7 @@ def encode_corpus(
 def _encode(model: MomentRetrievalModel, batch: VideoBatch) -> tuple[Tensor, Tensor]:
     """`retrieval (M, V, L, D)` and `localization (V, L, M * D)` of a batch."""
     inputs = (batch.video_features, batch.video_mask, batch.subtitle_features)
-    features, mask, subtitles = (one if one is None else one.to(model.device) for one in inputs)
+    features, mask, subtitles = (one if one is None else one.to(model.execution_device) for one in inputs)
     videos = model.encode_video(features, mask, subtitle_features=subtitles)
     padding = ~videos.mask[:, None, :, None]
     unit = F.normalize(videos.retrieval.float(), dim=-1)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.roberta.modeling_roberta import eager_attention_forward
 
 from .configuration_moments import MomentRetrievalConfig
 
@@ -28,6 +31,16 @@ class EncodedVideos:
     contrast: Tensor | None = None
 
 
+def in_single(tensor: Tensor) -> Tensor:
+    """In at least float32, where scores and logits are computed whatever the model's dtype."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def without_autocast(tensor: Tensor) -> torch.autocast:
+    """A context in which autocast leaves operations on the tensor's device alone."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
 def check_sequence(name: str, features: Tensor, size: int, longest: int) -> None:
     """Refuse features of another layout, size or length.
 
@@ -48,6 +61,25 @@ def check_sequence(name: str, features: Tensor, size: int, longest: int) -> None
     if shape[1] > longest:
         raise ValueError(
             f"{name} has length {shape[1]}, the model reads at most {longest}: shorten them, or configure a larger model"
+        )
+
+
+def check_mask(name: str, mask: Tensor, features_name: str, features: Tensor) -> None:
+    """Refuse a mask that does not say of each vector whether it counts.
+
+    Args:
+        name: What to call the mask.
+        mask: Should be `(N, L)`.
+        features_name: What to call the features.
+        features: `(N, L, ...)`.
+
+    Raises:
+        ValueError: Saying what it is and what it must be.
+    """
+    if mask.shape != features.shape[:2]:
+        raise ValueError(
+            f"{name} has shape {tuple(mask.shape)}, {features_name} {tuple(features.shape)}: {name} must be "
+            f"{tuple(features.shape[:2])}, with 1 for what counts and 0 for padding"
         )
 
 
@@ -91,7 +123,7 @@ class PositionEmbedding(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Add positions to `(N, L, D)`."""
-        positions = self.embedding.weight[: hidden_states.shape[1]]
+        positions = self.embedding(torch.arange(hidden_states.shape[1], device=hidden_states.device))
         return self.dropout(self.layer_norm(hidden_states + positions))
 
 
@@ -100,16 +132,23 @@ class Attention(nn.Module):
 
     def __init__(self, config: MomentRetrievalConfig) -> None:
         super().__init__()
+        self.config = config
         self.num_heads = config.num_attention_heads
         self.dropout = config.hidden_dropout
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden_states: Tensor, context: Tensor, context_mask: Tensor) -> Tensor:
-        """Read from `context (N, K, D)`, where `context_mask` is true, into `hidden_states (N, L, D)`.
+    def forward(self, hidden_states: Tensor, context: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Read from another sequence.
 
-        The mask is `(N, K)`, or `(N, L, K)` where what may be read differs between readers.
+        Args:
+            hidden_states: `(N, L, D)`.
+            context: `(N, K, D)`.
+            mask: `(N, K)` bool, what may be read, or `(N, L, K)` where that differs between readers.
+
+        Returns:
+            `(N, L, D)`, and the weights `(N, heads, L, K)` where the attention is "eager".
         """
         query, key, value = (
             projection(states).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
@@ -120,19 +159,23 @@ class Attention(nn.Module):
             )
         )
         # Finite, so that a sequence that is all padding gives no NaN.
-        bias = torch.zeros_like(context_mask, dtype=query.dtype).masked_fill(~context_mask, -1e4)
-        dropout = self.dropout if self.training else 0.0
-        read = F.scaled_dot_product_attention(
+        bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -1e4)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        read, weights = attend(
+            self,
             query,
             key,
             value,
-            attn_mask=bias[:, None, None] if bias.ndim == 2 else bias[:, None],
-            dropout_p=dropout,
+            bias[:, None, None] if bias.ndim == 2 else bias[:, None],
+            scaling=query.shape[-1] ** -0.5,
+            dropout=self.dropout if self.training else 0.0,
         )
-        return read.transpose(1, 2).flatten(2)
+        return read.flatten(2), weights
 
 
-class AttentionBlock(nn.Module):
+class AttentionBlock(GradientCheckpointingLayer):
     """Self-attention, linear layer, dropout, residual and norm; there is no feed-forward part."""
 
     def __init__(self, config: MomentRetrievalConfig) -> None:
@@ -144,11 +187,11 @@ class AttentionBlock(nn.Module):
 
     def forward(self, hidden_states: Tensor, mask: Tensor) -> Tensor:
         """Encode `(N, L, D)`."""
-        read = self.dropout(self.dense(self.attention(hidden_states, hidden_states, mask)))
-        return self.layer_norm(read + hidden_states)
+        read, _ = self.attention(hidden_states, hidden_states, mask)
+        return self.layer_norm(self.dropout(self.dense(read)) + hidden_states)
 
 
-class CrossAttentionBlock(nn.Module):
+class CrossAttentionBlock(GradientCheckpointingLayer):
     """Attention to another stream, residual and norm."""
 
     def __init__(self, config: MomentRetrievalConfig) -> None:
@@ -156,9 +199,10 @@ class CrossAttentionBlock(nn.Module):
         self.attention = Attention(config)
         self.layer_norm = nn.LayerNorm(config.hidden_size)
 
-    def forward(self, hidden_states: Tensor, context: Tensor, context_mask: Tensor) -> Tensor:
-        """Read `context (N, K, D)` into `(N, L, D)`."""
-        return self.layer_norm(self.attention(hidden_states, context, context_mask) + hidden_states)
+    def forward(self, hidden_states: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+        """Read `context (N, K, D)` into `(N, L, D)`; for `mask` see `Attention`."""
+        read, _ = self.attention(hidden_states, context, mask)
+        return self.layer_norm(read + hidden_states)
 
 
 class ModularPooling(nn.Module):
@@ -170,8 +214,8 @@ class ModularPooling(nn.Module):
 
     def forward(self, hidden_states: Tensor, mask: Tensor) -> Tensor:
         """Pool `(N, L, D)` to `(N, M, D)`."""
-        weights = self.weights(hidden_states).masked_fill(~mask[..., None], MASKED_LOGIT).softmax(1)
-        return weights.transpose(1, 2) @ hidden_states
+        logits = in_single(self.weights(hidden_states)).masked_fill(~mask[..., None], MASKED_LOGIT)
+        return logits.softmax(1).to(hidden_states.dtype).transpose(1, 2) @ hidden_states
 
 
 class QueryEncoder(nn.Module):
@@ -206,43 +250,50 @@ class SpanHead(nn.Module):
         self.mask_similarity = config.mask_similarity
 
     def span_queries(self, queries: Tensor) -> Tensor:
-        """What to compare with the clips, `(Q, M, D)`, the mean over streams included."""
-        projected = [linear(queries[:, stream]) for stream, linear in enumerate(self.queries)]
-        return torch.stack(projected, 1) / len(projected)
+        """What to compare with the clips, `(Q, M, D)` in at least float32, the mean over streams included."""
+        with without_autocast(queries):
+            projected = [
+                linear(queries[:, stream].to(linear.weight.dtype))
+                for stream, linear in enumerate(self.queries)
+            ]
+            return in_single(torch.stack(projected, 1)) / len(projected)
 
-    def predictors(self, length: int) -> Tensor:
-        """Both convolutions as one matrix `(L, 2 L)`, the fastest way to apply them to many rows this short."""
-        identity = torch.eye(length, device=self.start.weight.device)[:, None]
-        return torch.cat(
-            [
-                F.conv1d(identity, conv.weight.float(), padding="same")[:, 0]
-                for conv in (self.start, self.end)
-            ],
-            1,
-        )
+    def predictors(self, length: int, device: torch.device | None = None) -> Tensor:
+        """Both convolutions as one matrix `(L, 2 L)`, the fastest way to apply them to many rows this short.
+
+        Args:
+            length: L.
+            device: Default: that of the weights.
+        """
+        weight = self.start.weight
+        identity = torch.eye(length, dtype=weight.dtype, device=device or weight.device)[:, None]
+        with without_autocast(identity):  # called as modules, since an offloaded weight is there only then
+            return in_single(torch.cat([conv(identity)[:, 0] for conv in (self.start, self.end)], 1))
 
     def forward(self, queries: Tensor, videos: EncodedVideos) -> tuple[Tensor, Tensor]:
         """Compare `queries (Q, M, D)` with every video; two of `(Q, V, L)`."""
-        similarity = torch.einsum("qmd,vmld->qvl", self.span_queries(queries), videos.localization)
-        return self._predict(similarity.float(), videos.mask)
+        return self._compare("qmd,vmld->qvl", queries, videos.localization, videos.mask)
 
     def of_pairs(self, queries: Tensor, videos: EncodedVideos, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Compare `queries (Q, M, D)` each with its own video, `targets (Q,)`; two of `(Q, L)`."""
         own = videos.localization.index_select(0, targets)
-        similarity = torch.einsum("qmd,qmld->ql", self.span_queries(queries), own)
-        return self._predict(similarity.float(), videos.mask[targets])
+        return self._compare("qmd,qmld->ql", queries, own, videos.mask[targets])
 
-    def _predict(self, similarity: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        if self.mask_similarity:
-            similarity = similarity.masked_fill(~mask, 0)
-        logits = similarity @ self.predictors(similarity.shape[-1])
+    def _compare(self, equation: str, queries: Tensor, clips: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        with without_autocast(clips):
+            similarity = torch.einsum(equation, self.span_queries(queries), in_single(clips))
+            if self.mask_similarity:
+                similarity = similarity.masked_fill(~mask, 0)
+            length = similarity.shape[-1]
+            logits = similarity @ self.predictors(length, similarity.device).to(similarity.dtype)
         start, end = logits.chunk(2, -1)
         return start.masked_fill(~mask, MASKED_LOGIT), end.masked_fill(~mask, MASKED_LOGIT)
 
 
 def clip_scores(queries: Tensor, clips: Tensor) -> Tensor:
-    """Dot products of `queries (Q, M, D)` with `clips (V, M, L, D)`: `(Q, V, M, L)` float32."""
-    return torch.einsum("qmd,vmld->qvml", queries, clips).float()
+    """Dot products of `queries (Q, M, D)` with `clips (V, M, L, D)`: `(Q, V, M, L)` in at least float32."""
+    with without_autocast(clips):
+        return torch.einsum("qmd,vmld->qvml", in_single(queries), in_single(clips))
 
 
 def best_clips(scores: Tensor, mask: Tensor) -> Tensor:

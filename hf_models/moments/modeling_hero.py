@@ -34,7 +34,7 @@ class FrameEmbeddings(nn.Module):
 
     def forward(self, features: Tensor, token_type: Tensor) -> Tensor:
         """Embed `(V, L, video_feature_size)`, adding `token_type (D,)`."""
-        positions = self.positions.weight[: features.shape[1]]
+        positions = self.positions(torch.arange(features.shape[1], device=features.device))
         return self.dropout(self.layer_norm(self.dense(self.input_norm(features)) + positions + token_type))
 
 
@@ -55,6 +55,12 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
     """
 
     config: HEROConfig
+    _no_split_modules = (
+        *MomentRetrievalModel._no_split_modules,
+        "RobertaEmbeddings",
+        "RobertaLayer",
+        "FrameEmbeddings",
+    )
 
     def __init__(self, config: HEROConfig) -> None:
         super().__init__(config)
@@ -130,7 +136,8 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
             check_sequence(
                 "query_features", query_features, config.query_feature_size, config.max_query_tokens
             )
-            embedded = self.cross_modal.embeddings(inputs_embeds=self.query_embedding(query_features))
+            features = self.query_embedding(query_features.to(self.dtype))
+            embedded = self.cross_modal.embeddings(inputs_embeds=features)
         elif query_features.ndim == 2 and query_features.shape[1] <= config.max_query_tokens:
             embedded = self.cross_modal.embeddings(input_ids=query_features)
         else:
@@ -146,13 +153,16 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         """Encode videos; see `MomentRetrievalModel.encode_video`."""
         self._check_streams(video_features, video_mask, subtitle_features)
         mask, embeddings = video_mask.bool(), self.cross_modal.embeddings
+        video_features = video_features.to(self.dtype)
         if subtitle_features is None:
             start = torch.full_like(mask[:, :1], self.config.bos_token_id, dtype=torch.long)
             text, text_mask = embeddings(input_ids=start), torch.ones_like(mask[:, :1])
         else:
-            text = embeddings(inputs_embeds=self.subtitle_embedding(subtitle_features))
+            text = embeddings(inputs_embeds=self.subtitle_embedding(subtitle_features.to(self.dtype)))
             text_mask = mask
-        frames = self.frame_embeddings(video_features, embeddings.token_type_embeddings.weight[0])
+        # Called as a module, since an offloaded weight is there only then.
+        token_type = embeddings.token_type_embeddings(torch.zeros_like(mask[0, :1], dtype=torch.long))
+        frames = self.frame_embeddings(video_features, token_type)
         together = self._transform(
             self.cross_modal.encoder, torch.cat([frames, text], 1), torch.cat([mask, text_mask], 1)
         )

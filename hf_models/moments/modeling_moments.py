@@ -11,7 +11,7 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput
 
 from .configuration_moments import MomentRetrievalConfig
-from .layers_moments import EncodedVideos, SpanHead, best_clips, check_sequence, clip_scores
+from .layers_moments import EncodedVideos, SpanHead, best_clips, check_sequence, clip_scores, in_single
 from .losses import negative_pairs, ranking_loss, span_loss
 
 
@@ -44,6 +44,14 @@ class MomentRetrievalModel(PreTrainedModel):
     input_modalities = ("video", "text")
     _supports_sdpa = True
 
+    _no_split_modules = (
+        "InputProjection",
+        "PositionEmbedding",
+        "AttentionBlock",
+        "CrossAttentionBlock",
+        "SpanHead",
+    )
+
     span_head: SpanHead
 
     @torch.no_grad()
@@ -51,6 +59,13 @@ class MomentRetrievalModel(PreTrainedModel):
         super()._init_weights(module)
         if isinstance(module, nn.Conv1d):  # the references leave PyTorch's own values
             init.kaiming_uniform_(module.weight, a=math.sqrt(5))
+
+    @property
+    def execution_device(self) -> torch.device:
+        """Where inputs belong: the model's device, or where accelerate brings offloaded weights."""
+        hooks = (getattr(module, "_hf_hook", None) for module in self.modules())
+        devices = (getattr(hook, "execution_device", None) for hook in hooks)
+        return next((torch.device(device) for device in devices if device is not None), self.device)
 
     def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
         """Encode queries.
@@ -131,8 +146,8 @@ class MomentRetrievalModel(PreTrainedModel):
 
     def video_scores(self, queries: Tensor, videos: EncodedVideos) -> Tensor:
         """The cosine of `queries (Q, M, D)` with the best clip of each video, averaged over streams: `(Q, V)`."""
-        cosines = clip_scores(F.normalize(queries, dim=-1), F.normalize(videos.retrieval, dim=-1))
-        return best_clips(cosines, videos.mask)
+        unit = (F.normalize(in_single(one), dim=-1) for one in (queries, videos.retrieval))
+        return best_clips(clip_scores(*unit), videos.mask)
 
     def _targets(self, target_indices: Tensor | None, scores: Tensor) -> Tensor:
         """Say which video each query belongs to.

@@ -63,7 +63,7 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
         check_sequence(
             "query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens
         )
-        return self.query_encoder(query_features, query_mask.bool())
+        return self.query_encoder(query_features.to(self.dtype), query_mask.bool())
 
     def encode_video(
         self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
@@ -75,7 +75,8 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
         if subtitle_features is not None:
             streams.append((self.subtitle, subtitle_features))
         shallow = [
-            stream.shallow(self.positions(stream.projection(features)), mask) for stream, features in streams
+            stream.shallow(self.positions(stream.projection(features.to(self.dtype))), mask)
+            for stream, features in streams
         ]
         middle, deep = [], []
         for index, (stream, _) in enumerate(streams):

@@ -57,7 +57,7 @@ class XMLForMomentRetrieval(MomentRetrievalModel):
         check_sequence(
             "query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens
         )
-        return self.query_encoder(query_features, query_mask.bool())
+        return self.query_encoder(query_features.to(self.dtype), query_mask.bool())
 
     def encode_video(
         self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
@@ -69,7 +69,8 @@ class XMLForMomentRetrieval(MomentRetrievalModel):
         if subtitle_features is not None:
             streams.append((self.subtitle, subtitle_features))
         shallow = [
-            stream.shallow(self.positions(stream.projection(features)), mask) for stream, features in streams
+            stream.shallow(self.positions(stream.projection(features.to(self.dtype))), mask)
+            for stream, features in streams
         ]
         deep = []
         for index, (stream, _) in enumerate(streams):

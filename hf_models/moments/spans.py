@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from .configuration_moments import EndConvention
 from .corpus import MomentCorpus
+from .layers_moments import without_autocast
 from .modeling_moments import MomentRetrievalModel
 
 MAX_QUERY_BLOCK = 64
@@ -185,7 +186,8 @@ class SpanSearch:
             raise ValueError(
                 f"the longest video has {self.length} clips, too few for a moment of at least {min_clips}"
             )
-        self.predictors, self.buffer = model.span_head.predictors(self.length).detach(), None
+        predictors = model.span_head.predictors(self.length, model.execution_device)
+        self.predictors, self.buffer = predictors.detach(), None
         floats = memory_megabytes * 2**20 / 4
         candidates = self.num_spans * len(self.offsets)
         per_query = 8 * self.num_videos * self.length + 6 * candidates + corpus.localization[0].numel()
@@ -206,10 +208,11 @@ class SpanSearch:
         for first in range(0, len(queries), self.query_block):
             rows = slice(first, first + self.query_block)
             block = queries[rows].float()
-            top = self._video_scores(block).topk(self.num_videos)
-            similarity = self._similarities(block, top.indices)
-            scores = self.model.config.score_scale * top.values
-            self._write(ranking, rows, *self._best_spans(similarity, top.indices, scores))
+            with without_autocast(block):
+                top = self._video_scores(block).topk(self.num_videos)
+                similarity = self._similarities(block, top.indices)
+                scores = self.model.config.score_scale * top.values
+                self._write(ranking, rows, *self._best_spans(similarity, top.indices, scores))
             videos[rows] = top.indices.cpu().numpy()
         return ranking, videos
 
@@ -229,10 +232,11 @@ class SpanSearch:
             rows = slice(first, first + self.query_block)
             block, videos = queries[rows].float(), video_indices[rows]
             clips = self.corpus.localization[videos.cpu()].to(block.device)
-            similarity = torch.einsum("qd,qld->ql", self._span_queries(block), clips)[:, None]
             videos = videos.to(block.device)[:, None]
             scores = torch.zeros_like(videos, dtype=torch.float)
-            self._write(ranking, rows, *self._best_spans(similarity, videos, scores))
+            with without_autocast(block):
+                similarity = torch.einsum("qd,qld->ql", self._span_queries(block), clips)[:, None]
+                self._write(ranking, rows, *self._best_spans(similarity, videos, scores))
         return ranking
 
     def _product(self, one: Tensor, other: Tensor) -> Tensor:
@@ -243,7 +247,7 @@ class SpanSearch:
         return torch.mm(one, other, out=self.buffer[:size].view(one.shape[0], -1))
 
     def _span_queries(self, queries: Tensor) -> Tensor:
-        return self.model.span_head.span_queries(queries.to(self.model.dtype)).float().flatten(1)
+        return self.model.span_head.span_queries(queries).float().flatten(1)
 
     def _video_scores(self, queries: Tensor) -> Tensor:
         """Cosine with the best clip of every video, averaged over streams: `(q, V)`."""
