@@ -1,6 +1,6 @@
 """What the configurations of XML, ReLoCLNet and HERO share."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -67,6 +67,30 @@ class MomentRetrievalConfig(PreTrainedConfig):
     end_convention: EndConvention = "inclusive"
     long_videos: Literal["pool", "truncate"] = "truncate"
     mask_similarity: bool = True
+
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["loss_parts"]
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "MomentRetrievalConfig":
+        """Read a configuration, but not another architecture's: its weights would be left at random.
+
+        Args:
+            config_dict: The contents of `config.json`.
+            **kwargs: Fields that replace those read.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ValueError: If it describes another architecture.
+        """
+        found = config_dict.get("model_type", cls.model_type)
+        if found != cls.model_type:
+            raise ValueError(
+                f"this is a {found!r} configuration, {cls.__name__} reads {cls.model_type!r}: AutoModel.from_pretrained finds "
+                "the class that fits"
+            )
+        return super().from_dict(config_dict, **kwargs)
 
     @property
     def num_streams(self) -> int:

@@ -35,6 +35,7 @@ def ranking_loss(
     hard_pool_size: int | None = None,
     hard_weight: float = 1.0,
     easy_weight: float = 1.0,
+    lottery: Tensor | None = None,
 ) -> Tensor:
     """Ask each positive, on the diagonal, to score more than the negatives of its row.
 
@@ -48,6 +49,8 @@ def ranking_loss(
             `hard_weight` and the others `easy_weight`. None has no hard negatives.
         hard_weight: 10 in HERO.
         easy_weight: 0.1 in HERO.
+        lottery: `(N, N)` in [0, 1): with "sampled", the possible negative of a row with the highest number is drawn.
+            Default: random.
 
     Returns:
         A scalar: the mean over rows that have a negative; 0 where none has.
@@ -69,7 +72,8 @@ def ranking_loss(
             weights = in_pool.to(scores.dtype)
     counts = is_negative.sum(1)
     if negatives == "sampled":
-        lottery = torch.rand_like(scores).masked_fill(weights == 0, -1)
+        lottery = torch.rand_like(scores) if lottery is None else lottery
+        lottery = lottery.masked_fill(weights == 0, -1)
         drawn = F.one_hot(lottery.argmax(1), len(scores)).to(scores.dtype)
         weights, counts = drawn * weights, counts.clamp(max=1)
     rows = (costs * weights).sum(1) / counts.clamp(min=1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import RobertaModel
+from transformers import AutoConfig, RobertaModel
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.roberta.modeling_roberta import RobertaEncoder
 
@@ -15,10 +15,12 @@ from .layers_moments import (
     PositionEmbedding,
     QueryEncoder,
     SpanHead,
+    check_mask,
     check_sequence,
 )
-from .losses import ranking_loss
-from .modeling_moments import MomentRetrievalModel
+from .modeling_moments import Labels, MomentRetrievalModel
+
+ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")  # of one architecture
 
 
 class FrameEmbeddings(nn.Module):
@@ -76,6 +78,16 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         self.query_encoder = QueryEncoder(config, feature_size=config.hidden_size, num_layers=1)
         self.span_head = SpanHead(config)
         self.post_init()
+        self.train()
+
+    def train(self, mode: bool = True) -> "HEROForMomentRetrieval":
+        """Set training or evaluation mode; where neither queries nor subtitles are tokens, their embedding stays frozen.
+
+        Distributed training stops at weights that never get a gradient. Loading a model unfreezes it, but ends here.
+        """
+        if self.config.query_feature_size is not None and self.config.subtitle_feature_size is not None:
+            self.get_input_embeddings().requires_grad_(False)
+        return super().train(mode)
 
     @classmethod
     def from_roberta(
@@ -92,8 +104,13 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
             The model in evaluation mode; the rest of its weights is new.
 
         Raises:
-            ValueError: If weights of the RoBERTa are missing, or it has too few layers.
+            ValueError: If this is no RoBERTa, weights of it are missing, or it has too few layers.
         """
+        found = AutoConfig.from_pretrained(name_or_path, revision=revision).model_type
+        if found not in ROBERTA_TYPES:
+            raise ValueError(
+                f"{str(name_or_path)!r} is a {found!r} model; HERO starts from one of {', '.join(ROBERTA_TYPES)}"
+            )
         roberta, info = RobertaModel.from_pretrained(
             name_or_path, revision=revision, add_pooling_layer=False, output_loading_info=True
         )
@@ -117,6 +134,14 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         roberta.encoder.layer = nn.ModuleList(layers[i * len(layers) // wanted] for i in range(wanted))
         model.cross_modal.load_state_dict(roberta.state_dict())
         return model.eval()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The embedding of tokens."""
+        return self.cross_modal.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the embedding of tokens."""
+        self.cross_modal.set_input_embeddings(value)
 
     def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
         """Encode queries.
@@ -145,6 +170,7 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
                 f"query_features has shape {tuple(query_features.shape)}; this model reads token ids (batch, length) of at "
                 f"most {config.max_query_tokens} tokens, or features where query_feature_size is configured"
             )
+        check_mask("query_mask", query_mask, "query_features", query_features)
         return self.query_encoder(self._transform(self.cross_modal.encoder, embedded, mask), mask)
 
     def encode_video(
@@ -171,20 +197,16 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         return EncodedVideos(clips, clips, mask)
 
     def _transform(self, encoder: RobertaEncoder, hidden_states: Tensor, mask: Tensor) -> Tensor:
+        # Each encoder has a configuration of its own; what was chosen for the model holds for both.
+        encoder.config._attn_implementation = self.config._attn_implementation
         attention_mask = create_bidirectional_mask(
             config=encoder.config, inputs_embeds=hidden_states, attention_mask=mask
         )
         return encoder(hidden_states, attention_mask).last_hidden_state
 
-    def _ranking_loss(self, scores: Tensor, is_negative: Tensor, hard_negatives: bool) -> Tensor:
-        config = self.config
-        return ranking_loss(
-            scores,
-            is_negative,
-            margin=config.margin,
-            kind=config.ranking_loss,
-            negatives=config.ranking_negatives,
-            hard_pool_size=config.hard_pool_size if hard_negatives else None,
-            hard_weight=config.hard_negative_weight,
-            easy_weight=config.easy_negative_weight,
-        )
+    def _ranking_loss(self, scores: Tensor, labels: Labels, hard_negatives: bool, **weights: float) -> Tensor:
+        weights |= {
+            "hard_weight": self.config.hard_negative_weight,
+            "easy_weight": self.config.easy_negative_weight,
+        }
+        return super()._ranking_loss(scores, labels, hard_negatives, **weights)

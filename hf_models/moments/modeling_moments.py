@@ -8,11 +8,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_moments import MomentRetrievalConfig
-from .layers_moments import EncodedVideos, SpanHead, best_clips, check_sequence, clip_scores, in_single
-from .losses import negative_pairs, ranking_loss, span_loss
+from .gathering import world_size
+from .labels import Labels, collect_labels
+from .layers_moments import (
+    EncodedVideos,
+    SpanHead,
+    best_clips,
+    check_mask,
+    check_sequence,
+    clip_scores,
+    in_single,
+)
+from .losses import ranking_loss, span_loss
+from .recording import recording
 
 
 @dataclass
@@ -26,6 +37,12 @@ class MomentRetrievalOutput(ModelOutput):
             the logits of each query in its own video.
         end_logits: `(Q, V, L)`, or None.
         loss_parts: The weighted terms that `loss` adds, by name, detached.
+        hidden_states: On request, of the videos: the input of the first layer and the output of each, `(V, L, D)`, in the
+            order they run. With subtitles, XML and ReLoCLNet have layers for both streams, HERO's first ones read both
+            one after the other.
+        attentions: On request, the attention maps of the videos, `(V, heads, L, L)`, in the same order.
+        query_hidden_states: On request, of the queries, `(Q, Lq, D)`.
+        query_attentions: On request, of the queries, `(Q, heads, Lq, Lq)`.
     """
 
     loss: Tensor | None = None
@@ -33,6 +50,10 @@ class MomentRetrievalOutput(ModelOutput):
     start_logits: Tensor | None = None
     end_logits: Tensor | None = None
     loss_parts: dict[str, Tensor] | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    query_hidden_states: tuple[Tensor, ...] | None = None
+    query_attentions: tuple[Tensor, ...] | None = None
 
 
 class MomentRetrievalModel(PreTrainedModel):
@@ -42,8 +63,8 @@ class MomentRetrievalModel(PreTrainedModel):
     base_model_prefix = "model"
     main_input_name = "query_features"
     input_modalities = ("video", "text")
+    supports_gradient_checkpointing = True
     _supports_sdpa = True
-
     _no_split_modules = (
         "InputProjection",
         "PositionEmbedding",
@@ -66,6 +87,20 @@ class MomentRetrievalModel(PreTrainedModel):
         hooks = (getattr(module, "_hf_hook", None) for module in self.modules())
         devices = (getattr(hook, "execution_device", None) for hook in hooks)
         return next((torch.device(device) for device in devices if device is not None), self.device)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Refuse: queries and videos come as features.
+
+        Raises:
+            NotImplementedError: Always, but in HERO, which reads tokens.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} reads features, not tokens: it has no embeddings to give or to replace"
+        )
+
+    def set_input_embeddings(self, value: nn.Module) -> None:  # noqa: ARG002
+        """Refuse, as `get_input_embeddings` does."""
+        self.get_input_embeddings()
 
     def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
         """Encode queries.
@@ -94,7 +129,8 @@ class MomentRetrievalModel(PreTrainedModel):
         """
         raise NotImplementedError
 
-    def forward(
+    @can_return_tuple
+    def forward(  # noqa: PLR0913 (what a model may take)
         self,
         query_features: Tensor,
         query_mask: Tensor,
@@ -105,9 +141,17 @@ class MomentRetrievalModel(PreTrainedModel):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         target_indices: Tensor | None = None,
+        video_indices: Tensor | None = None,
         hard_negatives: bool = False,
+        return_loss: bool = True,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> MomentRetrievalOutput:
         """Compare every query with every video; with positions, also the loss.
+
+        In training mode under several processes the loss is over the queries and videos of all of them, with gradient,
+        and the same on each; every process must then call this together. Scores and logits are always of this process's
+        rows.
 
         Args:
             query_features: `(Q, Lq, query_feature_size)`, float.
@@ -119,84 +163,111 @@ class MomentRetrievalModel(PreTrainedModel):
             end_positions: `(Q,)` integers, by the `end_convention` of the configuration.
             target_indices: `(Q,)` integers, which video each query belongs to; default: query i to video i. Queries
                 of one video are no negatives of each other.
+            video_indices: `(V,)` integers, which video of the dataset each row is: rows of one video are no negatives of
+                each other, on whichever process they are. Default: every row is another video.
             hard_negatives: Take the hardest negatives instead of any (from epoch 20 in XML and ReLoCLNet, from step
                 2000 in HERO).
+            return_loss: Compute the loss where positions are given.
+            output_hidden_states: Give what the layers compute; default `config.output_hidden_states`.
+            output_attentions: Give the attention maps, for which attention runs in its plain form; default
+                `config.output_attentions`.
 
         Returns:
-            Scores and logits; `loss` and its parts where positions were given.
+            Scores and logits; `loss` and its parts where positions were given; and what was asked for.
 
         Raises:
-            ValueError: If inputs do not fit the configuration or each other.
+            ValueError: If inputs do not fit the configuration or each other, or a position lies outside its video.
         """
-        queries = self.encode_query(query_features, query_mask.bool())
-        videos = self.encode_video(video_features, video_mask, subtitle_features=subtitle_features)
-        scores = self.video_scores(queries, videos)
-        output = MomentRetrievalOutput(video_scores=scores)
-        if start_positions is None or not self.training:
-            output.start_logits, output.end_logits = self.span_head(queries, videos)
-        if start_positions is None:
-            return output
-        targets = self._targets(target_indices, scores)
-        parts = self._losses(
-            output, queries, videos, (start_positions, end_positions, targets), hard_negatives
+        config = self.config
+        wanted = {
+            "hidden_states": config.output_hidden_states
+            if output_hidden_states is None
+            else output_hidden_states,
+            "attentions": config.output_attentions if output_attentions is None else output_attentions,
+        }
+        with recording(self, **wanted) as of_queries:
+            queries = self.encode_query(query_features, query_mask)
+        with recording(self, **wanted) as of_videos:
+            videos = self.encode_video(video_features, video_mask, subtitle_features=subtitle_features)
+        labels = None
+        if return_loss:
+            labels = collect_labels(
+                (start_positions, end_positions),
+                target_indices,
+                video_indices,
+                num_queries=len(queries),
+                mask=videos.mask,
+                shared=self.training and world_size() > 1,
+            )
+        all_queries = queries if labels is None else labels.gather(queries)
+        scores = self.video_scores(all_queries, videos)
+        start_logits, end_logits, parts = None, None, None
+        if labels is None or not self.training:
+            start_logits, end_logits = self.span_head(queries, videos)
+        if labels is not None:
+            parts = self._losses(all_queries, videos, scores, labels, hard_negatives)
+        return MomentRetrievalOutput(
+            loss=parts and sum(parts.values()),
+            video_scores=scores if labels is None else scores[labels.rows],
+            start_logits=start_logits,
+            end_logits=end_logits,
+            loss_parts=parts and {name: part.detach() for name, part in parts.items()},
+            hidden_states=of_videos.hidden_states,
+            attentions=of_videos.attentions,
+            query_hidden_states=of_queries.hidden_states,
+            query_attentions=of_queries.attentions,
         )
-        output.loss = sum(parts.values())
-        output.loss_parts = {name: part.detach() for name, part in parts.items()}
-        return output
 
     def video_scores(self, queries: Tensor, videos: EncodedVideos) -> Tensor:
         """The cosine of `queries (Q, M, D)` with the best clip of each video, averaged over streams: `(Q, V)`."""
         unit = (F.normalize(in_single(one), dim=-1) for one in (queries, videos.retrieval))
         return best_clips(clip_scores(*unit), videos.mask)
 
-    def _targets(self, target_indices: Tensor | None, scores: Tensor) -> Tensor:
-        """Say which video each query belongs to.
-
-        Raises:
-            ValueError: If nothing says so, and they are no pairs.
-        """
-        num_queries, num_videos = scores.shape
-        if target_indices is not None:
-            return target_indices
-        if num_queries != num_videos:
-            raise ValueError(
-                f"{num_queries} queries and {num_videos} videos are no pairs; say by target_indices which belongs to which"
-            )
-        return torch.arange(num_queries, device=scores.device)
-
     def _losses(
         self,
-        output: MomentRetrievalOutput,
-        queries: Tensor,
+        all_queries: Tensor,
         videos: EncodedVideos,
-        labels: tuple[Tensor, Tensor, Tensor],
+        scores: Tensor,
+        labels: Labels,
         hard_negatives: bool,
     ) -> dict[str, Tensor]:
-        """The weighted terms of the loss by name."""
-        config, (start_positions, end_positions, targets) = self.config, labels
+        """The weighted terms of the loss by name.
+
+        Args:
+            all_queries: `(N, M, D)`, those of all processes.
+            videos: Of this process.
+            scores: `(N, V)` of these.
+            labels: See `Labels`.
+            hard_negatives: See `forward`.
+        """
+        config = self.config
         # A step without it has it with weight 0: distributed training wants every weight used in every step.
-        skipped = self.training and float(torch.rand(())) >= config.span_loss_probability
-        own = self.span_head.of_pairs(queries, videos, targets)
+        skipped = self.training and float(labels.draw(torch.rand(()))) >= config.span_loss_probability
+        own = self.span_head.of_pairs(all_queries[labels.rows], videos, labels.targets)
         weight = 0.0 if skipped else config.span_loss_weight
-        parts = {"span": weight * span_loss(*own, start_positions, end_positions)}
-        pairs = output.video_scores[:, targets]
-        is_negative = negative_pairs(targets)
-        for name, scores, weight in (
+        loss = span_loss(*own, labels.start_positions, labels.end_positions)
+        parts = {"span": weight * labels.mean(loss)}
+        pairs = labels.pairs(scores)
+        for name, one_way, weight in (
             ("video_ranking", pairs, config.video_ranking_weight),
             ("query_ranking", pairs.T, config.query_ranking_weight),
         ):
-            parts[name] = weight * self._ranking_loss(scores, is_negative, hard_negatives)
+            parts[name] = weight * self._ranking_loss(one_way, labels, hard_negatives)
         return parts
 
-    def _ranking_loss(self, scores: Tensor, is_negative: Tensor, hard_negatives: bool) -> Tensor:
-        config = self.config
+    def _ranking_loss(self, scores: Tensor, labels: Labels, hard_negatives: bool, **weights: float) -> Tensor:
+        config, lottery = self.config, None
+        if config.ranking_negatives == "sampled":
+            lottery = labels.draw(torch.rand_like(scores))
         return ranking_loss(
             scores,
-            is_negative,
+            labels.is_negative,
             margin=config.margin,
             kind=config.ranking_loss,
             negatives=config.ranking_negatives,
             hard_pool_size=config.hard_pool_size if hard_negatives else None,
+            lottery=lottery,
+            **weights,
         )
 
     def _check_streams(
@@ -209,10 +280,7 @@ class MomentRetrievalModel(PreTrainedModel):
         """
         config = self.config
         check_sequence("video_features", video_features, config.video_feature_size, config.max_video_clips)
-        if video_mask.shape != video_features.shape[:2]:
-            raise ValueError(
-                f"video_mask has shape {tuple(video_mask.shape)}, video_features {tuple(video_features.shape)}"
-            )
+        check_mask("video_mask", video_mask, "video_features", video_features)
         if (subtitle_features is None) != (config.subtitle_feature_size is None):
             has = "needs" if subtitle_features is None else "has no"
             raise ValueError(
@@ -225,3 +293,8 @@ class MomentRetrievalModel(PreTrainedModel):
                 config.subtitle_feature_size,
                 config.max_video_clips,
             )
+            if subtitle_features.shape[:2] != video_features.shape[:2]:
+                raise ValueError(
+                    f"subtitle_features has shape {tuple(subtitle_features.shape)}, video_features "
+                    f"{tuple(video_features.shape)}: there must be one subtitle for each clip, zeros where nothing is said"
+                )

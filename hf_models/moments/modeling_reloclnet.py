@@ -13,12 +13,13 @@ from .layers_moments import (
     QueryEncoder,
     SpanHead,
     best_clips,
+    check_mask,
     check_sequence,
     clip_scores,
     readable_clips,
 )
-from .losses import frame_contrastive_loss, negative_pairs, video_contrastive_loss
-from .modeling_moments import MomentRetrievalModel, MomentRetrievalOutput
+from .losses import frame_contrastive_loss, video_contrastive_loss
+from .modeling_moments import Labels, MomentRetrievalModel
 
 
 class ReLoCLNetStream(nn.Module):
@@ -63,6 +64,7 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
         check_sequence(
             "query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens
         )
+        check_mask("query_mask", query_mask, "query_features", query_features)
         return self.query_encoder(query_features.to(self.dtype), query_mask.bool())
 
     def encode_video(
@@ -89,23 +91,23 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
 
     def _losses(
         self,
-        output: MomentRetrievalOutput,
-        queries: Tensor,
+        all_queries: Tensor,
         videos: EncodedVideos,
-        labels: tuple[Tensor, Tensor, Tensor],
+        scores: Tensor,
+        labels: Labels,
         hard_negatives: bool,
     ) -> dict[str, Tensor]:
-        parts = super()._losses(output, queries, videos, labels, hard_negatives)
-        start_positions, end_positions, targets = labels
-        similarities = clip_scores(queries, videos.contrast)  # (Q, V, M, L)
-        own = similarities[torch.arange(len(targets), device=targets.device), targets]
+        parts = super()._losses(all_queries, videos, scores, labels, hard_negatives)
+        similarities, targets = clip_scores(all_queries, videos.contrast), labels.targets  # (N, V, M, L)
+        own = similarities[labels.rows][torch.arange(len(targets), device=targets.device), targets]
         clips = torch.arange(own.shape[-1], device=targets.device)
-        inside = (clips >= start_positions[:, None]) & (clips <= end_positions[:, None])
+        inside = (clips >= labels.start_positions[:, None]) & (clips <= labels.end_positions[:, None])
         by_stream = [
             frame_contrastive_loss(own[:, stream], inside, videos.mask[targets])
             for stream in range(own.shape[1])
         ]
-        parts["frame_contrast"] = self.config.frame_contrast_weight * torch.stack(by_stream).mean()
-        pairs = best_clips(similarities, videos.mask)[:, targets]
-        contrast = video_contrastive_loss(pairs, negative_pairs(targets))
+        frames = labels.mean(torch.stack(by_stream).mean())
+        parts["frame_contrast"] = self.config.frame_contrast_weight * frames
+        pairs = labels.pairs(best_clips(similarities, videos.mask))
+        contrast = video_contrastive_loss(pairs, labels.is_negative)
         return parts | {"video_contrast": self.config.video_contrast_weight * contrast}

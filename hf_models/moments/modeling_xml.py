@@ -12,6 +12,7 @@ from .layers_moments import (
     PositionEmbedding,
     QueryEncoder,
     SpanHead,
+    check_mask,
     check_sequence,
     readable_clips,
 )
@@ -57,6 +58,7 @@ class XMLForMomentRetrieval(MomentRetrievalModel):
         check_sequence(
             "query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens
         )
+        check_mask("query_mask", query_mask, "query_features", query_features)
         return self.query_encoder(query_features.to(self.dtype), query_mask.bool())
 
     def encode_video(

@@ -6,70 +6,14 @@ import sys
 
 import pytest
 import torch
+from small_moment_models import LABELS, MODELS, inputs, small
 from transformers import AutoConfig, AutoModel, RobertaConfig, RobertaModel
 
-from hf_models import (
-    HEROConfig,
-    HEROForMomentRetrieval,
-    ReLoCLNetConfig,
-    ReLoCLNetForMomentRetrieval,
-    XMLConfig,
-    XMLForMomentRetrieval,
-)
+from hf_models import HEROForMomentRetrieval, XMLConfig, XMLForMomentRetrieval
 from hf_models.moments.losses import span_loss
 
-SIZES = {
-    "video_feature_size": 10,
-    "query_feature_size": 12,
-    "hidden_size": 16,
-    "num_attention_heads": 2,
-    "max_query_tokens": 6,
-    "max_video_clips": 9,
-}
-HERO_SIZES = {
-    "num_cross_modal_layers": 2,
-    "num_temporal_layers": 1,
-    "intermediate_size": 32,
-    "vocab_size": 30,
-    "max_position_embeddings": 20,
-}
-MODELS = {
-    "xml": (XMLConfig, XMLForMomentRetrieval, {}),
-    "reloclnet": (ReLoCLNetConfig, ReLoCLNetForMomentRetrieval, {}),
-    "hero": (HEROConfig, HEROForMomentRetrieval, HERO_SIZES),
-}
 every_model = pytest.mark.parametrize("name", MODELS)
 both_streams = pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
-
-
-def small(name, *, subtitles=False, **changes):
-    config_class, model_class, extra = MODELS[name]
-    torch.manual_seed(0)
-    sizes = {**SIZES, **extra, "subtitle_feature_size": 7 if subtitles else None, **changes}
-    model = model_class(config_class(**sizes))
-    with torch.no_grad():  # larger than at first, so that nothing hides behind rounding
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.1)
-    return model.eval()
-
-
-def inputs(*, subtitles=False, num_queries=3, num_videos=3):
-    generator = torch.Generator().manual_seed(1)
-    query_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])[:num_queries]
-    video_mask = torch.ones(num_videos, 9)
-    video_mask[1:2, 6:] = 0
-    batch = {
-        "query_features": torch.randn(num_queries, 5, 12, generator=generator),
-        "query_mask": query_mask,
-        "video_features": torch.randn(num_videos, 9, 10, generator=generator),
-        "video_mask": video_mask,
-    }
-    if subtitles:
-        batch["subtitle_features"] = torch.randn(num_videos, 9, 7, generator=generator)
-    return batch
-
-
-LABELS = {"start_positions": torch.tensor([2, 0, 8]), "end_positions": torch.tensor([5, 3, 8])}
 
 
 @every_model
@@ -200,7 +144,8 @@ def test_a_saved_model_loads_equal_through_every_door(tmp_path, name, subtitles)
 
 WITHOUT_THE_PACKAGE = """
 import json, sys, torch
-sys.modules["hf_models"] = None  # importing it raises
+for name in ("hf_models", "torchvision", "av"):
+    sys.modules[name] = None  # importing it raises
 from transformers import AutoConfig, AutoModel
 totals = []
 for folder in sys.argv[1:]:
@@ -212,7 +157,7 @@ print(json.dumps(totals))
 """
 
 
-def test_saved_folders_work_where_the_package_is_not_installed(tmp_path):
+def test_saved_folders_work_where_neither_the_package_nor_a_video_library_is_installed(tmp_path):
     expected = []
     for name in MODELS:
         model = small(name)
@@ -257,6 +202,37 @@ def test_half_precision_gives_scores_in_single(name):
         ({"video_features": torch.zeros(3, 9, 10, dtype=torch.long)}, "must be float"),
         ({"video_mask": torch.ones(3, 8)}, "video_mask has shape"),
         ({"subtitle_features": torch.zeros(3, 9, 7)}, "has no subtitle_features"),
+        (
+            {"query_mask": torch.ones(3, 4)},
+            r"query_mask has shape \(3, 4\), query_features .*must be \(3, 5\)",
+        ),
+        ({"start_positions": torch.tensor([0, 0, 0])}, "start_positions came without end_positions"),
+        ({"end_positions": torch.tensor([0, 0, 0])}, "end_positions came without start_positions"),
+        (
+            {**LABELS, "start_positions": torch.tensor([2, 6, 8])},
+            r"start_positions\[1\] is 6, in the padding of a video of 6 clips; .*between 0 and 5: .*clip_labels",
+        ),
+        ({**LABELS, "end_positions": torch.tensor([5, 8, 8])}, r"end_positions\[1\] is 8, in the padding"),
+        (
+            {**LABELS, "end_positions": torch.tensor([5, 3, 9])},
+            r"end_positions is \[5, 3, 9\]; each must .*0 and 8",
+        ),
+        (
+            {**LABELS, "start_positions": torch.tensor([2, -100, 8])},
+            r"start_positions is \[2, -100, 8\]; each",
+        ),
+        (
+            {**LABELS, "start_positions": torch.tensor([2, 0])},
+            r"start_positions is torch.int64 of shape \(2,\)",
+        ),
+        (
+            {**LABELS, "start_positions": torch.rand(3)},
+            r"start_positions is torch.float32 of shape \(3,\); .*integers",
+        ),
+        (
+            {**LABELS, "target_indices": torch.tensor([0, 1, 3])},
+            r"target_indices is \[0, 1, 3\]; each .*0 and 2",
+        ),
     ],
 )
 @every_model
@@ -265,9 +241,21 @@ def test_inputs_that_do_not_fit_are_refused(name, changes, message):
         small(name)(**{**inputs(), **changes})
 
 
-def test_a_model_with_subtitles_asks_for_them():
+@every_model
+def test_a_model_with_subtitles_asks_for_one_for_each_clip(name):
+    model = small(name, subtitles=True)
     with pytest.raises(ValueError, match="needs subtitle_features"):
-        small("xml", subtitles=True)(**inputs())
+        model(**inputs())
+    with pytest.raises(
+        ValueError, match=r"subtitle_features has shape \(3, 8, 7\).*one subtitle for each clip"
+    ):
+        model(**inputs(), subtitle_features=torch.zeros(3, 8, 7))
+
+
+def test_a_hero_of_tokens_refuses_a_mask_of_another_length():
+    tokens = torch.tensor([[0, 5, 6]])
+    with pytest.raises(ValueError, match=r"query_mask has shape \(1, 2\), query_features \(1, 3\)"):
+        small("hero", query_feature_size=None).encode_query(tokens, torch.ones(1, 2))
 
 
 @pytest.mark.parametrize(

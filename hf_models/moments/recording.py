@@ -1,0 +1,65 @@
+"""Hidden states and attention maps, taken from the layers while they run."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.models.roberta.modeling_roberta import RobertaLayer, RobertaSelfAttention
+
+from .layers_moments import Attention, AttentionBlock, CrossAttentionBlock
+
+LAYERS = (AttentionBlock, CrossAttentionBlock, RobertaLayer)
+ATTENTIONS = (Attention, RobertaSelfAttention)
+
+
+@dataclass
+class Record:
+    """What was asked for; None where it was not.
+
+    Args:
+        hidden_states: The input of the first layer, then the output of each in the order they ran.
+        attentions: The weights of each attention in the order they ran, `(N, heads, L, K)`.
+    """
+
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+@contextmanager
+def recording(model: PreTrainedModel, *, hidden_states: bool, attentions: bool) -> Iterator[Record]:
+    """Record what the layers of a model give while the block runs.
+
+    Attention runs in its plain form for as long as its weights are asked for: others do not give them.
+
+    Args:
+        model: Whose layers run in the block.
+        hidden_states: Record them.
+        attentions: Record them.
+
+    Yields:
+        What is filled when the block ends.
+    """
+    record, states, maps, hooks = Record(), [], [], []
+    implementation = model.config._attn_implementation
+    for module in model.modules() if hidden_states or attentions else ():
+        if hidden_states and isinstance(module, LAYERS):
+            hooks.append(
+                module.register_forward_hook(
+                    lambda _, given, output: states.extend([output] if states else [given[0], output])
+                )
+            )
+        if attentions and isinstance(module, ATTENTIONS):
+            hooks.append(module.register_forward_hook(lambda _, __, output: maps.append(output[1])))
+    try:
+        if attentions:
+            model.config._attn_implementation = "eager"
+        yield record
+    finally:
+        if attentions:
+            model.config._attn_implementation = implementation
+        for hook in hooks:
+            hook.remove()
+    record.hidden_states = tuple(states) if hidden_states else None
+    record.attentions = tuple(maps) if attentions else None
