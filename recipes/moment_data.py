@@ -185,9 +185,10 @@ class MomentSplit:
         self, rows: np.ndarray, config: MomentRetrievalConfig, *, same_video_negatives: bool
     ) -> dict[str, Tensor]:
         """What `forward` reads to train on some of the queries."""
-        places, targets = self.targets[rows], np.arange(len(rows))
+        places, targets, identity = self.targets[rows], np.arange(len(rows)), {}
         if not same_video_negatives:
             places, targets = np.unique(places, return_inverse=True)
+            identity["video_indices"] = torch.from_numpy(places)  # the same on all processes
         query_features, query_mask = self.query_batch(rows, config.max_query_tokens)
         videos = self.video_batch(places)
         start_positions, end_positions = self.labels(rows, config.end_convention)
@@ -199,6 +200,7 @@ class MomentSplit:
             "start_positions": start_positions,
             "end_positions": end_positions,
             "target_indices": torch.from_numpy(targets),
+            **identity,
         }
 
     def _prepare(self, features: Tensor) -> Tensor:

@@ -7,7 +7,7 @@
 Reads moments and features (see `moment_data.py` and `moment_features.py`; those of the miniature are made where they are
 missing, others by `embed_moments.py`), trains on fine or coarse captions, and
 chooses the epoch with the highest VCMR recall@1 at IoU 0.5 plus 0.7 on the validation split; it stops early when that
-has not risen for `patience` epochs. Negatives come from the batch of each process. `OUTPUT_DIR/model` and
+has not risen for `patience` epochs. Negatives come from the batches of all processes. `OUTPUT_DIR/model` and
 `OUTPUT_DIR/results.json` are left behind. A killed run started again goes on from its last checkpoint and ends with the
 same weights as one that was never killed.
 """

@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 from vcmr import VCMRConfig
 
+from hf_models import XMLConfig
 from hf_models.moments.spans import PRESETS
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
 from metrics.vcmr_recall.tvr import read_tvr_submission
@@ -309,6 +310,19 @@ def test_pooled_videos_have_wider_clips_and_moments_keep_their_seconds(data):
     assert (start.numpy() * 2.0 <= seconds).all()
     assert ((end.numpy() + 1) * 2.0 >= seconds + 2).all()
     assert split.video_batch(np.arange(2)).video_features.shape == (2, 6, SIZE)
+
+
+@pytest.mark.parametrize("same_video_negatives", [False, True])
+def test_a_batch_tells_other_processes_which_videos_it_has(data, same_video_negatives):
+    split, config = read_test(data), XMLConfig(max_query_tokens=4)
+    batches = [
+        split.training_batch(np.array(rows), config, same_video_negatives=same_video_negatives)
+        for rows in ([0, 5, 6], [4, 1])  # four captions of each video
+    ]
+    found = [batch.get("video_indices") for batch in batches]
+    assert same_video_negatives or [one.tolist() for one in found] == [[0, 1], [0, 1]]
+    assert not same_video_negatives or found == [None, None]
+    assert [len(batch["video_features"]) for batch in batches] == ([3, 2] if same_video_negatives else [2, 2])
 
 
 def test_a_corpus_of_one_video_can_be_measured(config, small, tmp_path, data):
