@@ -3,7 +3,7 @@
     python recipes/analyse_fig.py
     python recipes/analyse_fig.py --release annotations/charades_fig
     python recipes/analyse_fig.py --release annotations/charades_fig --encoder sentence-transformers/all-MiniLM-L6-v2
-    python recipes/analyse_fig.py --dataset_config source --data_dir outputs/build_fig --video_dir videos --user_study true
+    python recipes/analyse_fig.py --dataset_config source --data_dir outputs/build_fig --video_dir videos --user_study
     python recipes/analyse_fig.py --answers outputs/analysis/user-study
 
 Writes `scores.png` (Figure 4), `captions.png` (Figure 5) and `results.json` with Tables 1 and 2 to `OUTPUT_DIR`, and
@@ -11,14 +11,59 @@ with `--user_study` the forms; with `--answers` it only adds up what the forms e
 default encoder, word statistics that need no download, are those of the wording; the paper's are of Sentence-BERT.
 """
 
+import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from config import option, parse_config, run_recipe
+from shared_config import FIG_DATASETS
+
+
+@dataclass
+class AnalyseFIGConfig:
+    """What to analyze, and how."""
+
+    release: str | None = option(
+        None, "Folder of the published files of one dataset; stands for the following three options."
+    )
+    dataset: str = option("charades_fig", "Name of the dataset.", names=FIG_DATASETS)
+    dataset_config: str = option("mini", "Its configuration: mini, release or source.")
+    data_dir: str | None = option(
+        None, "Folder of its annotations; none where it needs none, as the miniature."
+    )
+    video_dir: str | None = option(None, "Folder of its videos; none where the dataset knows its own.")
+    encoder: str = option(
+        "tfidf",
+        "What captions are compared by: tfidf (word statistics), or a text model's folder or name on the Hub.",
+    )
+    eps: float = option(0.01, "DBSCAN's eps: cosine distance below which two captions are the same.")
+    min_samples: int = option(2, "Captions that make a cluster of DBSCAN.")
+    tsne_min_samples: int = option(16, "The same for the clusters of the map.")
+    tsne: bool = option(True, "Draw the map of captions (Figure 5).")
+    user_study: bool = option(False, "Write the forms of the user study.")
+    items_per_kind: int = option(50, "Captions of each kind in the user study.")
+    items_per_form: int = option(30, "Captions in one form.")
+    answers: str | None = option(
+        None, "Folder of the forms and the exported answers, to add them up; none: analyze."
+    )
+    vote: Literal["single", "majority"] = option(
+        "single", "What counts in the user study: each answer, or the majority for each caption."
+    )
+    output_dir: str = option("outputs/analysis", "Folder for figures, forms and results.json.")
+    seed: int = option(0, "Seed of the map and of the draw of captions.")
+
+    def __post_init__(self) -> None:
+        if self.items_per_kind < 1 or self.items_per_form < 1 or self.min_samples < 1 or self.eps <= 0:
+            raise ValueError("--items_per_kind, --items_per_form, --min_samples and --eps must be positive")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(AnalyseFIGConfig, __doc__)
+
 import polars as pl
-from caption_clusters import TFIDF, CaptionMap, plot_maps
-from config import parse_config
+from caption_clusters import CaptionMap, plot_maps
 from datasets import DatasetDict, concatenate_datasets, load_dataset
 from matplotlib.figure import Figure
 from results import write_results
@@ -32,41 +77,6 @@ from hf_datasets.fig.release import FILES
 from hf_datasets.fig.statistics import duplicate_captions, plot_scores, statistics
 
 GRANULARITIES = ("coarse", "fine")
-
-
-@dataclass
-class AnalyseFIGConfig:
-    """What to analyse, and how."""
-
-    release: str | None = (
-        None  # the folder of published files of one data set; short for the four that follow
-    )
-    dataset: str = "charades_fig"
-    dataset_config: str = "mini"
-    data_dir: str | None = None
-    video_dir: str | None = None
-    encoder: str = TFIDF  # or a text model
-    eps: float = 0.01  # cosine distance below which two captions are the same
-    min_samples: int = 2
-    tsne_min_samples: int = 16
-    tsne: bool = True
-    user_study: bool = False
-    items_per_kind: int = 50
-    items_per_form: int = 30
-    answers: str | None = None  # the folder of the forms and the exported answers
-    vote: Literal["single", "majority"] = "single"
-    output_dir: str = "outputs/analysis"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.release is not None:
-            self.dataset, self.dataset_config, self.data_dir = (
-                data_set_in(self.release),
-                "release",
-                self.release,
-            )
-        if self.items_per_kind < 1 or self.items_per_form < 1 or self.min_samples < 1 or self.eps <= 0:
-            raise SystemExit("--items_per_kind, --items_per_form, --min_samples and --eps must be positive")
 
 
 def data_set_in(folder: str) -> str:
@@ -204,6 +214,13 @@ def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig)
 
 def analyse(config: AnalyseFIGConfig) -> dict[str, Any]:
     """Tables 1 and 2, the pictures, and the forms where they are asked for."""
+    if config.release is not None:
+        found = {
+            "dataset": data_set_in(config.release),
+            "dataset_config": "release",
+            "data_dir": config.release,
+        }
+        config = replace(config, **found)
     data, kinds = read(config), read_kinds(config)
     maps = {
         granularity: CaptionMap(
@@ -241,8 +258,7 @@ def add_up(config: AnalyseFIGConfig) -> dict[str, Any]:
     return rows
 
 
-def main() -> None:
-    config = parse_config(AnalyseFIGConfig, __doc__)
+def main(config: AnalyseFIGConfig) -> None:
     if config.answers:
         add_up(config)
     else:
@@ -250,4 +266,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

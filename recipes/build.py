@@ -11,13 +11,12 @@ from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from results import write_results
 from rich.console import Console
 from rich.table import Table
+from shared_config import BuildConfig
 from tqdm import tqdm
-from transformers.hf_argparser import HfArg
 
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
@@ -36,53 +35,11 @@ Record = TypeVar("Record")
 METERED = ("requests", "cached", "tokens in", "tokens out", "US dollars")
 
 
-@dataclass
-class BuildConfig:
-    """Who writes, how hard the server may be pressed, what it may cost, and where things go."""
-
-    output_dir: str = "outputs/build"
-    model: str | None = HfArg(
-        default=None, help="the server's name of a chat model; none: the offline writer"
-    )
-    base_url: str | None = HfArg(default=None, help="an OpenAI-compatible endpoint; none: OpenAI's")
-    api_key_env: str = HfArg(default="OPENAI_API_KEY", help="the environment variable that holds the key")
-    batch: bool = HfArg(default=False, help="use the Batch API: half the price, answers within a day")
-    offline: bool = HfArg(default=False, help="replay cached answers only, call nobody")
-    dry_run: bool = HfArg(default=False, help="print what the run would ask and cost; no network call")
-    max_usd: float | None = HfArg(default=None, help="stop before this run has cost more")
-    input_usd: float | None = HfArg(
-        default=None, help="dollars per million input tokens of an unlisted model"
-    )
-    output_usd: float | None = HfArg(
-        default=None, help="dollars per million output tokens of an unlisted model"
-    )
-    temperature: float | None = 0.0
-    max_output_tokens: int = 512
-    max_answers: int = HfArg(default=2, help="answers per row until it is rejected")
-    max_concurrency: int = 8
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-    timeout_seconds: float = 120.0
-    cache: str = HfArg(default="outputs/answers.sqlite", help="the file of all answers; shared by all builds")
-    limit: int | None = HfArg(default=None, help="build from the first rows only")
-    seed: int = 0
-    quiet: bool = HfArg(default=False, help="no progress bars")
-
-    def __post_init__(self) -> None:
-        if self.base_url and "@" in urlsplit(self.base_url).netloc:
-            raise ValueError(
-                f"--base-url carries a password; put the key into the variable {self.api_key_env}"
-            )
-        if (self.batch or self.offline or self.dry_run or self.max_usd is not None) and not self.model:
-            raise ValueError(
-                "--batch, --offline, --dry-run and --max-usd speak of a chat model: name it with --model"
-            )
-
-    def price(self) -> Price | None:
-        """What the model costs, as listed or as given; None where nobody says."""
-        if self.input_usd is not None and self.output_usd is not None:
-            return Price(str(self.model), self.input_usd, self.output_usd)
-        return price_of(str(self.model), batch=self.batch)
+def price_in(config: BuildConfig) -> Price | None:
+    """What the model costs, as listed or as given; None where nobody says."""
+    if config.input_usd is not None and config.output_usd is not None:
+        return Price(str(config.model), config.input_usd, config.output_usd)
+    return price_of(str(config.model), batch=config.batch)
 
 
 def open_chat(config: BuildConfig) -> Chat:
@@ -91,7 +48,7 @@ def open_chat(config: BuildConfig) -> Chat:
     if config.model is None:
         return OfflineWriter()
     if config.dry_run:
-        return DryRun(config.model, sampling, price=config.price(), max_answers=config.max_answers)
+        return DryRun(config.model, sampling, price=price_in(config), max_answers=config.max_answers)
     if config.offline:
         return Replay(config.model, sampling.options())
     limits = Limits(
@@ -108,7 +65,7 @@ def open_chat(config: BuildConfig) -> Chat:
         api_key=os.environ.get(config.api_key_env),
         sampling=sampling,
         limits=limits,
-        price=config.price(),
+        price=price_in(config),
     )
 
 
@@ -131,7 +88,7 @@ class Build:
         self.output_dir = Path(config.output_dir)
         if self.output_dir.is_dir() and any(self.output_dir.iterdir()) and not self._is_ours(self.output_dir):
             raise ValueError(
-                f"{self.output_dir} holds something else than a build; name another --output-dir"
+                f"{self.output_dir} holds something else than a build; name another --output_dir"
             )
         self.chat = open_chat(config)
         writes = self.chat.keeps_answers or config.batch
@@ -355,13 +312,10 @@ def explain(chat: DryRun) -> str:
     )
 
 
-def run(build: Callable[[Any], int], parse: Callable[[], BuildConfig]) -> int:
-    """Run a build; a user's mistake is one line on stderr and exit status 2, a stopped run 1."""
+def run(build: Callable[[Any], int], config: BuildConfig) -> int:
+    """Run a build; one that is stopped before there is anything to keep is one line on stderr and exit status 1."""
     try:
-        return build(parse())
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+        return build(config)
     except GenerationStoppedError as stop:
         sys.stderr.write(f"stopped: {stop}\n")
         return 1

@@ -1,8 +1,8 @@
 """Build ActivityNet-Comp or YouCook2-Comp: captioned events -> paragraphs -> disruptions -> contrast pairs.
 
     python recipes/build_comp.py --source annotations/activitynet_captions
-    python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --dry-run
-    python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --max-usd 20
+    python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --dry_run
+    python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --max_usd 20
 
 `--source` is a folder with `train*.json` and `val*.json` of ActivityNet-Captions or YouCook2. Without `--model` the
 offline writer writes, so no key is needed. A killed run started again goes on where it was and pays nothing twice.
@@ -14,20 +14,37 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from config import option, parse_config, run_recipe
+from shared_config import BuildConfig
+
+
+@dataclass
+class BuildCompConfig(BuildConfig):
+    """What to build from, and how."""
+
+    source: str = option("", "Folder with train*.json and val*.json; needed.")
+    dataset: Literal["auto", "activitynet", "youcook2"] = option(
+        "auto", "What the annotations are of; auto: by the folder's name."
+    )
+    max_iou: float = option(0.5, "Of two events with a larger temporal IoU (0 to 1) the longer is kept.")
+    output_dir: str = "outputs/build_comp"
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(BuildCompConfig, __doc__)
+
 import pyarrow as pa
-from build import Build, BuildConfig, run
-from config import parse_config
+from build import Build, run
 from rich.console import Console
 from rich.table import Table
-from transformers.hf_argparser import HfArg
 
 from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
 from hf_datasets.comp.construction import Construction, select_video
 from hf_datasets.comp.pairs import PAIR_SCHEMA
-from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
 from hf_datasets.records import CaptionedVideo
 
@@ -40,20 +57,6 @@ TABLE_1 = {
     ("youcook2", "validation"): (409, 361, 397),
 }
 """The paper's pairs of each of `KINDS`; its validation splits are random parts of what was made."""
-
-
-@dataclass
-class BuildCompConfig(BuildConfig):
-    """What to build from, and how."""
-
-    source: str = HfArg(default="", help="a folder with train*.json and val*.json")
-    dataset: Literal["auto", "activitynet", "youcook2"] = HfArg(
-        default="auto", help="auto: by the folder's name"
-    )
-    max_iou: float = HfArg(
-        default=MAX_IOU, help="of two events with a larger temporal IoU the longer is kept"
-    )
-    output_dir: str = "outputs/build_comp"
 
 
 def source_of(config: BuildCompConfig) -> Source:
@@ -120,4 +123,4 @@ def main(config: BuildCompConfig) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, lambda: parse_config(BuildCompConfig, __doc__)))
+    sys.exit(run_recipe(partial(run, main), CONFIG))

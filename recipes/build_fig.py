@@ -1,29 +1,46 @@
 """Build fine-grained moments: coarse captions -> keyframes, questions, answers -> enriched captions.
 
     python recipes/build_fig.py --source annotations/charades_fig
-    python recipes/build_fig.py --source annotations/charades_fig --video-dir videos --model gpt-4o --dry-run
-    python recipes/build_fig.py --source annotations/charades_fig --video-dir videos --model gpt-4o --max-usd 20
+    python recipes/build_fig.py --source annotations/charades_fig --video_dir videos --model gpt-4o --dry_run
+    python recipes/build_fig.py --source annotations/charades_fig --video_dir videos --model gpt-4o --max_usd 20
 
 `--source` is a folder with the coarse captions of one data set: JSON lines as VERIFIED publishes them
 (`*_train.jsonl`, `*_val.jsonl`, `*_test.jsonl`), Charades-STA (`charades_sta_*.txt` with `Charades_v1_*.csv`), DiDeMo
 (`*_data.json`) or ActivityNet-Captions (`train.json`, `val_1.json`, `val_2.json`). Without
 `--model` the offline writer enriches a caption by what other captions of the same video say; it needs no video and no
-key. A chat model looks at the frames, so it needs `--video-dir`. A killed run started again goes on where it was.
+key. A chat model looks at the frames, so it needs `--video_dir`. A killed run started again goes on where it was.
 """
 
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from config import option, parse_config, run_recipe
+from shared_config import BuildConfig
+
+
+@dataclass
+class BuildFigConfig(BuildConfig):
+    """What to build from, and how."""
+
+    source: str = option("", "Folder with the coarse captions of one dataset; needed.")
+    video_dir: str | None = option(None, "Folder of the videos, which a chat model has to see.")
+    num_frames: int = option(8, "Frames of each moment that questions are answered from.")
+    rewritings: bool = option(True, "Also write the noise evaluator's training captions.")
+    output_dir: str = "outputs/build_fig"
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(BuildFigConfig, __doc__)
+
 import numpy as np
 import pyarrow as pa
-from build import Build, BuildConfig, run
-from config import parse_config
-from transformers.hf_argparser import HfArg
+from build import Build, run
 
 from hf_datasets.comp.disruptions import generator_for
 from hf_datasets.fig.keyframes import keyframe_seconds
@@ -66,17 +83,6 @@ MOMENT_SCHEMA = pa.schema(
     }
 )
 REWRITING_SCHEMA = pa.schema({"desc_id": pa.int64(), "kind": pa.string(), "captions": pa.list_(pa.string())})
-
-
-@dataclass
-class BuildFigConfig(BuildConfig):
-    """What to build from, and how."""
-
-    source: str = HfArg(default="", help="a folder with coarse captions")
-    video_dir: str | None = HfArg(default=None, help="the videos; a chat model has to see them")
-    num_frames: int = HfArg(default=8, help="frames that the questions are answered from")
-    rewritings: bool = HfArg(default=True, help="also write the noise evaluator's training captions")
-    output_dir: str = "outputs/build_fig"
 
 
 class Split:
@@ -234,7 +240,7 @@ def main(config: BuildFigConfig) -> int:
     if not config.source:
         raise ValueError("name the folder of the annotations with --source")
     if config.model and not config.video_dir and not config.dry_run:
-        raise ValueError("a chat model has to see the moments: name the videos' folder with --video-dir")
+        raise ValueError("a chat model has to see the moments: name the videos' folder with --video_dir")
     build = Build(config)
     moments, rewritings = {}, {}
     for name, path in files(Path(config.source)).items():
@@ -250,4 +256,4 @@ def main(config: BuildFigConfig) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, lambda: parse_config(BuildFigConfig, __doc__)))
+    sys.exit(run_recipe(partial(run, main), CONFIG))

@@ -1,8 +1,8 @@
 """Build TF-CoVR: label pairs -> modification texts -> triplets and queries, from the miniature or real annotations.
 
     python recipes/build_tfcovr.py
-    python recipes/build_tfcovr.py --source annotations --model gpt-4o --dry-run
-    python recipes/build_tfcovr.py --source annotations --model gpt-4o --max-usd 20
+    python recipes/build_tfcovr.py --source annotations --model gpt-4o --dry_run
+    python recipes/build_tfcovr.py --source annotations --model gpt-4o --max_usd 20
 
 `--source` is a folder with the annotations of FineGym, FineDiving or both; without it the labels and clips of the
 miniature are used. Without `--model` the offline writer writes, so no key is needed. A killed run started again goes
@@ -11,11 +11,34 @@ on where it was and pays for nothing twice. `load_dataset("tfcovr", "source", da
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from config import option, parse_config, run_recipe
+from shared_config import BuildConfig
+
+
+@dataclass
+class BuildTFCoVRConfig(BuildConfig):
+    """What to build from; the defaults are for the miniature."""
+
+    source: str | None = option(
+        None, "Folder with the annotations of FineGym, FineDiving or both; none: the miniature."
+    )
+    threshold: float = option(0.6, "Least similarity (0 to 1) of two labels that make a pair.")
+    top_n: int | None = option(None, "Most target labels per source label; none: all above the threshold.")
+    max_triplets_per_pair: int | None = option(100, "Most triplets per pair of labels; none: all.")
+    validation_fraction: float = option(0.1, "Share (0 to 1) of the videos for validation.")
+    test_fraction: float = option(0.1, "Share (0 to 1) of the videos for test.")
+    max_output_tokens: int = 128
+    output_dir: str = "outputs/build_tfcovr"
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(BuildTFCoVRConfig, __doc__)
+
 import polars as pl
-from build import Build, BuildConfig, run
-from config import parse_config
+from build import Build, run
 
 from hf_datasets.miniature import MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
@@ -24,25 +47,11 @@ from hf_datasets.tfcovr import builder
 from hf_datasets.tfcovr.clips import check_clips, locate
 from hf_datasets.tfcovr.collection import Collection, change_frame, compose, source_clips
 from hf_datasets.tfcovr.labels import load_labels
-from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD, propose_pairs
+from hf_datasets.tfcovr.pairs import propose_pairs
 from hf_datasets.tfcovr.tasks import ModificationTask
 from hf_datasets.tfcovr.triplets import SPLITS, split_by_video
 
 CARD = Path(builder.__file__).with_name("README.md")
-
-
-@dataclass
-class BuildTFCoVRConfig(BuildConfig):
-    """What to build from; the defaults are for the miniature."""
-
-    source: str | None = None  # a folder with upstream annotations; none: the miniature
-    threshold: float = DEFAULT_THRESHOLD
-    top_n: int | None = None  # the most targets per source label
-    max_triplets_per_pair: int | None = 100
-    validation_fraction: float = 0.1
-    test_fraction: float = 0.1
-    max_output_tokens: int = 128
-    output_dir: str = "outputs/build_tfcovr"
 
 
 def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, list[Rejection]]:
@@ -82,4 +91,4 @@ def main(config: BuildTFCoVRConfig) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, lambda: parse_config(BuildTFCoVRConfig, __doc__)))
+    sys.exit(run_recipe(partial(run, main), CONFIG))

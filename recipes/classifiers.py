@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from encoders import MINIATURE_CLIP, check_model_folder
+from model_folders import MINIATURE_AIM, MINIATURE_CLIP, check_model_folder
 from peft import PeftModel, get_peft_model
+from shared_config import ClassifierConfig
 from sklearn.metrics import recall_score
 from torch import Tensor, nn
 from transformers import AutoImageProcessor
@@ -17,36 +18,10 @@ from hf_datasets.tfcovr.labels import labels_by_id
 from hf_models import AIMAdapterConfig, AIMForVideoClassification, AIMVideoProcessor
 from hf_models.tfcovr.modeling_aim import load_clip_vision
 
-MINIATURE_AIM = str(Path(__file__).parent / "weights" / "miniature-aim")
 AIM_FIELDS = (
     *("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale"),
     *("drop_path_rate", "classifier_dropout"),
 )
-
-
-@dataclass
-class ClassifierConfig:
-    """Which AIM is trained on which CLIP, and how fast each part learns; the defaults are for the miniature."""
-
-    base: str = MINIATURE_CLIP  # any CLIP, a folder or a name on the Hub
-    init_from: str | None = (
-        "auto"  # adapters (with `full` a model) to go on from; "auto": those shipped for the base
-    )
-    full: bool = False  # train all weights
-    head: Literal["present", "all"] = "present"  # classes of the training clips, or all 306
-    num_frames: int = 12
-    num_temporal_adapters: int = 2
-    adapter_ratio: float = 1.0
-    adapter_scale: float = 1.0
-    drop_path_rate: float = 0.0
-    classifier_dropout: float = 0.1
-    time_amplitude: float = (
-        0.25  # of the sinusoids that the temporal embedding starts from; AIM starts from 0
-    )
-    temporal_learning_rate_factor: float = 10.0  # of the temporal embedding
-    backbone_learning_rate_factor: float = 1.0  # with `full`
-    weight_decay: float = 0.02  # not of norms, biases and embeddings
-    activation_checkpointing: bool = False
 
 
 def class_names(train: Sequence[dict[str, Any]], head: Literal["present", "all"]) -> list[str]:

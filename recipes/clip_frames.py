@@ -190,6 +190,6 @@ class LabelledClips(Dataset):
             )
         except VideoError as error:
             raise SystemExit(
-                f"clip {clip['clip_id']!r} does not decode: {error}; --cache_frames true leaves such clips out and counts them"
+                f"clip {clip['clip_id']!r} does not decode: {error}; --cache_frames leaves such clips out and counts them"
             ) from error
         return read.frames.contiguous()  # the memory layout decides how resizing rounds

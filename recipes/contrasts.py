@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from datasets import load_dataset
-from queries import DataConfig
+from shared_config import ContrastConfig
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -16,13 +16,6 @@ from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
 
 LEVELS = {"temporal_reorder": 1, "action_replace": 1, "segment_mismatch": 1, "multi": 2}
-
-
-@dataclass
-class ContrastConfig(DataConfig):
-    """Which data set of contrast pairs a recipe reads."""
-
-    dataset: str = "activitynet_comp"
 
 
 @dataclass(frozen=True, slots=True)

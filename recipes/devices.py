@@ -1,13 +1,11 @@
 """The accelerator of a recipe: which device, how precise, which trackers."""
 
 from pathlib import Path
-from typing import Literal
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.utils import ProjectConfiguration
-
-Device = Literal["auto", "cpu", "cuda"]
+from shared_config import Device
 
 
 def make_accelerator(

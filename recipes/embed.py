@@ -1,7 +1,7 @@
 """Encode every clip and every modification text once, so that stage 2 never opens a video.
 
     python recipes/embed.py
-    accelerate launch recipes/embed.py recipes/configs/embed_a100.yaml
+    accelerate launch recipes/embed.py recipes/configs/embed_4xa100.yaml
     python recipes/embed.py --moments
 
 Writes `OUTPUT_DIR/video` and `OUTPUT_DIR/text` (see `embeddings.py`) and `results.json` with the coverage: how many
@@ -12,26 +12,47 @@ argument it is `embed_moments.py`: features second by second and token by token.
 
 import itertools
 import random
+import runpy
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from config import option, parse_config, run_recipe
+from shared_config import DataConfig, EncoderConfig, RunConfig
+
+
+@dataclass
+class EmbedConfig(RunConfig, EncoderConfig, DataConfig):
+    """What to encode, how, and where to put it."""
+
+    splits: list[str] = option(["train", "validation", "test"], "Splits to encode.")
+    output_dir: str = option("outputs/embeddings/stage1", "Folder for the embeddings and results.json.")
+    shuffle_frames: bool = option(
+        False, "Feed the frames of each clip in a random order, to see whether the encoder reads time."
+    )
+    batch_size: int = option(16, "Clips per forward pass, of each process.")
+    shard_size: int = option(1024, "Clips or texts per file; a kill costs at most one file.")
+    num_workers: int = option(
+        2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run."
+    )
+    timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    if sys.argv[1:2] == ["--moments"]:
+        del sys.argv[1]
+        sys.exit(runpy.run_path(str(Path(__file__).with_name("embed_moments.py")), run_name="__main__"))
+    CONFIG = parse_config(EmbedConfig, __doc__)
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from config import parse_config
-from devices import Device, make_accelerator
+from devices import make_accelerator
 from embeddings import EmbeddingStore
-from encoders import (
-    EncoderConfig,
-    load_encoders,
-    processor_fingerprint,
-    tokenizer_fingerprint,
-    weights_fingerprint,
-)
-from queries import DataConfig, load_split
+from encoders import load_encoders, processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from queries import load_split
 from results import write_results
 from torch import Tensor
 from tqdm import tqdm
@@ -41,26 +62,6 @@ from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 
 NO_FILE = "no video file"
-
-
-@dataclass
-class EmbedConfig(EncoderConfig, DataConfig):
-    """What to encode, with what, and where to put it."""
-
-    splits: list[str] = field(default_factory=lambda: ["train", "validation", "test"])
-    output_dir: str = "outputs/embeddings/stage1"
-    shuffle_frames: bool = (
-        False  # feed the frames of each clip in a random order: does the encoder read time?
-    )
-    batch_size: int = 16
-    shard_size: int = 1024
-    num_workers: int = (
-        2  # processes that decode; 0 decodes in this one, where a video that hangs hangs the run
-    )
-    timeout_seconds: float = 60.0
-    device: Device = "auto"
-    mixed_precision: str | None = None
-    seed: int = 0
 
 
 def made_by(
@@ -214,15 +215,9 @@ def run(config: EmbedConfig) -> dict[str, Any]:
     return covered
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["--moments"]:
-        import embed_moments
-
-        del sys.argv[1]
-        embed_moments.main()
-    else:
-        run(parse_config(EmbedConfig, __doc__))
+def main(config: EmbedConfig) -> None:
+    run(config)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

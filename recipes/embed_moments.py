@@ -15,21 +15,63 @@ import hashlib
 import itertools
 import json
 import math
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from config import option, parse_config, run_recipe
+from model_folders import MINIATURE_CLIP, check_model_folder
+from shared_config import FIG_DATASETS, MINIATURE_CLIP_SECONDS, Granularity, RunConfig
+
+
+@dataclass
+class EmbedMomentsConfig(RunConfig):
+    """What to encode, with what, and where to put it."""
+
+    dataset: str = option("charades_fig", "Name of the dataset.", names=FIG_DATASETS)
+    dataset_config: str = option("mini", "Its configuration: mini, release or source.")
+    data_dir: str | None = option(
+        None, "Folder of its annotations; none where it needs none, as the miniature."
+    )
+    video_dir: str | None = option(None, "Folder of its videos; none where the dataset knows its own.")
+    vision_model: str = option(MINIATURE_CLIP, "Image or video model: a model folder or a name on the Hub.")
+    text_model: str = option(MINIATURE_CLIP, "Text model: a model folder or a name on the Hub.")
+    clip_seconds: float | None = option(
+        None,
+        f"Seconds of video for one feature vector; none: {MINIATURE_CLIP_SECONDS} for the miniature, whose moments are "
+        "short, and 1 otherwise.",
+    )
+    frames_per_clip: int | None = option(
+        None,
+        "Frames read for each vector; none: as many as a video model was trained with, 4 for an image model.",
+    )
+    granularities: list[Granularity] = option(["fine", "coarse"], "Captions to encode.")
+    output_dir: str | None = option(None, "Folder for the features; none: outputs/features/DATASET.")
+    batch_size: int = option(64, "Captions per forward pass.")
+    shard_size: int = option(64, "Videos per file; a kill costs at most one file.")
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes.")
+    timeout_seconds: float = option(60.0, "Longest wait for the frames of one request, in seconds.")
+
+    def __post_init__(self) -> None:
+        if self.clip_seconds is None:
+            self.clip_seconds = MINIATURE_CLIP_SECONDS if self.dataset_config == "mini" else 1.0
+        if self.clip_seconds <= 0 or (self.frames_per_clip is not None and self.frames_per_clip < 1):
+            raise ValueError("--clip_seconds must be positive and --frames_per_clip at least 1")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(EmbedMomentsConfig, __doc__)
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from config import parse_config
 from datasets import DatasetDict, load_dataset
-from devices import Device, make_accelerator
+from devices import make_accelerator
 from embed import NO_FILE, read_here
-from encoders import MINIATURE_CLIP, check_model_folder, processor_fingerprint, weights_fingerprint
-from moment_data import MINIATURE
+from encoders import processor_fingerprint, weights_fingerprint
 from moment_features import FeatureStore
 from results import write_results
 from torch import Tensor
@@ -42,44 +84,9 @@ import hf_models  # noqa: F401 - registers the models
 from hf_datasets.video import VideoFrames
 from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
 
-Granularity = Literal["fine", "coarse"]
 CLIPS_PER_READ = 16
 FRAMES_PER_CLIP = 4
 ROUNDING_SECONDS = 1e-3
-
-
-@dataclass
-class EmbedMomentsConfig:
-    """What to encode, with what, and where to put it."""
-
-    dataset: str = "charades_fig"
-    dataset_config: str = "mini"
-    data_dir: str | None = None
-    video_dir: str | None = None  # the folder of videos, where the data set does not know its own
-    vision_model: str = MINIATURE_CLIP
-    text_model: str = MINIATURE_CLIP
-    clip_seconds: float | None = None  # None: 0.5 for the miniature, whose moments are short, and 1 otherwise
-    frames_per_clip: int | None = (
-        None  # None: as many as a video model was trained with, or 4 for an image model
-    )
-    granularities: list[str] = field(default_factory=lambda: ["fine", "coarse"])
-    output_dir: str | None = None  # None: outputs/features/DATASET
-    batch_size: int = 64  # captions at a time
-    shard_size: int = 64  # videos per file
-    num_workers: int = 2  # processes that decode; 0 decodes in this one
-    timeout_seconds: float = 60.0
-    device: Device = "auto"
-    mixed_precision: str | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.clip_seconds is None:
-            self.clip_seconds = MINIATURE.clip_seconds if self.dataset_config == "mini" else 1.0
-        if self.clip_seconds <= 0 or (self.frames_per_clip or 1) < 1:
-            raise SystemExit("--clip_seconds must be positive and --frames_per_clip at least 1")
-        unknown = set(self.granularities) - {"fine", "coarse"}
-        if unknown:
-            raise SystemExit(f"--granularities has {', '.join(sorted(unknown))}; there are fine and coarse")
 
 
 class ClipEncoder:
@@ -361,9 +368,9 @@ def report(coverage: dict[str, Any], output_dir: Path) -> None:
             )
 
 
-def main() -> None:
-    run(parse_config(EmbedMomentsConfig, __doc__))
+def main(config: EmbedMomentsConfig) -> None:
+    run(config)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
+from model_folders import HOW_TO_MAKE, MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder  # noqa: F401 - also imported from here
+from shared_config import EncoderConfig
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -18,30 +18,6 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models import AIMVideoProcessor, TFCoVRConfig, TFCoVRForComposedRetrieval, TFCoVRProcessor
-
-MINIATURE_CLIP = str(Path(__file__).parent / "weights" / "miniature-clip")
-MINIATURE_VIDCLIP = str(Path(__file__).parent / "weights" / "miniature-vidclip")
-HOW_TO_MAKE = {
-    "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, `make quickstart` "
-    "makes everything",
-    "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
-    "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
-    MINIATURE_CLIP: "it ships with the repository, and `python recipes/pretrain_miniature.py` makes it anew",
-    MINIATURE_VIDCLIP: "it ships with the repository, and `python recipes/vidclip.py "
-    "recipes/configs/vidclip_miniature_base.yaml` makes it anew",
-}
-
-
-@dataclass
-class EncoderConfig:
-    """Which encoders a recipe uses and how clips and texts are prepared for them."""
-
-    vision_model: str = "outputs/stage1/model"
-    vision_model_class: str | None = None
-    text_model: str = MINIATURE_CLIP
-    text_model_class: str | None = None
-    num_frames: int | None = None  # None: what the video processor says, or the model, or 12
-    number_words: bool = False  # spell numbers out, as the released code does
 
 
 def load_encoders(
@@ -77,15 +53,6 @@ def load_trained(folder: str) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcess
     if not isinstance(model, TFCoVRForComposedRetrieval):
         raise SystemExit(f"{folder} holds a {type(model).__name__}, not a model that stage 2 wrote")
     return model.eval(), AutoProcessor.from_pretrained(folder)
-
-
-def check_model_folder(name_or_path: str) -> None:
-    """End with a word on how to make it where a folder (not a name on the Hub) is no model."""
-    is_hub_name = name_or_path.count("/") <= 1 and not Path(name_or_path).exists()
-    if (Path(name_or_path) / "config.json").is_file() or is_hub_name:
-        return
-    how = HOW_TO_MAKE.get(name_or_path, "give the folder that `save_pretrained` wrote")
-    raise SystemExit(f"{name_or_path} is not a model folder (there is no config.json in it); {how}")
 
 
 def load_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVRProcessor:

@@ -2,7 +2,7 @@ r"""Measure compositionality and retrieval of one or several models on contrast 
 
     python recipes/evaluate_comp.py
     python recipes/evaluate_comp.py --models outputs/vidclip/comploss/model outputs/vidclip/negclip/model
-    python recipes/evaluate_comp.py --compare true --seeds 0 1 2 3 4 --draws 6
+    python recipes/evaluate_comp.py --compare --seeds 0 1 2 3 4 --draws 6
     python recipes/evaluate_comp.py --models openai/clip-vit-base-patch32 microsoft/xclip-base-patch32 \
         google/videoprism-lvt-base-f16r288 google/siglip2-base-patch16-224 facebook/pe-av-base
 
@@ -14,18 +14,65 @@ per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1]; `by_seed`;
 every row and model the similarities with both texts).
 """
 
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from config import option, parse_config, run_recipe
+from model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
+from shared_config import ContrastConfig, Device
+
+
+@dataclass
+class EvaluateCompConfig(ContrastConfig):
+    """Which models to measure, and on what."""
+
+    models: list[str] = option(
+        ["outputs/vidclip/comploss/model", MINIATURE_VIDCLIP, MINIATURE_CLIP],
+        "Model folders or names on the Hub.",
+    )
+    split: str = option("test", "Split to measure on.")
+    compare: bool = option(False, "Measure what each of --objectives trains instead of --models.")
+    draws: int = option(
+        1, "Drawings of orders, replacements and intervals to average over; published pairs have 1."
+    )
+    objectives: list[Literal["clip", "negclip", "comploss", "comppretrain"]] = option(
+        ["clip", "negclip", "comploss", "comppretrain"],
+        "Objectives that --compare trains; comppretrain is CompLoss after CompPretrain.",
+    )
+    seeds: list[int] = option([0], "Seeds of the fine-tuning that --compare does.")
+    vidclip_config: str | None = option(
+        None, "YAML file of vidclip.py for that fine-tuning; none: its defaults."
+    )
+    pretrain_config: str = option(
+        str(Path(__file__).parent / "configs" / "vidclip_miniature_stacked.yaml"),
+        "YAML file of vidclip.py for CompPretrain.",
+    )
+    runs_dir: str = option("outputs/vidclip_runs", "Folder for the models that --compare trains.")
+    num_frames: int | None = option(
+        None, "Frames of each video; none: as each model was made for, 12 for an image model."
+    )
+    batch_size: int = option(32, "Videos per forward pass.")
+    num_workers: int = option(0, "Processes that read videos; 0: this one reads them.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+    output_dir: str = option("outputs/evaluate_comp", "Folder for results.json and the similarities.")
+    seed: int = option(0, "Seed that is noted in results.json; that of --compare is --seeds.")
+
+    def __post_init__(self) -> None:
+        if self.draws < 1:
+            raise ValueError(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(EvaluateCompConfig, __doc__)
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from comp_scores import Scores, VideoTextEncoder
-from config import parse_config
-from contrasts import ContrastConfig, SpanReader, load_rows
-from devices import Device, make_accelerator
-from encoders import MINIATURE_CLIP, MINIATURE_VIDCLIP
+from contrasts import SpanReader, load_rows
+from devices import make_accelerator
 from over_seeds import average, in_percent, summarise
 from results import write_results
 from rich.console import Console
@@ -45,36 +92,6 @@ COLUMNS = {
 }
 
 COMP_PRETRAIN = "comppretrain"
-OBJECTIVES = ("clip", "negclip", "comploss", COMP_PRETRAIN)
-
-
-@dataclass
-class EvaluateCompConfig(ContrastConfig):
-    """Which models to measure, and on what."""
-
-    models: list[str] = field(
-        default_factory=lambda: ["outputs/vidclip/comploss/model", MINIATURE_VIDCLIP, MINIATURE_CLIP]
-    )
-    split: str = "test"
-    compare: bool = False  # measure what each of `objectives` trains instead of `models`
-    draws: int = 1  # of orders, replacements and intervals to average over; published pairs have 1
-    objectives: list[str] = field(default_factory=lambda: list(OBJECTIVES))
-    seeds: list[int] = field(default_factory=lambda: [0])  # of the fine-tuning that --compare does
-    vidclip_config: str | None = None  # a YAML file for that fine-tuning
-    pretrain_config: str = str(Path(__file__).parent / "configs" / "vidclip_miniature_stacked.yaml")
-    runs_dir: str = "outputs/vidclip_runs"
-    num_frames: int | None = None  # None: as each model was made for; 12 for an image model
-    batch_size: int = 32
-    num_workers: int = 0
-    device: Device = "auto"
-    output_dir: str = "outputs/evaluate_comp"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.draws < 1:
-            raise SystemExit(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
-        if unknown := [name for name in self.objectives if name not in OBJECTIVES]:
-            raise SystemExit(f"--objectives {' '.join(unknown)}: there are {', '.join(OBJECTIVES)}")
 
 
 def names(models: list[str]) -> dict[str, str]:
@@ -187,9 +204,9 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     return figures
 
 
-def main() -> None:
-    run(parse_config(EvaluateCompConfig, __doc__))
+def main(config: EvaluateCompConfig) -> None:
+    run(config)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

@@ -23,53 +23,67 @@ What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
 """
 
 import json
+import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from config import option, parse_config, run_recipe
+from model_folders import MINIATURE_CLIP
+from shared_config import DataConfig, Protocol, QueryParts, RunConfig
+from systems import SYSTEMS
+
+
+@dataclass
+class EvaluateConfig(RunConfig, DataConfig):
+    """Which models to measure, on what, and how."""
+
+    models: list[str] = option(
+        ["outputs/stage2/model"], "Model folders that stage2.py wrote, one for each seed."
+    )
+    name: str = option("two-stage", "Name of these models in tables.")
+    embeddings: str = option(
+        "outputs/embeddings/stage1", "Folder of embed.py's embeddings; made where missing."
+    )
+    split: str = option("test", "Split to measure on.")
+    gallery: Literal["clips", "targets"] = option(
+        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
+    )
+    protocol: Protocol = option(
+        "standard", "Protocol; tfcovr-official gives what the released script would print."
+    )
+    query: QueryParts = option("both", "Parts of the query that the model sees.")
+    compare: bool = option(False, "Measure --systems instead of --models; what is missing is trained.")
+    systems: list[str] = option([system.name for system in SYSTEMS], "Systems that --compare measures.")
+    seeds: list[int] = option([0], "Seeds of the training that --compare does.")
+    stage2_config: str | None = option(
+        None, "YAML file of stage2.py for that training; none: as the first of --models was trained."
+    )
+    image_model: str = option(
+        MINIATURE_CLIP, "Image model whose frame average is stage-2-only's video encoder."
+    )
+    runs_dir: str = option("outputs/systems", "Folder for the systems that --compare trains.")
+    num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
+    output_dir: str = option("outputs/evaluation", "Folder for results.json and the predictions.")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(EvaluateConfig, __doc__)
+
 import polars as pl
 import torch
-from baselines import SYSTEMS, Prepared, prepare
-from config import parse_config
-from devices import Device, make_accelerator
-from encoders import MINIATURE_CLIP, load_trained
+from baselines import Prepared, prepare
+from devices import make_accelerator
+from encoders import load_trained
 from over_seeds import in_percent, summarise
-from queries import DataConfig, Queries, load_split, place_queries
-from ranking import CUTOFFS, Measure, Protocol, QueryParts, rank
+from queries import Queries, load_split, place_queries
+from ranking import CUTOFFS, Measure, rank
 from results import write_results
 from rich.console import Console
 from rich.table import Table
 from sources import EmbeddingSource, embed_config
 from stage2 import Stage2Config
-
-Gallery = Literal["clips", "targets"]
-
-
-@dataclass
-class EvaluateConfig(DataConfig):
-    """Which models to measure, on what, and how."""
-
-    models: list[str] = field(default_factory=lambda: ["outputs/stage2/model"])
-    name: str = "two-stage"  # of these models in tables
-    embeddings: str = "outputs/embeddings/stage1"
-    split: str = "test"
-    gallery: Gallery = "clips"  # every clip of the split, or only those that answer some query
-    protocol: Protocol = "standard"
-    query: QueryParts = "both"
-    compare: bool = False  # measure systems of baselines.py instead of `models`; what is missing is trained
-    systems: list[str] = field(
-        default_factory=lambda: [system.name for system in SYSTEMS]
-    )  # that --compare measures
-    seeds: list[int] = field(default_factory=lambda: [0])  # of the training that --compare does
-    stage2_config: str | None = None  # a YAML file for it
-    image_model: str = MINIATURE_CLIP  # what stage-2-only averages over frames
-    runs_dir: str = "outputs/systems"
-    num_workers: int = 2
-    device: Device = "auto"
-    mixed_precision: str | None = None
-    output_dir: str = "outputs/evaluation"
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -218,9 +232,9 @@ def write_table(table: pl.DataFrame, path: Path) -> None:
     unfinished.replace(path)
 
 
-def main() -> None:
-    run(parse_config(EvaluateConfig, __doc__))
+def main(config: EvaluateConfig) -> None:
+    run(config)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

@@ -18,16 +18,53 @@ What it leaves in `OUTPUT_DIR`:
 """
 
 import json
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal
+
+from config import option, parse_config, run_recipe
+from shared_config import Device, Granularity, MomentDataConfig
+
+
+@dataclass
+class EvaluateVCMRConfig(MomentDataConfig):
+    """Which models to measure, on what, and how."""
+
+    models: list[str] = option(["outputs/vcmr/model"], "Model folders that vcmr.py wrote.")
+    split: str = option("test", "Split to measure on.")
+    queries: list[Granularity] = option(["fine"], "Captions to ask with.")
+    compare: bool = option(
+        False, "Train what is missing of --architectures and measure it instead of --models."
+    )
+    architectures: list[Literal["xml", "reloclnet", "hero"]] = option(
+        ["xml", "reloclnet", "hero"], "Architectures that --compare trains."
+    )
+    train_on: list[Granularity] = option(["coarse", "fine"], "Captions that --compare trains on.")
+    seeds: list[int] = option([0], "Seeds of the training that --compare does.")
+    vcmr_config: str | None = option(None, "YAML file of vcmr.py for that training; none: its defaults.")
+    runs_dir: str = option("outputs/vcmr_runs", "Folder for the models that --compare trains.")
+    legacy_truncate: bool = option(
+        False, "Let NMS see the first 100 candidates only, as the released code does."
+    )
+    batch_size: int = option(64, "Queries or videos per forward pass.")
+    memory_megabytes: float = option(96, "Memory for the scores of a block of the corpus, in megabytes.")
+    corpus_dir: str | None = option(
+        None, "Folder for the encoded corpus, where it is larger than memory; none: keep it in memory."
+    )
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+    output_dir: str = option("outputs/vcmr_evaluation", "Folder for results.json and the submissions.")
+    seed: int = option(0, "Seed that is noted in results.json; that of --compare is --seeds.")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(EvaluateVCMRConfig, __doc__)
 
 from accelerate import Accelerator
-from config import parse_config
-from devices import Device, make_accelerator
-from moment_data import Granularity, MomentDataConfig, MomentSplit
+from devices import make_accelerator
+from moment_data import MomentSplit
 from moment_ranking import Measure, rank, write_submission
 from over_seeds import in_percent, summarise
 from results import write_results
@@ -35,7 +72,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
-from vcmr import MODELS, VCMRConfig, make_features
+from vcmr import VCMRConfig, make_features
 from vcmr import run as train
 
 from hf_models.moments.modeling_moments import MomentRetrievalModel
@@ -45,37 +82,6 @@ TASKS = {
     task: [f"{task.lower()}_recall@{k}_iou@{iou}" for iou in (0.5, 0.7) for k in (1, 10)]
     for task in ("VCMR", "SVMR")
 } | {"VR": ["vr_recall@1", "vr_recall@10"]}  # without an IoU
-
-
-@dataclass
-class EvaluateVCMRConfig(MomentDataConfig):
-    """Which models to measure, on what, and how."""
-
-    models: list[str] = field(default_factory=lambda: ["outputs/vcmr/model"])
-    split: str = "test"
-    queries: list[str] = field(default_factory=lambda: ["fine"])
-    compare: bool = False
-    architectures: list[str] = field(default_factory=lambda: ["xml", "reloclnet", "hero"])
-    train_on: list[str] = field(default_factory=lambda: ["coarse", "fine"])
-    seeds: list[int] = field(default_factory=lambda: [0])
-    vcmr_config: str | None = None  # a YAML file for the training that --compare does
-    runs_dir: str = "outputs/vcmr_runs"
-    legacy_truncate: bool = False  # NMS among the first 100 candidates only, as the released code
-    batch_size: int = 64
-    memory_megabytes: float = 96
-    corpus_dir: str | None = None  # keep the encoded corpus on disk, for one larger than memory
-    device: Device = "auto"
-    output_dir: str = "outputs/vcmr_evaluation"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, allowed in (
-            ("queries", get_args(Granularity)),
-            ("train_on", get_args(Granularity)),
-            ("architectures", tuple(MODELS)),
-        ):
-            if unknown := [value for value in getattr(self, name) if value not in allowed]:
-                raise SystemExit(f"--{name} has {', '.join(unknown)}; there are {', '.join(allowed)}")
 
 
 @dataclass(frozen=True)
@@ -227,9 +233,9 @@ def finish(
     return figures
 
 
-def main() -> None:
-    run(parse_config(EvaluateVCMRConfig, __doc__))
+def main(config: EvaluateVCMRConfig) -> None:
+    run(config)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

@@ -1,7 +1,7 @@
 """Ask a multimodal language model which of two paragraphs fits a video (VideoComp, section 4.4, Table 7).
 
     python recipes/judge.py
-    python recipes/judge.py --model gpt-4o --dry_run true
+    python recipes/judge.py --model gpt-4o --dry_run
     python recipes/judge.py --model Qwen/Qwen2.5-VL-7B-Instruct --base_url http://localhost:8000/v1
     python recipes/judge.py --model gpt-4o --dataset_config release --data_dir DIR --video_dir DIR --max_usd 20
 
@@ -14,16 +14,35 @@ and takes the longer text: a check of the steps, and a baseline that says how mu
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from config import option, parse_config, run_recipe
+from shared_config import BuildConfig, ContrastConfig
+
+
+@dataclass
+class JudgeConfig(BuildConfig, ContrastConfig):
+    """Who judges, on what, with how many frames of which size."""
+
+    split: str = option("test", "Split to judge.")
+    num_frames: int = option(8, "Frames of each video.")
+    max_side: int = option(448, "Longer side of a frame, in pixels; smaller frames stay as they are.")
+    max_output_tokens: int = 8
+    max_answers: int = option(1, "Answers per row until it counts as unreadable; the paper asks once.")
+    output_dir: str = "outputs/judge"
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(JudgeConfig, __doc__)
+
 import evaluate
 import pyarrow as pa
 import pyarrow.parquet as pq
-from build import Build, BuildConfig, run
-from config import parse_config
-from contrasts import ContrastConfig, load_rows, span_of
+from build import Build, run
+from contrasts import load_rows, span_of
 from evaluate_comp import table
 from results import write_results
 from rich.console import Console
@@ -34,18 +53,6 @@ from hf_datasets.generation.estimate import DryRun
 from hf_datasets.generation.images import image_part
 from hf_datasets.registration import write_rejections
 from hf_datasets.video import read_frames
-
-
-@dataclass
-class JudgeConfig(BuildConfig, ContrastConfig):
-    """Who judges, on what, with how many frames of which size."""
-
-    split: str = "test"
-    num_frames: int = 8
-    max_side: int = 448  # of a frame, in pixels; smaller frames stay as they are
-    max_output_tokens: int = 8
-    max_answers: int = 1  # as in the paper; more ask again where the answer is neither 1 nor 2
-    output_dir: str = "outputs/judge"
 
 
 def frame_parts(
@@ -128,4 +135,4 @@ def main(config: JudgeConfig) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, lambda: parse_config(JudgeConfig, __doc__)))
+    sys.exit(run_recipe(partial(run, main), CONFIG))

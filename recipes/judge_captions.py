@@ -8,14 +8,35 @@ its score; `load_dataset("charades_fig", "source", data_dir=OUTPUT_DIR)` opens i
 its caption, without a score, and is named in `rejections.parquet`.
 """
 
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from config import option, parse_config, run_recipe
+from shared_config import Device
+
+
+@dataclass
+class JudgeConfig:
+    """Which candidates to judge, and by what."""
+
+    build: str = option("outputs/build_fig", "Folder that build_fig.py wrote.")
+    video_dir: str | None = option(None, "Folder of its videos; needed.")
+    model: str = option(
+        "outputs/noise_evaluator/model", "Noise evaluator, or a BLIP: a model folder or a name on the Hub."
+    )
+    num_frames: int = option(8, "Frames of each moment.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+    output_dir: str = option("outputs/judged_fig", "Folder for the dataset with the chosen captions.")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(JudgeConfig, __doc__)
+
 import polars as pl
 import pyarrow as pa
-from config import parse_config
-from devices import Device, make_accelerator
+from devices import make_accelerator
 from matching import HEAD_FILE, Scorer, VidCLIPMatcher, load_matcher
 from torch import Tensor
 from tqdm import tqdm
@@ -24,21 +45,9 @@ from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.noise import as_moment, judge_moments
 from hf_datasets.publish import write_folder
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.video import VideoError, VideoStore, read_frames
+from hf_datasets.video import VideoStore, read_frames
 
 CARD = Path(__file__).parents[1] / "hf_datasets" / "fig" / "README.md"
-
-
-@dataclass
-class JudgeConfig:
-    """Which candidates to judge, and by what."""
-
-    build: str = "outputs/build_fig"
-    video_dir: str | None = None
-    model: str = "outputs/noise_evaluator/model"
-    num_frames: int = 8
-    device: Device = "auto"
-    output_dir: str = "outputs/judged_fig"
 
 
 def load_scorer(config: JudgeConfig) -> Scorer:
@@ -113,12 +122,9 @@ def run(config: JudgeConfig) -> dict[str, int]:
     return {"moments": total, "judged": judged}
 
 
-def main() -> None:
-    try:
-        run(parse_config(JudgeConfig, __doc__))
-    except (VideoError, FileExistsError) as error:
-        raise SystemExit(str(error)) from None
+def main(config: JudgeConfig) -> None:
+    run(config)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

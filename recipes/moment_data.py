@@ -1,6 +1,5 @@
 """Queries, moments and the videos they are in, with the features of both, and a count of what could not be used."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -9,6 +8,7 @@ import polars as pl
 import torch
 from datasets import load_dataset
 from moment_features import Features, checked, fit_clips, open_features
+from shared_config import MINIATURE_CLIP_SECONDS, Granularity, MomentDataConfig
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
@@ -18,30 +18,14 @@ from hf_models.moments.configuration_moments import EndConvention, MomentRetriev
 from hf_models.moments.corpus import VideoBatch
 from hf_models.moments.spans import PRESETS, SpanPreset, clip_labels
 
-Granularity = Literal["fine", "coarse"]
 COLUMNS = ("desc_id", "video_id", "duration_seconds", "start_seconds", "end_seconds")
-
-
-@dataclass
-class MomentDataConfig:
-    """Which moments a recipe reads, with which features, and which spans it looks for."""
-
-    dataset: str = "charades_fig"
-    dataset_config: str = "mini"
-    data_dir: str | None = None
-    features: str = "outputs/features/charades_fig"
-    clip_seconds: float | None = None  # None: as the features say, or 1
-    normalize_features: bool = True  # every clip and token to length 1
-    preset: str | None = None  # None: that of the data set, or of the miniature
-    min_clips: int | None = None  # None: as the preset says, and likewise below
-    max_clips: int | None = None
-    max_video_clips: int | None = None
-    nms_threshold: float | None = None
 
 
 # The miniature's moments last 1.1 to 1.9 seconds, its videos one and a half minutes. In clips of a second, three moments
 # of four could not be marked to an IoU of 0.7.
-MINIATURE = SpanPreset(min_clips=2, max_clips=5, max_video_clips=192, nms_threshold=0.6, clip_seconds=0.5)
+MINIATURE = SpanPreset(
+    min_clips=2, max_clips=5, max_video_clips=192, nms_threshold=0.6, clip_seconds=MINIATURE_CLIP_SECONDS
+)
 
 
 def span_preset(config: MomentDataConfig) -> SpanPreset:

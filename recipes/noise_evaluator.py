@@ -10,19 +10,54 @@ the captions of a built data set. A killed training goes on after its last epoch
 """
 
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from config import option, parse_config, run_recipe
+from model_folders import MINIATURE_CLIP
+from shared_config import RunConfig
+
+
+@dataclass
+class NoiseEvaluatorConfig(RunConfig):
+    """What to learn from, what to train and how."""
+
+    build: str | None = option(None, "Folder of build_fig.py with rewritings; none: the miniature.")
+    video_dir: str | None = option(None, "Folder of the videos of --build.")
+    miniature_dir: str | None = option(
+        None, "Folder of the miniature; none: in the cache, rendered where missing."
+    )
+    model: str = option(
+        MINIATURE_CLIP, "CLIP, VidCLIP or BLIP to start from: a model folder or a name on the Hub."
+    )
+    num_frames: int = option(8, "Frames of each moment.")
+    epochs: int = option(4, "Passes over the training moments.")
+    batch_size: int = option(32, "Moments per optimizer step.")
+    learning_rate: float = option(3e-4, "AdamW's highest learning rate, after the warm-up.")
+    weight_decay: float = option(0.01, "AdamW's weight decay.")
+    warmup_fraction: float = option(0.05, "Share (0 to 1) of all steps that warms up.")
+    positives_per_clip: int = option(2, "Captions that fit, drawn for each moment and step.")
+    negatives_per_clip: int = option(2, "Negative captions drawn for each moment and step.")
+    max_evaluated: int | None = option(None, "Moments of the test split to measure on; none: all.")
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes.")
+    restart: bool = option(False, "Forget what an earlier run left in --output_dir instead of resuming it.")
+    output_dir: str = option(
+        "outputs/noise_evaluator", "Folder for the model, frames, checkpoints and results.json."
+    )
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(NoiseEvaluatorConfig, __doc__)
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from checkpoints import Checkpoints, Progress
 from clip_frames import FrameCache
-from config import parse_config
-from devices import Device, make_accelerator
-from encoders import MINIATURE_CLIP
+from devices import make_accelerator
 from matching import Encoded, Scorer, contrastive_loss, load_matcher, matching_loss
 from results import write_results
 from torch import Tensor
@@ -32,32 +67,7 @@ from transformers.utils.logging import disable_progress_bar
 from hf_datasets.fig.noise import NoiseExample, built_examples, miniature_examples
 from hf_datasets.miniature import prepare_miniature
 from hf_datasets.records import Rejection
-from hf_datasets.video import VideoError, VideoStore
-
-
-@dataclass
-class NoiseEvaluatorConfig:
-    """What to learn from, what to train and how."""
-
-    build: str | None = None  # a folder of `build_fig.py` with rewritings; None: the miniature
-    video_dir: str | None = None
-    miniature_dir: str | None = None  # None: rendered where it is not there yet
-    model: str = MINIATURE_CLIP  # a CLIP, VidCLIP or BLIP to start from
-    num_frames: int = 8
-    epochs: int = 4
-    batch_size: int = 32
-    learning_rate: float = 3e-4
-    weight_decay: float = 0.01
-    warmup_fraction: float = 0.05
-    positives_per_clip: int = 2
-    negatives_per_clip: int = 2
-    max_evaluated: int | None = None  # moments of the test split; None: all
-    num_workers: int = 2
-    device: Device = "auto"
-    mixed_precision: str | None = None
-    restart: bool = False
-    seed: int = 0
-    output_dir: str = "outputs/noise_evaluator"
+from hf_datasets.video import VideoStore
 
 
 class Clips:
@@ -302,12 +312,9 @@ def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
     return figures
 
 
-def main() -> None:
-    try:
-        run(parse_config(NoiseEvaluatorConfig, __doc__))
-    except VideoError as error:
-        raise SystemExit(str(error)) from None
+def main(config: NoiseEvaluatorConfig) -> None:
+    run(config)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

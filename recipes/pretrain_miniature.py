@@ -11,17 +11,59 @@ will be, to be read off again. Nothing it sees is longer than one frame.
 """
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from config import option, parse_config, run_recipe
+from shared_config import Device
+
+
+@dataclass
+class PretrainConfig:
+    """The size of the model and of its training; the defaults made the weights that ship."""
+
+    image_size: int = option(48, "Side of an image, in pixels.")
+    patch_size: int = option(16, "Side of a patch, in pixels.")
+    hidden_size: int = option(96, "Width of the vision tower.")
+    num_layers: int = option(4, "Blocks of the vision tower.")
+    num_heads: int = option(3, "Attention heads of the vision tower.")
+    text_hidden_size: int = option(64, "Width of the text tower.")
+    text_layers: int = option(2, "Blocks of the text tower.")
+    text_heads: int = option(2, "Attention heads of the text tower.")
+    projection_dim: int = option(64, "Size of the embeddings.")
+    vocab_size: int = option(700, "Tokens of the vocabulary.")
+    max_tokens: int = option(48, "Longest text, in tokens.")
+    num_frames: int = option(12, "Stills of each clip, and positions in time.")
+    steps: int = option(1500, "Optimizer steps.")
+    batch_size: int = option(64, "Stills per step.")
+    text_batch_size: int = option(
+        24, "How many of these come with their captions; as many modification texts are added."
+    )
+    learning_rate: float = option(2e-3, "AdamW's highest learning rate, after the warm-up.")
+    weight_decay: float = option(0.02, "AdamW's weight decay.")
+    warmup_steps: int = option(100, "Steps of linear warm-up; a cosine to zero follows.")
+    joint_weight: float = option(4.0, "Weight of the regression of 3-D joints.")
+    word_weight: float = option(1.0, "Weight of the prediction of a text's words.")
+    contrast_weight: float = option(0.3, "Weight of the contrast of stills and captions.")
+    time_weight: float = option(0.5, "Weight of the prediction of the position in time.")
+    time_amplitude: float = option(0.25, "Amplitude of the sinusoids that mark the position in time.")
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes.")
+    device: Device = option("cpu", "Where to compute; auto: on the GPU where there is one.")
+    output_dir: str = option("outputs/miniature-clip", "Folder for the model and results.json.")
+    seed: int = option(0, "Seed of everything random.")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(PretrainConfig, __doc__)
+
 import numpy as np
 import torch
 from classifiers import time_code
-from config import parse_config
-from devices import Device, make_accelerator
+from devices import make_accelerator
 from results import write_results
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
@@ -43,39 +85,6 @@ from transformers import (
 from hf_datasets.miniature import MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.tfcovr.labels import load_labels
 from hf_models.vidclip.layers_vidclip import limited_scale
-
-
-@dataclass
-class PretrainConfig:
-    """The size of the model and of its training; the defaults made the weights that ship."""
-
-    image_size: int = 48
-    patch_size: int = 16
-    hidden_size: int = 96
-    num_layers: int = 4
-    num_heads: int = 3
-    text_hidden_size: int = 64
-    text_layers: int = 2
-    text_heads: int = 2
-    projection_dim: int = 64
-    vocab_size: int = 700
-    max_tokens: int = 48
-    num_frames: int = 12  # stills per clip, and positions in time
-    steps: int = 1500
-    batch_size: int = 64
-    text_batch_size: int = 24  # how many of them also with their captions, and as many modification texts
-    learning_rate: float = 2e-3
-    weight_decay: float = 0.02
-    warmup_steps: int = 100
-    joint_weight: float = 4.0
-    word_weight: float = 1.0
-    contrast_weight: float = 0.3
-    time_weight: float = 0.5
-    time_amplitude: float = 0.25
-    num_workers: int = 2
-    device: Device = "cpu"
-    output_dir: str = "outputs/miniature-clip"
-    seed: int = 0
 
 
 def train_tokenizer(texts: list[str], config: PretrainConfig) -> PreTrainedTokenizerFast:
@@ -350,7 +359,10 @@ def load(folder: str | Path) -> tuple[CLIPModel, CLIPProcessor]:
     return AutoModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
 
 
+def main(config: PretrainConfig) -> None:
+    print(run(config))
+    print(f"saved to {config.output_dir}")
+
+
 if __name__ == "__main__":
-    chosen = parse_config(PretrainConfig, __doc__)
-    print(run(chosen))
-    print(f"saved to {chosen.output_dir}")
+    sys.exit(run_recipe(main, CONFIG))

@@ -7,19 +7,10 @@ from typing import Any
 import polars as pl
 import torch
 from datasets import Dataset, load_dataset
+from shared_config import DataConfig
 from torch import Tensor
 
 import hf_datasets  # noqa: F401 - registers the data sets' names
-
-
-@dataclass
-class DataConfig:
-    """Which data set a recipe reads."""
-
-    dataset: str = "tfcovr"
-    dataset_config: str = "mini"
-    data_dir: str | None = None
-    video_dir: str | None = None  # the folder of videos, where the data set does not know its own
 
 
 def load_split(config: DataConfig, split: str, *, clips: bool = False) -> Dataset:

@@ -13,19 +13,24 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from config import parse_config
-from rich.console import Console
-
-RECIPES = Path(__file__).parent
-# `evaluate_tfcovr.py --compare` shows all; training these takes a minute or two.
-SHOWN = ("two-stage", "stage-2-only", "text-only")
+from config import option, parse_config, run_recipe
 
 
 @dataclass
 class QuickstartConfig:
     """Where the results go."""
 
-    output_dir: str = "outputs"
+    output_dir: str = option("outputs", "Folder for everything that the steps write.")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(QuickstartConfig, __doc__)
+
+from rich.console import Console
+
+RECIPES = Path(__file__).parent
+# `evaluate_tfcovr.py --compare` shows all; training these takes a minute or two.
+SHOWN = ("two-stage", "stage-2-only", "text-only")
 
 
 def steps(output_dir: Path) -> dict[str, list[str]]:
@@ -67,8 +72,7 @@ def steps(output_dir: Path) -> dict[str, list[str]]:
     }
 
 
-def main() -> int:
-    config = parse_config(QuickstartConfig, __doc__)
+def main(config: QuickstartConfig) -> int:
     console = Console()
     begin = time.monotonic()
     # Threads that wait actively make a machine that others use, too, several times slower.
@@ -89,4 +93,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_recipe(main, CONFIG))

@@ -1,10 +1,11 @@
 """Rank the gallery for each composed query and measure it: what validation and evaluation share."""
 
-from typing import Any, Literal
+from typing import Any
 
 import evaluate
 import torch
 from queries import Queries
+from shared_config import Protocol, QueryParts
 from torch import Tensor
 
 import metrics  # noqa: F401 - registers the metrics' names
@@ -13,9 +14,6 @@ from hf_models.retrieval import ranked_ids, search
 
 CUTOFFS = (5, 10, 25, 50)
 QUERY_BATCH = 4096
-
-QueryParts = Literal["both", "video", "text"]
-Protocol = Literal["standard", "tfcovr-official"]
 
 
 def query_inputs(parts: QueryParts, video_embeds: Tensor, text_embeds: Tensor) -> dict[str, Tensor]:

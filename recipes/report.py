@@ -10,50 +10,57 @@ network, so it opens from disk and can be sent on; where the videos must stay wh
 """
 
 import json
-from dataclasses import dataclass, field, fields, replace
+import sys
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
-from clip_names import clip_classes, name_targets
-from config import parse_config
-from confusion import confusion_counts, confusion_table, most_confused
-from datasets import Dataset
-from pages import render_page
-from queries import DataConfig, load_split
-from ranking import CUTOFFS
-from results import write_text
-from shown_queries import NOT_STATED, Selection, select_queries, show_queries
-
-from metrics.map_at_k.scoring import mean_average_precision
-from metrics.map_at_k.significance import bootstrap_interval
-
-LAST = CUTOFFS[-1]
-CONFIDENCE = 0.95
-EVALUATED = {"help": "that of the evaluation unless given"}
+from config import option, parse_config, run_recipe
+from shared_config import TFCOVR_DATASETS, DataConfig, Selection
 
 
 @dataclass
 class ReportConfig(DataConfig):
     """What to report on and how much of it to show."""
 
-    dataset: str | None = field(default=None, metadata=EVALUATED)  # type: ignore[assignment]
-    dataset_config: str | None = field(default=None, metadata=EVALUATED)  # type: ignore[assignment]
-    split: str | None = field(default=None, metadata=EVALUATED)
-    evaluation_dir: str = "outputs/evaluation"
-    output_dir: str = "outputs/report"
-    title: str = "Composed video retrieval"
-    num_queries: int = 20
-    selection: Selection = field(
-        default="worst",
-        metadata={"help": "worst: the lowest average precision of each target first; random: drawn from all"},
+    dataset: str | None = option(  # type: ignore[assignment]
+        None, "Name of the dataset; none: that of the evaluation.", names=TFCOVR_DATASETS
     )
-    ranks: int = field(
-        default=12, metadata={"help": "most answers shown: as many as are right and 2 more, up to this"}
+    dataset_config: str | None = option(  # type: ignore[assignment]
+        None, "Its configuration: mini, release, source or own; none: that of the evaluation."
     )
-    num_labels: int = 10
-    seed: int = 0
+    split: str | None = option(None, "Split that was measured; none: that of the evaluation.")
+    evaluation_dir: str = option("outputs/evaluation", "Folder that evaluate_tfcovr.py wrote.")
+    output_dir: str = option("outputs/report", "Folder for index.html and per_label.csv.")
+    title: str = option("Composed video retrieval", "Title of the page.")
+    num_queries: int = option(20, "Queries to show with their clips; 0: none.")
+    selection: Selection = option(
+        "worst", "Which queries: the lowest average precision of each target first, or drawn from all."
+    )
+    ranks: int = option(12, "Most answers shown for a query: as many as are right and 2 more, up to this.")
+    num_labels: int = option(10, "Labels in the table of the easiest and the hardest.")
+    seed: int = option(0, "Seed of the draw of queries.")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(ReportConfig, __doc__)
+
+import numpy as np
+import polars as pl
+from clip_names import clip_classes, name_targets
+from confusion import confusion_counts, confusion_table, most_confused
+from datasets import Dataset
+from pages import render_page
+from queries import load_split
+from ranking import CUTOFFS
+from results import write_text
+from shown_queries import NOT_STATED, select_queries, show_queries
+
+from metrics.map_at_k.scoring import mean_average_precision
+from metrics.map_at_k.significance import bootstrap_interval
+
+LAST = CUTOFFS[-1]
+CONFIDENCE = 0.95
 
 
 def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -234,8 +241,7 @@ def as_csv(table: pl.DataFrame) -> str:
     return table.with_columns(pl.when(formula).then("'" + texts).otherwise(texts).name.keep()).write_csv()
 
 
-def main() -> None:
-    config = parse_config(ReportConfig, __doc__)
+def main(config: ReportConfig) -> None:
     page, per_label = render(config)
     output_dir = Path(config.output_dir)
     write_text(output_dir / "per_label.csv", as_csv(per_label))
@@ -244,4 +250,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

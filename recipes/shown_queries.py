@@ -1,14 +1,14 @@
 """The queries that a report shows: which ones, and each with its clips and what is right about its answers."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 from clip_encoding import encode_clip
 from clip_names import clip_captions
+from shared_config import Selection
 from tqdm import tqdm
 
-Selection = Literal["worst", "random"]
 EXTRA_ANSWERS = 2
 NOT_STATED = "not stated"
 

@@ -2,10 +2,10 @@
 
     python recipes/stage1.py
     python recipes/stage1.py recipes/configs/stage1_miniature_from_clip.yaml
-    python recipes/stage1.py --base openai/clip-vit-base-patch16 --full true
+    python recipes/stage1.py --base openai/clip-vit-base-patch16 --full
     accelerate launch --config_file recipes/accelerate/4xa100.yaml recipes/stage1.py recipes/configs/stage1_4xa100.yaml
 
-By default a CLIP is frozen and AIM's adapters on it are trained as a PEFT method; `--full true` trains all weights, as
+By default a CLIP is frozen and AIM's adapters on it are trained as a PEFT method; `--full` trains all weights, as
 the released code does. On the miniature, adapters that ship are trained on for two epochs, because starting from CLIP
 (second line) takes a quarter of an hour; `init_from` decides. Frames are chosen and augmented once per clip. The weights
 with the best validation accuracy become `OUTPUT_DIR/model` (a full AIM and its processor), `OUTPUT_DIR/adapter` (the
@@ -17,17 +17,61 @@ that was never killed.
 import json
 import math
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from config import option, parse_config, run_recipe
+from shared_config import ClassifierConfig, DataConfig, TrainingRunConfig
+
+
+@dataclass
+class Stage1Config(TrainingRunConfig, ClassifierConfig, DataConfig):
+    """What to train and how; the defaults are for the miniature."""
+
+    epochs: int = option(2, "Passes over the training clips.")
+    batch_size: int = option(24, "Clips per optimizer step, of all processes together.")
+    learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
+    adam_beta2: float = option(0.98, "AdamW's beta2.")
+    warmup_epochs: float = option(0.5, "Epochs of linear warm-up; a cosine to zero follows.")
+    max_gradient_norm: float = option(1.0, "Clip gradients to this norm; 0: do not clip.")
+    label_smoothing: float = option(0.0, "Label smoothing of the cross-entropy, 0 to 1.")
+    class_balanced: bool = option(False, "Draw every class equally often.")
+    crop_scale: float = option(
+        0.8, "Smallest share (0 to 1) of the picture's area that a random crop keeps; 1: do not crop."
+    )
+    flip: float = option(0.5, "Probability (0 to 1) of a horizontal flip.")
+    brightness: float = option(0.15, "Largest random change of brightness, as a share; 0: none.")
+    rand_augment: list[int] = option(
+        [0, 0], "RandAugment: number of operations, and magnitude (0 to 30); 0 0: none."
+    )
+    augment_per_frame: bool = option(
+        False, "Draw augmentations for every frame, as the released code does, instead of once per clip."
+    )
+    frames_per_part: int = option(
+        2, "Frames to read of each of the --num_frames parts of a clip; one is drawn."
+    )
+    cache_frames: bool = option(
+        True, "Decode once and keep the frames in --cache_dir; for large frames switch it off."
+    )
+    cache_dir: str = option("outputs/frames", "Folder of the decoded frames.")
+    checkpoint_steps: int = 50
+    num_workers: int = option(2, "Processes that read frames; 0: the training process reads them.")
+    output_dir: str = option(
+        "outputs/stage1", "Folder for the model, the adapters, checkpoints and results.json."
+    )
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(Stage1Config, __doc__)
 
 import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object, set_seed
 from checkpoints import Checkpoints, Progress
 from classifiers import (
-    ClassifierConfig,
     accuracies,
     class_indices,
     class_names,
@@ -36,9 +80,8 @@ from classifiers import (
     parameter_groups,
 )
 from clip_frames import Augmentation, FrameCache, LabelledClips
-from config import parse_config
-from devices import Device, make_accelerator
-from queries import DataConfig, load_split
+from devices import make_accelerator
+from queries import load_split
 from results import write_results
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -48,36 +91,6 @@ from tqdm import tqdm
 from hf_models.tfcovr.conversion_aim import to_aim
 
 SPLITS = ("train", "validation", "test")
-
-
-@dataclass
-class Stage1Config(ClassifierConfig, DataConfig):
-    """What to train, on what, and how; the defaults are for the miniature."""
-
-    epochs: int = 2
-    batch_size: int = 24  # of all processes together
-    learning_rate: float = 1e-3
-    adam_beta2: float = 0.98
-    warmup_epochs: float = 0.5
-    max_gradient_norm: float = 1.0  # 0 does not clip
-    label_smoothing: float = 0.0
-    class_balanced: bool = False  # draw every class equally often
-    crop_scale: float = 0.8  # smallest share of the picture that a random crop keeps; 1 does not crop
-    flip: float = 0.5
-    brightness: float = 0.15
-    rand_augment: list[int] = field(default_factory=lambda: [0, 0])  # operations, magnitude
-    augment_per_frame: bool = False  # as the released code does; it tears a clip apart
-    frames_per_part: int = 2  # read so many frames of each of the parts and draw one
-    cache_frames: bool = True  # decode once; for large frames switch it off
-    cache_dir: str = "outputs/frames"
-    checkpoint_steps: int = 50
-    restart: bool = False  # forget what an earlier run left in output_dir
-    num_workers: int = 2
-    device: Device = "auto"
-    mixed_precision: str | None = None
-    tracker: str | None = None  # tensorboard, wandb, mlflow, ... as accelerate names them
-    output_dir: str = "outputs/stage1"
-    seed: int = 0
 
 
 # What may change between a run and its continuation without changing the weights.
@@ -191,7 +204,7 @@ class Stage1:
             accelerator.init_trackers("stage1", config={k: str(v) for k, v in asdict(config).items()})
         finished = self.output_dir / "results.json"
         if finished.is_file():
-            accelerator.print(f"{finished} says that this run is complete; --restart true trains anew")
+            accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
             return json.loads(finished.read_text(encoding="utf-8"))["figures"]
         progress = self.checkpoints.resume()
         steps_per_epoch = len(self.data["train"]) // config.batch_size
@@ -328,8 +341,7 @@ def run(config: Stage1Config) -> dict[str, Any]:
     return Stage1(config).train()
 
 
-def main() -> None:
-    config = parse_config(Stage1Config, __doc__)
+def main(config: Stage1Config) -> None:
     figures = run(config)
     if PartialState().is_main_process:
         shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in figures.items())
@@ -337,4 +349,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

@@ -14,62 +14,74 @@ miniature takes well under a minute.
 import json
 import math
 import shutil
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from config import option, parse_config, run_recipe
+from shared_config import DataConfig, EncoderConfig, QueryParts, TrainingRunConfig
+
+
+@dataclass
+class Stage2Config(TrainingRunConfig, EncoderConfig, DataConfig):
+    """What to train and how; the defaults are for the miniature."""
+
+    embeddings: str = option(
+        "outputs/embeddings/stage1", "Folder of embed.py's embeddings; made where missing."
+    )
+    end_to_end: bool = option(False, "Train the encoders too, from pixels.")
+    query: QueryParts = option(
+        "both", "Parts of the query that the model sees; text and video are baselines."
+    )
+    fusion: Literal["mlp", "gated", "average"] = option(
+        "mlp",
+        "How clip and text are fused: the paper's MLP, the released code's gate, or the mean (nothing to train).",
+    )
+    projection_dim: int | None = option(128, "Size of the embeddings; none: that of the video encoder.")
+    fusion_projection_dim: int = option(256, "Hidden size of each half in gated.")
+    fusion_hidden_dim: int = option(256, "Hidden size of the fused vector in mlp and gated.")
+    fusion_dropout: float = option(0.1, "Dropout probability (0 to 1) after each hidden layer.")
+    project_targets: bool | None = option(None, "Give targets a linear layer; none: with mlp only.")
+    standardize_video: bool = option(
+        True, "Standardize video embeddings by the training clips; not with --end_to_end."
+    )
+    loss: Literal["hn_nce", "infonce", "multi_positive"] = option("multi_positive", "Contrastive loss.")
+    temperature: float = option(0.07, "What similarities are divided by in the loss.")
+    learnable_temperature: bool = option(False, "Train the temperature, starting from --temperature.")
+    alpha: float = option(1.0, "Weight of the positive in hn_nce.")
+    beta: float = option(0.0, "Hardness of the negatives in hn_nce; 0: all alike.")
+    row_normalization: Literal["row", "official"] = option(
+        "row", "Normalization of hn_nce's negative weights; official repeats a slip of the released code."
+    )
+    epochs: int = option(10, "Passes over the training triplets.")
+    batch_size: int = option(256, "Triplets per optimizer step, of all processes together.")
+    learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
+    weight_decay: float = option(0.05, "AdamW's weight decay.")
+    warmup_steps: int = option(0, "Optimizer steps of linear warm-up; a cosine to zero follows.")
+    max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
+    checkpoint_steps: int = 1000
+    activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")
+    num_workers: int = option(2, "Processes that read frames; 0: the training process reads them.")
+    output_dir: str = option("outputs/stage2", "Folder for the model, checkpoints and results.json.")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(Stage2Config, __doc__)
 
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import set_seed
 from checkpoints import Checkpoints, Progress
-from config import parse_config
-from devices import Device, make_accelerator
-from encoders import EncoderConfig, load_encoders, weights_fingerprint
-from queries import DataConfig, Queries, load_split, place_queries, place_triplets
-from ranking import Measure, QueryParts, rank
+from devices import make_accelerator
+from encoders import load_encoders, weights_fingerprint
+from queries import Queries, load_split, place_queries, place_triplets
+from ranking import Measure, rank
 from results import write_results
 from safetensors.torch import load_file, save_file
 from sources import EmbeddingSource, PixelSource, embed_config
 from torch.distributed.fsdp import register_fsdp_forward_method
 from tqdm import tqdm
-
-
-@dataclass
-class Stage2Config(EncoderConfig, DataConfig):
-    """What to train, on what, and how; the defaults are for the miniature."""
-
-    embeddings: str = "outputs/embeddings/stage1"
-    end_to_end: bool = False  # train the encoders too, from pixels
-    query: QueryParts = "both"  # "text" and "video" are the baselines that see half a query
-    fusion: Literal["mlp", "gated", "average"] = "mlp"
-    projection_dim: int | None = 128
-    fusion_projection_dim: int = 256
-    fusion_hidden_dim: int = 256
-    fusion_dropout: float = 0.1
-    project_targets: bool | None = None
-    standardize_video: bool = True  # by the training clips; embeddings only, not with end_to_end
-    loss: Literal["hn_nce", "infonce", "multi_positive"] = "multi_positive"
-    temperature: float = 0.07
-    learnable_temperature: bool = False
-    alpha: float = 1.0
-    beta: float = 0.0
-    row_normalization: Literal["row", "official"] = "row"
-    epochs: int = 10
-    batch_size: int = 256  # of all processes together
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.05
-    warmup_steps: int = 0
-    max_gradient_norm: float = 0.0  # 0 does not clip
-    checkpoint_steps: int = 1000
-    restart: bool = False  # forget what an earlier run left in output_dir
-    activation_checkpointing: bool = False
-    num_workers: int = 2
-    device: Device = "auto"
-    mixed_precision: str | None = None
-    tracker: str | None = None  # tensorboard, wandb, mlflow, ... as accelerate names them
-    output_dir: str = "outputs/stage2"
-    seed: int = 0
-
 
 MODEL_FIELDS = (
     *(
@@ -288,12 +300,11 @@ def run(config: Stage2Config) -> dict[str, Any]:
     return Stage2(config).train()
 
 
-def main() -> None:
-    config = parse_config(Stage2Config, __doc__)
+def main(config: Stage2Config) -> None:
     figures = run(config)
     if PartialState().is_main_process:
         print(f"{config.output_dir}/model: validation mAP@50 {100 * figures['validation/map@50']:.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

@@ -14,20 +14,62 @@ same weights as one that was never killed.
 
 import json
 import shutil
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from config import option, parse_config, run_recipe
+from shared_config import Device, EndConvention, Granularity, MomentDataConfig, TrainingRunConfig
+
+
+@dataclass
+class VCMRConfig(TrainingRunConfig, MomentDataConfig):
+    """What to train and how; the defaults are for the miniature."""
+
+    model: Literal["xml", "reloclnet", "hero"] = option("xml", "Architecture.")
+    size: Literal["miniature", "paper"] = option("miniature", "Size of the model.")
+    roberta: str | None = option(
+        None, "RoBERTa that HERO starts from: a model folder or a name on the Hub; none: random weights."
+    )
+    end_convention: EndConvention = option(
+        "inclusive",
+        "Which clip is a moment's end: its last one, or the one after it, or as the released XML.",
+    )
+    granularity: Granularity = option("fine", "Captions to train on.")
+    same_video_negatives: bool = option(
+        False, "Let two captions of one video repel each other, as the released code does."
+    )
+    train_split: str = option("train", "Split to train on.")
+    validation_split: str = option("validation", "Split that chooses the epoch.")
+    max_query_tokens: int = option(48, "Longest query, in tokens; longer ones are cut and counted.")
+    epochs: int = option(12, "Most passes over the training moments.")
+    patience: int = option(10, "Epochs without a better validation score after which training stops.")
+    hard_negative_epoch: int = option(20, "Epoch (from 0) from which on negatives are the hardest ones.")
+    batch_size: int = option(128, "Moments per optimizer step, of all processes together.")
+    learning_rate: float = option(2e-3, "AdamW's highest learning rate, after the warm-up.")
+    weight_decay: float = option(0.01, "AdamW's weight decay; not of norms and biases.")
+    warmup_share: float = option(0.01, "Share (0 to 1) of all steps that warms up; a linear decay follows.")
+    span_loss_weight: float | None = option(
+        None, "Weight of the cross-entropies of start and end; none: as published, or more in the miniature."
+    )
+    max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
+    memory_megabytes: float = option(96, "Memory for the scores of a block of the corpus, in megabytes.")
+    output_dir: str = option("outputs/vcmr", "Folder for the model, checkpoints and results.json.")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(VCMRConfig, __doc__)
 
 import numpy as np
 import torch
 from accelerate import PartialState
 from accelerate.utils import set_seed
 from checkpoints import Checkpoints, Progress
-from config import parse_config
-from devices import Device, make_accelerator
+from devices import make_accelerator
 from embed_moments import EmbedMomentsConfig
 from embed_moments import run as embed
-from moment_data import Granularity, MomentDataConfig, MomentSplit, span_preset
+from moment_data import MomentSplit, span_preset
 from moment_ranking import Measure, rank, selection_score
 from results import write_results
 from safetensors.torch import load_file, save_file
@@ -44,11 +86,9 @@ from hf_models import (
     XMLConfig,
     XMLForMomentRetrieval,
 )
-from hf_models.moments.configuration_moments import EndConvention
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.spans import PRESETS
 
-Architecture = Literal["xml", "reloclnet", "hero"]
 MODELS = {
     "xml": (XMLConfig, XMLForMomentRetrieval),
     "reloclnet": (ReLoCLNetConfig, ReLoCLNetForMomentRetrieval),
@@ -70,38 +110,6 @@ MINIATURE_HERO = {
     "span_loss_weight": 1.0,  # beside ranking losses of weight 8
     "span_loss_probability": 1.0,
 }
-
-
-@dataclass
-class VCMRConfig(MomentDataConfig):
-    """What to train, on what, and how; the defaults are for the miniature."""
-
-    model: Architecture = "xml"
-    size: Literal["miniature", "paper"] = "miniature"
-    roberta: str | None = None  # for HERO: a RoBERTa to start from
-    end_convention: EndConvention = "inclusive"
-    granularity: Granularity = "fine"
-    same_video_negatives: bool = False  # as the released code: two captions of one video repel each other
-    train_split: str = "train"
-    validation_split: str = "validation"
-    max_query_tokens: int = 48
-    epochs: int = 12
-    patience: int = 10
-    hard_negative_epoch: int = 20
-    batch_size: int = 128  # of all processes together
-    learning_rate: float = 2e-3
-    weight_decay: float = 0.01
-    warmup_share: float = 0.01
-    span_loss_weight: float | None = None  # None: as published, or more in the miniature
-    max_gradient_norm: float = 0.0  # 0 does not clip
-    memory_megabytes: float = 96
-    checkpoint_steps: int = 200
-    restart: bool = False  # forget what an earlier run left in output_dir
-    device: Device = "auto"
-    mixed_precision: str | None = None
-    tracker: str | None = None  # tensorboard, wandb, mlflow, ... as accelerate names them
-    output_dir: str = "outputs/vcmr"
-    seed: int = 0
 
 
 # What may change between a run and its continuation without changing the weights.
@@ -326,8 +334,7 @@ def run(config: VCMRConfig) -> dict[str, float]:
     return VCMR(config).train()
 
 
-def main() -> None:
-    config = parse_config(VCMRConfig, __doc__)
+def main(config: VCMRConfig) -> None:
     figures = run(config)
     if PartialState().is_main_process:
         found = ", ".join(
@@ -337,4 +344,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

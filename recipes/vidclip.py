@@ -15,19 +15,80 @@ import json
 import math
 import random
 import shutil
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from config import option, parse_config, run_recipe
+from model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder
+from shared_config import COMP_DATASETS, ContrastConfig, TrainingRunConfig
+
+
+@dataclass
+class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
+    """What to train and how; the defaults are for the miniature."""
+
+    model: str | None = option(
+        None,
+        "CLIP or VidCLIP to start from: a model folder or a name on the Hub; none: the miniature's VidCLIP-base, or with "
+        "--stack its CLIP.",
+    )
+    objective: Literal["clip", "negclip", "comploss"] = option("comploss", "Training objective.")
+    stack: int = option(0, "Clips in a stack to pre-train on, 1 to 8; 0: fine-tune on contrast pairs.")
+    clips_dataset: str = option(
+        "activitynet_comp", "Dataset of the short clips for --stack.", names=COMP_DATASETS
+    )
+    clips_config: str = option("mini-clips", "Its configuration.")
+    clips_data_dir: str | None = option(None, "Folder of its annotations; none where it needs none.")
+    num_frames: int = option(16, "Frames of each video or stack.")
+    preference_weight: float = option(2.0, "Weight of comploss' preference; see `comp_loss` for all five.")
+    preference_pairs: Literal["adjacent", "all", "positive"] = option(
+        "positive",
+        "Texts that it compares: adjacent levels of disruption, all levels, or the positive with each.",
+    )
+    preference_kind: Literal["logistic", "hinge"] = option("logistic", "Loss of one comparison.")
+    preference_scale: float = option(20.0, "Factor on the difference of two cosine similarities.")
+    preference_margin: float = option(0.0, "Margin of a comparison, after the factor.")
+    negclip_negatives: int = option(1, "Disrupted texts per video and epoch for negclip; 0: all.")
+    freeze_vision: bool = option(True, "Leave the vision tower as it is.")
+    draws: int = option(6, "Drawings of the disruptions, a new one each epoch; published pairs have 1.")
+    epochs: int = option(20, "Passes over the training videos.")
+    batch_size: int = option(32, "Videos per optimizer step, of all processes together.")
+    learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
+    zero_init_rate: float = option(20.0, "Learning rate of what starts from zero, times --learning_rate.")
+    weight_decay: float = option(1e-5, "AdamW's weight decay.")
+    warmup_steps: int = option(20, "Optimizer steps of linear warm-up; a cosine to zero follows.")
+    max_gradient_norm: float = option(1.0, "Clip gradients to this norm; 0: do not clip.")
+    keep_frames: bool = option(True, "Keep frames in memory once read; switch it off for large frames.")
+    activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")
+    num_workers: int = option(0, "Processes that read frames; 0: the training process reads them.")
+    output_dir: str = option(
+        "outputs/vidclip/comploss", "Folder for the model, checkpoints and results.json."
+    )
+
+    def __post_init__(self) -> None:
+        self.model = self.model or (MINIATURE_CLIP if self.stack else MINIATURE_VIDCLIP)
+        if self.draws < 1:
+            raise ValueError(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
+        if self.negclip_negatives < 0:
+            raise ValueError(f"--negclip_negatives {self.negclip_negatives}: it is 0 for all, or more")
+        if not 0 <= self.stack <= 8:
+            raise ValueError(f"--stack {self.stack}: a stack has 1 to 8 clips, 0 is none")
+        if self.stack == 1 and self.objective != "clip":
+            raise ValueError("--stack 1 has no disrupted texts: give --objective clip, or a larger stack")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(VidCLIPRunConfig, __doc__)
 
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import set_seed
 from checkpoints import Checkpoints, Progress
 from comp_scores import Scores
-from config import parse_config
 from contrasts import (
     Contrast,
-    ContrastConfig,
     ContrastFrames,
     Span,
     SpanReader,
@@ -38,14 +99,8 @@ from contrasts import (
     tokenize,
 )
 from datasets import disable_progress_bars
-from devices import Device, make_accelerator
-from encoders import (
-    MINIATURE_CLIP,
-    MINIATURE_VIDCLIP,
-    check_model_folder,
-    processor_fingerprint,
-    weights_fingerprint,
-)
+from devices import make_accelerator
+from encoders import processor_fingerprint, weights_fingerprint
 from results import write_results
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -55,58 +110,6 @@ from transformers.utils.logging import disable_progress_bar
 from video_text_encoders import VidCLIPEncoder
 
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
-
-
-@dataclass
-class VidCLIPRunConfig(ContrastConfig):
-    """What to train, on what, and how; the defaults are for the miniature."""
-
-    model: str | None = None  # None: the miniature's VidCLIP-base, or with --stack its CLIP
-    objective: Literal["clip", "negclip", "comploss"] = "comploss"
-    stack: int = (
-        0  # 0: fine-tune on contrast pairs; 1 to 8: pre-train on so many short clips after one another
-    )
-    clips_dataset: str = "activitynet_comp"  # the short clips for --stack
-    clips_config: str = "mini-clips"
-    clips_data_dir: str | None = None
-    num_frames: int = 16
-    preference_weight: float = 2.0  # see `comp_loss`; the paper's stand in the configurations of real data
-    preference_pairs: Literal["adjacent", "all", "positive"] = "positive"
-    preference_kind: Literal["logistic", "hinge"] = "logistic"
-    preference_scale: float = 20.0
-    preference_margin: float = 0.0
-    negclip_negatives: int = 1  # of each video, drawn anew each epoch, as NegCLIP's authors do; 0: all
-    freeze_vision: bool = True  # leave the tower that sees the frames as it is
-    draws: int = 6  # of orders, replacements and intervals, a new one each epoch; published pairs have 1
-    epochs: int = 20
-    batch_size: int = 32  # of all processes together
-    learning_rate: float = 1e-3
-    zero_init_rate: float = 20.0  # times the learning rate, for what is still zero and gates all that is new
-    weight_decay: float = 1e-5
-    warmup_steps: int = 20
-    max_gradient_norm: float = 1.0  # 0 does not clip
-    keep_frames: bool = True  # in memory, once read; for large frames switch it off and raise num_workers
-    checkpoint_steps: int = 200
-    restart: bool = False  # forget what an earlier run left in output_dir
-    activation_checkpointing: bool = False
-    num_workers: int = 0
-    device: Device = "auto"
-    mixed_precision: str | None = None
-    tracker: str | None = None  # tensorboard, wandb, mlflow, ... as accelerate names them
-    output_dir: str = "outputs/vidclip/comploss"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.model = self.model or (MINIATURE_CLIP if self.stack else MINIATURE_VIDCLIP)
-        if self.draws < 1:
-            raise SystemExit(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
-        if self.negclip_negatives < 0:
-            raise SystemExit(f"--negclip_negatives {self.negclip_negatives}: it is 0 for all, or more")
-        if not 0 <= self.stack <= 8:
-            raise SystemExit(f"--stack {self.stack}: a stack has 1 to 8 clips, 0 is none")
-        if self.stack == 1 and self.objective != "clip":
-            raise SystemExit("--stack 1 has no disrupted texts: give --objective clip, or a larger stack")
-
 
 # What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "keep_frames", "device", "tracker")
@@ -371,8 +374,7 @@ def run(config: VidCLIPRunConfig) -> dict[str, Any]:
     return Training(config).train()
 
 
-def main() -> None:
-    config = parse_config(VidCLIPRunConfig, __doc__)
+def main(config: VidCLIPRunConfig) -> None:
     figures = run(config)
     if PartialState().is_main_process:
         accuracy = 100 * figures["validation/comprehensive_accuracy"]
@@ -380,4 +382,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_recipe(main, CONFIG))

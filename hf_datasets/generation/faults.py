@@ -12,7 +12,7 @@ CURES = {
     401: "the API key is wrong or missing: set the environment variable that holds it",
     402: "the account is empty: add credit",
     403: "this key may not use this model: choose another model or key",
-    404: "the server does not know this model or address: check --model and --base-url",
+    404: "the server does not know this model or address: check --model and --base_url",
 }
 QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 REFUSALS = {400, 413, 422}

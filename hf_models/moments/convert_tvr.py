@@ -103,7 +103,7 @@ def infer_config(
     heads = num_attention_heads or HEADS.get((architecture, len(query)))
     if heads is None:
         raise ValueError(
-            f"weights of width {len(query)} do not show how many heads they have; give --num-attention-heads"
+            f"weights of width {len(query)} do not show how many heads they have; give --num_attention_heads"
         )
     return MODELS[architecture].config_class(
         video_feature_size=video.shape[1],
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("output_dir", type=Path)
     parser.add_argument("--arch", choices=sorted(MODELS), required=True)
-    parser.add_argument("--num-attention-heads", type=int)
+    parser.add_argument("--num_attention_heads", "--num-attention-heads", type=int)
     arguments = parser.parse_args()
     try:
         model = convert(

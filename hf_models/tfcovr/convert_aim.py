@@ -1,6 +1,6 @@
 """Turn an AIM checkpoint of mmaction, or of the TF-CoVR release, into a model folder.
 
-    python -m hf_models.tfcovr.convert_aim CHECKPOINT OUTPUT_DIR --adapter-scale 0.5
+    python -m hf_models.tfcovr.convert_aim CHECKPOINT OUTPUT_DIR --adapter_scale 0.5
 
 Frames, sizes, adapters and classes are read from the weights. What weights do not show is asked for: the scale of the
 adapter beside the MLP (0.5 in AIM's configurations with one temporal adapter, 1.0 with two), and the number of heads
@@ -166,7 +166,7 @@ def infer_config(
     heads = num_attention_heads or HEADS_OF_CLIP.get(hidden_size)
     if heads is None:
         raise ValueError(
-            f"the weights do not show the number of heads at width {hidden_size}: --num-attention-heads"
+            f"the weights do not show the number of heads at width {hidden_size}: --num_attention_heads"
         )
     blocks = {name.split(".")[2] for name in backbone if name.startswith("transformer.resblocks.")}
     return AIMConfig(
@@ -249,8 +249,8 @@ def main() -> None:
     )
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("output_dir", type=Path)
-    parser.add_argument("--adapter-scale", type=float, required=True)
-    parser.add_argument("--num-attention-heads", type=int)
+    parser.add_argument("--adapter_scale", "--adapter-scale", type=float, required=True)
+    parser.add_argument("--num_attention_heads", "--num-attention-heads", type=int)
     arguments = parser.parse_args()
     try:
         model = convert(

@@ -111,7 +111,7 @@ def test_built_examples_join_moments_and_rewritings(built):
 def test_a_folder_without_rewritings_is_refused(built):
     for path in (built / "rewritings").iterdir():
         path.unlink()
-    with pytest.raises(FileNotFoundError, match="--rewritings true"):
+    with pytest.raises(FileNotFoundError, match="--rewritings"):
         built_examples(built)
 
 

@@ -47,7 +47,7 @@ def test_the_reference_checkpoint_converts_and_agrees(reference, expected, tmp_p
 
 
 def test_what_weights_do_not_show_is_asked_for(reference, tmp_path, monkeypatch, capsys):
-    for arguments, asked in ((["--adapter-scale", "0.5"], "--num-attention-heads"), ([], "--adapter-scale")):
+    for arguments, asked in ((["--adapter_scale", "0.5"], "--num_attention_heads"), ([], "--adapter_scale")):
         monkeypatch.setattr(sys, "argv", ["convert_aim", str(reference), str(tmp_path / "aim"), *arguments])
         with pytest.raises(SystemExit) as stopped:
             main()

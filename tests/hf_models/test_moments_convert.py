@@ -252,7 +252,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(parity, tmp_path, change, mes
 
 
 def test_heads_that_cannot_be_known_are_asked_for(checkpoint):
-    with pytest.raises(ValueError, match=r"width 16 .*--num-attention-heads"):
+    with pytest.raises(ValueError, match=r"width 16 .*--num_attention_heads"):
         convert(checkpoint, "xml")
 
 
@@ -268,5 +268,5 @@ def test_a_failed_conversion_leaves_nothing(checkpoint, tmp_path, run_command):
     (tmp_path / "occupied").mkdir()
     (tmp_path / "occupied" / "notes.txt").write_text("mine")
     with pytest.raises(SystemExit, match="is there already"):
-        run_command("--arch", "xml", checkpoint, tmp_path / "occupied", "--num-attention-heads", "2")
+        run_command("--arch", "xml", checkpoint, tmp_path / "occupied", "--num_attention_heads", "2")
     assert (tmp_path / "occupied" / "notes.txt").read_text() == "mine"

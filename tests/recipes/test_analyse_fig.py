@@ -39,7 +39,8 @@ def test_the_tables_of_real_rows_are_those_of_their_file(shared, tmp_path, capsy
     rows = [json.loads(line) for line in lines]
     config = AnalyseFIGConfig(release=str(tmp_path / "data"), tsne=False, output_dir=str(tmp_path / "out"))
     tables = analyse(config)
-    assert config.dataset == "didemo_fig"
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["config"]["dataset"] == "didemo_fig"
     whole = tables["table_1"]["all"]
     assert whole["negative_scores"] == sum(row["fig_desc_score"] < 0 for row in rows)
     assert whole["score"]["mean"] == pytest.approx(np.mean([row["fig_desc_score"] for row in rows]))
@@ -233,8 +234,8 @@ def test_wrong_requests_are_said_without_traceback(tmp_path, shared):
     with pytest.raises(SystemExit, match="holds none of the published files"):
         data_set_in(str(tmp_path))
     with pytest.raises(SystemExit, match="holds files of charades_fig and didemo_fig"):
-        AnalyseFIGConfig(release=str(shared / "data"))
-    with pytest.raises(SystemExit, match="must be positive"):
+        analyse(AnalyseFIGConfig(release=str(shared / "data")))
+    with pytest.raises(ValueError, match="must be positive"):
         AnalyseFIGConfig(items_per_form=0)
     config = AnalyseFIGConfig(
         release=write_release(tmp_path / "data"),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import build_comp
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from build import run
 from chat_server import ChatServer, last_text
-from config import parse_config
+from config import parse_config, run_recipe
 from datasets import load_dataset
 
 import hf_datasets  # noqa: F401 - registers the names
@@ -40,7 +41,11 @@ def writes(body):
 
 def build(module, config_class, *options):
     arguments = [*map(str, options), "--quiet"]
-    return run(module.main, lambda: parse_config(config_class, module.__doc__, arguments))
+    try:
+        config = parse_config(config_class, module.__doc__, arguments)
+    except SystemExit as end:
+        return end.code
+    return run_recipe(partial(run, module.main), config)
 
 
 def tfcovr(tmp_path, *options, limit=30):

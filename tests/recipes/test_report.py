@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import evaluate
@@ -141,12 +142,8 @@ def test_a_missing_evaluation_says_how_to_make_it(config, tmp_path):
         render(config)
 
 
-def test_the_recipe_writes_the_page_and_the_table(config, monkeypatch, capsys):
-    arguments = ["report.py", "--num_queries", "1"]
-    for name in ("dataset", "evaluation_dir", "output_dir"):
-        arguments += [f"--{name}", getattr(config, name)]
-    monkeypatch.setattr("sys.argv", arguments)
-    main()
+def test_the_recipe_writes_the_page_and_the_table(config, capsys):
+    main(replace(config, num_queries=1))
     assert "index.html" in capsys.readouterr().out
     assert (pl.read_csv(f"{config.output_dir}/per_label.csv")["description"] == "blue").all()
 

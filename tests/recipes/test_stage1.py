@@ -45,7 +45,7 @@ def save_or_die(*arguments, **options):
 torch.save = save_or_die
 sys.path.insert(0, {str(RECIPES)!r})
 import stage1
-stage1.main()
+stage1.main(stage1.parse_config(stage1.Stage1Config, None))
 """
 
 

@@ -111,8 +111,6 @@ def test_pretraining_stacks_clips_anew_each_epoch_and_fine_tuning_starts_from_it
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stack": 9}, "a stack has 1 to 8"),
-        ({"stack": 1}, "no disrupted texts"),
         ({"model": "no/such/folder"}, "not a model folder"),
         ({"data_dir": "/nowhere"}, "cannot be read"),
     ],
@@ -120,6 +118,20 @@ def test_pretraining_stacks_clips_anew_each_epoch_and_fine_tuning_starts_from_it
 def test_a_users_mistake_is_one_line(config, changes, message):
     with pytest.raises(SystemExit, match=message):
         run(config(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"stack": 9}, "a stack has 1 to 8"),
+        ({"stack": 1}, "no disrupted texts"),
+        ({"draws": 0}, "at least 1 draw"),
+        ({"negclip_negatives": -1}, "0 for all, or more"),
+    ],
+)
+def test_a_wrong_configuration_is_refused(config, changes, message):
+    with pytest.raises(ValueError, match=message):
+        config(**changes)
 
 
 def test_pretraining_starts_from_the_clip_and_fine_tuning_from_vidclip_base():
