@@ -40,7 +40,7 @@ def main() -> int:
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(NAMES)
     if unknown:
-        parser.error(f"unknown benchmark {sorted(unknown)}; there are {', '.join(NAMES)}")
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     results = {}
     console = Console(width=None if sys.stdout.isatty() else 160)  # 80 columns break every cell of a log
     for name in arguments.names or NAMES:

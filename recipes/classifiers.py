@@ -1,6 +1,7 @@
 """The classifier of stage 1: an AIM on any CLIP, as adapters or as a whole, its classes, and how right it is."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,14 @@ from torch import Tensor, nn
 from transformers import AutoImageProcessor
 
 from hf_datasets.tfcovr.labels import labels_by_id
-from hf_models import AIMAdapterConfig, AIMForVideoClassification, AIMVideoProcessor
+from hf_models import AIMAdapterConfig, AIMConfig, AIMForVideoClassification, AIMVideoProcessor
 from hf_models.tfcovr.modeling_aim import load_clip_vision
 
-AIM_FIELDS = (
-    *("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale"),
-    *("drop_path_rate", "classifier_dropout"),
-)
+SIZES = ("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale")
+REGULARIZATION = (
+    "drop_path_rate",
+    "classifier_dropout",
+)  # which a model trained before can go on with, or without
 
 
 def class_names(train: Sequence[dict[str, Any]], head: Literal["present", "all"]) -> list[str]:
@@ -59,39 +61,55 @@ def make_processor(base: str, num_frames: int) -> AIMVideoProcessor:
     )
 
 
-def shipped_adapters(config: ClassifierConfig) -> str | None:
-    """What "auto" stands for: the adapters that ship for the miniature's CLIP, nothing for any other base."""
+def shipped_adapters(config: ClassifierConfig, names: Sequence[str]) -> str | None:
+    """What "auto" stands for: the adapters that ship for the miniature's CLIP, where they fit; nothing for another base."""
     is_miniature = Path(config.base).resolve() == Path(MINIATURE_CLIP).resolve()
-    return MINIATURE_AIM if is_miniature and not config.full else None
+    if config.full or not is_miniature:
+        return None
+    differences = differences_of(AIMAdapterConfig.from_pretrained(MINIATURE_AIM), config, names)
+    if differences and os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"starting from {config.base}: the adapters that ship do not fit, they have {differences}")
+    return None if differences else MINIATURE_AIM
+
+
+def differences_of(
+    trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, names: Sequence[str]
+) -> str:
+    """What a model or adapters that were trained before have and the configuration does not ask for."""
+    found = [
+        f"{name} {getattr(trained, name)}, not {getattr(config, name)}"
+        for name in SIZES
+        if getattr(trained, name) != getattr(config, name)
+    ]
+    if list((trained.id2label or {}).values()) != list(names):
+        found.append(
+            f"a head of {len(trained.id2label or {})} classes, which are not the {len(names)} of this data"
+        )
+    return "; ".join(found)
 
 
 def make_classifier(config: ClassifierConfig, names: Sequence[str]) -> nn.Module:
     """AIM with a head of these classes: a PEFT model whose adapters train, or a model of which everything does."""
     if config.init_from == "auto":
-        config = replace(config, init_from=shipped_adapters(config))
-    changes = {name: getattr(config, name) for name in AIM_FIELDS}
-    id2label = dict(enumerate(names))
+        config = replace(config, init_from=shipped_adapters(config, names))
     try:
-        if config.full:
-            model = whole_model(
-                config, changes | {"id2label": id2label, "label2id": {n: i for i, n in id2label.items()}}
-            )
-            found = model.config.id2label
-        else:
-            model = adapted_model(config, changes | {"id2label": id2label})
-            found = model.peft_config["default"].id2label
+        model = (whole_model if config.full else adapted_model)(config, names)
     except (OSError, ValueError) as error:
         raise SystemExit(f"{config.init_from or config.base} cannot be used: {error}") from error
-    if dict(found) != id2label:
-        raise SystemExit(
-            f"{config.init_from} has a head of {len(found)} classes, which are not the {len(names)} of this data; "
-            "leave out --init_from, or train on the same labels"
-        )
     if config.time_amplitude and not config.init_from:
         for name, parameter in model.named_parameters():
             if "temporal_embedding" in name:
                 parameter.data.copy_(config.time_amplitude * time_code(*parameter.shape[1:])[None])
     return model
+
+
+def check_fits(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, names: Sequence[str]) -> None:
+    """Refuse to go on from what was trained for something else."""
+    if differences := differences_of(trained, config, names):
+        raise ValueError(
+            f"it has {differences}; give the values and the data that it was trained with, or --init_from none to start "
+            f"from {config.base}"
+        )
 
 
 def time_code(num_frames: int, hidden_size: int) -> Tensor:
@@ -101,19 +119,23 @@ def time_code(num_frames: int, hidden_size: int) -> Tensor:
     return torch.cat((angles.sin(), angles.cos()), -1)
 
 
-def whole_model(config: ClassifierConfig, changes: dict[str, Any]) -> AIMForVideoClassification:
+def whole_model(config: ClassifierConfig, names: Sequence[str]) -> AIMForVideoClassification:
     """All weights, from a CLIP or from a model trained before."""
+    regularization = {name: getattr(config, name) for name in REGULARIZATION}
     if config.init_from:
         check_model_folder(config.init_from)
-        model = AIMForVideoClassification.from_pretrained(config.init_from)
+        check_fits(AIMConfig.from_pretrained(config.init_from), config, names)
+        model = AIMForVideoClassification.from_pretrained(config.init_from, **regularization)
     else:
-        model = AIMForVideoClassification.from_clip(config.base, **changes)
+        labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
+        sizes = {name: getattr(config, name) for name in SIZES}
+        model = AIMForVideoClassification.from_clip(config.base, **sizes, **regularization, **labels)
     if config.activation_checkpointing:
         model.activation_checkpointing_enable()
     return model
 
 
-def adapted_model(config: ClassifierConfig, changes: dict[str, Any]) -> PeftModel:
+def adapted_model(config: ClassifierConfig, names: Sequence[str]) -> PeftModel:
     """A frozen CLIP with adapters, new or trained before."""
     tower, info = load_clip_vision(config.base)
     if info["missing_keys"]:
@@ -123,10 +145,15 @@ def adapted_model(config: ClassifierConfig, changes: dict[str, Any]) -> PeftMode
     if config.activation_checkpointing:
         tower.activation_checkpointing_enable()
     if not config.init_from:
-        return get_peft_model(tower, AIMAdapterConfig(**changes))
+        fields = {name: getattr(config, name) for name in (*SIZES, *REGULARIZATION)}
+        return get_peft_model(tower, AIMAdapterConfig(**fields, id2label=dict(enumerate(names))))
     if not (Path(config.init_from) / "adapter_config.json").is_file():
         raise ValueError("it is no adapter folder (there is no adapter_config.json in it)")
-    return PeftModel.from_pretrained(tower, config.init_from, is_trainable=True)
+    trained = AIMAdapterConfig.from_pretrained(config.init_from)
+    check_fits(trained, config, names)
+    for name in REGULARIZATION:
+        setattr(trained, name, getattr(config, name))
+    return PeftModel.from_pretrained(tower, config.init_from, config=trained, is_trainable=True)
 
 
 def parameter_groups(model: nn.Module, config: ClassifierConfig) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@
 
 By default a CLIP is frozen and AIM's adapters on it are trained as a PEFT method; `--full` trains all weights, as
 the released code does. On the miniature, adapters that ship are trained on for two epochs, because starting from CLIP
-(second line) takes a quarter of an hour; `init_from` decides. Frames are chosen and augmented once per clip. The weights
+(second line, or `--init_from none`) takes a quarter of an hour. Frames are chosen and augmented once per clip. The weights
 with the best validation accuracy become `OUTPUT_DIR/model` (a full AIM and its processor), `OUTPUT_DIR/adapter` (the
 PEFT form; not with `--full`) and `OUTPUT_DIR/results.json` with top-1 and mean-class accuracy on validation and test. A
 killed run started again with the same configuration goes on from its last checkpoint and ends with the weights of one

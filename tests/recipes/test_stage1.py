@@ -18,6 +18,7 @@ from classifiers import (
     accuracies,
     class_indices,
     class_names,
+    make_classifier,
     shipped_adapters,
 )
 from clip_frames import Augmentation, FrameCache, LabelledClips
@@ -281,10 +282,56 @@ def test_what_cannot_work_ends_with_a_word_on_the_cure(config, change, message):
         run(replace(config, **change))
 
 
-def test_auto_means_the_shipped_adapters_for_the_shipped_base_alone(config):
-    assert shipped_adapters(ClassifierConfig()) == MINIATURE_AIM
-    assert shipped_adapters(ClassifierConfig(full=True)) is None
-    assert shipped_adapters(config) is None
+@pytest.fixture(scope="module")
+def shipped_names():
+    settings = json.loads((Path(MINIATURE_AIM) / "adapter_config.json").read_text())
+    return [settings["id2label"][str(index)] for index in range(112)]
+
+
+def test_auto_means_the_shipped_adapters_for_the_shipped_base_alone(config, shipped_names, capsys):
+    assert shipped_adapters(ClassifierConfig(), shipped_names) == MINIATURE_AIM
+    assert shipped_adapters(ClassifierConfig(full=True), shipped_names) is None
+    assert shipped_adapters(config, shipped_names) is None
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "classes", "says"),
+    [
+        ({"num_frames": 8}, 112, "num_frames 12, not 8"),
+        ({"num_temporal_adapters": 1}, 112, "num_temporal_adapters 2, not 1"),
+        ({}, 3, "a head of 112 classes, which are not the 3 of this data"),
+    ],
+)
+def test_adapters_that_do_not_fit_are_left_out_by_auto_and_refused_by_name(
+    shipped_names, capsys, change, classes, says
+):
+    names = shipped_names[:classes]
+    chosen = ClassifierConfig(**change)
+    model = make_classifier(chosen, names)
+    shown = capsys.readouterr().out
+    assert says in shown
+    assert shown.count("\n") == 1
+    assert model.peft_config["default"].num_frames == chosen.num_frames
+    assert list(model.peft_config["default"].id2label.values()) == names
+    with pytest.raises(SystemExit, match=rf"{says}.*or --init_from none"):
+        make_classifier(replace(chosen, init_from=MINIATURE_AIM), names)
+    cured = make_classifier(replace(chosen, init_from=None), names)  # what --init_from none stands for
+    assert cured.peft_config["default"].num_temporal_adapters == chosen.num_temporal_adapters
+
+
+def test_dropout_of_trained_adapters_is_what_this_run_asks_for(shipped_names):
+    model = make_classifier(ClassifierConfig(classifier_dropout=0.4, drop_path_rate=0.3), shipped_names)
+    assert 0.4 in [module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)]
+    assert (model.peft_config["default"].drop_path_rate, model.training) == (0.3, True)
+
+
+def test_a_whole_model_of_other_sizes_is_refused(config):
+    whole = replace(config, full=True, epochs=1)
+    run(whole)
+    trained = f"{whole.output_dir}/model"
+    with pytest.raises(SystemExit, match=r"num_frames 4, not 3; .*--init_from none"):
+        Stage1(replace(whole, init_from=trained, num_frames=3, output_dir=f"{whole.output_dir}-2"))
 
 
 def test_the_temporal_embedding_starts_where_it_is_told(config):
