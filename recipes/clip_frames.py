@@ -29,6 +29,8 @@ class FrameCache:
         clips: Rows with `clip_id`, `video`, `start_seconds`, `end_seconds`.
         num_frames: Frames per clip.
         size: Height and width in pixels; frames are stretched to it as `AIMVideoProcessor` does.
+        num_workers: Processes that decode.
+        also: Another number of frames per clip, for which the same decoding fills another cache.
 
     Attributes:
         frames: `(clips, num_frames, 3, height, width)` uint8, mapped from disk.
@@ -37,18 +39,56 @@ class FrameCache:
     """
 
     def __init__(
-        self, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int], *, num_workers: int
+        self,
+        folder: Path,
+        clips: Sequence[Clip],
+        num_frames: int,
+        size: tuple[int, int],
+        *,
+        num_workers: int,
+        also: int | None = None,
     ) -> None:
-        content = json.dumps([[fingerprint(clip) for clip in clips], num_frames, size])
-        self.folder = folder / f"frames-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        self.folder = cache_folder(folder, clips, num_frames, size)
         self.places = {clip["clip_id"]: place for place, clip in enumerate(clips)}
         with FileLock(folder / ".lock"):  # of several processes one decodes
-            self.frames = self.open("frames", np.uint8, (len(clips), num_frames, 3, *size))
-            self.done = self.open("done", np.bool_, (len(clips),))
-            self.failures = self.fill(clips, num_frames, size, num_workers)
+            caches = [FrameFile(self.folder, len(clips), num_frames, size)]
+            if also is not None:
+                caches.append(FrameFile(cache_folder(folder, clips, also, size), len(clips), also, size))
+            decode_into([cache for cache in caches if not cache.is_complete], clips, size, num_workers)
+        self.frames, self.failures = caches[0].frames, caches[0].failures
+
+    @classmethod
+    def find(
+        cls, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int]
+    ) -> "FrameCache | None":
+        """The cache of exactly these frames if it is complete."""
+        if not (cache_folder(folder, clips, num_frames, size) / FrameFile.FAILURES).is_file():
+            return None
+        return cls(folder, clips, num_frames, size, num_workers=0)
+
+    def __getitem__(self, clip_id: str) -> Tensor:
+        """The frames of a clip, `(num_frames, 3, height, width)` uint8."""
+        return torch.from_numpy(np.array(self.frames[self.places[clip_id]]))
+
+
+def cache_folder(folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int]) -> Path:
+    """Where the frames of these clips are kept below `folder`."""
+    content = json.dumps([[fingerprint(clip) for clip in clips], num_frames, size])
+    return folder / f"frames-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+
+
+class FrameFile:
+    """The arrays of one cache, zero where they are new, and which of their clips have been decoded."""
+
+    FAILURES = "failures.json"
+
+    def __init__(self, folder: Path, num_clips: int, num_frames: int, size: tuple[int, int]) -> None:
+        self.folder, self.num_frames = folder, num_frames
+        self.frames = self.open("frames", np.uint8, (num_clips, num_frames, 3, *size))
+        self.done = self.open("done", np.bool_, (num_clips,))
 
     def open(self, name: str, kind: type, shape: tuple[int, ...]) -> np.ndarray:
-        """An array on disk, zero where it is new."""
+        """An array on disk."""
         path = self.folder / f"{name}.npy"
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,32 +96,47 @@ class FrameCache:
             path.with_suffix(".partial").replace(path)
         return np.load(path, mmap_mode="r+")
 
-    def fill(
-        self, clips: Sequence[Clip], num_frames: int, size: tuple[int, int], num_workers: int
-    ) -> dict[str, str]:
-        """Decode what is missing and say what could not be."""
-        path = self.folder / "failures.json"
-        if self.done.all() or path.is_file():
-            return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        failures = {clip["clip_id"]: "there is no video file" for clip in clips if not clip["video"]}
-        requests = [
-            VideoRequest(place, clip["video"], clip["start_seconds"], clip["end_seconds"])
-            for place, clip in enumerate(clips)
-            if clip["video"] and not self.done[place]
-        ]
-        with VideoReaderPool(num_frames, num_workers=max(num_workers, 1), size=size) as pool:
-            for place, read in tqdm(
-                pool.read(requests), total=len(requests), desc="Decoding clips", unit="clip"
-            ):
-                if isinstance(read, VideoFailure):
-                    failures[clips[place]["clip_id"]] = read.reason
-                else:
-                    self.frames[place] = read.frames.numpy()
-                    self.done[place] = True
+    @property
+    def is_complete(self) -> bool:
+        """Whether every clip was decoded or is known to have failed."""
+        return bool(self.done.all()) or (self.folder / self.FAILURES).is_file()
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Clip id -> why it could not be read."""
+        path = self.folder / self.FAILURES
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def finish(self, failures: dict[str, str]) -> None:
+        """Write everything to disk, the failures last: they say that the cache is complete."""
         self.frames.flush()
         self.done.flush()
-        write_json(path, failures)
-        return failures
+        write_json(self.folder / self.FAILURES, failures)
+
+
+def decode_into(
+    caches: list[FrameFile], clips: Sequence[Clip], size: tuple[int, int], num_workers: int
+) -> None:
+    """Decode what any of the caches lacks, each clip once for all of them."""
+    if not caches:
+        return
+    failures = {clip["clip_id"]: "there is no video file" for clip in clips if not clip["video"]}
+    requests = [
+        VideoRequest(place, clip["video"], clip["start_seconds"], clip["end_seconds"])
+        for place, clip in enumerate(clips)
+        if clip["video"] and not all(cache.done[place] for cache in caches)
+    ]
+    counts = tuple(cache.num_frames for cache in caches)
+    with VideoReaderPool(counts, num_workers=max(num_workers, 1), size=size) as pool:
+        for place, read in tqdm(pool.read(requests), total=len(requests), desc="Decoding clips", unit="clip"):
+            if isinstance(read, VideoFailure):
+                failures[clips[place]["clip_id"]] = read.reason
+                continue
+            for cache, frames in zip(caches, read.frames.split(counts), strict=True):
+                cache.frames[place] = frames.numpy()
+                cache.done[place] = True
+    for cache in caches:
+        cache.finish(failures)
 
 
 def fingerprint(clip: Clip) -> list[Any]:
@@ -182,7 +237,7 @@ class LabelledClips(Dataset):
         """All frames that are read of a clip, uint8."""
         clip = self.clips[position]
         if self.cache is not None:
-            return torch.from_numpy(np.array(self.cache.frames[self.cache.places[clip["clip_id"]]]))
+            return self.cache[clip["clip_id"]]
         count = self.num_frames * self.frames_per_part
         try:
             read = read_frames(

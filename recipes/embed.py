@@ -14,9 +14,10 @@ import itertools
 import random
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from config import option, parse_config, run_recipe
@@ -37,6 +38,9 @@ class EmbedConfig(RunConfig, EncoderConfig, DataConfig):
     num_workers: int = option(
         2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run."
     )
+    cache_dir: str = option(
+        "outputs/frames", "Folder of stage1.py's decoded frames; its clips are not decoded again."
+    )
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
 
 
@@ -49,6 +53,7 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from clip_frames import FrameCache
 from devices import make_accelerator
 from embeddings import EmbeddingStore
 from encoders import load_encoders, processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
@@ -83,21 +88,67 @@ def made_by(
 
 
 def read_clips(
-    clips: list[dict[str, Any]], processor: TFCoVRProcessor, config: EmbedConfig, failures: dict[str, str]
-) -> Iterator[tuple[str, Tensor]]:
-    """Clip ids and their `pixel_values (T, C, H, W)`, as they come; what cannot be read goes to `failures`."""
-    video_processor = processor.video_processor
-    size = video_processor.size
-    resize = size.shortest_edge or (size.height, size.width)
-    for clip_id, read in answers(clips, video_processor.num_frames, resize, config):
-        if isinstance(read, VideoFailure):
-            failures[clip_id] = read.reason
-            continue
-        frames = read.frames
-        if config.shuffle_frames:
-            order = random.Random(f"{config.seed} {clip_id}").sample(range(len(frames)), len(frames))
-            frames = frames[order]
-        yield clip_id, video_processor(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0]
+    clips: list[dict[str, Any]],
+    processor: TFCoVRProcessor,
+    config: EmbedConfig,
+    failures: dict[str, str],
+    decoded: Mapping[str, FrameCache] = MappingProxyType({}),
+) -> Iterator[tuple[list[str], Tensor]]:
+    """Batches of clip ids and `pixel_values (B, T, C, H, W)`, as they come; what cannot be read goes to `failures`.
+
+    Clips that are in `decoded` come from there.
+    """
+    size = frame_size(processor)
+    to_read = [clip for clip in clips if clip["clip_id"] not in decoded]
+    read = answers(to_read, processor.video_processor.num_frames, size, config) if to_read else ()
+    cached = ((clip["clip_id"], decoded[clip["clip_id"]]) for clip in clips if clip["clip_id"] in decoded)
+    come = itertools.chain(
+        ((clip_id, cache[clip_id]) for clip_id, cache in cached),
+        ((clip_id, one if isinstance(one, VideoFailure) else one.frames) for clip_id, one in read),
+    )
+    whole = (item for item in come if not _has_failed(item, failures))
+    for batch in batched(whole, config.batch_size):
+        frames = [_in_order(clip_id, frames, config) for clip_id, frames in batch]
+        pixels = processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")[
+            "pixel_values"
+        ]
+        yield [clip_id for clip_id, _ in batch], pixels
+
+
+def _has_failed(item: tuple[str, Tensor | VideoFailure], failures: dict[str, str]) -> bool:
+    clip_id, frames = item
+    if isinstance(frames, VideoFailure):
+        failures[clip_id] = frames.reason
+    return isinstance(frames, VideoFailure)
+
+
+def _in_order(clip_id: str, frames: Tensor, config: EmbedConfig) -> Tensor:
+    if not config.shuffle_frames:
+        return frames
+    return frames[random.Random(f"{config.seed} {clip_id}").sample(range(len(frames)), len(frames))]
+
+
+def frame_size(processor: TFCoVRProcessor) -> int | tuple[int, int]:
+    """What frames are resized to while they are read: the shorter side, or height and width."""
+    size = processor.video_processor.size
+    return size.shortest_edge or (size.height, size.width)
+
+
+def decoded_clips(
+    splits: list[list[dict[str, Any]]], processor: TFCoVRProcessor, config: EmbedConfig
+) -> dict[str, FrameCache]:
+    """Clip id -> the cache of frames that stage 1 left of its split."""
+    size = frame_size(processor)
+    if isinstance(size, int):
+        return {}
+    folder, num_frames = Path(config.cache_dir), processor.video_processor.num_frames
+    caches = [FrameCache.find(folder, clips, num_frames, size) for clips in splits]
+    return {
+        clip_id: cache
+        for cache in caches
+        if cache is not None
+        for clip_id in cache.places.keys() - cache.failures
+    }
 
 
 def answers(
@@ -139,7 +190,8 @@ def embed_videos(
     accelerator: Accelerator,
 ) -> dict[str, Any]:
     """Encode the clips that the store lacks; returns the coverage over all processes."""
-    clips = [clip for split in config.splits for clip in load_split(config, split, clips=True)]
+    splits = [list(load_split(config, split, clips=True)) for split in config.splits]
+    clips = list(itertools.chain(*splits))
     done = set(store.ids()) if store.exists else set()
     accelerator.wait_for_everyone()
     failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
@@ -148,12 +200,12 @@ def embed_videos(
     own_failures: dict[str, str] = {}
     progress = tqdm(total=len(mine), desc="clips", unit="clip", disable=not accelerator.is_local_main_process)
     shard: list[tuple[str, Tensor]] = []
-    for batch in batched(read_clips(mine, processor, config, own_failures), config.batch_size):
-        pixels = torch.stack([pixel_values for _, pixel_values in batch]).to(accelerator.device)
+    decoded = decoded_clips(splits, processor, config)
+    for clip_ids, pixels in read_clips(mine, processor, config, own_failures, decoded):
         with torch.inference_mode(), accelerator.autocast():
-            embeddings = model.encode_video(pixels).float().cpu()
-        shard += zip([clip_id for clip_id, _ in batch], embeddings, strict=True)
-        progress.update(len(batch))
+            embeddings = model.encode_video(pixels.to(accelerator.device)).float().cpu()
+        shard += zip(clip_ids, embeddings, strict=True)
+        progress.update(len(clip_ids))
         if len(shard) >= config.shard_size:
             store.append(*zip(*shard, strict=True))
             shard = []

@@ -131,7 +131,7 @@ class PixelSource:
         video = torch.zeros(len(self.clips), model.config.video_embed_dim, device=self.device)
         needed = [self.rows[place] for place in sorted({*queries.query.tolist(), *queries.gallery.tolist()})]
         clips = read_clips(needed, self.processor, config, {})
-        loader = ({"clip_id": [clip_id], "pixel_values": pixels[None]} for clip_id, pixels in clips)
+        loader = ({"clip_id": clip_ids, "pixel_values": pixels} for clip_ids, pixels in clips)
         clip_ids, embeds = encode(model, loader, features="encode_video")
         video[[self.clips[one] for one in clip_ids]] = embeds.to(self.device)
         texts = list(self.texts)

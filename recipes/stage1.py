@@ -154,6 +154,7 @@ class Stage1:
                     config.num_frames * per_part,
                     self.size,
                     num_workers=config.num_workers,
+                    also=config.num_frames if per_part > 1 else None,  # what embed.py reads
                 )
             failures = cache.failures
         usable = [clip for clip in clips if clip["clip_id"] not in failures]
@@ -260,7 +261,7 @@ class Stage1:
     def finish_epoch(self, progress: Progress, loss: float) -> None:
         """Validate and keep the best weights."""
         figures = self.evaluate("validation")
-        progress.history.append({"loss": loss, "accuracy": figures["accuracy"]})
+        progress.history.append({"loss": loss, **figures})
         log = {"train/loss": loss} | {f"validation/{name}": value for name, value in figures.items()}
         self.accelerator.log(log, step=progress.total_steps)
         state = self.accelerator.get_state_dict(self.model)
@@ -293,16 +294,23 @@ class Stage1:
         said = gather_object(said) if self.accelerator.num_processes > 1 else said
         return accuracies(said, self.names)
 
+    def best_figures(self, progress: Progress) -> dict[str, float]:
+        """The figures of the best epoch on validation, measured when it ended."""
+        best = max(progress.history, key=lambda epoch: epoch["accuracy"])
+        figures = {name: value for name, value in best.items() if name != "loss"}
+        if len(figures) == 1:  # a run that an earlier version began kept the accuracy alone
+            return self.evaluate("validation")
+        return figures
+
     def save(self, progress: Progress) -> dict[str, Any]:
         """Measure the best weights and write them, `results.json` last: it says that the run is complete."""
         accelerator = self.accelerator
         accelerator.wait_for_everyone()
         model = accelerator.unwrap_model(self.model)
         model.load_state_dict(load_file(self.output_dir / "best.safetensors"))
+        measured = {"validation": self.best_figures(progress), "test": self.evaluate("test")}
         figures = {
-            f"{split}/{name}": value
-            for split in ("validation", "test")
-            for name, value in self.evaluate(split).items()
+            f"{split}/{name}": value for split, named in measured.items() for name, value in named.items()
         }
         shuffled = self.evaluate("validation", shuffle_frames=True)["accuracy"]
         figures["validation/accuracy_shuffled_frames"] = shuffled
