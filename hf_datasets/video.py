@@ -4,6 +4,7 @@ Importing this does not import torch; the first frames do.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ class VideoFrames:
 
 def read_frames(
     path: str | os.PathLike[str],
-    num_frames: int,
+    num_frames: int | Sequence[int],
     start_seconds: float | None = None,
     end_seconds: float | None = None,
     *,
@@ -68,7 +69,7 @@ def read_frames(
 
     Args:
         path: A video file.
-        num_frames: T, at least 1.
+        num_frames: T, at least 1; or several numbers, whose frames come one after the other from one decoding.
         start_seconds: Where the clip starts; None is the beginning.
         end_seconds: Where it ends, exclusive; None is the end. Beyond the end of the video, what there is is read
             and `missing_seconds` says so.

@@ -11,7 +11,7 @@ import signal
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -110,7 +110,7 @@ class VideoReaderPool:
 
     def __init__(
         self,
-        num_frames: int,
+        num_frames: int | Sequence[int],
         *,
         num_workers: int | None = None,
         timeout_seconds: float = 60.0,
@@ -120,7 +120,8 @@ class VideoReaderPool:
         reader: Callable[..., VideoFrames] = read_frames,
     ) -> None:
         self.num_workers = _available_cores() if num_workers is None else num_workers
-        if self.num_workers < 1 or num_frames < 1 or not timeout_seconds > 0:
+        counts = [num_frames] if isinstance(num_frames, int) else list(num_frames)
+        if self.num_workers < 1 or min(counts, default=0) < 1 or not timeout_seconds > 0:
             raise ValueError(
                 f"num_workers={num_workers}, num_frames={num_frames} and timeout_seconds={timeout_seconds} "
                 "must be positive"

@@ -1,6 +1,7 @@
 """Frames of a clip as NumPy arrays: what a worker process runs, so nothing heavier is imported here."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -45,6 +46,17 @@ def frame_indices(num_frames_in_clip: int, num_frames: int) -> list[int]:
     return [middles[position % segments] for position in range(num_frames)]
 
 
+def sampled_indices(num_frames_in_clip: int, num_frames: int | Sequence[int]) -> list[int]:
+    """`frame_indices` of each of several numbers of frames, one after the other.
+
+    Example:
+        >>> sampled_indices(100, (4, 2))
+        [12, 37, 62, 87, 24, 74]
+    """
+    counts = [num_frames] if isinstance(num_frames, int) else num_frames
+    return [index for count in counts for index in frame_indices(num_frames_in_clip, count)]
+
+
 @dataclass(frozen=True, slots=True)
 class ClipPixels:
     """Frames of a clip; as `hf_datasets.video.VideoFrames`, but the frames are an array with the channels last.
@@ -66,7 +78,7 @@ class ClipPixels:
 
 def read_pixels(
     path: str | os.PathLike[str],
-    num_frames: int,
+    num_frames: int | Sequence[int],
     start_seconds: float | None = None,
     end_seconds: float | None = None,
     *,
@@ -86,7 +98,7 @@ def read_pixels(
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
         span = video.span(start_seconds, end_seconds)
-        indices = frame_indices(len(span.keys), num_frames)
+        indices = sampled_indices(len(span.keys), num_frames)
         pixels = pixels_of(video, [span.keys[index] for index in sorted(set(indices))], backend)
         if len(pixels) < len(set(indices)):
             span = video.decodable(span)
@@ -94,7 +106,7 @@ def read_pixels(
                 raise VideoError(
                     f"{path}: no frame of the clip decodes; fetch the file again, or re-encode it"
                 )
-            indices = frame_indices(len(span.keys), num_frames)
+            indices = sampled_indices(len(span.keys), num_frames)
             pixels = pixels_of(video, [span.keys[index] for index in sorted(set(indices))], backend)
         keys = [span.keys[index] for index in indices]
         if not pixels.keys() >= set(keys):

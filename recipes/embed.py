@@ -38,9 +38,6 @@ class EmbedConfig(RunConfig, EncoderConfig, DataConfig):
     num_workers: int = option(
         2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run."
     )
-    cache_dir: str = option(
-        "outputs/frames", "Folder of stage1.py's decoded frames; its clips are not decoded again."
-    )
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
 
 

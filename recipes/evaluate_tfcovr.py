@@ -64,6 +64,9 @@ class EvaluateConfig(RunConfig, DataConfig):
         MINIATURE_CLIP, "Image model whose frame average is stage-2-only's video encoder."
     )
     runs_dir: str = option("outputs/systems", "Folder for the systems that --compare trains.")
+    cache_dir: str = option(
+        "outputs/frames", "Folder of the frames that stage1.py decoded; its clips are not decoded again."
+    )
     num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
     output_dir: str = option("outputs/evaluation", "Folder for results.json and the predictions.")
 
@@ -119,15 +122,17 @@ def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
 def base_training(config: EvaluateConfig) -> Stage2Config:
     """How the compared systems are trained."""
     made = Path(config.models[0]).parent / "results.json"
-    shared = [*DataConfig.__dataclass_fields__, "embeddings", "num_workers", "device"]
+    shared = [*DataConfig.__dataclass_fields__, "embeddings", "cache_dir", "num_workers", "device"]
     if config.stage2_config or not made.is_file():
         base = parse_config(Stage2Config, None, [config.stage2_config] if config.stage2_config else [])
         shared.append("mixed_precision")
     else:
         trained_as = json.loads(made.read_text(encoding="utf-8"))["config"]
-        if trained_as.keys() != asdict(Stage2Config()).keys():
+        unknown = sorted(trained_as.keys() - asdict(Stage2Config()).keys())
+        if unknown:  # what an earlier version did not have stays at its default
             raise SystemExit(
-                f"{made} is not what this version of stage2.py writes; say in a --stage2_config how to train"
+                f"{made} was not written by this version of stage2.py, which knows no {', '.join(unknown)}; say in a "
+                "--stage2_config how to train"
             )
         base = Stage2Config(**trained_as | {"restart": False})
     for name in shared:

@@ -93,6 +93,9 @@ class EncoderConfig:
     number_words: bool = option(
         False, "Spell numbers in texts out (2.5: two and a half), as the released code does."
     )
+    cache_dir: str = option(
+        "outputs/frames", "Folder of the frames that stage1.py decoded; its clips are not decoded again."
+    )
 
 
 @dataclass

@@ -96,7 +96,7 @@ MODEL_FIELDS = (
 )
 
 # What may change between a run and its continuation without changing the weights.
-INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker")
+INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "cache_dir")
 
 
 def learning_rate(step: int, total_steps: int, config: Stage2Config) -> float:

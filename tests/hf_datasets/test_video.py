@@ -12,6 +12,7 @@ import torch
 
 from hf_datasets import video_backends
 from hf_datasets.video import VideoError, VideoLimits, VideoSpanError, frame_indices, read_frames
+from hf_datasets.video_pool import VideoReaderPool, VideoRequest
 from tests.fixtures.videos import HEIGHT, WIDTH, numbers_of, write_video
 
 
@@ -278,6 +279,18 @@ def test_hostile_sizes_and_durations_are_refused(b_frames):
         read_frames(b_frames, 4, limits=VideoLimits(max_pixels=1000))
     with pytest.raises(VideoError, match=r"4 s exceed max_duration_seconds=1"):
         read_frames(b_frames, 4, limits=VideoLimits(max_duration_seconds=1.0))
+
+
+def test_several_numbers_of_frames_are_read_one_after_the_other(b_frames):
+    both = read_frames(b_frames, (5, 3), 0.4, 2.0)
+    apart = [read_frames(b_frames, count, 0.4, 2.0) for count in (5, 3)]
+    assert torch.equal(both.frames, torch.cat([clip.frames for clip in apart]))
+    assert both.indices == apart[0].indices + apart[1].indices
+    with VideoReaderPool((5, 3), num_workers=1) as pool:
+        ((_, read),) = pool.read([VideoRequest("clip", b_frames, 0.4, 2.0)])
+    assert torch.equal(read.frames, both.frames)
+    with pytest.raises(ValueError, match="positive"):
+        VideoReaderPool((5, 0))
 
 
 def test_an_unknown_backend_is_refused(b_frames):

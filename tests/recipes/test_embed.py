@@ -11,6 +11,7 @@ from pathlib import Path
 import embed
 import pytest
 import torch
+from clip_frames import FrameCache
 from datasets import Dataset
 from embed import EmbedConfig
 from embeddings import EmbeddingStore
@@ -46,6 +47,28 @@ def test_an_embedding_is_what_the_model_says_of_the_frames(tiny, embedded):
     torch.testing.assert_close(
         text["show red"], model.encode_text(**processor(text="show red"))[0], atol=1e-5, rtol=1e-4
     )
+
+
+def test_clips_that_stage_1_decoded_are_not_decoded_again(tiny, embedded, tmp_path, monkeypatch):
+    rows = {
+        split: list(Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/{split}.parquet"))
+        for split in ("train", "test")
+    }
+    folder = tmp_path / "frames"
+    FrameCache(folder, rows["train"], 8, (16, 16), num_workers=1, also=4)  # as stage 1 does in training
+    FrameCache(folder, rows["test"], 4, (16, 16), num_workers=1)
+
+    def refuse(clips, *_):
+        raise AssertionError(f"{len(clips)} clips are read again")
+
+    monkeypatch.setattr(embed, "answers", refuse)
+    config = EmbedConfig(**tiny, output_dir=str(tmp_path / "made"), cache_dir=str(folder))
+    config.splits = ["train", "test"]
+    embed.run(config)
+    made, expected = load(config.output_dir), load(embedded)
+    assert made.keys() == {row["clip_id"] for split in rows.values() for row in split}
+    for clip_id, embedding in made.items():
+        torch.testing.assert_close(embedding, expected[clip_id], atol=1e-5, rtol=1e-5)
 
 
 def test_a_second_run_opens_no_video(tiny, embedded, monkeypatch):

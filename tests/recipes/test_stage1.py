@@ -190,7 +190,11 @@ def test_batches_are_what_the_video_processor_makes(config):
         image_std=stage.processor.image_std,
     )
     expected = processor(read_frames(clip["video"], 4).frames, do_sample_frames=False, return_tensors="pt")
-    torch.testing.assert_close(batch["pixel_values"], expected["pixel_values"], atol=2e-5, rtol=0)
+    # Frames are resized with Pillow when they are read; torchvision, which the processor uses, rounds its weights.
+    level = 1 / 255 / min(stage.processor.image_std)
+    difference = (batch["pixel_values"] - expected["pixel_values"]).abs()
+    assert difference.max() < 2.1 * level
+    assert difference.mean() < 0.02 * level
 
 
 def test_augmentation_is_drawn_once_per_clip_unless_asked():
