@@ -21,7 +21,7 @@ from hf_datasets.fig.moments import (
     published_moments,
     read_moments,
     splits_of,
-    tables,
+    table_of,
     videos_of,
 )
 from hf_datasets.records import Rejection
@@ -105,12 +105,12 @@ class FIG(RegisteredBuilder):
         }[origin]()
         rows = self._finish(moments)
         return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"rows": rows, "split": split})
+            datasets.SplitGenerator(name=split, gen_kwargs={"tables": [table_of(rows, split, self._schema)]})
             for split in splits_of(rows)
         ]
 
-    def _generate_tables(self, rows: pl.DataFrame, split: release.Split) -> Iterator[tuple[Key, pa.Table]]:
-        for number, table in enumerate(tables(rows, split, self._schema)):
+    def _generate_tables(self, tables: list[pa.Table]) -> Iterator[tuple[Key, pa.Table]]:
+        for number, table in enumerate(tables):
             yield Key(0, number), table
 
     def _check(self) -> None:

@@ -1,7 +1,7 @@
 """The table of moments: collected, checked across rows, and found on disk where the videos are."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -226,13 +226,9 @@ def locate(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.Da
     return rows.with_columns(video=paths), f"Videos: {share} are there."
 
 
-def tables(rows: pl.DataFrame, split: Split, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of a split.
-
-    Yields:
-        One table of `schema`.
-    """
-    yield rows.filter(pl.col("split") == split).select(schema.names).to_arrow().cast(schema)
+def table_of(rows: pl.DataFrame, split: Split, schema: pa.Schema) -> pa.Table:
+    """The rows of a split in Arrow, which a forked process can read; in Polars it would hang."""
+    return rows.filter(pl.col("split") == split).select(schema.names).to_arrow().cast(schema)
 
 
 def splits_of(rows: pl.DataFrame, splits: Iterable[Split] = SPLITS) -> list[Split]:

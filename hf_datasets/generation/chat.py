@@ -1,6 +1,7 @@
 """Who answers: what every chat client offers, the offline writer, and the client that only replays the cache."""
 
 import asyncio
+import os
 import threading
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,6 +23,10 @@ def event_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="generation", daemon=True).start()
     return loop
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has no thread but its own, so it needs a new loop
+    os.register_at_fork(after_in_child=event_loop.cache_clear)
 
 
 @dataclass(frozen=True, slots=True)

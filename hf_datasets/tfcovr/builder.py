@@ -156,7 +156,7 @@ class TFCoVR(RegisteredBuilder):
         self.rejections = found.rejections
         self.info.description = f"{self.info.description} {found.coverage}"
         return (
-            {split: partial(found.clip_tables, split) for split in found.rows}
+            {split: partial(iter, found.clip_tables(split)) for split in found.rows}
             if self._is_clips
             else dict(found.rows)
         )

@@ -1,6 +1,6 @@
 """Where TF-CoVR comes from: the miniature, the authors' release, the upstream annotations, or a folder made of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,12 +28,12 @@ from hf_datasets.tfcovr.triplets import (
     SPLITS,
     TRIPLET_SCHEMA,
     Split,
+    Tables,
     composed_queries,
     labels_without_clips,
     train_triplets,
 )
 
-Tables = Callable[[], Iterator[pa.Table]]
 ANNOTATION = "finegym_annotation_info*.json"
 ELEMENTS = "gym*_element*.txt"
 CATEGORIES = "gym*_categories*.txt"
@@ -61,15 +61,10 @@ class Collection:
     rejections: list[Rejection] = field(default_factory=list)
     coverage: str = ""
 
-    def clip_tables(self, split: Split) -> Iterator[pa.Table]:
-        """The clips of a split.
-
-        Yields:
-            One table of `CLIP_SCHEMA`.
-        """
-        yield (
-            self.clips.filter(pl.col("split") == split).select(CLIP_SCHEMA.names).to_arrow().cast(CLIP_SCHEMA)
-        )
+    def clip_tables(self, split: Split) -> list[pa.Table]:
+        """The clips of a split, as one table of `CLIP_SCHEMA`."""
+        clips = self.clips.filter(pl.col("split") == split)
+        return [clips.select(CLIP_SCHEMA.names).to_arrow().cast(CLIP_SCHEMA)]
 
 
 def compose(
@@ -80,8 +75,8 @@ def compose(
     Args:
         clips: Clips with `clip_id`, `label` and `split`.
         changes: See `triplets.CHANGE_SCHEMA`.
-        max_triplets_per_pair: See `triplets.join`; queries are never capped.
-        seed: See `triplets.join`.
+        max_triplets_per_pair: See `triplets.plan_join`; queries are never capped.
+        seed: See `triplets.plan_join`.
 
     Returns:
         Split -> its rows, and a rejection for each label of a change without a clip in a split.
@@ -92,11 +87,9 @@ def compose(
         own = clips.filter(pl.col("split") == split)
         rejections += labels_without_clips(own, changes, split)
         if split == "train":
-            rows[split] = partial(
-                train_triplets, own, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed
-            )
+            rows[split] = train_triplets(own, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed)
         else:
-            rows[split] = partial(composed_queries, own, changes, split)
+            rows[split] = composed_queries(own, changes, split)
     return rows, rejections
 
 
@@ -188,12 +181,8 @@ def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Colle
     frames, rejections = read_release(data_dir)
     clips, refused = release_clips(frames)
     located, coverage = locate(clips, video_dir)
-    rows = {split: partial(_frame_tables, frame) for split, frame in frames.items()}
+    rows = {split: partial(iter, [frame.to_arrow().cast(TRIPLET_SCHEMA)]) for split, frame in frames.items()}
     return Collection(located, rows, rejections + refused, coverage)
-
-
-def _frame_tables(frame: pl.DataFrame) -> Iterator[pa.Table]:
-    yield frame.to_arrow().cast(TRIPLET_SCHEMA)
 
 
 def _read(path: Path, cure: str) -> pl.DataFrame:

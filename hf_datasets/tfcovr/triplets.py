@@ -2,13 +2,16 @@
 
 A *change* is an ordered pair of labels with the text that leads from one to the other. Labels that read the same
 are one answer: no text can tell their clips apart, so a clip of either answers the query. Clips and changes are
-Polars frames; their rows are joined by number, and become ids and text only when a batch leaves.
+Polars frames; their rows are joined by number, and become ids and text only when a batch leaves. What makes the tables
+(`Tables`) uses NumPy and Arrow alone: `DataLoader` forks its workers, and Polars hangs in a forked process.
 """
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +20,8 @@ from hf_datasets.records import Rejection
 from hf_datasets.tfcovr.labels import answer_class, load_labels
 
 Split = Literal["train", "validation", "test"]
+Tables = Callable[[], Iterator[pa.Table]]
+"""What gives the rows of a split, in tables, as often as it is called; it can be pickled, and used after a fork."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 TRIPLET_SCHEMA = pa.schema(
     {
@@ -86,10 +91,26 @@ def labels_without_clips(clips: pl.DataFrame, changes: pl.DataFrame, split: Spli
             yield Rejection(reason, label, label)
 
 
-def join(
+class PlannedChange(NamedTuple):
+    """A change with the clips that it joins, as row numbers (uint32) of the clips.
+
+    Attributes:
+        change: Row number of the change.
+        queries: The clips of its source.
+        targets: The clips of its target, or of a label that reads the same.
+        drawn: Which of the pairs to keep, as places in their order by query, then by target; None keeps all.
+    """
+
+    change: int
+    queries: npt.NDArray[np.uint32]
+    targets: npt.NDArray[np.uint32]
+    drawn: npt.NDArray[np.uint32] | None
+
+
+def plan_join(
     clips: pl.DataFrame, changes: pl.DataFrame, *, max_triplets_per_pair: int | None = None, seed: int = 0
-) -> Iterator[pl.DataFrame]:
-    """Join every clip of a change's source with every clip of its target.
+) -> list[PlannedChange]:
+    """Find for each change the clips that `join` pairs.
 
     Args:
         clips: Clips of one split with `clip_id` (unique) and `label`.
@@ -97,9 +118,8 @@ def join(
         max_triplets_per_pair: Draw that many at random of a change that has more; None keeps all.
         seed: Decides which are drawn.
 
-    Yields:
-        Batches with row numbers `query`, `target` (of `clips`) and `change` (of `changes`), uint32, in the order
-        of changes, then queries, then targets. No two rows are equal and no clip is its own target.
+    Returns:
+        The changes that have clips on both sides, in their order.
 
     Raises:
         ValueError: A change is between labels that read the same, or the cap is below 1.
@@ -107,69 +127,100 @@ def join(
     if max_triplets_per_pair is not None and max_triplets_per_pair < 1:
         raise ValueError(f"max_triplets_per_pair is {max_triplets_per_pair}; it is None or at least 1")
     numbered = _with_answers(clips.select("label"), "label").with_row_index("clip")
-    sources = numbered.select(source="label", query="clip")
-    targets = numbered.select("answer", target="clip")
-    sizes = sources.group_by("source").len("sources"), targets.group_by("answer").len("targets")
-    sized = (
-        _distinct(changes)
-        .join(sizes[0], on="source", maintain_order="left")
-        .join(sizes[1], on="answer", maintain_order="left")
-        .with_columns(batch=(pl.col("sources").cast(pl.Int64) * pl.col("targets")).cum_sum() // JOINED_ROWS)
+    sources, targets = (
+        {
+            name: np.array(rows, dtype=np.uint32)
+            for name, rows in numbered.group_by(column).agg("clip").iter_rows()
+        }
+        for column in ("label", "answer")
     )
-    for batch in sized.partition_by("batch", maintain_order=True):
-        joined = (
-            batch.lazy()
-            .select("source", "answer", "change")
-            .join(sources.lazy(), on="source", maintain_order="left_right")
-            .join(targets.lazy(), on="answer", maintain_order="left_right")
-            .select("query", "target", "change")
-            .collect()
-        )
-        if max_triplets_per_pair is not None:
-            place = pl.int_range(pl.len()).shuffle(seed=seed).over("change")
-            joined = joined.filter(place < max_triplets_per_pair)
-        yield joined
+    draws: dict[int, npt.NDArray[np.uint32]] = {}
+    plan = []
+    for change, source, answer in _distinct(changes).select("change", "source", "answer").iter_rows():
+        if source not in sources or answer not in targets:
+            continue
+        size = len(sources[source]) * len(targets[answer])
+        if max_triplets_per_pair is not None and size > max_triplets_per_pair and size not in draws:
+            places = pl.select(pl.int_range(size).shuffle(seed=seed)).to_series().to_numpy()
+            draws[size] = np.flatnonzero(places < max_triplets_per_pair).astype(np.uint32)
+        plan.append(PlannedChange(change, sources[source], targets[answer], draws.get(size)))
+    return plan
+
+
+def join(plan: Iterable[PlannedChange]) -> Iterator[pa.Table]:
+    """Join every clip of a change's source with every clip of its target.
+
+    Args:
+        plan: What `plan_join` gives.
+
+    Yields:
+        Batches with row numbers `query`, `target` (of the clips) and `change` (of the changes), uint32, in the order
+        of changes, then queries, then targets. No two rows are equal and no clip is its own target.
+    """
+    parts: list[tuple[npt.NDArray[np.uint32], ...]] = []
+    for change, queries, targets, drawn in plan:
+        pairs = np.repeat(queries, len(targets)), np.tile(targets, len(queries))
+        query, target = pairs if drawn is None else (side[drawn] for side in pairs)
+        parts.append((query, target, np.full(len(query), change, dtype=np.uint32)))
+        if sum(len(part[0]) for part in parts) >= JOINED_ROWS:
+            yield _joined(parts)
+            parts = []
+    if parts:
+        yield _joined(parts)
+
+
+def _joined(parts: list[tuple[npt.NDArray[np.uint32], ...]]) -> pa.Table:
+    columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return pa.table(dict(zip(("query", "target", "change"), columns, strict=True)))
 
 
 def train_triplets(
     clips: pl.DataFrame, changes: pl.DataFrame, *, max_triplets_per_pair: int | None = None, seed: int = 0
-) -> Iterator[pa.Table]:
+) -> Tables:
     """Make the triplets of `join`, one row each, as ids and text.
 
     Args:
         clips: Clips of one split with `clip_id` (unique) and `label`.
         changes: See `CHANGE_SCHEMA`.
-        max_triplets_per_pair: See `join`.
-        seed: See `join`.
+        max_triplets_per_pair: See `plan_join`.
+        seed: See `plan_join`.
 
-    Yields:
-        Tables of `TRIPLET_SCHEMA`; `target_clip_ids` holds one id and `target_label` is that clip's own label.
+    Returns:
+        A function that gives tables of `TRIPLET_SCHEMA`; `target_clip_ids` holds one id and `target_label` is that
+        clip's own label.
     """
-    clip_ids, labels = (clips[name].to_arrow().cast(pa.string()) for name in ("clip_id", "label"))
-    texts = {
-        name: changes[name].to_arrow().cast(pa.string()) for name in ("change_type", "modification_text")
-    }
+    plan = plan_join(clips, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed)
+    texts = _as_text(changes, "change_type", "modification_text")
+    return partial(_triplet_tables, plan, _as_text(clips, "clip_id", "label"), texts)
+
+
+def _triplet_tables(plan: list[PlannedChange], clips: pa.Table, changes: pa.Table) -> Iterator[pa.Table]:
     count = 0
-    for joined in join(clips, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed):
-        for batch in joined.iter_slices(TABLE_ROWS):
-            query, target, change = (batch[name].to_arrow() for name in ("query", "target", "change"))
+    for joined in join(plan):
+        for start in range(0, len(joined), TABLE_ROWS):
+            batch = joined.slice(start, TABLE_ROWS)
+            query, target, change = (
+                clips.take(batch["query"]),
+                clips.take(batch["target"]),
+                changes.take(batch["change"]),
+            )
             numbers = pa.array(np.arange(count, count + len(batch))).cast(pa.string())
             columns = {
                 "query_id": pc.binary_join_element_wise("train", numbers, "-"),
-                "query_clip_id": clip_ids.take(query),
-                "query_label": labels.take(query),
-                "modification_text": texts["modification_text"].take(change),
-                "change_type": texts["change_type"].take(change),
+                "query_clip_id": query["clip_id"],
+                "query_label": query["label"],
+                "modification_text": change["modification_text"],
+                "change_type": change["change_type"],
                 "target_clip_ids": pa.ListArray.from_arrays(
-                    np.arange(len(batch) + 1, dtype=np.int32), clip_ids.take(target)
+                    np.arange(len(batch) + 1, dtype=np.int32), target["clip_id"].combine_chunks()
                 ),
-                "target_label": labels.take(target),
+                "target_label": target["label"],
             }
             count += len(batch)
             yield pa.table(columns).cast(TRIPLET_SCHEMA)
 
 
-def composed_queries(clips: pl.DataFrame, changes: pl.DataFrame, split: Split) -> Iterator[pa.Table]:
+def composed_queries(clips: pl.DataFrame, changes: pl.DataFrame, split: Split) -> Tables:
     """Make the composed queries of a split: every clip with every change of its label, and all clips that answer.
 
     Args:
@@ -177,18 +228,23 @@ def composed_queries(clips: pl.DataFrame, changes: pl.DataFrame, split: Split) -
         changes: See `CHANGE_SCHEMA`.
         split: Its name, which begins the query ids.
 
-    Yields:
-        A table of `TRIPLET_SCHEMA` in the order of changes, then clips; targets are in the order of the clips.
-        `target_label` is the first label of those that read as the target does.
+    Returns:
+        A function that gives a table of `TRIPLET_SCHEMA` in the order of changes, then clips; targets are in the
+        order of the clips. `target_label` is the first label of those that read as the target does.
 
     Raises:
         ValueError: A change is between labels that read the same.
     """
-    answers = _with_answers(clips, "label").group_by("answer").agg(target_clip_ids="clip_id")
+    answers = (
+        _with_answers(clips, "label")
+        .group_by("answer")
+        .agg(target_clip_ids="clip_id")
+        .with_row_index("place")
+    )
     queries = (
         _distinct(changes)
         .join(clips.select(source="label", query_clip_id="clip_id"), on="source", maintain_order="left_right")
-        .join(answers, on="answer", maintain_order="left")
+        .join(answers.select("answer", "place"), on="answer", maintain_order="left")
         .with_row_index("number")
         .select(
             pl.format("{}-{}", pl.lit(split), "number").alias("query_id"),
@@ -196,11 +252,21 @@ def composed_queries(clips: pl.DataFrame, changes: pl.DataFrame, split: Split) -
             pl.col("source").alias("query_label"),
             "modification_text",
             "change_type",
-            "target_clip_ids",
             pl.col("answer").alias("target_label"),
+            "place",
         )
     )
-    yield queries.to_arrow().cast(TRIPLET_SCHEMA)
+    targets = answers["target_clip_ids"].to_arrow().cast(TRIPLET_SCHEMA.field("target_clip_ids").type)
+    return partial(_query_tables, queries.to_arrow(), targets)
+
+
+def _query_tables(queries: pa.Table, targets: pa.Array) -> Iterator[pa.Table]:
+    rows = queries.append_column("target_clip_ids", targets.take(queries["place"].combine_chunks()))
+    yield rows.select(TRIPLET_SCHEMA.names).cast(TRIPLET_SCHEMA)
+
+
+def _as_text(frame: pl.DataFrame, *names: str) -> pa.Table:
+    return frame.select(names).to_arrow().cast(pa.schema({name: pa.string() for name in names}))
 
 
 def _with_answers(frame: pl.DataFrame, column: str) -> pl.DataFrame:

@@ -23,7 +23,7 @@ from datasets.builder import Key
 from benchmarks.timing import Ratio, interleave, peak_megabytes
 from hf_datasets.tfcovr.labels import answer_class, load_labels
 from hf_datasets.tfcovr.release import read_release
-from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_SCHEMA, join, train_triplets
+from hf_datasets.tfcovr.triplets import CHANGE_SCHEMA, TRIPLET_SCHEMA, join, plan_join, train_triplets
 
 FEATURES = Features.from_arrow_schema(TRIPLET_SCHEMA)
 
@@ -79,7 +79,7 @@ class Tables(datasets.ArrowBasedBuilder):
     """A builder that is given the tables of `train_triplets`, as ours is."""
 
     def __init__(self, clips: pl.DataFrame, changes: pl.DataFrame, **kwargs: object) -> None:
-        self.tables = partial(train_triplets, clips, changes)
+        self.tables = train_triplets(clips, changes)
         super().__init__(**kwargs)
 
     def _info(self) -> datasets.DatasetInfo:
@@ -114,7 +114,7 @@ def from_parquet(folder: Path, path: Path) -> Dataset:
 
 def into_a_dataset(scratch: Path) -> Iterator[Ratio]:
     clips, changes = corpus(3_330, 1_500)
-    pq.write_table(pa.concat_tables(train_triplets(clips, changes)), scratch / "triplets.parquet")
+    pq.write_table(pa.concat_tables(train_triplets(clips, changes)()), scratch / "triplets.parquet")
     ways = {
         "ours": partial(ours, scratch / "ours", clips, changes),
         "generator": partial(from_generator, scratch / "generator", clips, changes),
@@ -134,18 +134,18 @@ def into_a_dataset(scratch: Path) -> Iterator[Ratio]:
 def joined_megabytes() -> float:
     """Peak memory that a join of ten million adds, in MB; to be asked in a process of its own."""
     clips, changes = corpus(24_700, 1_500)
-    next(join(clips.head(500), changes))
+    next(join(plan_join(clips.head(500), changes)))
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    pl.concat(join(clips, changes))
+    list(join(plan_join(clips, changes)))
     return peak_megabytes() - pages * resource.getpagesize() / 2**20
 
 
 def joined() -> Iterator[Ratio]:
     clips, changes = corpus(24_700, 1_500)
-    count = sum(map(len, join(clips, changes)))
+    count = sum(map(len, join(plan_join(clips, changes))))
     seconds = interleave(
         {
-            "ours": lambda: pl.concat(join(clips, changes)),
+            "ours": lambda: list(join(plan_join(clips, changes))),
             "dictionaries": lambda: list(dictionaries(clips, changes)),
         },
         rounds=3,
@@ -172,7 +172,7 @@ def official_way(path: Path) -> list[tuple[str, str, str]]:
 
 def release_read(scratch: Path) -> Iterator[Ratio]:
     clips, changes = corpus(3_330, 1_500)
-    table = pl.concat(pl.from_arrow(table) for table in train_triplets(clips, changes))
+    table = pl.concat(pl.from_arrow(table) for table in train_triplets(clips, changes)())
     written = table.select(
         pl.col("query_clip_id").alias("query_video"),
         pl.col("target_clip_ids").list.first().alias("target_video"),

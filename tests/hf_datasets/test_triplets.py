@@ -12,6 +12,7 @@ from hf_datasets.tfcovr.triplets import (
     composed_queries,
     join,
     labels_without_clips,
+    plan_join,
     split_by_video,
     train_triplets,
 )
@@ -37,12 +38,16 @@ CHANGES = pl.DataFrame(
 )
 
 
+def joined(*arguments, **options):
+    return pl.from_arrow(pa.concat_tables(join(plan_join(*arguments, **options))))
+
+
 def rows_of(tables):
     return pa.concat_tables(tables).to_pylist()
 
 
 def test_every_clip_of_the_source_meets_every_clip_of_the_target_once():
-    rows = rows_of(train_triplets(CLIPS, CHANGES))
+    rows = rows_of(train_triplets(CLIPS, CHANGES)())
     found = [(row["query_clip_id"], *row["target_clip_ids"]) for row in rows]
     assert found == [
         *itertools.product("af", "bc"),
@@ -85,7 +90,7 @@ def test_the_join_equals_dictionaries_and_loops():
         expected |= set(
             itertools.product(queries, [clip for clip, label in clips.iter_rows() if label in answers])
         )
-    batches = pl.concat(join(clips, changes))
+    batches = joined(clips, changes)
     found = list(
         zip(
             clips["clip_id"].gather(batches["query"]), clips["clip_id"].gather(batches["target"]), strict=True
@@ -97,41 +102,41 @@ def test_the_join_equals_dictionaries_and_loops():
 
 
 def test_batches_do_not_change_the_triplets(monkeypatch):
-    whole = rows_of(train_triplets(CLIPS, CHANGES))
+    whole = rows_of(train_triplets(CLIPS, CHANGES)())
     monkeypatch.setattr("hf_datasets.tfcovr.triplets.JOINED_ROWS", 3)
     monkeypatch.setattr("hf_datasets.tfcovr.triplets.TABLE_ROWS", 2)
-    tables = list(train_triplets(CLIPS, CHANGES))
+    tables = list(train_triplets(CLIPS, CHANGES)())
     assert len(tables) > 3
     assert rows_of(tables) == whole
 
 
 def test_a_cap_keeps_that_many_of_each_pair_and_the_seed_decides_which():
     clips = pl.DataFrame({"clip_id": [f"c{i}" for i in range(60)], "label": ["40", "41", "45"] * 20})
-    all_rows = pl.concat(join(clips, CHANGES))
-    capped = [pl.concat(join(clips, CHANGES, max_triplets_per_pair=7, seed=seed)) for seed in (0, 0, 1)]
+    all_rows = joined(clips, CHANGES)
+    capped = [joined(clips, CHANGES, max_triplets_per_pair=7, seed=seed) for seed in (0, 0, 1)]
     assert capped[0].group_by("change").len()["len"].to_list() == [7, 7]
     assert capped[0].equals(capped[1])
     assert not capped[0].equals(capped[2])
     assert capped[0].join(all_rows, on=all_rows.columns, how="anti").is_empty()
-    assert pl.concat(join(clips, CHANGES, max_triplets_per_pair=10_000)).equals(all_rows)
+    assert joined(clips, CHANGES, max_triplets_per_pair=10_000).equals(all_rows)
 
 
 @pytest.mark.parametrize("cap", [0, -1])
 def test_a_cap_below_one_is_refused(cap):
     with pytest.raises(ValueError, match=f"max_triplets_per_pair is {cap}"):
-        list(join(CLIPS, CHANGES, max_triplets_per_pair=cap))
+        plan_join(CLIPS, CHANGES, max_triplets_per_pair=cap)
 
 
 def test_a_change_between_labels_that_read_the_same_is_refused():
     same = pl.DataFrame([("180", "216", "temporal", "show it")], schema=CHANGE_SCHEMA, orient="row")
     with pytest.raises(ValueError, match="'180' and '216' read the same"):
-        list(join(CLIPS, same))
+        plan_join(CLIPS, same)
     with pytest.raises(ValueError, match="read the same"):
-        list(composed_queries(CLIPS, same, "test"))
+        composed_queries(CLIPS, same, "test")
 
 
 def test_a_query_has_all_clips_that_answer_it_and_never_itself():
-    rows = rows_of(composed_queries(CLIPS, CHANGES, "test"))
+    rows = rows_of(composed_queries(CLIPS, CHANGES, "test")())
     assert [(row["query_id"], row["query_clip_id"], row["target_clip_ids"]) for row in rows] == [
         ("test-0", "a", ["b", "c"]),
         ("test-1", "f", ["b", "c"]),
@@ -145,9 +150,9 @@ def test_a_query_has_all_clips_that_answer_it_and_never_itself():
 
 def test_no_clips_give_no_rows_but_the_columns():
     empty = CLIPS.clear()
-    assert pa.concat_tables(composed_queries(empty, CHANGES, "test")).schema == TRIPLET_SCHEMA
-    assert not rows_of(composed_queries(empty, CHANGES, "test"))
-    assert list(train_triplets(empty, CHANGES)) == []
+    assert pa.concat_tables(composed_queries(empty, CHANGES, "test")()).schema == TRIPLET_SCHEMA
+    assert not rows_of(composed_queries(empty, CHANGES, "test")())
+    assert list(train_triplets(empty, CHANGES)()) == []
 
 
 def test_a_label_without_clips_is_counted_with_its_changes():
