@@ -7,6 +7,7 @@ default one is always the newest, which is what the fallback opens.
 import functools
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -24,6 +25,8 @@ from hf_datasets.records import Rejection
 
 REJECTIONS_FILE = "rejections.parquet"
 REJECTION_SCHEMA = pa.schema({name: pa.string() for name in ("step", "key", "reason", "raw")})
+FOLDERS = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?[\\/](?:[^\\/\s'\",;:]+[\\/])+")
+"""The folders of an absolute path in a text, up to its last name."""
 ANNOTATION_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".parquet", ".pkl", ".tsv", ".txt"})
 
 
@@ -132,8 +135,14 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
 def write_rejections(
     folder: str | os.PathLike[str], rejections: Iterable[tuple[str | None, Rejection]]
 ) -> None:
-    """Write what was refused, each with the step that refused it where there are several, to `rejections.parquet`."""
-    rows = [{"step": step, **asdict(rejection)} for step, rejection in rejections]
+    """Write what was refused, each with the step that refused it where there are several, to `rejections.parquet`.
+
+    Of files that the reasons name, only the name is kept: the table is published, and folders are this machine's.
+    """
+    rows = [
+        {"step": step, **asdict(rejection), "reason": FOLDERS.sub("", rejection.reason)}
+        for step, rejection in rejections
+    ]
     pq.write_table(pa.Table.from_pylist(rows, schema=REJECTION_SCHEMA), Path(folder, REJECTIONS_FILE))
 
 

@@ -76,6 +76,117 @@ def test_the_card_has_counts_configurations_provenance_and_rejections(tmp_path, 
     assert refused[1] == {"step": None, "key": "l", "reason": "no text: 4", "raw": "raw"}
 
 
+def test_values_of_the_card_cannot_leave_their_line_or_carry_markup(tmp_path, card):
+    provenance = {"a\n# key": "[x](http://evil) `b` | c\n* next & <!-- end of counts -->", "b": "max_iou"}
+    folder = write_folder(
+        CONFIGURATIONS,
+        tmp_path / "out",
+        card=card,
+        provenance=provenance,
+        rejections=[Rejection("a\n# b: c", "r")],
+    )
+    body = (folder / "README.md").read_text()
+    assert "* a # key: \\[x\\](http://evil) \\`b\\` \\| c \\* next &amp; &lt;!-- end of counts -->\n" in body
+    assert "1 rows were refused (1 x a # b)" in body
+    assert body.count(COUNTS_END) == 1
+    assert "\n# b" not in body
+
+
+def test_a_split_without_rows_is_counted_and_the_others_open(tmp_path, card):
+    configurations = CONFIGURATIONS | {
+        "source": {"train": [ROWS], "validation": iter(()), "test": [ROWS.slice(3)]},
+        "empty": {"train": []},
+    }
+    folder = write_folder(configurations, tmp_path / "out", card=card)
+    assert {split: len(rows) for split, rows in datasets.load_dataset(str(folder)).items()} == {"train": 3}
+    assert datasets.get_dataset_config_names(str(folder)) == ["source", "source-clips"]
+    body = (folder / "README.md").read_text()
+    assert "| `source` | validation | 0 |" in body
+    assert "* without rows, so not loadable: source/validation, source/test, empty/train\n" in body
+
+
+def test_videos_of_a_video_feature_are_published_and_their_folders_are_not(tmp_path, card):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "x.mp4").write_bytes(b"file")
+    videos = [str(tmp_path / "home" / "x.mp4"), {"bytes": b"bytes", "path": "/home/someone/y.mp4"}, None] * 5
+    features = datasets.Features({"video": datasets.Video(decode=False)})
+    dataset = datasets.Dataset.from_dict({"video": videos}, features=features)
+    folder = write_folder(
+        {"own": {"train": dataset.with_format("arrow").iter(100)}}, tmp_path / "out", card=card
+    )
+    opened = datasets.load_dataset(str(folder), split="train")
+    assert isinstance(opened.features["video"], datasets.Video)
+    stored = opened.cast_column("video", datasets.Video(decode=False))["video"]
+    assert list(stored[:3]) == [
+        {"bytes": b"file", "path": "x.mp4"},
+        {"bytes": b"bytes", "path": "y.mp4"},
+        None,
+    ]
+    assert len(stored) == 15
+    assert b"someone" not in (folder / "own" / "train-00000-of-00001.parquet").read_bytes()
+    (tmp_path / "home" / "x.mp4").unlink()
+    with pytest.raises(FileNotFoundError, match=r"x\.mp4"):
+        write_folder({"own": {"train": dataset.with_format("arrow").iter(100)}}, tmp_path / "two", card=card)
+    assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize("name", ["../../evil", "..", "", "a/b", "a\\b", "/tmp/evil", ".hidden", "a\nb"])
+def test_a_configuration_or_split_that_is_no_name_is_refused_before_anything_is_written(name, tmp_path, card):
+    for configurations in ({name: {"train": [ROWS]}}, {"source": {name: [ROWS]}}):
+        with pytest.raises(ValueError, match=r"is no (folder|split) name"):
+            write_folder(configurations, tmp_path / "deep" / "out", card=card)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["card.md"]
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("a: [", "has no readable YAML header: while parsing"),
+        ("- 1", "has no readable YAML header"),
+        ("license: no", "has license: False in its YAML header"),
+        ("license: 3", "has license: 3"),
+        ("tags: [a, 1]", r"has tags: \['a', 1\]"),
+        ("pretty_name: [a]", "has pretty_name"),
+        ("language: {a: b}", "has language"),
+    ],
+)
+def test_a_header_that_is_malformed_or_of_wrong_types_is_an_error_of_one_line(
+    header, message, tmp_path, card
+):
+    card.write_text(f"---\n{header}\n---\n{COUNTS_START}\n{COUNTS_END}\n")
+    with pytest.raises(ValueError, match=message) as caught:
+        write_folder(CONFIGURATIONS, tmp_path / "out", card=card)
+    assert "\n" not in str(caught.value)
+    assert str(card) in str(caught.value)
+
+
+def test_a_card_that_is_not_there_or_not_text_is_named(tmp_path, card):
+    with pytest.raises(FileNotFoundError, match=r"nope\.md is not a file"):
+        write_folder(CONFIGURATIONS, tmp_path / "out", card=tmp_path / "nope.md")
+    card.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"card\.md has no readable YAML header"):
+        write_folder(CONFIGURATIONS, tmp_path / "out", card=card)
+
+
+def test_published_rejections_name_files_without_their_folders(tmp_path, card):
+    reasons = [
+        "no text: row 3 of /home/someone/data/train.csv, id 'a/b'",
+        r"bad: C:\Users\someone\x.csv and '/home/someone/y.csv'",
+        "bad: https://host/a/b and 3 m/s",
+    ]
+    folder = write_folder(
+        CONFIGURATIONS,
+        tmp_path / "out",
+        card=card,
+        rejections=[Rejection(reason, "raw") for reason in reasons],
+    )
+    assert pq.read_table(folder / "rejections.parquet")["reason"].to_pylist() == [
+        "no text: row 3 of train.csv, id 'a/b'",
+        "bad: x.csv and 'y.csv'",
+        reasons[2],
+    ]
+
+
 def test_nothing_is_left_when_writing_fails(tmp_path, card):
     def tables():
         yield ROWS
@@ -111,7 +222,10 @@ def test_each_card_is_valid_and_names_licences_and_counts(path, tmp_path):
 
 
 def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
-    folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=card)
+    rejected = [Rejection("a: b", "raw")]
+    folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=card, rejections=rejected)
+    written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    (folder / "results.json").write_text('{"output_dir": "/home/someone/out"}')
     with serve() as (address, received):
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
@@ -120,9 +234,7 @@ def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
     assert pushed == f"{address}/datasets/org/name"
     assert received["created"]["visibility"] == "private"
     assert received["authorization"] == "Bearer hf_canary"
-    assert sorted(received["files"]) == sorted(
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-    )
+    assert set(received["files"]) == written >= {"README.md", "rejections.parquet"}
     assert not any(b"hf_canary" in content for content in received["files"].values())
 
 
