@@ -7,6 +7,9 @@ cache, which `registration.py` keeps in order.
 
 import functools
 import sys
+import warnings
+from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +28,7 @@ BUILDERS = {
 
 
 def register() -> None:
-    """Make `load_dataset` find the names of `BUILDERS`; a folder of that name in the way still wins."""
+    """Make `load_dataset` find the names of `BUILDERS`; a folder of that name in the way still wins, with a warning."""
     wrapt.register_post_import_hook(_wrap_factory, "datasets.load")
 
 
@@ -34,8 +37,16 @@ def _wrap_factory(load: ModuleType) -> None:
 
     @functools.wraps(original)
     def dataset_module_factory(path: str, *args: Any, **kwargs: Any) -> Any:
-        if path not in BUILDERS or Path(path).is_dir():
+        if path not in BUILDERS:
             return original(path, *args, **kwargs)
+        if Path(path).is_dir():
+            message = (
+                f"load_dataset({path!r}) opens the folder {Path(path).resolve()}, not the registered dataset of that "
+                "name; rename the folder, or start in another one"
+            )
+            warnings.warn(message, stacklevel=4)  # the line that calls load_dataset
+            return original(path, *args, **kwargs)
+        _refuse_ignored(path, signature(original).bind(path, *args, **kwargs).arguments)
         from hf_datasets.registration import registered_module
 
         return registered_module(path)
@@ -44,3 +55,15 @@ def _wrap_factory(load: ModuleType) -> None:
     inspect = sys.modules.get("datasets.inspect")  # which imports it by name
     if hasattr(inspect, "dataset_module_factory"):
         inspect.dataset_module_factory = dataset_module_factory
+
+
+def _refuse_ignored(name: str, arguments: Mapping[str, Any]) -> None:
+    cures = {
+        "revision": "its rows are made by this package or read from data_dir, so leave revision out; "
+        "another version of the rows is another version of the package, or another data_dir",
+        "data_files": "put the files into one folder and pass it as data_dir, with the configuration that reads it: "
+        f"load_dataset({name!r}, 'release', data_dir=FOLDER)",
+    }
+    for argument, cure in cures.items():
+        if arguments.get(argument) is not None:
+            raise ValueError(f"{name!r} takes no {argument}; {cure}")

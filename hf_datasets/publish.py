@@ -137,12 +137,12 @@ def _check_names(configurations: Configurations) -> None:
     for name, splits in configurations.items():
         if not CONFIGURATION_NAME.fullmatch(name):
             raise ValueError(
-                f"configuration {name!r} is no folder name; use letters, digits, '_', '-' and '.', the first a letter"
+                f"configuration {name!r} is not a folder name; use letters, digits, '_', '-' and '.', the first a letter"
             )
         for split in splits:
             if not SPLIT_NAME.fullmatch(split):
                 raise ValueError(
-                    f"split {split!r} of {name!r} is no split name; use letters, digits and '_', such as 'train'"
+                    f"split {split!r} of {name!r} is not a split name; use letters, digits and '_', such as 'train'"
                 )
 
 

@@ -27,6 +27,7 @@ REJECTIONS_FILE = "rejections.parquet"
 REJECTION_SCHEMA = pa.schema({name: pa.string() for name in ("step", "key", "reason", "raw")})
 FOLDERS = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?[\\/](?:[^\\/\s'\",;:]+[\\/])+")
 """The folders of an absolute path in a text, up to its last name."""
+MINIATURE_TABLES = ("clips.parquet", "videos.parquet")
 ANNOTATION_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".parquet", ".pkl", ".tsv", ".txt"})
 
 
@@ -49,7 +50,7 @@ def source_hash() -> str:
 
 def folder_hash(folder: str | os.PathLike[str], describe: Callable[[Path], object]) -> str:
     """A hash of what `describe` says of each file below `folder`."""
-    root = Path(folder)
+    root = Path(folder).expanduser()
     files = sorted(path for path in root.rglob("*") if path.is_file())
     described = [(path.relative_to(root).as_posix(), describe(path)) for path in files]
     return hashlib.sha256(repr([item for item in described if item[1] is not None]).encode()).hexdigest()
@@ -110,7 +111,32 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
         data_dir = Path(self.config.data_dir).expanduser()
         if not data_dir.is_dir():
             raise FileNotFoundError(
-                f"data_dir {data_dir} is no folder; give the one that holds the annotations"
+                f"data_dir {data_dir} is not a folder; give the one that holds the annotations"
+            )
+        return data_dir
+
+    def _miniature_dir(self) -> Path:
+        """The folder of a rendered miniature: the one in `data_dir`, or the default one, drawn where it is not there yet.
+
+        Raises:
+            FileNotFoundError: `data_dir` holds something else.
+        """
+        data_dir = self._data_dir()
+        if data_dir is None:
+            from hf_datasets.miniature import prepare_miniature  # imports the renderer
+
+            return prepare_miniature()
+        missing = [name for name in MINIATURE_TABLES if not (data_dir / name).is_file()]
+        if missing:
+            others = [
+                name for name in self.builder_configs if not name.startswith("mini") and "-" not in name
+            ]
+            calls = " or ".join(
+                f"load_dataset({self.dataset_name!r}, {name!r}, data_dir=...)" for name in others
+            )
+            raise FileNotFoundError(
+                f"data_dir {data_dir} holds no {' and no '.join(missing)}, so it is no miniature, which is what the "
+                f"configuration {self.config.name!r} reads; for other data name their configuration: {calls}"
             )
         return data_dir
 
@@ -167,9 +193,17 @@ def prepare(name: str) -> dict[str, datasets.DatasetDict]:
     """
     if name not in BUILDERS:
         raise ValueError(f"unknown data set {name!r}; there are {', '.join(sorted(BUILDERS))}")
-    builder = datasets.load.get_dataset_builder_class(DatasetModule(BUILDERS[name], source_hash(), {}))
+    module = registered_module(name)
+    builder = datasets.load.get_dataset_builder_class(module)
     default = builder.DEFAULT_CONFIG_NAME
     names = [
         config for config in builder.builder_configs if config == default or config.startswith(f"{default}-")
     ]
-    return {config: datasets.load_dataset(name, config) for config in sorted(names, key=len)}
+    return {config: _prepared(builder, module, config) for config in sorted(names, key=len)}
+
+
+def _prepared(builder: type[RegisteredBuilder], module: DatasetModule, config: str) -> datasets.DatasetDict:
+    # Not load_dataset(name), which a folder of that name in the working directory would take over.
+    own = builder(config_name=config, hash=module.hash, **module.builder_kwargs)
+    own.download_and_prepare()
+    return own.as_dataset()

@@ -112,18 +112,16 @@ class CompBuilder(RegisteredBuilder):
 
     def _miniature_clips(self) -> dict[str, Callable[[], Iterator[Row]]]:
         from hf_datasets.comp.miniature import read_clips  # imports the renderer
-        from hf_datasets.miniature import prepare_miniature
 
         self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the miniature's clips are what they are")
-        clips = read_clips(self._data_dir() or prepare_miniature(), self.SOURCE)
+        clips = read_clips(self._miniature_dir(), self.SOURCE)
         return {split: partial(iter, rows) for split, rows in clips.items()}
 
     def _miniature(self) -> dict[str, Callable[[], Iterator[Row]]]:
         from hf_datasets.comp.miniature import LabelActionTask, read_stretches  # imports the renderer
-        from hf_datasets.miniature import prepare_miniature
 
         self._refuse(("video_dir", "max_iou", "time_unit"), "the miniature's events are known exactly")
-        root = self._data_dir() or prepare_miniature()
+        root = self._miniature_dir()
         stretches = read_stretches(root, self.SOURCE, self.config.seed)
         return {
             split: partial(self._miniature_rows, split, videos, root, LabelActionTask())

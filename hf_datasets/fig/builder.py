@@ -123,10 +123,8 @@ class FIG(RegisteredBuilder):
             self._refuse(("granularity", "clip_to_duration"), "it has videos, not moments")
 
     def _miniature(self) -> tuple[pl.DataFrame, list[Rejection]]:
-        from hf_datasets.miniature import prepare_miniature  # imports the renderer
-
         self._refuse(("video_dir",), "the miniature has its own videos, see 'mini-videos'")
-        self._root = self._data_dir() or prepare_miniature()
+        self._root = self._miniature_dir()
         return miniature_moments(self._root)
 
     def _release(self, manager: datasets.DownloadManager) -> tuple[pl.DataFrame, list[Rejection]]:

@@ -73,16 +73,7 @@ def read_moments(files: Mapping[Split, Path]) -> tuple[pl.DataFrame, list[Reject
 
 
 def miniature_moments(root: Path) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Read the clips of a rendered miniature as moments of its long videos.
-
-    Raises:
-        FileNotFoundError: The folder is no miniature.
-    """
-    missing = [name for name in ("clips.parquet", "videos.parquet") if not (root / name).is_file()]
-    if missing:
-        raise FileNotFoundError(
-            f"{root} holds no {' and no '.join(missing)}; prepare_miniature makes such a folder"
-        )
+    """Read the clips of a rendered miniature as moments of its long videos."""
     videos = pl.read_parquet(root / "videos.parquet").select("video_id", "duration_seconds")
     clips = pl.read_parquet(root / "clips.parquet").with_row_index("desc_id")
     joined = clips.join(videos, on="video_id", how="left", maintain_order="left")

@@ -108,11 +108,8 @@ class TFCoVR(RegisteredBuilder):
             yield Key(0, number), table
 
     def _miniature(self) -> dict[Split, Tables]:
-        from hf_datasets.miniature import prepare_miniature  # imports the renderer
-
         self._refuse(("video_dir", *SPLITTING), "the miniature has its own videos and splits")
-        root = self._data_dir() or prepare_miniature()
-        return self._generated(*collection.miniature_clips(root))
+        return self._generated(*collection.miniature_clips(self._miniature_dir()))
 
     def _release(self) -> dict[Split, Tables]:
         self._refuse(GENERATION, "the published rows are as they are")

@@ -127,7 +127,7 @@ def test_parameters_without_effect_or_of_no_choice_are_refused(miniature, tmp_pa
         ("mini-videos", {"granularity": "fine"}, "granularity cannot be chosen for 'mini-videos'"),
         ("mini", {"granularity": "fig"}, "granularity='fig' is none of fine, coarse"),
         ("mini", {"data_dir": str(tmp_path)}, r"holds no clips\.parquet and no videos\.parquet"),
-        ("mini", {"data_dir": str(tmp_path / "nowhere")}, "is no folder"),
+        ("mini", {"data_dir": str(tmp_path / "nowhere")}, "is not a folder"),
         ("source", {}, "pass data_dir"),
     ):
         with pytest.raises((ValueError, FileNotFoundError), match=says):

@@ -133,7 +133,7 @@ def test_videos_of_a_video_feature_are_published_and_their_folders_are_not(tmp_p
 @pytest.mark.parametrize("name", ["../../evil", "..", "", "a/b", "a\\b", "/tmp/evil", ".hidden", "a\nb"])
 def test_a_configuration_or_split_that_is_no_name_is_refused_before_anything_is_written(name, tmp_path, card):
     for configurations in ({name: {"train": [ROWS]}}, {"source": {name: [ROWS]}}):
-        with pytest.raises(ValueError, match=r"is no (folder|split) name"):
+        with pytest.raises(ValueError, match=r"is not a (folder|split) name"):
             write_folder(configurations, tmp_path / "deep" / "out", card=card)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["card.md"]
 

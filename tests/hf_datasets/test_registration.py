@@ -109,11 +109,49 @@ def test_a_name_opens_by_default_by_configuration_and_with_parameters(numbers):
         datasets.load_dataset(numbers, "nope")
 
 
-def test_a_folder_of_that_name_wins(numbers, tmp_path):
+def test_a_folder_of_that_name_wins_and_a_warning_names_it_and_the_cure(numbers, tmp_path):
     folder = tmp_path / "here" / numbers
     folder.mkdir()
     (folder / "train.csv").write_text("n\n1\n")
-    assert len(datasets.load_dataset(numbers)["train"]) == 1
+    with pytest.warns(
+        UserWarning, match=f"opens the folder {folder}, not the registered.*rename the folder"
+    ) as caught:
+        assert len(datasets.load_dataset(numbers)["train"]) == 1
+    assert caught[0].filename == __file__
+    assert len(prepare(numbers)["mini"]["train"]) == 3, (
+        "what is prepared is the registered dataset all the same"
+    )
+    folder.rename(tmp_path / "here" / "else")
+    assert len(datasets.load_dataset(numbers)["train"]) == 3
+
+
+def test_a_file_of_that_name_is_not_in_the_way(numbers, tmp_path):
+    (tmp_path / "here" / numbers).write_text("n\n1\n")
+    assert len(datasets.load_dataset(numbers)["train"]) == 3
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize(
+    ("ignored", "cure"),
+    [
+        ({"revision": "v1.0"}, "takes no revision; .*leave revision out"),
+        ({"data_files": "x.csv"}, r"takes no data_files; .*'release', data_dir=FOLDER"),
+        ({"data_files": {"train": ["x.csv"]}, "streaming": True}, "takes no data_files"),
+    ],
+)
+def test_what_a_registered_name_would_ignore_is_refused_with_the_cure(name, ignored, cure):
+    with pytest.raises(ValueError, match=f"{name!r} {cure}"):
+        datasets.load_dataset(name, **ignored)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_folder_that_is_no_miniature_is_refused_with_the_other_configurations(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    expected = (
+        rf"holds no clips\.parquet and no videos\.parquet.*load_dataset\('{name}', 'release', data_dir=...\)"
+    )
+    with pytest.raises(FileNotFoundError, match=expected):
+        datasets.load_dataset(name, data_dir=str(tmp_path))
 
 
 def test_other_names_go_their_usual_way(numbers, tmp_path):

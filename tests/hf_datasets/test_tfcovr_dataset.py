@@ -269,11 +269,11 @@ def test_an_id_that_leaves_the_folder_of_videos_is_refused(tmp_path):
     ("config", "data_dir", "error", "says"),
     [
         ("release", None, FileNotFoundError, "hf download ucf-crcv/TF-CoVR"),
-        ("release", "nowhere", FileNotFoundError, "nowhere is no folder"),
+        ("release", "nowhere", FileNotFoundError, "nowhere is not a folder"),
         ("release", ".", FileNotFoundError, "ucf-crcv/TF-CoVR"),
         ("source", None, ValueError, "pass data_dir"),
         ("source", ".", FileNotFoundError, "holds no annotation"),
-        ("mini", ".", ValueError, "clips.parquet cannot be read"),
+        ("mini", ".", FileNotFoundError, r"holds no clips\.parquet"),
     ],
 )
 def test_missing_files_are_named_with_what_to_fetch(config, data_dir, error, says, monkeypatch, tmp_path):
