@@ -247,7 +247,7 @@ class OpenAIChat:
                     await self._requests.wait()
                     await self._tokens.wait(tokens)
                     return await asyncio.wait_for(self._ask(request), self._limits.timeout_seconds)
-        except (openai.APIError, asyncio.TimeoutError, MalformedResponseError) as error:
+        except (TimeoutError, openai.APIError, MalformedResponseError) as error:
             reason = f"no answer after {self._limits.max_tries} tries: {type(error).__name__}"
             raise NoAnswerError(reason, getattr(error, "raw", "")) from None
         raise AssertionError("tenacity ends by returning or raising")
