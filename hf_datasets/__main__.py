@@ -7,8 +7,12 @@ more competitions to train or to test on, or of another seed, and prints its fol
 # ruff: noqa: T201 - a command prints
 import argparse
 import sys
+from pathlib import Path
 
-from hf_datasets.registration import BUILDERS, prepare
+import datasets
+from datasets.exceptions import DatasetGenerationError
+
+from hf_datasets.registration import BUILDERS, find_unopened, prepare
 
 
 def main() -> int:
@@ -57,14 +61,25 @@ def fill_cache(names: list[str]) -> int:
     for name in names:
         try:
             prepared = prepare(name)
-        except (OSError, ValueError) as error:
-            print(f"{name}: {error}", file=sys.stderr)
+        except (OSError, ValueError, DatasetGenerationError) as error:
+            cause = error.__cause__ if isinstance(error, DatasetGenerationError) else None
+            print(f"{name}: {cause or error}", file=sys.stderr)
             return 1
         for config, splits in prepared.items():
             counts = ", ".join(f"{split} {len(rows):,}" for split, rows in splits.items())
             print(f"{name} {config}: {counts}")
-        print(f'Open it in any process with `load_dataset("{name}")`.')
-    return 0
+    unopened = find_unopened(names)
+    for name in names:
+        if name in unopened:
+            folder = Path(datasets.config.HF_DATASETS_CACHE, name)
+            print(
+                f"{name}: it is prepared, but a process that imports only `datasets` cannot open it "
+                f"({unopened[name]}); remove {folder} and prepare it again",
+                file=sys.stderr,
+            )
+        else:
+            print(f'Open it in any process with `load_dataset("{name}")`.')
+    return int(bool(unopened))
 
 
 if __name__ == "__main__":

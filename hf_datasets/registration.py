@@ -4,10 +4,17 @@
 default one is always the newest, which is what the fallback opens.
 """
 
+import contextlib
 import functools
 import hashlib
+import json
 import os
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -18,11 +25,27 @@ import datasets
 import datasets.load
 import pyarrow as pa
 import pyarrow.parquet as pq
+from datasets.config import DATASET_INFO_FILENAME
 from datasets.load import DatasetModule
+from filelock import FileLock, Timeout
 
 from hf_datasets.factory import BUILDERS
 from hf_datasets.records import Rejection
 
+REUSE = datasets.DownloadMode.REUSE_DATASET_IF_EXISTS
+WORKSHOP = ".preparing"
+"""Where folders are prepared, beside the configurations; the search of `datasets` passes over names with a dot."""
+BARE_LOAD = """
+import json, sys
+from datasets import load_dataset
+failed = {}
+for name in sys.argv[1:]:
+    try:
+        load_dataset(name)
+    except Exception as error:
+        failed[name] = f"{type(error).__name__}: {error}"
+print(json.dumps(failed))
+"""
 REJECTIONS_FILE = "rejections.parquet"
 REJECTION_SCHEMA = pa.schema({name: pa.string() for name in ("step", "key", "reason", "raw")})
 FOLDERS = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?[\\/](?:[^\\/\s'\",;:]+[\\/])+")
@@ -90,15 +113,60 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
             ":".join([str(self.module_hash), str(config_name), *states]).encode()
         ).hexdigest()
 
-    def download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Prepare as `datasets` does, then make the default configuration the newest in the cache."""
-        super().download_and_prepare(*args, **kwargs)
-        version_folder = Path(
-            self._cache_dir_root, self.dataset_name, str(self.DEFAULT_CONFIG_NAME), str(self.VERSION)
-        )
-        default = version_folder / self._hash_of(self.DEFAULT_CONFIG_NAME, [])
-        if default.is_dir():
-            os.utime(default)
+    def download_and_prepare(
+        self,
+        output_dir: str | None = None,
+        download_config: datasets.DownloadConfig | None = None,
+        download_mode: datasets.DownloadMode | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Prepare as `datasets` does, but where nobody searches, and move the whole folder into the cache at the end.
+
+        A process that imports only `datasets` reads every folder of a name and fails on an unfinished one, so none may
+        stand there, and the default configuration must be the newest at any time. Unfinished folders that a killed
+        process left are removed.
+        """
+        kwargs |= {"download_config": download_config, "download_mode": download_mode}
+        if output_dir is not None:
+            super().download_and_prepare(output_dir, **kwargs)
+            return
+        final = Path(self._cache_dir)
+        root = Path(self._cache_dir_root, self.dataset_name)
+        workshop = root / WORKSHOP / hashlib.sha256(self._cache_dir.encode()).hexdigest()[:16]
+        workshop.parent.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(root)
+        with FileLock(f"{workshop}.lock"):
+            reuse = download_mode in {None, REUSE, REUSE.value}
+            if reuse and (final / DATASET_INFO_FILENAME).is_file():
+                super().download_and_prepare(**kwargs)  # reads what is there
+            else:
+                self._prepare_in(workshop, final, **kwargs)
+        self._touch_default()
+
+    def _prepare_in(self, workshop: Path, final: Path, **kwargs: Any) -> None:
+        shutil.rmtree(workshop, ignore_errors=True)
+        # What the cache said of an earlier preparation is neither added to nor compared with.
+        self.info.description, self.info.splits = self._info().description, None
+        try:
+            super().download_and_prepare(str(workshop / "new"), **kwargs)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            self._touch_default()
+            seconds = time.time() - (0 if self.config_id == self.DEFAULT_CONFIG_NAME else 1)
+            os.utime(workshop / "new", (seconds, seconds))  # so that it comes in older than the default
+            if final.exists():
+                final.replace(workshop / "old")
+            (workshop / "new").replace(final)
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
+            self._output_dir = str(final)
+
+    def _touch_default(self) -> None:
+        """Make the default configuration the newest: that of this version, or else the last one prepared."""
+        root = Path(self._cache_dir_root, self.dataset_name, str(self.DEFAULT_CONFIG_NAME))
+        own = root / str(self.VERSION) / self._hash_of(self.DEFAULT_CONFIG_NAME, [])
+        prepared = [own] if own.is_dir() else [path for path in root.glob("*/*") if path.is_dir()]
+        if prepared:
+            os.utime(max(prepared, key=lambda path: path.stat().st_mtime))
 
     def _data_dir(self) -> Path | None:
         """The folder in `data_dir`, None where none is given.
@@ -153,9 +221,40 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
 
     def _download_and_prepare(self, *args: Any, **kwargs: Any) -> None:
         super()._download_and_prepare(*args, **kwargs)
+        self._leave_out_empty_splits()
         if self.rejections:
             self.info.description = f"{self.info.description}\n\n{summarise(self.rejections)}"
             write_rejections(self._output_dir, ((None, one) for one in self.rejections))
+
+    def _leave_out_empty_splits(self) -> None:
+        # `datasets` opens no data set that has a split without rows.
+        splits = self.info.splits or {}
+        empty = [name for name, split in splits.items() if not split.num_examples]
+        if empty and len(empty) == len(splits):
+            first = f", the first refused: {self.rejections[0].reason}" if self.rejections else ""
+            raise ValueError(f"{self.dataset_name} {self.config_id} has no row in {', '.join(empty)}{first}")
+        for name in empty:
+            del splits[name]
+        if empty:
+            self.info.description += f" Without rows, so left out: {', '.join(empty)}."
+
+
+def remove_unfinished(root: Path) -> None:
+    """Remove the unfinished folders of a name that killed processes left; that of a living writer stays.
+
+    Args:
+        root: The folder of the name in the cache of `datasets`.
+    """
+    unfinished = {path: f"{path}.lock" for path in root.glob(f"{WORKSHOP}/*") if path.is_dir()}
+    for path in root.glob("[!.]*/*/*"):  # `datasets` itself writes here: earlier versions of this class did
+        if path.is_dir() and not (path / DATASET_INFO_FILENAME).is_file():
+            unfinished[path] = f"{str(path).removesuffix('.incomplete')}_builder.lock"
+    for path, lock in unfinished.items():
+        with (
+            contextlib.suppress(Timeout),
+            FileLock(lock, timeout=0),
+        ):  # its writer holds the lock as long as it lives
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def write_rejections(
@@ -200,6 +299,36 @@ def prepare(name: str) -> dict[str, datasets.DatasetDict]:
         config for config in builder.builder_configs if config == default or config.startswith(f"{default}-")
     ]
     return {config: _prepared(builder, module, config) for config in sorted(names, key=len)}
+
+
+def find_unopened(names: Iterable[str]) -> dict[str, str]:
+    """Open prepared names in a process that imports only `datasets`, offline and in an empty folder.
+
+    Args:
+        names: Keys of `BUILDERS`.
+
+    Returns:
+        Name -> what went wrong, for those that do not open.
+    """
+    environment = os.environ | {
+        "HF_DATASETS_CACHE": str(datasets.config.HF_DATASETS_CACHE),
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", BARE_LOAD, *names],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=False,
+        )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        return dict.fromkeys(names, last)
+    return json.loads(done.stdout)
 
 
 def _prepared(builder: type[RegisteredBuilder], module: DatasetModule, config: str) -> datasets.DatasetDict:
