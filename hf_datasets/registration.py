@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -265,10 +264,19 @@ def write_rejections(
     Of files that the reasons name, only the name is kept: the table is published, and folders are this machine's.
     """
     rows = [
-        {"step": step, **asdict(rejection), "reason": FOLDERS.sub("", rejection.reason)}
+        {
+            "step": step,
+            "key": rejection.key,
+            "reason": FOLDERS.sub("", rejection.reason),
+            "raw": rejection.raw,
+        }
         for step, rejection in rejections
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=REJECTION_SCHEMA), Path(folder, REJECTIONS_FILE))
+    storable = [
+        {name: value and value.encode("utf-8", "backslashreplace").decode() for name, value in row.items()}
+        for row in rows
+    ]
+    pq.write_table(pa.Table.from_pylist(storable, schema=REJECTION_SCHEMA), Path(folder, REJECTIONS_FILE))
 
 
 def summarise(rejections: list[Rejection]) -> str:

@@ -4,14 +4,15 @@ The one place that knows the release's own spellings. What its card does not say
 times are microseconds, and ActivityNet's ids lack their `v_`.
 """
 
-import json
-import math
+import contextlib
+import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from hf_datasets.comp.pairs import QUESTION
 from hf_datasets.records import DisruptionType, Rejection
+from hf_datasets.sources.values import identifier, load_json, number, raw_of, text
 
 TimeUnit = Literal["auto", "us", "s"]
 ADDRESS = "https://storage.googleapis.com/video_comp/{file}"
@@ -75,7 +76,7 @@ def read_release(
     Args:
         path: A JSON list of objects.
         prefix: What ids must begin with and get where they do not: "v_" for ActivityNet.
-        time_unit: "us", "s", or "auto": microseconds if any end in the file exceeds a day.
+        time_unit: "us", "s", or "auto": microseconds if the median of the ends in the file exceeds a day.
 
     Yields:
         Rows of `pairs.PAIR_SCHEMA` in the order of the file, `decision` null; or a rejection for an entry that is none.
@@ -83,22 +84,18 @@ def read_release(
     Raises:
         ValueError: The file is no JSON list.
     """
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON file ({error}); fetch it again") from None
+    entries = load_json(path)
     if not isinstance(entries, list):
         raise ValueError(f"{path} holds no list of pairs, but {type(entries).__name__}; fetch it again")
     divisor = _divisor(entries, time_unit)
     seen: set[str] = set()
-    for entry in entries:
+    for place, entry in enumerate(entries):
         row = _read_entry(entry, prefix, divisor)
         if not isinstance(row, str) and row["key"] in seen:
             row = "duplicate key"
         if isinstance(row, str):
             key = entry.get("key") if isinstance(entry, dict) else None
-            raw = json.dumps(entry, ensure_ascii=False)[:2_000]
-            yield Rejection(row, raw, None if key is None else str(key))
+            yield Rejection(f"{row}: {path.name}[{place}]", raw_of(entry), None if key is None else str(key))
         else:
             seen.add(row["key"])
             yield row
@@ -107,19 +104,17 @@ def read_release(
 def _divisor(entries: list[Any], time_unit: TimeUnit) -> float:
     if time_unit != "auto":
         return 1e6 if time_unit == "us" else 1.0
-    ends = (_time(entry, "original_end_seconds") for entry in entries if isinstance(entry, dict))
-    return 1e6 if any(end is not None and end > MOST_SECONDS for end in ends) else 1.0
+    ends = []
+    for entry in entries:
+        with contextlib.suppress(ValueError):
+            end = _time(entry, "original_end_seconds") if isinstance(entry, dict) else None
+            ends += [] if end is None else [end]
+    return 1e6 if ends and statistics.median(ends) > MOST_SECONDS else 1.0
 
 
 def _time(entry: dict[str, Any], name: str) -> float | None:
-    for key in TIMES[name]:
-        value = entry.get(key)
-        if value is not None:
-            try:
-                return float(value)
-            except (TypeError, ValueError):
-                return math.nan
-    return None
+    value = next((entry[key] for key in TIMES[name] if entry.get(key) is not None), None)
+    return None if value is None else number(value)
 
 
 def _read_entry(entry: Any, prefix: str, divisor: float) -> dict[str, Any] | str:
@@ -129,38 +124,50 @@ def _read_entry(entry: Any, prefix: str, divisor: float) -> dict[str, Any] | str
     missing = [name for name in REQUIRED_TEXTS if not str(entry.get(name) or "").strip()]
     if missing:
         return f"missing or empty: {', '.join(missing)}"
-    kind = disruption_type(str(entry["type"]))
-    if kind is None:
-        return f"unknown type: {entry['type']!r}"
-    times = _read_times(entry, divisor)
-    if isinstance(times, str):
-        return times
-    positive, negative = (" ".join(str(entry[name]).split()) for name in ("positive_text", "negative_text"))
-    if positive == negative:
+    try:
+        row = _read_texts(entry, prefix) | _read_times(entry, divisor)
+    except ValueError as error:
+        return str(error)
+    if row["positive_text"] == row["negative_text"]:
         return "the negative reads as the positive"
-    video_id = str(entry["video_id"])
+    return row
+
+
+def _read_texts(entry: dict[str, Any], prefix: str) -> dict[str, Any]:
+    try:
+        key, video_id = identifier(entry["key"]), identifier(entry["video_id"])
+        published, *told = (text(entry[name]) for name in ("type", "positive_text", "negative_text"))
+        question, answer = text(entry.get("question") or ""), identifier(entry.get("answer") or "1")
+    except ValueError as error:
+        raise ValueError(f"unreadable entry: {error}") from None
+    kind = disruption_type(published)
+    if kind is None:
+        raise ValueError(f"unknown type: {published!r}")
+    positive, negative = (" ".join(one.split()) for one in told)
     return {
-        "key": str(entry["key"]),
+        "key": key,
         "video_id": video_id if video_id.startswith(prefix) else prefix + video_id,
         "disruption_type": kind,
-        **times,
         "positive_text": positive,
         "negative_text": negative,
-        "question": str(entry.get("question") or QUESTION.format(first=positive, second=negative)),
-        "answer": str(entry.get("answer") or "1").strip("() "),
+        "question": question or QUESTION.format(first=positive, second=negative),
+        "answer": answer.strip("() "),
         "decision": None,
     }
 
 
-def _read_times(entry: dict[str, Any], divisor: float) -> dict[str, float] | str:
-    """Original and query interval in seconds, or what is wrong with them."""
-    times = {name: _time(entry, name) for name in TIMES}
+def _read_times(entry: dict[str, Any], divisor: float) -> dict[str, float]:
+    # Original and query interval in seconds.
+    try:
+        times = {name: _time(entry, name) for name in TIMES}
+    except ValueError as error:
+        raise ValueError(f"unreadable times: {error}") from None
     _fill(times)
-    if any(value is None or not math.isfinite(value) for value in times.values()):
-        return "unreadable times"
+    if None in times.values():
+        raise ValueError("unreadable times: some are missing")
     times = {name: value / divisor for name, value in times.items() if not name.startswith("positive_")}
     if not 0 <= times["query_start_seconds"] < times["query_end_seconds"]:
-        return "the interval does not end after it starts"
+        raise ValueError("the interval does not end after it starts")
     return times
 
 

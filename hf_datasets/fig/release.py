@@ -3,8 +3,6 @@
 The one place that knows the release's own spellings.
 """
 
-import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +10,7 @@ from typing import Any, Literal
 from datasets import DownloadManager
 
 from hf_datasets.records import Moment, Rejection
+from hf_datasets.sources.values import identifier, list_of, number, parse_json, text, whole
 
 Split = Literal["train", "validation", "test"]
 FILES: Mapping[str, Mapping[Split, str]] = {
@@ -50,7 +49,7 @@ def read_release(path: str | Path) -> Iterator[Moment | Rejection]:
     """
     path = Path(path)
     try:
-        with path.open(encoding="utf-8") as lines:
+        with path.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield _read_line(line, f"{path.name}:{number}")
@@ -60,18 +59,18 @@ def read_release(path: str | Path) -> Iterator[Moment | Rejection]:
 
 def _read_line(line: str, key: str) -> Moment | Rejection:
     try:
-        row: dict[str, Any] = json.loads(line)
-        start, end = (float(seconds) for seconds in row["time"])
+        row: dict[str, Any] = parse_json(line)
+        start, end = (number(seconds) for seconds in list_of(row["time"]))
         score = row.get("fig_desc_score")
         moment = Moment(
-            desc_id=int(row["desc_id"]),
-            video_id=str(row["video"]),
-            duration_seconds=float(row["duration"]),
+            desc_id=whole(row["desc_id"]),
+            video_id=identifier(row["video"]),
+            duration_seconds=number(row["duration"]),
             start_seconds=start,
             end_seconds=end,
-            coarse_caption=str(row["cog_desc"]),
-            fine_caption=str(row.get("fig_desc") or ""),
-            fine_caption_score=None if score is None else float(score),
+            coarse_caption=text(row["cog_desc"]),
+            fine_caption=text(row.get("fig_desc") or ""),
+            fine_caption_score=None if score is None else number(score),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return Rejection(f"unreadable line: {type(error).__name__}: {error} in {key}", line, key)
@@ -81,13 +80,13 @@ def _read_line(line: str, key: str) -> Moment | Rejection:
 
 def _objection(moment: Moment) -> str | None:
     start, end, duration = moment.start_seconds, moment.end_seconds, moment.duration_seconds
-    if not moment.video_id:
+    if not moment.video_id.strip():
         return "empty video id"
     if not moment.coarse_caption.strip():
         return "empty caption"
-    if not (math.isfinite(start) and math.isfinite(end)) or start < 0 or start >= end:
+    if not 0 <= start < end:
         return "the moment does not end after it starts"
-    if not (math.isfinite(duration) and duration > 0):
+    if not duration > 0:
         return "the video's duration is no positive number"
     return None
 

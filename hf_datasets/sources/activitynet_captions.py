@@ -1,12 +1,11 @@
 """ActivityNet-Captions: `{video: {duration, timestamps, sentences}}`, and every file of that layout."""
 
-import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, Rejection
+from hf_datasets.sources.values import identifier, list_of, load_json, number, raw_of, text
 
 
 def read_activitynet_captions(path: str | Path) -> Iterator[CaptionedVideo | Rejection]:
@@ -24,7 +23,7 @@ def read_activitynet_captions(path: str | Path) -> Iterator[CaptionedVideo | Rej
     Raises:
         ValueError: The file is no JSON object of videos.
     """
-    yield from read_videos(load_object(path))
+    yield from read_videos(load_object(path), Path(path).name)
 
 
 def load_object(path: str | Path) -> dict[str, Any]:
@@ -33,39 +32,41 @@ def load_object(path: str | Path) -> dict[str, Any]:
     Raises:
         ValueError: The file holds something else.
     """
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON file ({error})") from None
+    found = load_json(path)
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds no object of videos, but {type(found).__name__}")
     return found
 
 
-def read_videos(videos: Mapping[str, Any]) -> Iterator[CaptionedVideo | Rejection]:
+def read_videos(videos: Mapping[str, Any], source: str) -> Iterator[CaptionedVideo | Rejection]:
     """Read `{video: {duration, timestamps: [[start, end], ...], sentences: [text, ...]}}`.
+
+    Args:
+        videos: What the file holds.
+        source: Its name, for the messages.
 
     Yields:
         A video, or a rejection for it or for one of its events.
     """
     for video_id, entry in videos.items():
         try:
-            duration = float(entry["duration"])
-            pairs = list(zip(entry["timestamps"], entry["sentences"], strict=True))
+            identifier(video_id)
+            duration = number(entry["duration"])
+            pairs = list(zip(list_of(entry["timestamps"]), list_of(entry["sentences"]), strict=True))
         except (KeyError, TypeError, ValueError) as error:
-            yield Rejection(f"unreadable video: {error}", json.dumps(entry)[:2_000], video_id)
+            yield Rejection(f"unreadable video: {error}: {source}", raw_of(entry), video_id)
             continue
         events = []
         for span, sentence in pairs:
             event = read_event(span, sentence, duration)
             if isinstance(event, str):
-                yield Rejection(event, json.dumps([span, sentence]), video_id)
+                yield Rejection(f"{event}: {source}", raw_of([span, sentence]), video_id)
             else:
                 events.append(event)
         if events:
             yield CaptionedVideo(video_id, duration, tuple(events))
         else:
-            yield Rejection("no event", json.dumps(entry)[:2_000], video_id)
+            yield Rejection(f"no event: {source}", raw_of(entry), video_id)
 
 
 def read_event(span: Any, sentence: Any, duration: float) -> CaptionedEvent | str:
@@ -78,13 +79,16 @@ def read_event(span: Any, sentence: Any, duration: float) -> CaptionedEvent | st
         'the event is outside the video'
     """
     try:
-        start, end = (float(seconds) for seconds in span)
-    except (TypeError, ValueError):
-        return "unreadable times"
-    caption = " ".join(sentence.split()) if isinstance(sentence, str) else ""
+        start, end = (number(seconds) for seconds in list_of(span))
+    except ValueError as error:
+        return f"unreadable times: {error}"
+    try:
+        caption = " ".join(text(sentence).split())
+    except ValueError as error:
+        return f"unreadable caption: {error}"
     if not caption:
         return "empty caption"
-    if not (math.isfinite(start) and math.isfinite(end)) or start < 0 or start >= end:
+    if not 0 <= start < end:
         return "the event does not end after it starts"
     if start >= duration:
         return "the event is outside the video"

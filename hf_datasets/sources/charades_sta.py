@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hf_datasets.records import Moment, Rejection
+from hf_datasets.sources.values import identifier, number
 
 LINE = re.compile(r"(?P<video>\S+) (?P<start>-?[\d.]+) (?P<end>-?[\d.]+)##(?P<sentence>.*)")
 
@@ -22,42 +23,82 @@ def read_charades_sta(
 
     Yields:
         The moments in the order of the file, without a fine caption, or why a line is none.
+
+    Raises:
+        ValueError: The file is not UTF-8.
     """
-    with Path(path).open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines):
-            if line.strip():
-                yield _moment(line.strip(), durations, first_id + number, f"{Path(path).name}:{number + 1}")
+    try:
+        with Path(path).open(encoding="utf-8-sig") as lines:
+            for place, line in enumerate(lines):
+                if line.strip():
+                    yield _moment(line.strip(), durations, first_id + place, f"{Path(path).name}:{place + 1}")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}); fetch it again") from None
 
 
 def read_durations(path: str | Path) -> dict[str, float]:
     """Seconds by video id, from `Charades_v1_train.csv` or `Charades_v1_test.csv`.
 
+    A row without a readable id or length gives no duration, and `read_charades_sta` refuses the moments of its video.
+
     Raises:
-        ValueError: The table lacks the columns `id` and `length`.
+        ValueError: The table is not UTF-8, lacks the columns `id` and `length`, or has no readable row.
     """
-    with Path(path).open(encoding="utf-8", newline="") as table:
-        rows = csv.DictReader(table)
-        if not {"id", "length"} <= set(rows.fieldnames or ()):
-            raise ValueError(
-                f"{path} lacks the columns id and length; give Charades_v1_train.csv or _test.csv"
-            )
-        return {row["id"]: float(row["length"]) for row in rows}
+    durations, unreadable = {}, []
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as table:
+            rows = csv.reader(table)
+            header = next(rows, [])
+            if not {"id", "length"} <= set(header):
+                raise ValueError(
+                    f"{path} lacks the columns id and length; give Charades_v1_train.csv or _test.csv"
+                )
+            columns = header.index("id"), header.index("length")
+            for row in _parsed(rows):
+                try:
+                    video_id, length = (row[column] for column in columns)
+                    durations[identifier(video_id)] = number(length)
+                except (ValueError, IndexError) as error:
+                    unreadable.append(f"line {rows.line_num}: {error}")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}); fetch it again") from None
+    except csv.Error as error:
+        raise ValueError(f"{path} is not a table ({error}); fetch it again") from None
+    if not durations:
+        first = f"; {unreadable[0]}" if unreadable else ""
+        raise ValueError(f"{path} has no readable row{first}; fetch it again")
+    return durations
+
+
+def _parsed(rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows of a csv reader.
+
+    Yields:
+        Each row, an empty one where the reader fails, for instance at a field of more than 128 KiB.
+    """
+    while True:
+        try:
+            yield next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield []
 
 
 def _moment(line: str, durations: Mapping[str, float], desc_id: int, key: str) -> Moment | Rejection:
     found = LINE.fullmatch(line)
     if found is None:
-        return Rejection("no line of the form VIDEO START END##sentence", line, key)
+        return Rejection(f"no line of the form VIDEO START END##sentence: {key}", line, key)
     try:
-        start, end = float(found["start"]), float(found["end"])
-    except ValueError:
-        return Rejection("unreadable times", line, key)
+        start, end = number(found["start"]), number(found["end"])
+    except ValueError as error:
+        return Rejection(f"unreadable times: {error}: {key}", line, key)
     if found["video"] not in durations:
-        return Rejection("no duration is known of the video", line, key)
+        return Rejection(f"no duration is known of the video: {key}", line, key)
     if not found["sentence"].strip():
-        return Rejection("empty caption", line, key)
+        return Rejection(f"empty caption: {key}", line, key)
     if not 0 <= start < end:
-        return Rejection("the moment does not end after it starts", line, key)
+        return Rejection(f"the moment does not end after it starts: {key}", line, key)
     return Moment(
         desc_id, found["video"], durations[found["video"]], start, end, found["sentence"].strip(), "", None
     )

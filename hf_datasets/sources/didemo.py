@@ -1,12 +1,12 @@
 """DiDeMo: descriptions whose times several annotators gave as inclusive numbers of 5-second segments."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hf_datasets.records import Moment, Rejection
+from hf_datasets.sources.values import identifier, list_of, load_json, raw_of, text, whole
 
 SEGMENT_SECONDS = 5.0
 VIDEO_SUFFIXES = frozenset({".avi", ".mov", ".mp4", ".mpg", ".3gp", ".wmv", ".m4v", ".mts", ".m2ts", ".mpeg"})
@@ -31,10 +31,7 @@ def read_didemo(
     Raises:
         ValueError: The file is no JSON list.
     """
-    try:
-        entries = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON file ({error})") from None
+    entries = load_json(path)
     if not isinstance(entries, list):
         raise ValueError(f"{path} holds no list of descriptions, but {type(entries).__name__}")
     for number, entry in enumerate(entries):
@@ -42,18 +39,23 @@ def read_didemo(
 
 
 def _moment(entry: Any, durations: Mapping[str, float], key: str) -> Moment | Rejection:
-    raw = json.dumps(entry, ensure_ascii=False)[:2_000]
+    raw = raw_of(entry)
     try:
-        (first, last), _ = Counter((int(a), int(b)) for a, b in entry["times"]).most_common(1)[0]
-        name, caption = str(entry["video"]), str(entry["description"]).strip()
-        desc_id, segments = int(entry["annotation_id"]), int(entry["num_segments"])
+        intervals = (map(whole, list_of(pair)) for pair in list_of(entry["times"]))
+        (first, last), _ = Counter((a, b) for a, b in intervals).most_common(1)[0]
+        name, caption = identifier(entry["video"]), text(entry["description"]).strip()
+        desc_id, segments = whole(entry["annotation_id"]), whole(entry["num_segments"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        return Rejection(f"unreadable entry: {type(error).__name__}: {error}", raw, key)
+        return Rejection(f"unreadable entry: {type(error).__name__}: {error}: {key}", raw, key)
+    if not name.strip():
+        return Rejection(f"empty video id: {key}", raw, key)
     if not caption:
-        return Rejection("empty caption", raw, key)
+        return Rejection(f"empty caption: {key}", raw, key)
     if not 0 <= first <= last:
-        return Rejection("the moment does not end after it starts", raw, key)
+        return Rejection(f"the moment does not end after it starts: {key}", raw, key)
     stem = name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in VIDEO_SUFFIXES else name
     duration = durations.get(stem, segments * SEGMENT_SECONDS)
+    if not duration > 0:
+        return Rejection(f"the video's duration is no positive number: {key}", raw, key)
     span = (first * SEGMENT_SECONDS, (last + 1) * SEGMENT_SECONDS)
     return Moment(desc_id, stem, duration, *span, caption, "", None)

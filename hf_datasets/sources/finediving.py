@@ -7,7 +7,6 @@ no other words than built-in containers, numbers, text and arrays of numbers; an
 import pickle
 import pickletools
 import re
-import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,9 +14,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hf_datasets.records import Clip, Rejection
+from hf_datasets.sources.values import identifier, shorten, text
 
-SHORT = reprlib.Repr()
-SHORT.maxlevel = 2
 MAX_BYTES = 1 << 26
 MAX_OPERATIONS = 50_000_000
 NUMBER_TYPE = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|bool|u?int(?:8|16|32|64)|float(?:16|32|64))")
@@ -182,22 +180,24 @@ def read_finediving(annotation: Path, *, descriptions: Mapping[str, str]) -> Ite
         raise ValueError(f"{annotation} holds no dives; FineDiving_fine-grained_annotation.pkl does")
     seen = set()
     for key, dive in dives.items():
-        raw = SHORT.repr(dive)
-        if not isinstance(key, tuple) or [type(part) for part in key] not in ([str, int], [str, str]):
+        raw = shorten(dive)
+        try:
+            competition, instance = key if isinstance(key, tuple) else ()
+            name = f"{text(competition)}_{identifier(instance)}"
+        except ValueError:
             yield Rejection(
-                f"malformed key: {SHORT.repr(key)} of {annotation.name} is not (competition, instance)", raw
+                f"malformed key: {shorten(key)} of {annotation.name} is not (competition, instance)", raw
             )
             continue
-        name = f"{key[0]}_{key[1]}"
         label = dive.get("action_type") if isinstance(dive, dict) else None
         if not isinstance(label, str):
             yield Rejection(f"no action type: {name} of {annotation.name}", raw, name)
         elif label not in descriptions:
             yield Rejection(
-                f"class outside the label set: {name} of {annotation.name} has {label!r}", raw, name
+                f"class outside the label set: {name} of {annotation.name} has {shorten(label)}", raw, name
             )
         elif name in seen:
             yield Rejection(f"duplicate clip id: {name} of {annotation.name}; the first is kept", raw, name)
         else:
             seen.add(name)
-            yield Clip(name, key[0], label)
+            yield Clip(name, competition, label)

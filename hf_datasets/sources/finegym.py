@@ -5,17 +5,17 @@ Files: `finegym_annotation_info_v1.1.json` (events and sub-actions of each video
 (class -> text). FineGym gives the times of a sub-action relative to its event; here they are absolute.
 """
 
-import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hf_datasets.records import Clip, Rejection
+from hf_datasets.sources.values import load_json, number, raw_of, shorten
 
 CLIP_ID = re.compile(
-    r"(?P<video>[A-Za-z0-9_-]{11})(?:_E)?_(?P<event>\d{6}_\d{6})(?:_A)?_(?P<action>\d{4}_\d{4})"
+    r"(?P<video>[A-Za-z0-9_-]{11})(?:_E)?_(?P<event>\d{6}_\d{6})(?:_A)?_(?P<action>\d{4}_\d{4})",
+    re.ASCII,
 )
 CATEGORY = re.compile(r"Clabel:\s*(\d+)\s*;\s*set:\s*(\d+)\s*;\s*Glabel:\s*(\d+)\s*;\s*(.+?)\s*")
 APPARATUS = {"VT": "Vault", "FX": "Floor Exercise", "BB": "Balance Beam", "UB": "Uneven Bar"}
@@ -120,11 +120,11 @@ def read_categories(path: Path, descriptions: Mapping[str, str]) -> dict[str, st
     for label, text in descriptions.items():
         by_text.setdefault(_normalised(text), []).append(label)
     labels = {}
-    for number, line in enumerate(_lines(path), 1):
+    for place, line in enumerate(_lines(path), 1):
         match = CATEGORY.fullmatch(line)
         if match is None:
             raise ValueError(
-                f"{path}, line {number}: {line!r} is not 'Clabel: c; set: s; Glabel: g; (VT) text'"
+                f"{path}, line {place}: {line!r} is not 'Clabel: c; set: s; Glabel: g; (VT) text'"
             )
         same_text = by_text.get(_normalised(match[4]), [])
         if same_text:
@@ -155,54 +155,65 @@ def _lines(path: Path) -> list[str]:
 
 def _read_elements(path: Path, classes: dict[str, tuple[str, str]]) -> Iterator[Rejection]:
     # Add clip id -> (class, place in the file) to `classes`; yield the lines that cannot be used.
-    for number, line in enumerate(_lines(path), 1):
-        place = f"{path.name}, line {number}"
+    for place, line in enumerate(_lines(path), 1):
+        where = f"{path.name}, line {place}"
         name, *rest = line.split()
         if len(rest) != 1 or not rest[0].isdigit():
-            yield Rejection(f"malformed line: {place} is not '<clip id> <class>'", line)
+            yield Rejection(f"malformed line: {where} is not '<clip id> <class>'", line)
             continue
         try:
             name = clip_id(name)
         except ValueError as error:
-            yield Rejection(f"malformed clip id: {place}: {error}", line)
+            yield Rejection(f"malformed clip id: {where}: {error}", line)
             continue
         if name in classes:
             yield Rejection(
-                f"duplicate clip id: {place} repeats {classes[name][1]}, which is kept", line, name
+                f"duplicate clip id: {where} repeats {classes[name][1]}, which is kept", line, name
             )
         else:
-            classes[name] = (rest[0], place)
+            classes[name] = (rest[0], where)
 
 
 def _segments(path: Path) -> Iterator[tuple[str, str, float, float] | Rejection]:
     # Each sub-action of the annotation as clip id, video id, absolute start and end in seconds.
-    try:
-        videos = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not UTF-8 JSON ({error}); fetch it again") from None
+    videos = load_json(path)
     if not isinstance(videos, dict) or not videos:
         raise ValueError(f"{path} is not an object of videos; finegym_annotation_info_v1.1.json is")
     for video_id, events in videos.items():
-        for event_id, event in events.items() if isinstance(events, dict) else ():
-            segments = event.get("segments") if isinstance(event, dict) else None
+        if not isinstance(events, dict):
+            yield _no_object("events", video_id, events, path)
+            continue
+        for event_id, event in events.items():
+            name = f"{video_id}_{event_id}"
+            segments = event.get("segments") if isinstance(event, dict) else event
+            if not isinstance(segments, dict | None):
+                yield _no_object("segments", name, segments, path)
+                continue
             for action_id, segment in (segments or {}).items():
-                name = f"{video_id}_{event_id}_{action_id}"
-                try:
-                    start, end = _absolute_span(event, segment)
-                    yield clip_id(name), video_id, start, end
-                except (KeyError, TypeError, IndexError, ValueError) as error:
-                    yield Rejection(
-                        f"unusable span: {name} of {path.name}: {error}", json.dumps(segment), name
-                    )
+                yield _segment(video_id, f"{name}_{action_id}", event, segment, path)
+
+
+def _segment(
+    video_id: str, name: str, event: Mapping[str, Any], segment: Any, path: Path
+) -> tuple[str, str, float, float] | Rejection:
+    try:
+        start, end = _absolute_span(event, segment)
+        return clip_id(name), video_id, start, end
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        return Rejection(f"unusable span: {name} of {path.name}: {error}", raw_of(segment), name)
+
+
+def _no_object(what: str, name: str, value: Any, path: Path) -> Rejection:
+    return Rejection(f"no object of {what}: {name} of {path.name} has {shorten(value)}", raw_of(value), name)
 
 
 def _absolute_span(event: Mapping[str, Any], segment: Mapping[str, Any]) -> tuple[float, float]:
     # From the start of the first stage to the end of the last one, in seconds of the long video.
-    (event_start, event_end), *_ = event["timestamps"]
+    event_start, event_end = map(number, event["timestamps"][0])
     stages = segment["timestamps"]
-    start, end = event_start + stages[0][0], event_start + stages[-1][1]
-    if not all(math.isfinite(value) for value in (start, end)):
-        raise ValueError(f"times {stages} are not finite")
+    start, end = event_start + number(stages[0][0]), event_start + number(stages[-1][1])
     if not event_start <= start < end <= event_end + SPAN_TOLERANCE_SECONDS:
-        raise ValueError(f"stages {stages} do not lie in their event of {event_end - event_start:.2f} s")
+        raise ValueError(
+            f"stages {shorten(stages)} do not lie in their event of {event_end - event_start:.2f} s"
+        )
     return start, end

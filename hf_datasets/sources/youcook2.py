@@ -30,7 +30,7 @@ def read_youcook2(path: str | Path, *, subset: Subset | None = None) -> Iterator
             for video_id, entry in found["database"].items()
             if subset is None or not isinstance(entry, dict) or entry.get("subset") == subset
         }
-    yield from read_videos(found)
+    yield from read_videos(found, Path(path).name)
 
 
 def flatten(entry: Any) -> Any:
@@ -46,5 +46,5 @@ def flatten(entry: Any) -> Any:
             "timestamps": [annotation["segment"] for annotation in entry["annotations"]],
             "sentences": [annotation["sentence"] for annotation in entry["annotations"]],
         }
-    except (KeyError, TypeError):
+    except (KeyError, TypeError):  # the reader says what is missing
         return entry

@@ -16,7 +16,9 @@ import polars as pl
 
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID
+from hf_datasets.sources.values import is_utf8
 from hf_datasets.tfcovr.clips import RECORD_SCHEMA, descriptions
+from hf_datasets.tfcovr.damaged_csv import ROW
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_datasets.tfcovr.pairs import change_type
 from hf_datasets.tfcovr.tables import check_columns, is_empty, judge, read_table
@@ -111,19 +113,23 @@ def read_release(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Reject
     rows: dict[Split, pl.DataFrame] = {}
     rejections: list[Rejection] = []
     for split, path in find_files(data_dir).items():
-        table = read_table(path)
+        table, unreadable = read_table(path)
+        rejections += unreadable
         table = table.rename(
             {old: new for old, new in RENAMES.items() if old in table.columns and new not in table.columns}
         )
         required = TRAIN_COLUMNS if split == "train" else QUERY_COLUMNS
         rejections += check_columns(table.columns, required, source=str(path), optional=OPTIONAL_COLUMNS)
-        rows[split], refused = (_triplets if split == "train" else _queries)(table, path)
+        try:
+            rows[split], refused = (_triplets if split == "train" else _queries)(table, path)
+        except pl.exceptions.PolarsError as error:
+            raise ValueError(f"{path} has a column of an unexpected type ({error}); fetch it again") from None
         rejections += refused
     return rows, rejections
 
 
 def _triplets(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
-    table = table.select(pl.col(TRAIN_COLUMNS).cast(pl.String)).with_columns(
+    table = table.select(ROW, pl.col(TRAIN_COLUMNS).cast(pl.String)).with_columns(
         pl.col("label1", "label2").str.strip_suffix(".0")  # what pandas makes of integers beside empty cells
     )
     table = table.join(
@@ -275,7 +281,10 @@ def _targets(column: pl.Series) -> pl.Series:
 
 def _ids(text: str | None) -> list[str] | None:
     value = parse_literal(text)
-    return [str(item) for item in value] if isinstance(value, list | tuple) else None
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str | int) for item in value):
+        return None
+    ids = [str(item) for item in value]
+    return ids if all(map(is_utf8, ids)) else None
 
 
 def _with_change_types(rows: pl.DataFrame) -> pl.DataFrame:
@@ -308,7 +317,7 @@ def modification_text(cell: str | None, label: str | None) -> str | None:
     by_label = {str(key): inner for key, inner in value.items()} if isinstance(value, dict) else {}
     inner = by_label.get(str(label))
     text = inner.get("modification") if isinstance(inner, dict) else inner
-    return text if isinstance(text, str) else None
+    return text if isinstance(text, str) and is_utf8(text) else None
 
 
 def parse_literal(text: str | None) -> Any:

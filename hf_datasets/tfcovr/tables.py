@@ -7,24 +7,44 @@ from pathlib import Path
 import polars as pl
 
 from hf_datasets.records import Rejection
+from hf_datasets.tfcovr.damaged_csv import ROW, read_damaged_csv
+
+REASON = "reason of the refusal"
 
 
-def read_table(path: Path) -> pl.DataFrame:
+def read_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
     """Read a csv file, all columns as text, or a Parquet file as it is.
 
+    Returns:
+        The rows with their number in the column `ROW`, and a rejection for each row of a csv file that is none.
+
     Raises:
-        ValueError: The file is empty, damaged or not UTF-8.
+        ValueError: The file is empty or damaged as a whole.
     """
+    rejections: list[Rejection] = []
     try:
-        table = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema=False)
+        if path.suffix == ".parquet":
+            table = pl.read_parquet(path).drop(ROW, strict=False).with_row_index(ROW, offset=1)
+        else:
+            table, rejections = _read_csv(path)
     except pl.exceptions.NoDataError:
         raise ValueError(f"{path} is empty; fetch it again") from None
-    except pl.exceptions.PolarsError as error:
-        cure = "fetch it again, or save it as UTF-8 with the same number of fields in every row"
-        raise ValueError(f"{path} cannot be read ({error}); {cure}") from None
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ValueError(f"{path} cannot be read ({error}); fetch it again") from None
     if table.is_empty():
-        raise ValueError(f"{path} has no row; fetch it again")
-    return table
+        why = f"; the first: {rejections[0].reason}" if rejections else ""
+        raise ValueError(f"{path} has no row; fetch it again{why}")
+    return table, rejections
+
+
+def _read_csv(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
+    try:
+        table = pl.read_csv(path, infer_schema=False)
+    except pl.exceptions.NoDataError:
+        raise
+    except pl.exceptions.PolarsError:
+        return read_damaged_csv(path)
+    return table.drop(ROW, strict=False).with_row_index(ROW, offset=1), []
 
 
 def check_columns(
@@ -42,7 +62,7 @@ def check_columns(
     if missing:
         raise ValueError(f"{source} has no column {', '.join(missing)}; it has {', '.join(columns)}")
     for name in columns:
-        if name not in required and name not in optional:
+        if name not in required and name not in optional and name != ROW:
             yield Rejection(f"unknown column: {name!r} of {source} is left out", name, name)
 
 
@@ -52,7 +72,7 @@ def judge(
     """Refuse the rows that fail a check.
 
     Args:
-        table: The rows, in the order of the file.
+        table: The rows, in the order of the file, numbered where it has the column `ROW`.
         checks: `kind; cure` -> whether a row fails; the first that it fails is its reason.
         source: The file or folder, for the messages.
         key: The column that identifies a row.
@@ -64,13 +84,14 @@ def judge(
         ValueError: No row is left.
     """
     reason = pl.coalesce(*(pl.when(failed).then(pl.lit(why)) for why, failed in checks.items()))
-    judged = table.with_row_index("row", offset=1).with_columns(reason=reason)
+    numbered = table if ROW in table.columns else table.with_row_index(ROW, offset=1)
+    judged = numbered.with_columns(reason.alias(REASON))
     rejections = []
-    for row in judged.filter(pl.col("reason").is_not_null()).iter_rows(named=True):
-        kind, _, cure = row.pop("reason").partition("; ")
-        message = f"{kind}: row {row.pop('row')} of {source}, {key} {row[key]!r}; {cure}"
+    for row in judged.filter(pl.col(REASON).is_not_null()).iter_rows(named=True):
+        kind, _, cure = row.pop(REASON).partition("; ")
+        message = f"{kind}: row {row.pop(ROW)} of {source}, {key} {row[key]!r}; {cure}"
         rejections.append(Rejection(message, json.dumps(row, default=str, ensure_ascii=False), str(row[key])))
-    accepted = judged.filter(pl.col("reason").is_null()).drop("row", "reason")
+    accepted = judged.filter(pl.col(REASON).is_null()).drop(ROW, REASON)
     if accepted.is_empty():
         why = f"; the first: {rejections[0].reason}" if rejections else ""
         raise ValueError(f"{source} has no usable row among {len(table)}{why}")

@@ -181,14 +181,16 @@ def test_every_entry_of_the_release_that_is_none_has_its_reason(published):
     found = list(read_release(published / "activitynet_comp_train.json"))
     reasons = [(one.key, one.reason) for one in found if not isinstance(one, dict)]
     assert reasons == [
-        ("k3", "unknown type: 'colour'"),
-        ("k4", "the negative reads as the positive"),
-        ("k5", "missing or empty: positive_text"),
-        ("k6", "the interval does not end after it starts"),
-        ("k7", "unreadable times"),
-        (None, "no object"),
-        ("k0", "duplicate key"),
+        ("k3", "unknown type: 'colour': activitynet_comp_train.json[3]"),
+        ("k4", "the negative reads as the positive: activitynet_comp_train.json[4]"),
+        ("k5", "missing or empty: positive_text: activitynet_comp_train.json[5]"),
+        ("k6", "the interval does not end after it starts: activitynet_comp_train.json[6]"),
+        ("k7", reasons[4][1]),
+        (None, "no object: activitynet_comp_train.json[8]"),
+        ("k0", "duplicate key: activitynet_comp_train.json[9]"),
     ]
+    assert reasons[4][1].startswith("unreadable times: ")
+    assert reasons[4][1].endswith(": activitynet_comp_train.json[7]")
 
 
 def test_seconds_are_taken_as_seconds(tmp_path):
@@ -243,8 +245,8 @@ def test_bad_annotations_are_refused_with_their_reason_and_never_become_rows(ann
         ("fewer than two events", "v_one"),
         ("fewer than two events", "v_overlap"),
         ("overlaps a longer event", "v_overlap"),
-        ("empty caption", "v_empty"),
-        ("the event is outside the video", "v_outside"),
+        ("empty caption: train.json", "v_empty"),
+        ("the event is outside the video: train.json", "v_outside"),
         ("the reordered captions are the same", "v_same"),
         ("the two intervals have the same captions", "v_same"),
     ):

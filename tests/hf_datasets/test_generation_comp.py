@@ -64,11 +64,11 @@ def test_the_official_layout_of_youcook2_reads_the_same_by_subset(tmp_path):
     [
         ([5, 5], "It stops.", "the event does not end after it starts"),
         ([-1, 5], "It stops.", "the event does not end after it starts"),
-        ([1, float("nan")], "It stops.", "the event does not end after it starts"),
+        ([1, float("nan")], "It stops.", "unreadable times: nan is not a finite number"),
         ([20, 30], "It stops.", "the event is outside the video"),
         ([1, 2], " ", "empty caption"),
-        ([1, 2], None, "empty caption"),
-        ([1], "It stops.", "unreadable times"),
+        ([1, 2], None, "unreadable caption: None is not a text"),
+        ([1], "It stops.", "unreadable times: not enough values to unpack (expected 2, got 1)"),
     ],
 )
 def test_an_event_that_is_none_is_rejected_with_its_video(tmp_path, span, sentence, reason):
@@ -76,7 +76,7 @@ def test_an_event_that_is_none_is_rejected_with_its_video(tmp_path, span, senten
     path = tmp_path / "val.json"
     path.write_text(json.dumps({"v": entry}))
     rejection, kept = read_activitynet_captions(path)
-    assert (rejection.reason, rejection.key) == (reason, "v")
+    assert (rejection.reason, rejection.key) == (f"{reason}: val.json", "v")
     assert len(kept.events) == 1
 
 

@@ -254,7 +254,7 @@ def test_videocomp_is_built_with_every_disruption_and_decision(tmp_path):
         (row["step"], row["reason"])
         for row in pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     }
-    assert ("train: annotated videos", "empty caption") in reasons
+    assert ("train: annotated videos", "empty caption: train.json") in reasons
     assert ("train: videos of several events", "fewer than two events") in reasons
 
 

@@ -1,0 +1,143 @@
+"""Values of annotation files, checked where they enter: each is what it should be, or a ValueError says what it is."""
+
+import json
+import math
+import reprlib
+from pathlib import Path
+from typing import Any
+
+MAX_DIGITS = 400
+"""Whole numbers with more digits are read as infinite: no time or id is as large, and Python refuses to print them."""
+MAX_RAW_CHARACTERS = 2_000
+MAX_INT64 = 2**63 - 1
+SHORT = reprlib.Repr()
+SHORT.maxlevel = 2  # more would blow up on lists that share their items
+
+
+def load_json(path: str | Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        ValueError: It is not UTF-8, not JSON, or nested too deeply; the file is named.
+    """
+    try:
+        return parse_json(Path(path).read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a JSON file ({error}); fetch it again") from None
+
+
+def parse_json(content: str) -> Any:
+    """What a JSON text spells.
+
+    Example:
+        >>> parse_json('[1, ' + '9' * 5000 + ']')
+        [1, inf]
+
+    Raises:
+        ValueError: It is not JSON.
+        RecursionError: It is nested too deeply.
+    """
+    return json.loads(content, parse_int=_whole_or_infinite)
+
+
+def _whole_or_infinite(digits: str) -> int | float:
+    return (
+        int(digits) if len(digits) <= MAX_DIGITS else math.copysign(math.inf, -1 if digits[0] == "-" else 1)
+    )
+
+
+def number(value: Any) -> float:
+    """A finite number, also where it is spelled as text.
+
+    Example:
+        >>> number(3), number("2.5")
+        (3.0, 2.5)
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            found = float(value)
+        except (ValueError, OverflowError):
+            found = math.nan
+        if math.isfinite(found):
+            return found
+    raise ValueError(f"{shorten(value)} is not a finite number")
+
+
+def whole(value: Any) -> int:
+    """A whole number of at most 64 bits, also where it is spelled as text or as a float.
+
+    Example:
+        >>> whole(3), whole("12"), whole(4.0)
+        (3, 12, 4)
+
+    Raises:
+        ValueError: It is something else.
+    """
+    exact = int(value) if isinstance(value, str) and value.strip().lstrip("-").isdecimal() else value
+    if isinstance(exact, float) and exact.is_integer():
+        exact = int(exact)
+    if isinstance(exact, int) and not isinstance(exact, bool) and abs(exact) <= MAX_INT64:
+        return exact
+    raise ValueError(f"{shorten(value)} is not a whole number of 64 bits")
+
+
+def text(value: Any) -> str:
+    """A text that can be stored as UTF-8.
+
+    Raises:
+        ValueError: It is something else, or has half a surrogate pair.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"{shorten(value)} is not a text")
+    if not is_utf8(value):
+        raise ValueError(f"{shorten(value)} has half a character")
+    return value
+
+
+def identifier(value: Any) -> str:
+    """An id: a text, or a whole number as text.
+
+    Example:
+        >>> identifier("v_1"), identifier(7)
+        ('v_1', '7')
+
+    Raises:
+        ValueError: It is something else.
+    """
+    return text(value) if isinstance(value, str) else str(whole(value))
+
+
+def list_of(value: Any) -> list[Any]:
+    """A list; a text or a dictionary, which could be walked through as well, is none.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{shorten(value)} is not a list")
+    return list(value)
+
+
+def is_utf8(value: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which JSON may spell and no file can store."""
+    return not any("\ud800" <= character <= "\udfff" for character in value) if not value.isascii() else True
+
+
+def shorten(value: Any) -> str:
+    """A value in a message: one line, a few words."""
+    try:
+        return SHORT.repr(value).encode("utf-8", "backslashreplace").decode()
+    except ValueError:  # a number with more digits than Python prints
+        return f"a {type(value).__name__}"
+
+
+def raw_of(value: Any) -> str:
+    """What stood in the file, for a rejection: as JSON, at most `MAX_RAW_CHARACTERS` long, storable as UTF-8."""
+    try:
+        found = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        found = shorten(value)
+    return found[:MAX_RAW_CHARACTERS].encode("utf-8", "backslashreplace").decode("utf-8")
