@@ -158,13 +158,15 @@ def join(plan: Iterable[PlannedChange]) -> Iterator[pa.Table]:
         of changes, then queries, then targets. No two rows are equal and no clip is its own target.
     """
     parts: list[tuple[npt.NDArray[np.uint32], ...]] = []
+    count = 0
     for change, queries, targets, drawn in plan:
         pairs = np.repeat(queries, len(targets)), np.tile(targets, len(queries))
         query, target = pairs if drawn is None else (side[drawn] for side in pairs)
         parts.append((query, target, np.full(len(query), change, dtype=np.uint32)))
-        if sum(len(part[0]) for part in parts) >= JOINED_ROWS:
+        count += len(query)
+        if count >= JOINED_ROWS:
             yield _joined(parts)
-            parts = []
+            parts, count = [], 0
     if parts:
         yield _joined(parts)
 
