@@ -56,6 +56,7 @@ from ranking import CUTOFFS
 from results import write_text
 from shown_queries import NOT_STATED, select_queries, show_queries
 
+from hf_datasets.spreadsheets import as_csv
 from metrics.map_at_k.scoring import mean_average_precision
 from metrics.map_at_k.significance import bootstrap_interval
 
@@ -232,13 +233,6 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
         provenance=json.dumps({k: v for k, v in results.items() if k != "by_seed"}, indent=2),
     )
     return page, per_label.select("name", "queries", "value", description="target")
-
-
-def as_csv(table: pl.DataFrame) -> str:
-    """The table as CSV; a text that a spreadsheet would run as a formula gets an apostrophe before it."""
-    texts = pl.col(pl.String)
-    formula = texts.str.contains(r"^[=+\-@\t\r]")
-    return table.with_columns(pl.when(formula).then("'" + texts).otherwise(texts).name.keep()).write_csv()
 
 
 def main(config: ReportConfig) -> None:
