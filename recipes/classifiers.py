@@ -26,13 +26,17 @@ REGULARIZATION = (
 )  # which a model trained before can go on with, or without
 
 
-def class_names(train: Sequence[dict[str, Any]], head: Literal["present", "all"]) -> list[str]:
-    """Label ids in the order of the head, which is that of the data set's classes."""
+def class_names(clips: Sequence[dict[str, Any]], head: Literal["present", "all"]) -> list[str]:
+    """Label ids in the order of the head, which is that of the dataset's classes.
+
+    Of `clips` the labels, or with the head "all" the 306 if they are of these.
+    """
     known = list(labels_by_id())
-    if head == "all":
-        return known
     place = {label: index for index, label in enumerate(known)}
-    return sorted({clip["label"] for clip in train}, key=lambda label: (place.get(label, len(known)), label))
+    labels = {clip["label"] for clip in clips}
+    if head == "all" and labels <= place.keys():
+        return known
+    return sorted(labels, key=lambda label: (place.get(label, len(known)), label))
 
 
 def class_indices(clips: Sequence[dict[str, Any]], names: Sequence[str], split: str) -> list[int]:
@@ -42,7 +46,7 @@ def class_indices(clips: Sequence[dict[str, Any]], names: Sequence[str], split: 
         if clip["label"] not in index:
             raise SystemExit(
                 f"clip {clip['clip_id']!r} of {split} has the label {clip['label']!r}, which is outside the head of "
-                f"{len(names)} classes; mend the annotation, or with labels of the 306 use --head all"
+                f"{len(names)} classes; give training clips of it, or use --head all, which has the labels of all splits"
             )
     return [index[clip["label"]] for clip in clips]
 

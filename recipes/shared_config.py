@@ -112,7 +112,8 @@ class ClassifierConfig:
     )
     full: bool = option(False, "Train all weights instead of adapters on a frozen CLIP.")
     head: Literal["present", "all"] = option(
-        "present", "Classes of the head: those of the training clips, or all 306 of TF-CoVR."
+        "present",
+        "Classes of the head: those of the training clips; or all 306 of TF-CoVR, of other labels those of all clips.",
     )
     num_frames: int = option(12, "Frames of each clip.")
     num_temporal_adapters: int = option(2, "Temporal adapters per block, 1 or 2.")

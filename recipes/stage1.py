@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from config import option, parse_config, run_recipe
 from shared_config import ClassifierConfig, DataConfig, TrainingRunConfig
@@ -31,6 +31,14 @@ from shared_config import ClassifierConfig, DataConfig, TrainingRunConfig
 class Stage1Config(TrainingRunConfig, ClassifierConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
+    validation: Literal["auto", "split", "train"] = option(
+        "auto",
+        "What to validate on; split: the split's labelled clips, train: long videos held out of training, auto: these only "
+        "where the split has no labels.",
+    )
+    validation_fraction: float = option(
+        0.1, "Share (0 to 1) of the training clips' long videos to hold out for validation."
+    )
     epochs: int = option(2, "Passes over the training clips.")
     batch_size: int = option(24, "Clips per optimizer step, of all processes together.")
     learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
@@ -81,7 +89,7 @@ from classifiers import (
 )
 from clip_frames import Augmentation, FrameCache, LabelledClips
 from devices import make_accelerator
-from queries import load_split
+from labelled_splits import labelled_splits
 from results import write_results
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -90,11 +98,10 @@ from tqdm import tqdm
 
 from hf_models.tfcovr.conversion_aim import to_aim
 
-SPLITS = ("train", "validation", "test")
-
-
 # What may change between a run and its continuation without changing the weights.
 INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "cache_dir")
+# Left out of a run's identity at these values, because runs of before there was a choice lack them.
+WITHOUT_A_CHOICE = {"validation": "auto", "validation_fraction": 0.1}
 
 
 def learning_rate(step: int, total_steps: int, warmup_steps: float, highest: float) -> float:
@@ -127,9 +134,23 @@ class Stage1:
         set_seed(config.seed)
         self.processor = make_processor(config.base, config.num_frames)
         self.size = (self.processor.size["height"], self.processor.size["width"])
-        clips = {split: list(load_split(config, split, clips=True)) for split in SPLITS}
-        self.names = class_names(clips["train"], config.head)
-        self.data = {split: self.make_data(split, clips[split]) for split in SPLITS}
+        self.splits = labelled_splits(
+            config,
+            validation=config.validation,
+            validation_fraction=config.validation_fraction,
+            seed=config.seed,
+        )
+        clips = self.splits.clips
+        for note in (self.splits.refused, *(f"{name}: {note}" for name, note in self.splits.notes.items())):
+            if note:
+                self.accelerator.print(note)
+        named = (
+            clips["train"] if config.head == "present" else [one for part in clips.values() for one in part]
+        )
+        self.names = class_names(named, config.head)
+        for split, part in clips.items():  # before the videos are decoded, which can take hours
+            class_indices(part, self.names, split)
+        self.data = {split: self.make_data(split, clips[split]) for split in clips}
         self.loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
         self.model = make_classifier(config, self.names)
         optimizer = torch.optim.AdamW(
@@ -137,6 +158,9 @@ class Stage1:
         )
         self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
         identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
+        identity = {
+            k: v for k, v in identity.items() if k not in WITHOUT_A_CHOICE or v != WITHOUT_A_CHOICE[k]
+        }
         identity["num_processes"] = self.accelerator.num_processes
         self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
@@ -179,7 +203,7 @@ class Stage1:
             frames_per_part=per_part,
             cache=cache,
         )
-        data.coverage = {"clips": len(clips), "usable": len(usable)}
+        data.coverage = self.splits.coverage[split] | {"usable": len(usable)}
         return data
 
     def batches(self, split: str, items: Sequence[Any], batch_size: int) -> Iterator[dict[str, Tensor]]:
@@ -308,7 +332,9 @@ class Stage1:
         accelerator.wait_for_everyone()
         model = accelerator.unwrap_model(self.model)
         model.load_state_dict(load_file(self.output_dir / "best.safetensors"))
-        measured = {"validation": self.best_figures(progress), "test": self.evaluate("test")}
+        measured = {"validation": self.best_figures(progress)}
+        if "test" in self.data:
+            measured["test"] = self.evaluate("test")
         figures = {
             f"{split}/{name}": value for split, named in measured.items() for name, value in named.items()
         }
@@ -326,6 +352,7 @@ class Stage1:
                 seed=self.config.seed,
                 history=progress.history,
                 coverage={split: data.coverage for split, data in self.data.items()},
+                notes=self.splits.notes,
                 num_processes=accelerator.num_processes,
             )
             shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
