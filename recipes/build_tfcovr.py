@@ -1,15 +1,19 @@
-"""Build TF-CoVR: label pairs -> modification texts -> triplets and queries, from the miniature or real annotations.
+"""Build TF-CoVR: label pairs -> modification texts -> triplets and queries, from real annotations or your own clips.
 
     python recipes/build_tfcovr.py
     python recipes/build_tfcovr.py --source annotations --model gpt-4o --dry_run
     python recipes/build_tfcovr.py --source annotations --model gpt-4o --max_usd 20
+    python recipes/build_tfcovr.py --data_dir myclips --video_dir myclips/videos --model gpt-4o
 
 `--source` is a folder with the annotations of FineGym, FineDiving or both; without it the labels and clips of the
-miniature are used. Without `--model` the offline writer writes, so no key is needed. A killed run started again goes
-on where it was and pays for nothing twice. `load_dataset("tfcovr", "source", data_dir=OUTPUT_DIR)` opens the result.
+miniature are used. `--data_dir` is a folder with a table of your own clips instead (hf_datasets/tfcovr/README.md has its
+columns), whose labels may be any words. Without `--model` the offline writer writes, so no key is needed. A killed run
+started again goes on where it was and pays for nothing twice. `load_dataset("tfcovr", "source", data_dir=OUTPUT_DIR)`
+opens the result, for own clips the configuration `own` with `video_dir`.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,13 +29,49 @@ class BuildTFCoVRConfig(BuildConfig):
     source: str | None = option(
         None, "Folder with the annotations of FineGym, FineDiving or both; none: the miniature."
     )
-    threshold: float = option(0.6, "Least similarity (0 to 1) of two labels that make a pair.")
-    top_n: int | None = option(None, "Most target labels per source label; none: all above the threshold.")
+    data_dir: str | None = option(None, "Folder with a table of your own clips, in place of --source.")
+    video_dir: str | None = option(None, "Folder of your videos; clips without theirs are left out.")
+    similarity_model: str | None = option(
+        None,
+        "CLIP-like text model or sentence encoder whose cosines say how similar labels are; none: their attributes, or the "
+        "characters of their descriptions.",
+    )
+    threshold: float | None = option(
+        None,
+        "Least similarity (-1 to 1) of two labels that make a pair; none: 0.6 of attributes, else 0.",
+    )
+    top_n: int | None = option(
+        None, "Most target labels per source label; none: all above the threshold, of own clips 5."
+    )
     max_triplets_per_pair: int | None = option(100, "Most triplets per pair of labels; none: all.")
-    validation_fraction: float = option(0.1, "Share (0 to 1) of the videos for validation.")
-    test_fraction: float = option(0.1, "Share (0 to 1) of the videos for test.")
+    validation_fraction: float | None = option(
+        None, "Share (0 to 1) of the videos for validation; none: 0.1, of own clips 0.2."
+    )
+    test_fraction: float | None = option(
+        None, "Share (0 to 1) of the videos for test; none: 0.1, of own clips 0.2."
+    )
     max_output_tokens: int = 128
     output_dir: str = "outputs/build_tfcovr"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source and self.data_dir:
+            raise ValueError(
+                "--source has upstream annotations and --data_dir your own clips: give one of them"
+            )
+        if self.video_dir and not self.data_dir:
+            raise ValueError("--video_dir has the videos of your own clips: give their table with --data_dir")
+        is_own = self.data_dir is not None
+        defaults = {"top_n": 5 if is_own else None}
+        defaults |= dict.fromkeys(("validation_fraction", "test_fraction"), 0.2 if is_own else 0.1)
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+
+    @property
+    def name(self) -> str:
+        """The configuration that opens the result."""
+        return "own" if self.data_dir else "source"
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
@@ -45,48 +85,65 @@ from hf_datasets.miniature.competitions import clip_rows
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr import builder
 from hf_datasets.tfcovr.clips import check_clips, locate
-from hf_datasets.tfcovr.collection import Collection, change_frame, compose, source_clips
-from hf_datasets.tfcovr.labels import load_labels
-from hf_datasets.tfcovr.pairs import propose_pairs
+from hf_datasets.tfcovr.collection import Collection, change_frame, check_enough, compose, source_clips
+from hf_datasets.tfcovr.labels import Label, load_labels
+from hf_datasets.tfcovr.own import read_own_clips
+from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
 from hf_datasets.tfcovr.tasks import ModificationTask
 from hf_datasets.tfcovr.triplets import SPLITS, split_by_video
 
 CARD = Path(builder.__file__).with_name("README.md")
 
 
-def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, list[Rejection]]:
-    """The clips with their splits, and those that were refused."""
+def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label], list[Rejection]]:
+    """The clips with their splits, the labels of their vocabulary, and the rows that were refused."""
+    fractions = {"validation_fraction": config.validation_fraction, "test_fraction": config.test_fraction}
+    if config.data_dir:
+        folder = Path(config.data_dir).expanduser()
+        own = read_own_clips(folder, video_dir=config.video_dir, **fractions, seed=config.seed)
+        return own.clips, own.labels, own.rejections
     if config.source:
         clips, rejections, _ = source_clips(Path(config.source))
-        fractions = {"validation_fraction": config.validation_fraction, "test_fraction": config.test_fraction}
-        return split_by_video(clips, **fractions, seed=config.seed), rejections
+        return split_by_video(clips, **fractions, seed=config.seed), load_labels(), rejections
     miniature = MiniatureConfig()
     rows = [row for one in plan_competitions(miniature) for row in clip_rows(one, miniature.fps)]
     clips, rejections = check_clips(pl.DataFrame(rows), source="the miniature's plan")
-    return locate(clips, None)[0], rejections
+    return locate(clips, None)[0], load_labels(), rejections
 
 
 def main(config: BuildTFCoVRConfig) -> int:
     build = Build(config)
-    clips, rejections = read_clips(config)
+    clips, vocabulary, rejections = read_clips(config)
     list(build.passed("clips", [*clips["clip_id"], *rejections]))
     present = set(clips["label"])
-    labels = [label for label in load_labels() if label.label_id in present]
-    pairs = build.passed("pairs", propose_pairs(labels, threshold=config.threshold, top_n=config.top_n))
-    answers = build.ask(ModificationTask(), build.limited(pairs), name="modifications")
+    labels = [label for label in vocabulary if label.label_id in present]
+    encoder = text_encoder(config.similarity_model) if config.similarity_model else None
+    threshold = config.threshold
+    if threshold is None:
+        threshold = 0.0 if encoder else default_threshold(labels)
+    proposed = propose_pairs(labels, embeddings=encoder, threshold=threshold, top_n=config.top_n)
+    pairs = list(build.limited(build.passed("pairs", proposed)))
+    task = ModificationTask({label.label_id: label for label in labels})
+    answers = build.ask(task, pairs, name="modifications")
     changes, _ = change_frame(modification for _, modification in answers)
     rows, unused = compose(
-        clips, changes, max_triplets_per_pair=config.max_triplets_per_pair, seed=config.seed
+        clips,
+        changes,
+        max_triplets_per_pair=config.max_triplets_per_pair,
+        seed=config.seed,
+        labels=vocabulary,
     )
+    if config.data_dir and not (config.dry_run or build.stopped) and (answers or not pairs):
+        unused += check_enough(clips, labels, changes, threshold=threshold).values()
     list(build.passed("labels per split", unused))
     found = Collection(clips, rows)
     return build.write(
         {
-            "source": {split: rows[split]() for split in SPLITS},
-            "source-clips": {split: found.clip_tables(split) for split in SPLITS},
+            config.name: {split: rows[split]() for split in SPLITS},
+            f"{config.name}-clips": {split: found.clip_tables(split) for split in SPLITS},
         },
         card=CARD,
-        source=config.source or "the miniature",
+        source=config.data_dir or config.source or "the miniature",
     )
 
 

@@ -1,6 +1,6 @@
-"""`load_dataset("tfcovr")`: six configurations, two of each origin (rows, and the clips they speak of)."""
+"""`load_dataset("tfcovr")`: eight configurations, two of each origin (rows, and the clips they speak of)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,11 +11,11 @@ from datasets.builder import Key
 
 from hf_datasets.records import Rejection
 from hf_datasets.registration import RegisteredBuilder
-from hf_datasets.tfcovr import collection, release
+from hf_datasets.tfcovr import collection, own, release
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, RECORD_SCHEMA, locate
-from hf_datasets.tfcovr.collection import Collection, Tables, compose, write_changes
-from hf_datasets.tfcovr.labels import load_labels
-from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD, propose_pairs
+from hf_datasets.tfcovr.collection import Collection, Tables, check_enough, compose, write_changes
+from hf_datasets.tfcovr.labels import Label, load_labels
+from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs
 from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_SCHEMA, Split, split_by_video
 
 HOMEPAGE = "https://huggingface.co/datasets/ucf-crcv/TF-CoVR"
@@ -29,7 +29,13 @@ DESCRIPTIONS = {
     "modification texts by the offline writer. For trying code, not for reporting results.",
     "release": "TF-CoVR as its authors publish it.",
     "source": "TF-CoVR generated anew from the annotations of FineGym and FineDiving.",
+    "own": "Composed retrieval over clips of your own, made by TF-CoVR's method from a table and a folder of videos.",
 }
+DEFAULTS = {
+    "mini": {"max_triplets_per_pair": 100, "top_n": 5},
+    "own": {"max_triplets_per_pair": 100, "top_n": 5, "validation_fraction": 0.2, "test_fraction": 0.2},
+}
+"""Where an origin differs from `TFCoVRConfig`: few rows of the miniature, enough videos to test on of few clips."""
 
 
 @dataclass
@@ -38,19 +44,21 @@ class TFCoVRConfig(datasets.BuilderConfig):
 
     Attributes:
         data_dir: For `release` the folder of the published files, for `source` that of the upstream annotations or of
-            what `recipes/build_tfcovr.py` made, for `mini` a folder that `prepare_miniature` made.
+            what `recipes/build_tfcovr.py` made, for `own` that of your table or of what the recipe made of it, for
+            `mini` a folder that `prepare_miniature` made.
         video_dir: The folder of videos, to fill the clips' `video`; the miniature knows its own.
         max_triplets_per_pair: Draw at most that many training triplets per pair of labels; None keeps all.
-        threshold: Least similarity of a label pair, see `pairs.label_pairs`.
+        threshold: Least similarity of a label pair, see `pairs.label_pairs`; None is what suits the labels, see
+            `pairs.default_threshold`.
         top_n: The most targets per source label; None keeps all.
-        validation_fraction: Share of the long videos for validation (`source` only).
-        test_fraction: Share of the long videos for test (`source` only).
+        validation_fraction: Share of the long videos for validation (`source` and `own` only).
+        test_fraction: Share of the long videos for test (`source` and `own` only).
         seed: Decides which videos go to which split, and which triplets are drawn.
     """
 
     video_dir: str | None = None
     max_triplets_per_pair: int | None = None
-    threshold: float = DEFAULT_THRESHOLD
+    threshold: float | None = None
     top_n: int | None = None
     validation_fraction: float = 0.1
     test_fraction: float = 0.1
@@ -63,12 +71,9 @@ GENERATION = ("max_triplets_per_pair", "threshold", "top_n", "seed", *SPLITTING)
 
 
 def configurations() -> list[TFCoVRConfig]:
-    """The six configurations; the miniature's rows are kept few by default."""
-    few = {"max_triplets_per_pair": 100, "top_n": 5}
+    """The eight configurations."""
     return [
-        TFCoVRConfig(
-            name=f"{origin}{part}", version="1.0.0", description=text, **(few if origin == "mini" else {})
-        )
+        TFCoVRConfig(name=f"{origin}{part}", version="1.0.0", description=text, **DEFAULTS.get(origin, {}))
         for origin, text in DESCRIPTIONS.items()
         for part in ("", "-clips")
     ]
@@ -97,7 +102,12 @@ class TFCoVR(RegisteredBuilder):
 
     def _split_generators(self, _: object) -> list[datasets.SplitGenerator]:
         origin = self.config.name.removesuffix("-clips")
-        read = {"mini": self._miniature, "release": self._release, "source": self._source}[origin]
+        read = {
+            "mini": self._miniature,
+            "release": self._release,
+            "source": self._source,
+            "own": self._own,
+        }[origin]
         tables = read()
         return [
             datasets.SplitGenerator(name=split, gen_kwargs={"tables": part}) for split, part in tables.items()
@@ -133,34 +143,67 @@ class TFCoVR(RegisteredBuilder):
         )
         return self._generated(split, rejections, coverage)
 
+    def _own(self) -> dict[Split, Tables]:
+        data_dir = self._data_dir()
+        if data_dir is None:
+            raise ValueError(f"pass data_dir: {own.OWN_HELP}")
+        published = collection.read_published(data_dir, self.config.name)
+        if published:
+            self._refuse(GENERATION, f"{data_dir} has rows that were generated before")
+            return self._published(published, whole_videos=True)
+        found = own.read_own_clips(
+            data_dir,
+            video_dir=self.config.video_dir,
+            validation_fraction=self.config.validation_fraction,
+            test_fraction=self.config.test_fraction,
+            seed=self.config.seed,
+        )
+        return self._generated(found.clips, found.rejections, found.coverage, labels=found.labels)
+
     def _generated(
-        self, clips: pl.DataFrame, rejections: list[Rejection], coverage: str
+        self,
+        clips: pl.DataFrame,
+        rejections: list[Rejection],
+        coverage: str,
+        *,
+        labels: Sequence[Label] | None = None,
     ) -> dict[Split, Tables]:
         if self._is_clips:
             return self._opened(Collection(clips, dict.fromkeys(SPLITS, iter), rejections, coverage))
         config = self.config
         present = set(clips["label"])
-        labels = [label for label in load_labels() if label.label_id in present]
-        changes, unwritten = write_changes(
-            propose_pairs(labels, threshold=config.threshold, top_n=config.top_n)
-        )
+        used = [label for label in labels or load_labels() if label.label_id in present]
+        threshold = default_threshold(used) if config.threshold is None else config.threshold
+        changes, unwritten = write_changes(propose_pairs(used, threshold=threshold, top_n=config.top_n), used)
         rows, without_clips = compose(
-            clips, changes, max_triplets_per_pair=config.max_triplets_per_pair, seed=config.seed
+            clips,
+            changes,
+            max_triplets_per_pair=config.max_triplets_per_pair,
+            seed=config.seed,
+            labels=used if labels else None,
         )
+        empty = check_enough(clips, used, changes, threshold=threshold)
+        rows = {split: tables for split, tables in rows.items() if split not in empty}
+        without_clips += empty.values()
         return self._opened(Collection(clips, rows, [*rejections, *unwritten, *without_clips], coverage))
 
     def _opened(self, found: Collection) -> dict[Split, Tables]:
         self.rejections = found.rejections
         self.info.description = f"{self.info.description} {found.coverage}"
         return (
-            {split: partial(iter, found.clip_tables(split)) for split in found.rows}
+            {
+                split: partial(iter, found.clip_tables(split))
+                for split in found.rows
+                if split in found.clips["split"]  # `datasets` cannot open an empty split
+            }
             if self._is_clips
             else dict(found.rows)
         )
 
-    def _published(self, tables: dict[Split, Tables]) -> dict[Split, Tables]:
+    def _published(self, tables: dict[Split, Tables], *, whole_videos: bool = False) -> dict[Split, Tables]:
         if not self._is_clips or self.config.video_dir is None:
             return tables
         stored = pl.concat(pl.from_arrow(table) for split in tables.values() for table in split())
-        clips, coverage = locate(stored.select(RECORD_SCHEMA.names()), self.config.video_dir)
+        columns = [*RECORD_SCHEMA.names(), "description"]
+        clips, coverage = locate(stored.select(columns), self.config.video_dir, whole_videos=whole_videos)
         return self._opened(Collection(clips, tables, coverage=coverage))

@@ -92,7 +92,7 @@ def check_clips(
         "unknown label; hf_datasets/tfcovr/labels.tsv lists the 306": ~pl.col("label")
         .fill_null("")
         .is_in(list(descriptions())),
-        "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty": ~_is_span(start, end),
+        "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty": ~is_span(start, end),
         "span outside the video; mend it, or fetch the whole video": (end > latest).fill_null(False),
         "duplicate clip id; the first is kept": ~pl.col("clip_id").is_first_distinct(),
     }
@@ -101,7 +101,8 @@ def check_clips(
     return accepted.drop("duration"), rejections
 
 
-def _is_span(start: pl.Expr, end: pl.Expr) -> pl.Expr:
+def is_span(start: pl.Expr, end: pl.Expr) -> pl.Expr:
+    """Whether two times are a stretch of a video, or both null: the whole file."""
     whole = start.is_null() & end.is_null()
     return whole | ((start >= 0) & (start < end) & end.is_finite()).fill_null(False)
 
@@ -126,12 +127,15 @@ def check_splits(clips: pl.DataFrame, *, source: str) -> None:
         )
 
 
-def locate(clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None) -> tuple[pl.DataFrame, str]:
+def locate(
+    clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None, *, whole_videos: bool = False
+) -> tuple[pl.DataFrame, str]:
     """Find each clip's file: the long video where the span is known, else a file of the clip's own.
 
     Args:
-        clips: See `RECORD_SCHEMA`.
+        clips: See `RECORD_SCHEMA`; a column `description` stays as it is, without one the texts of the 306 are taken.
         video_dir: The folder of videos; None looks for none.
+        whole_videos: A clip without a span is its whole long video, and none has a file of its own.
 
     Returns:
         The clips with `video`, a path or null (`CLIP_SCHEMA`); the span is null where the file is the clip's own. And
@@ -140,15 +144,15 @@ def locate(clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None) -> tup
     Raises:
         ValueError: Several files have the id of a clip or video.
     """
-    texts = descriptions()
-    described = clips.with_columns(
-        video=pl.lit(None, pl.String),
-        description=pl.col("label").replace_strict(texts, default=None, return_dtype=pl.String),
-    )
+    described = clips.with_columns(video=pl.lit(None, pl.String))
+    if "description" not in clips.columns:
+        texts = pl.col("label").replace_strict(descriptions(), default=None, return_dtype=pl.String)
+        described = described.with_columns(description=texts)
     if video_dir is None:
         return described.select(CLIP_SCHEMA.names), "Videos: no folder was given, so `video` is null."
-    videos = _paths(clips.filter(pl.col("start_seconds").is_not_null())["video_id"], video_dir)
-    own = _paths(clips["clip_id"], video_dir)
+    has_span = pl.col("start_seconds").is_not_null() | whole_videos
+    videos = _paths(clips.filter(has_span)["video_id"], video_dir)
+    own = _paths(clips["clip_id"].clear() if whole_videos else clips["clip_id"], video_dir)
     found = (
         described.join(
             videos.rename({"id": "video_id", "path": "long"}),
@@ -157,12 +161,7 @@ def locate(clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None) -> tup
             maintain_order="left",
         )
         .join(own.rename({"id": "clip_id", "path": "own"}), on="clip_id", how="left", maintain_order="left")
-        .with_columns(
-            pl.when(pl.col("start_seconds").is_not_null())
-            .then(pl.coalesce("long", "own"))
-            .otherwise("own")
-            .alias("video")
-        )
+        .with_columns(pl.when(has_span).then(pl.coalesce("long", "own")).otherwise("own").alias("video"))
     )
     is_own = (
         pl.col("video").is_not_null() & pl.col("video").eq_missing(pl.col("own")) & pl.col("long").is_null()
@@ -201,12 +200,14 @@ def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> di
     """
     with_span = clips.filter(pl.col("start_seconds").is_not_null())
     found = {
-        video_id: _duration(path) for video_id, path in _paths(with_span["video_id"], video_dir).iter_rows()
+        video_id: read_duration(path)
+        for video_id, path in _paths(with_span["video_id"], video_dir).iter_rows()
     }
     return {video_id: duration for video_id, duration in found.items() if duration}
 
 
-def _duration(path: str) -> float | None:
+def read_duration(path: str) -> float | None:
+    """The seconds that a video's container claims; None where it claims none or cannot be opened."""
     from hf_datasets.video import VideoError, VideoLimits
     from hf_datasets.video_backends import PYAV_FILES
 

@@ -20,6 +20,7 @@ from hf_datasets.tfcovr.clips import (
     locate,
     read_durations,
 )
+from hf_datasets.tfcovr.labels import Label, answers_of
 from hf_datasets.tfcovr.release import read_release, release_clips
 from hf_datasets.tfcovr.tables import check_columns
 from hf_datasets.tfcovr.tasks import Modification, ModificationTask
@@ -68,7 +69,12 @@ class Collection:
 
 
 def compose(
-    clips: pl.DataFrame, changes: pl.DataFrame, *, max_triplets_per_pair: int | None = None, seed: int = 0
+    clips: pl.DataFrame,
+    changes: pl.DataFrame,
+    *,
+    max_triplets_per_pair: int | None = None,
+    seed: int = 0,
+    labels: Iterable[Label] | None = None,
 ) -> tuple[dict[Split, Tables], list[Rejection]]:
     """Join clips and changes, every split for itself.
 
@@ -77,20 +83,72 @@ def compose(
         changes: See `triplets.CHANGE_SCHEMA`.
         max_triplets_per_pair: See `triplets.plan_join`; queries are never capped.
         seed: See `triplets.plan_join`.
+        labels: The labels that clips and changes speak of; the 306 by default.
 
     Returns:
         Split -> its rows, and a rejection for each label of a change without a clip in a split.
     """
     rows: dict[Split, Tables] = {}
     rejections = []
+    answers = answers_of(labels)
     for split in SPLITS:
         own = clips.filter(pl.col("split") == split)
-        rejections += labels_without_clips(own, changes, split)
+        rejections += labels_without_clips(own, changes, split, answers=answers)
         if split == "train":
-            rows[split] = train_triplets(own, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed)
+            rows[split] = train_triplets(
+                own, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed, answers=answers
+            )
         else:
-            rows[split] = composed_queries(own, changes, split)
+            rows[split] = composed_queries(own, changes, split, answers=answers)
     return rows, rejections
+
+
+def check_enough(
+    clips: pl.DataFrame, labels: Iterable[Label], changes: pl.DataFrame, *, threshold: float
+) -> dict[Split, Rejection]:
+    """Say what is missing where clips and changes give no row.
+
+    Args:
+        clips: Clips with `label` and `split`.
+        labels: Their labels.
+        changes: See `triplets.CHANGE_SCHEMA`.
+        threshold: The least similarity that they were made with.
+
+    Returns:
+        The splits that have no row though another one has, each with a rejection.
+
+    Raises:
+        ValueError: No split has a row.
+    """
+    answers = answers_of(labels)
+    readings = sorted(set(answers.values()))
+    if len(readings) < 2:
+        raise ValueError(
+            f"all clips read the same, {readings[0]!r}, and a query leads from one label to another; give clips of two "
+            "labels at least"
+        )
+    if changes.is_empty():
+        raise ValueError(
+            f"no pair of the {len(readings)} labels is as similar as {threshold:g} and has a text; lower threshold, or "
+            "give descriptions with more words in common"
+        )
+    pairs = [
+        (answers[source], answers[target])
+        for source, target in changes.select("source", "target").iter_rows()
+    ]
+    found = {
+        split: {answers[label] for label in clips.filter(pl.col("split") == split)["label"].unique()}
+        for split in SPLITS
+    }
+    empty = [split for split in SPLITS if not any({*pair} <= found[split] for pair in pairs)]
+    reasons = [
+        f"no rows in {split}: its clips are of {len(found[split])} labels, of which no two are a pair; give it videos "
+        "of two similar labels, by a split column or more videos"
+        for split in empty
+    ]
+    if len(empty) == len(SPLITS):
+        raise ValueError(f"there is no triplet and no query; {reasons[0]}")
+    return {split: Rejection(reason, split, split) for split, reason in zip(empty, reasons, strict=True)}
 
 
 def miniature_clips(root: Path) -> tuple[pl.DataFrame, list[Rejection], str]:
@@ -158,7 +216,7 @@ def read_published(data_dir: Path, config_name: str) -> dict[Split, Tables]:
         paths = sorted((data_dir / config_name).glob(f"{split}-*.parquet"))
         for path in paths:
             list(check_columns(_columns(path), schema.names, source=str(path)))
-        if paths:
+        if any(pq.read_metadata(path).num_rows for path in paths):  # `datasets` cannot open an empty split
             found[split] = partial(_published_tables, paths, schema)
     return found
 
@@ -192,16 +250,23 @@ def _read(path: Path, cure: str) -> pl.DataFrame:
         raise ValueError(f"{path} cannot be read ({error}); {cure}") from None
 
 
-def write_changes(pairs: Iterable[LabelPair | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
+def write_changes(
+    pairs: Iterable[LabelPair | Rejection], labels: Iterable[Label] | None = None
+) -> tuple[pl.DataFrame, list[Rejection]]:
     """Have the offline writer say what changes between the labels of each pair, and the validator judge it.
 
     Args:
         pairs: What `pairs.propose_pairs` gives; its rejections are passed on.
+        labels: The labels that they speak of; the 306 by default.
 
     Returns:
         See `change_frame`.
     """
-    task = ModificationTask()
+    task = (
+        ModificationTask()
+        if labels is None
+        else ModificationTask({label.label_id: label for label in labels})
+    )
     return change_frame(
         pair if isinstance(pair, Rejection) else task.parse(pair, task.write(pair)) for pair in pairs
     )

@@ -1,7 +1,11 @@
-"""The 306 labels of TF-CoVR: what each says, which say the same, and where the annotation contradicts itself."""
+"""The 306 labels of TF-CoVR: what each says, which say the same, and where the annotation contradicts itself.
+
+A user's own labels are the same record, made by `free_text.own_labels`.
+"""
 
 import csv
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -18,7 +22,7 @@ from hf_datasets.tfcovr.labels_gymnastics import GymnasticsAttributes, describe_
 LABELS_FILE = Path(__file__).with_name("labels.tsv")
 
 Attributes = GymnasticsAttributes | DivingAttributes
-LabelSource = Literal["finegym", "finediving"]
+LabelSource = Literal["finegym", "finediving", "own"]
 InconsistencyKind = Literal["identical text", "dive number"]
 
 
@@ -27,18 +31,18 @@ class Label:
     """One class: its index in the class order, its id upstream, its text and what the text says.
 
     Attributes:
-        index: Position in the class order, 0 to 305.
-        label_id: FineGym's gym288 class or the dive number, as text: `40`, `407c`.
-        source: The data set that defines it.
+        index: Position in the class order, 0 to 305; of a user's labels in theirs.
+        label_id: FineGym's gym288 class or the dive number, as text: `40`, `407c`; or the user's own.
+        source: The dataset that defines it.
         description: Its text.
-        attributes: What the text says.
+        attributes: What the text says; None where it is not of TF-CoVR's grammar.
     """
 
     index: int
     label_id: str
     source: LabelSource
     description: str
-    attributes: Attributes = field(repr=False)
+    attributes: Attributes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,27 @@ def answer_class(label_id: str) -> tuple[str, ...]:
     (('180', '216'), ('45',))
     """
     return classes_by_description()[find_label(label_id).description]
+
+
+def reading(description: str) -> str:
+    """A description without what a reader does not tell apart: case and runs of white space."""
+    return " ".join(description.split()).casefold()
+
+
+def answers_of(labels: Iterable[Label] | None = None) -> dict[str, str]:
+    """The label that answers for each label: the first of those that read the same.
+
+    >>> answers_of()["216"], answers_of()["45"]
+    ('180', '45')
+
+    Args:
+        labels: All 306 by default.
+    """
+    first: dict[str, str] = {}
+    return {
+        label.label_id: first.setdefault(reading(label.description), label.label_id)
+        for label in (load_labels() if labels is None else labels)
+    }
 
 
 def differences(source: Attributes, target: Attributes) -> tuple[Change, ...]:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from hf_datasets.records import ChangeType, LabelPair, Rejection
-from hf_datasets.tfcovr.labels import Attributes, Label, load_labels
+from hf_datasets.tfcovr.free_text import character_vectors
+from hf_datasets.tfcovr.labels import Attributes, Label, load_labels, reading
 from hf_datasets.tfcovr.labels_gymnastics import GymnasticsAttributes
 
 Encoder = Callable[[list[str]], Any]
@@ -15,6 +16,8 @@ Encoder = Callable[[list[str]], Any]
 
 DEFAULT_THRESHOLD = 0.6
 """With the similarity of attributes: every label has a partner. The paper gives no threshold for its CLIP texts."""
+FREE_THRESHOLD = 0.0
+"""With the similarity of characters: every label may be a partner, and `top_n` keeps the most similar ones."""
 SAME_TEXT = "identical description: no text can tell the two labels apart"
 OTHER_SPORT = "different sports: a gymnastics element is not modified into a dive"
 
@@ -36,7 +39,7 @@ def label_pairs(
         labels: The labels to pair; all 306 by default.
         embeddings: What decides similarity: an encoder of descriptions (`text_encoder` loads one), or their
             embeddings of shape (n, d) in the order of `labels`, both compared by cosine. By default the share of
-            attributes that agree.
+            attributes that agree; for labels without attributes the cosine of `free_text.character_vectors`.
         threshold: Least similarity, in [-1, 1]. Text encoders place all sport labels close together, so theirs is
             to be set higher than the default, or left low with `top_n`.
         top_n: The most targets per source; ties are kept in label order. None keeps all.
@@ -72,7 +75,7 @@ def propose_pairs(
         raise ValueError(f"threshold is {threshold}, allowed are cosines and shares from -1 to 1")
     if top_n is not None and top_n < 1:
         raise ValueError(f"top_n is {top_n}, allowed are positive numbers, or None for no limit")
-    similarities = attribute_similarities(labels) if embeddings is None else cosines(labels, embeddings)
+    similarities = similarities_of(labels, embeddings)
     for source, row in zip(labels, similarities, strict=True):
         accepted = 0
         for target_index in np.argsort(-row, kind="stable"):
@@ -89,11 +92,25 @@ def propose_pairs(
                 yield outcome
 
 
+def similarities_of(labels: Sequence[Label], embeddings: Encoder | Any | None) -> np.ndarray:
+    """The similarity of every two labels as `label_pairs` says: float64 of shape (n, n)."""
+    if embeddings is not None:
+        return cosines(labels, embeddings)
+    if any(label.attributes is None for label in labels):
+        return cosines(labels, character_vectors)
+    return attribute_similarities(labels)
+
+
+def default_threshold(labels: Sequence[Label]) -> float:
+    """The least similarity that suits the labels: of attributes where all have them, else of characters."""
+    return FREE_THRESHOLD if any(label.attributes is None for label in labels) else DEFAULT_THRESHOLD
+
+
 def judge_pair(source: Label, target: Label, similarity: float) -> LabelPair | Rejection:
     """The typed pair, or why the two cannot be one."""
     key = f"{source.label_id}->{target.label_id}"
     raw = f"{source.description} -> {target.description}"
-    if source.description == target.description:
+    if reading(source.description) == reading(target.description):
         return Rejection(SAME_TEXT, raw, key)
     if source.source != target.source:
         return Rejection(OTHER_SPORT, raw, key)
@@ -110,9 +127,9 @@ def change_type(source: Label, target: Label) -> ChangeType:
 
 
 def apparatus(label: Label) -> str:
-    """The event a label belongs to; all dives are one."""
+    """The event a label belongs to; all dives are one, and so are all labels outside the grammar."""
     attributes = label.attributes
-    return attributes.apparatus if isinstance(attributes, GymnasticsAttributes) else "diving"
+    return attributes.apparatus if isinstance(attributes, GymnasticsAttributes) else label.source
 
 
 def attribute_similarity(first: Attributes, second: Attributes) -> float:

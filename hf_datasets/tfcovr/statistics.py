@@ -12,11 +12,11 @@ from datasets import Dataset
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hf_datasets.tfcovr.labels import LabelSource, load_labels
+from hf_datasets.tfcovr.labels import LabelSource, labels_by_id, load_labels
 from hf_datasets.tfcovr.normalisation import MARKS, expand_numbers
 
-COLOURS: Mapping[LabelSource, str] = {"finegym": "#2a6f97", "finediving": "#c1666b"}
-NAMES: Mapping[LabelSource, str] = {"finegym": "FineGym", "finediving": "FineDiving"}
+COLOURS: Mapping[LabelSource, str] = {"finegym": "#2a6f97", "finediving": "#c1666b", "own": "#5f8f4e"}
+NAMES: Mapping[LabelSource, str] = {"finegym": "FineGym", "finediving": "FineDiving", "own": "own labels"}
 FUNCTION_WORDS = frozenset(
     ["a", "an", "and", "by", "in", "it", "of", "off", "on", "the", "then", "to", "with"]
 )
@@ -60,15 +60,20 @@ def summarise_values(values: pl.Series) -> Summary:
 
 
 def clips_per_label(clips: Dataset) -> pl.DataFrame:
-    """How many clips each of the 306 labels has (figures A1 and A2), the most frequent first.
+    """How many clips each label has (figures A1 and A2), the most frequent first.
 
     Args:
         clips: A `*-clips` configuration.
 
     Returns:
-        `label`, `source` (finegym or finediving), `description`, `clips`; labels without clips have 0.
+        `label`, `source` (finegym, finediving or own), `description`, `clips`. Of clips with TF-CoVR's labels all 306,
+        with 0 where there is no clip; of clips with other labels those that they have.
     """
-    counts = _frame(clips, "label").group_by("label").len("clips")
+    counts = _frame(clips, "label").drop_nulls().group_by("label").len("clips")
+    if not counts["label"].is_in(list(labels_by_id())).all():
+        own = _frame(clips, "label", "description").drop_nulls("label").unique("label")
+        described = own.select("label", pl.lit("own").alias("source"), "description")
+        return described.join(counts, on="label").sort("clips", "label", descending=[True, False])
     labels = pl.DataFrame(
         [(label.label_id, label.source, label.description) for label in load_labels()],
         schema=["label", "source", "description"],
@@ -111,7 +116,7 @@ def modification_lexicon(rows: Dataset) -> pl.DataFrame:
 
 
 def plot_clips_per_label(clips: Dataset, source: LabelSource) -> Figure:
-    """Draw figure A1 (`finegym`) or A2 (`finediving`): clips per label on a logarithmic scale."""
+    """Draw figure A1 (`finegym`), A2 (`finediving`) or that of own labels (`own`): clips per label, logarithmic."""
     counts = clips_per_label(clips).filter((pl.col("source") == source) & (pl.col("clips") > 0))
     figure, axes = _axes(width=min(4 + len(counts) * 0.09, 16))
     axes.bar(range(len(counts)), counts["clips"], color=COLOURS[source], width=0.8)

@@ -47,6 +47,58 @@ def _read_csv(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
     return table.drop(ROW, strict=False).with_row_index(ROW, offset=1), []
 
 
+def read_text_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
+    """Read a user's table with all its columns as text: csv, tsv, JSON lines or Parquet, by the ending.
+
+    Returns:
+        The rows, and a rejection for each line of a `.jsonl` file that is not a JSON object.
+
+    Raises:
+        ValueError: The file has no row, is damaged or is not UTF-8, or a column of it holds no plain values.
+    """
+    rejections: list[Rejection] = []
+    try:
+        match path.suffix.lower():
+            case ".jsonl":
+                table, rejections = _read_json_lines(path)
+            case ".parquet":
+                table = pl.read_parquet(path).select(pl.all().cast(pl.String))
+            case suffix:
+                separator = "\t" if suffix == ".tsv" else ","
+                table = pl.read_csv(path, separator=separator, infer_schema=False)
+    except pl.exceptions.NoDataError:
+        raise ValueError(f"{path} is empty; write a header and one row per clip") from None
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+        cure = "save it as UTF-8 with plain values and the same number of fields in every row"
+        raise ValueError(f"{path} cannot be read ({error}); {cure}") from None
+    if table.is_empty():
+        why = f"; the first line: {rejections[0].reason}" if rejections else ""
+        raise ValueError(f"{path} has no row; write one row per clip{why}")
+    return table, rejections
+
+
+def _read_json_lines(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
+    rows, rejections = [], []
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append({name: _as_text(value) for name, value in row.items()})
+        else:
+            reason = f"no JSON object: line {number} of {path}; write one object per line"
+            rejections.append(Rejection(reason, line, str(number)))
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String)), rejections
+
+
+def _as_text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
 def check_columns(
     columns: Collection[str], required: Collection[str], *, source: str, optional: Collection[str] = ()
 ) -> Iterator[Rejection]:

@@ -13,6 +13,12 @@ from pydantic import BaseModel, Field
 
 from hf_datasets.generation.task import Message
 from hf_datasets.records import ChangeType, LabelPair, Rejection
+from hf_datasets.tfcovr.free_text import (
+    FREE_EXAMPLES,
+    FREE_PROMPT,
+    free_objection_to,
+    write_free_modification,
+)
 from hf_datasets.tfcovr.labels import Label, find_label, labels_by_id
 from hf_datasets.tfcovr.validation import objection_to
 from hf_datasets.tfcovr.writer import write_modification
@@ -140,9 +146,13 @@ class ModificationTask:
     def messages(self, row: LabelPair) -> list[Message]:
         """The sport's prompt, its examples as earlier turns, and the two descriptions as JSON."""
         source, target = self.label(row.source), self.label(row.target)
-        sport: Sport = "gymnastics" if source.source == "finegym" else "diving"
-        conversation = [("system", PROMPTS[sport])]
-        for example in examples(sport):
+        if source.attributes is None:
+            prompt, shown = FREE_PROMPT, FREE_EXAMPLES
+        else:
+            sport: Sport = "gymnastics" if source.source == "finegym" else "diving"
+            prompt, shown = PROMPTS[sport], examples(sport)
+        conversation = [("system", prompt)]
+        for example in shown:
             conversation.append(("user", request_text(example["source"], example["target"])))
             conversation.append(("assistant", answer_text(example["modification_text"])))
         conversation.append(("user", request_text(source.description, target.description)))
@@ -156,7 +166,11 @@ class ModificationTask:
         text = read_answer(answer)
         if text is None:
             return Rejection("holds no modification_text", answer, key)
-        reason = objection_to(self.label(row.source).attributes, self.label(row.target).attributes, text)
+        source, target = self.label(row.source), self.label(row.target)
+        if source.attributes is None or target.attributes is None:
+            reason = free_objection_to(source.description, target.description, text)
+        else:
+            reason = objection_to(source.attributes, target.attributes, text)
         if reason:
             return Rejection(reason, answer, key)
         return Modification(row.source, row.target, row.change_type, text)
@@ -164,4 +178,6 @@ class ModificationTask:
     def write(self, row: LabelPair) -> str:
         """The offline writer's instruction, as an answer."""
         source, target = self.label(row.source), self.label(row.target)
+        if source.attributes is None or target.attributes is None:
+            return answer_text(write_free_modification(source.description, target.description))
         return answer_text(write_modification(source.attributes, target.attributes))

@@ -3,10 +3,11 @@
 A *change* is an ordered pair of labels with the text that leads from one to the other. Labels that read the same
 are one answer: no text can tell their clips apart, so a clip of either answers the query. Clips and changes are
 Polars frames; their rows are joined by number, and become ids and text only when a batch leaves. What makes the tables
-(`Tables`) uses NumPy and Arrow alone: `DataLoader` forks its workers, and Polars hangs in a forked process.
+(`Tables`) uses NumPy and Arrow alone: `DataLoader` forks its workers, and Polars hangs in a forked process. Which labels
+read the same, `answers` says (label -> the first of them, see `labels.answers_of`); left out, the 306 are meant.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.labels import answer_class, load_labels
+from hf_datasets.tfcovr.labels import answers_of
 
 Split = Literal["train", "validation", "test"]
 Tables = Callable[[], Iterator[pa.Table]]
@@ -41,6 +42,8 @@ JOINED_ROWS = 1 << 22
 """Triplets joined at once, as row numbers (48 MB)."""
 TABLE_ROWS = 1 << 17
 """Triplets written at once, as ids and text."""
+
+Answers = Mapping[str, str]
 
 
 def split_by_video(
@@ -77,16 +80,19 @@ def split_by_video(
     return clips.drop("split", strict=False).join(of_video, on="video_id", how="left", maintain_order="left")
 
 
-def labels_without_clips(clips: pl.DataFrame, changes: pl.DataFrame, split: Split) -> Iterator[Rejection]:
+def labels_without_clips(
+    clips: pl.DataFrame, changes: pl.DataFrame, split: Split, *, answers: Answers | None = None
+) -> Iterator[Rejection]:
     """Find the labels of `changes` that no clip of the split has, with how many changes come to nothing for it.
 
     Yields:
         One rejection per label, in the order of the changes; the clips of an identically worded label count.
     """
-    answers = set(_with_answers(clips, "label")["answer"])
+    answers = answers_of() if answers is None else answers
+    present = set(_with_answers(clips, "label", answers)["answer"])
     sides = pl.concat([changes["source"], changes["target"].rename("source")])
     for label, count in sides.value_counts(sort=False).sort("source").iter_rows():
-        if answer_class(label)[0] not in answers:
+        if answers[label] not in present:
             reason = f"label without clips in {split}: {label!r} has none, so {count} changes give nothing"
             yield Rejection(reason, label, label)
 
@@ -108,7 +114,12 @@ class PlannedChange(NamedTuple):
 
 
 def plan_join(
-    clips: pl.DataFrame, changes: pl.DataFrame, *, max_triplets_per_pair: int | None = None, seed: int = 0
+    clips: pl.DataFrame,
+    changes: pl.DataFrame,
+    *,
+    max_triplets_per_pair: int | None = None,
+    seed: int = 0,
+    answers: Answers | None = None,
 ) -> list[PlannedChange]:
     """Find for each change the clips that `join` pairs.
 
@@ -117,6 +128,7 @@ def plan_join(
         changes: `source` and `target` labels; see `CHANGE_SCHEMA`.
         max_triplets_per_pair: Draw that many at random of a change that has more; None keeps all.
         seed: Decides which are drawn.
+        answers: Which labels read the same, see the module.
 
     Returns:
         The changes that have clips on both sides, in their order.
@@ -126,7 +138,8 @@ def plan_join(
     """
     if max_triplets_per_pair is not None and max_triplets_per_pair < 1:
         raise ValueError(f"max_triplets_per_pair is {max_triplets_per_pair}; it is None or at least 1")
-    numbered = _with_answers(clips.select("label"), "label").with_row_index("clip")
+    answers = answers_of() if answers is None else answers
+    numbered = _with_answers(clips.select("label"), "label", answers).with_row_index("clip")
     sources, targets = (
         {
             name: np.array(rows, dtype=np.uint32)
@@ -136,7 +149,9 @@ def plan_join(
     )
     draws: dict[int, npt.NDArray[np.uint32]] = {}
     plan = []
-    for change, source, answer in _distinct(changes).select("change", "source", "answer").iter_rows():
+    for change, source, answer in (
+        _distinct(changes, answers).select("change", "source", "answer").iter_rows()
+    ):
         if source not in sources or answer not in targets:
             continue
         size = len(sources[source]) * len(targets[answer])
@@ -177,7 +192,12 @@ def _joined(parts: list[tuple[npt.NDArray[np.uint32], ...]]) -> pa.Table:
 
 
 def train_triplets(
-    clips: pl.DataFrame, changes: pl.DataFrame, *, max_triplets_per_pair: int | None = None, seed: int = 0
+    clips: pl.DataFrame,
+    changes: pl.DataFrame,
+    *,
+    max_triplets_per_pair: int | None = None,
+    seed: int = 0,
+    answers: Answers | None = None,
 ) -> Tables:
     """Make the triplets of `join`, one row each, as ids and text.
 
@@ -186,12 +206,13 @@ def train_triplets(
         changes: See `CHANGE_SCHEMA`.
         max_triplets_per_pair: See `plan_join`.
         seed: See `plan_join`.
+        answers: See `plan_join`.
 
     Returns:
         A function that gives tables of `TRIPLET_SCHEMA`; `target_clip_ids` holds one id and `target_label` is that
         clip's own label.
     """
-    plan = plan_join(clips, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed)
+    plan = plan_join(clips, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed, answers=answers)
     texts = _as_text(changes, "change_type", "modification_text")
     return partial(_triplet_tables, plan, _as_text(clips, "clip_id", "label"), texts)
 
@@ -222,13 +243,16 @@ def _triplet_tables(plan: list[PlannedChange], clips: pa.Table, changes: pa.Tabl
             yield pa.table(columns).cast(TRIPLET_SCHEMA)
 
 
-def composed_queries(clips: pl.DataFrame, changes: pl.DataFrame, split: Split) -> Tables:
+def composed_queries(
+    clips: pl.DataFrame, changes: pl.DataFrame, split: Split, *, answers: Answers | None = None
+) -> Tables:
     """Make the composed queries of a split: every clip with every change of its label, and all clips that answer.
 
     Args:
         clips: Clips of that split with `clip_id` (unique) and `label`.
         changes: See `CHANGE_SCHEMA`.
         split: Its name, which begins the query ids.
+        answers: See `plan_join`.
 
     Returns:
         A function that gives a table of `TRIPLET_SCHEMA` in the order of changes, then clips; targets are in the
@@ -237,16 +261,17 @@ def composed_queries(clips: pl.DataFrame, changes: pl.DataFrame, split: Split) -
     Raises:
         ValueError: A change is between labels that read the same.
     """
-    answers = (
-        _with_answers(clips, "label")
+    answers = answers_of() if answers is None else answers
+    answered = (
+        _with_answers(clips, "label", answers)
         .group_by("answer")
         .agg(target_clip_ids="clip_id")
         .with_row_index("place")
     )
     queries = (
-        _distinct(changes)
+        _distinct(changes, answers)
         .join(clips.select(source="label", query_clip_id="clip_id"), on="source", maintain_order="left_right")
-        .join(answers.select("answer", "place"), on="answer", maintain_order="left")
+        .join(answered.select("answer", "place"), on="answer", maintain_order="left")
         .with_row_index("number")
         .select(
             pl.format("{}-{}", pl.lit(split), "number").alias("query_id"),
@@ -258,7 +283,7 @@ def composed_queries(clips: pl.DataFrame, changes: pl.DataFrame, split: Split) -
             "place",
         )
     )
-    targets = answers["target_clip_ids"].to_arrow().cast(TRIPLET_SCHEMA.field("target_clip_ids").type)
+    targets = answered["target_clip_ids"].to_arrow().cast(TRIPLET_SCHEMA.field("target_clip_ids").type)
     return partial(_query_tables, queries.to_arrow(), targets)
 
 
@@ -271,16 +296,14 @@ def _as_text(frame: pl.DataFrame, *names: str) -> pa.Table:
     return frame.select(names).to_arrow().cast(pa.schema({name: pa.string() for name in names}))
 
 
-def _with_answers(frame: pl.DataFrame, column: str) -> pl.DataFrame:
-    answers = {label.label_id: answer_class(label.label_id)[0] for label in load_labels()}
-    return frame.with_columns(answer=pl.col(column).replace_strict(answers, return_dtype=pl.String))
+def _with_answers(frame: pl.DataFrame, column: str, answers: Answers) -> pl.DataFrame:
+    return frame.with_columns(answer=pl.col(column).replace_strict(dict(answers), return_dtype=pl.String))
 
 
-def _distinct(changes: pl.DataFrame) -> pl.DataFrame:
+def _distinct(changes: pl.DataFrame, answers: Answers) -> pl.DataFrame:
     # A change to each of two labels that read the same would repeat every triplet, so the first one stands for both.
-    answered = _with_answers(
-        _with_answers(changes.with_row_index("change"), "source").rename({"answer": "own"}), "target"
-    )
+    own = _with_answers(changes.with_row_index("change"), "source", answers).rename({"answer": "own"})
+    answered = _with_answers(own, "target", answers)
     same = answered.filter(pl.col("own") == pl.col("answer"))
     if not same.is_empty():
         source, target = same.select("source", "target").row(0)
