@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,38 +67,54 @@ def make_processor(base: str, num_frames: int) -> AIMVideoProcessor:
 
 
 def shipped_adapters(config: ClassifierConfig, names: Sequence[str]) -> str | None:
-    """What "auto" stands for: the adapters that ship for the miniature's CLIP, where they fit; nothing for another base."""
+    """What "auto" stands for: the adapters that ship for the miniature's CLIP, where they fit; nothing for another base.
+
+    Adapters of other classes fit: they have learned to see motion, and only the head is new.
+    """
     is_miniature = Path(config.base).resolve() == Path(MINIATURE_CLIP).resolve()
     if config.full or not is_miniature:
         return None
-    differences = differences_of(AIMAdapterConfig.from_pretrained(MINIATURE_AIM), config, names)
-    if differences and os.environ.get("LOCAL_RANK", "0") == "0":
-        print(f"starting from {config.base}: the adapters that ship do not fit, they have {differences}")
-    return None if differences else MINIATURE_AIM
+    shipped = AIMAdapterConfig.from_pretrained(MINIATURE_AIM)
+    sizes, head = differences_in_size(shipped, config), difference_of_heads(shipped, names)
+    if os.environ.get("LOCAL_RANK", "0") == "0" and (sizes or head):
+        start = (
+            f"{config.base}: the adapters that ship do not fit"
+            if sizes
+            else "the adapters that ship, with a new head"
+        )
+        print(f"starting from {start}: they have {'; '.join([*sizes, *head])}")
+    return None if sizes else MINIATURE_AIM
 
 
 def differences_of(
     trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, names: Sequence[str]
 ) -> str:
     """What a model or adapters that were trained before have and the configuration does not ask for."""
-    found = [
+    return "; ".join([*differences_in_size(trained, config), *difference_of_heads(trained, names)])
+
+
+def differences_in_size(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig) -> list[str]:
+    return [
         f"{name} {getattr(trained, name)}, not {getattr(config, name)}"
         for name in SIZES
         if getattr(trained, name) != getattr(config, name)
     ]
-    if list((trained.id2label or {}).values()) != list(names):
-        found.append(
-            f"a head of {len(trained.id2label or {})} classes, which are not the {len(names)} of this data"
-        )
-    return "; ".join(found)
+
+
+def difference_of_heads(trained: AIMAdapterConfig | AIMConfig, names: Sequence[str]) -> list[str]:
+    classes = list((trained.id2label or {}).values())
+    if classes == list(names):
+        return []
+    return [f"a head of {len(classes)} classes, which are not the {len(names)} of this data"]
 
 
 def make_classifier(config: ClassifierConfig, names: Sequence[str]) -> nn.Module:
     """AIM with a head of these classes: a PEFT model whose adapters train, or a model of which everything does."""
-    if config.init_from == "auto":
+    is_auto = config.init_from == "auto"
+    if is_auto:
         config = replace(config, init_from=shipped_adapters(config, names))
     try:
-        model = (whole_model if config.full else adapted_model)(config, names)
+        model = whole_model(config, names) if config.full else adapted_model(config, names, new_head=is_auto)
     except (OSError, ValueError) as error:
         raise SystemExit(f"{config.init_from or config.base} cannot be used: {error}") from error
     if config.time_amplitude and not config.init_from:
@@ -139,8 +156,8 @@ def whole_model(config: ClassifierConfig, names: Sequence[str]) -> AIMForVideoCl
     return model
 
 
-def adapted_model(config: ClassifierConfig, names: Sequence[str]) -> PeftModel:
-    """A frozen CLIP with adapters, new or trained before."""
+def adapted_model(config: ClassifierConfig, names: Sequence[str], *, new_head: bool = False) -> PeftModel:
+    """A frozen CLIP with adapters, new or trained before; with `new_head` those may have been trained for other classes."""
     tower, info = load_clip_vision(config.base)
     if info["missing_keys"]:
         raise ValueError(
@@ -154,10 +171,18 @@ def adapted_model(config: ClassifierConfig, names: Sequence[str]) -> PeftModel:
     if not (Path(config.init_from) / "adapter_config.json").is_file():
         raise ValueError("it is no adapter folder (there is no adapter_config.json in it)")
     trained = AIMAdapterConfig.from_pretrained(config.init_from)
+    new_head = new_head and bool(difference_of_heads(trained, names))
+    if new_head:
+        trained = replace(trained, id2label=dict(enumerate(names)))
     check_fits(trained, config, names)
     for name in REGULARIZATION:
         setattr(trained, name, getattr(config, name))
-    return PeftModel.from_pretrained(tower, config.init_from, config=trained, is_trainable=True)
+    with warnings.catch_warnings():
+        if new_head:  # PEFT warns of it
+            warnings.simplefilter("ignore", UserWarning)
+        return PeftModel.from_pretrained(
+            tower, config.init_from, config=trained, is_trainable=True, ignore_mismatched_sizes=new_head
+        )
 
 
 def parameter_groups(model: nn.Module, config: ClassifierConfig) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import hf_datasets  # noqa: F401 - registers the data sets' names
 from hf_datasets.registration import REJECTIONS_FILE
+from hf_datasets.video import VideoError
 
 
 def load_splits(config: DataConfig, *, clips: bool = False) -> DatasetDict:
@@ -45,7 +46,7 @@ def _load(config: DataConfig, split: str | None, *, clips: bool) -> Any:
     options = {"video_dir": config.video_dir} if config.video_dir else {}
     try:
         return load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **options)
-    except (ValueError, FileNotFoundError) as error:  # which also says that a split has no row
+    except (ValueError, FileNotFoundError, VideoError) as error:  # which also says that a split has no row
         what = f"the split {split!r}" if split else "the data"
         raise SystemExit(f"{what} of {config.dataset!r}, {name!r}, cannot be read: {error}") from error
 

@@ -80,8 +80,8 @@ def read_own_clips(
         seed: Decides which videos.
 
     Raises:
-        FileNotFoundError: There is no table.
-        ValueError: There are several, it cannot be read, it has no usable row, a video is in two splits, or the
+        FileNotFoundError: There is no table, or no folder of videos.
+        ValueError: There are several tables, it cannot be read, it has no usable row, a video is in two splits, or the
             videos are too few to split.
     """
     path = find_table(data_dir)
@@ -256,7 +256,10 @@ def _with_videos(
         return clips.with_columns(video=pl.lit(None, pl.String)), [], coverage
     from hf_datasets.video import VideoError, VideoStore  # imports torch
 
-    store = VideoStore(Path(video_dir).expanduser())
+    folder = Path(video_dir).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"video_dir {folder} is not a folder; give the one that has the videos")
+    store = VideoStore(folder)
 
     def look_up(video_id: str) -> tuple[str, str | None, float | None, str | None]:
         try:

@@ -358,7 +358,7 @@ def test_values_that_configurations_repeat_are_those_of_the_packages():
     from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD
     from hf_models.moments import configuration_moments
 
-    assert BuildTFCoVRConfig().threshold == DEFAULT_THRESHOLD
+    assert f"none: {DEFAULT_THRESHOLD} of attributes" in settings_of(BuildTFCoVRConfig)["threshold"].help
     assert BuildCompConfig().max_iou == MAX_IOU
     assert AnalyseFIGConfig().encoder == TFIDF
     assert EndConvention == configuration_moments.EndConvention

@@ -254,6 +254,7 @@ def test_the_head_has_the_present_classes_or_all():
     clips = [{"label": "407c", "clip_id": "a"}, {"label": "2", "clip_id": "b"}]
     assert class_names(clips, "present") == ["2", "407c"]
     assert len(class_names(clips, "all")) == 306
+    assert class_names([*clips, {"label": "serve", "clip_id": "c"}], "all") == ["2", "407c", "serve"]
     with pytest.raises(SystemExit, match=r"'c' of test has the label '5'"):
         class_indices([{"label": "5", "clip_id": "c"}], ["2", "407c"], "test")
 
@@ -322,6 +323,15 @@ def test_adapters_that_do_not_fit_are_left_out_by_auto_and_refused_by_name(
         make_classifier(replace(chosen, init_from=MINIATURE_AIM), names)
     cured = make_classifier(replace(chosen, init_from=None), names)  # what --init_from none stands for
     assert cured.peft_config["default"].num_temporal_adapters == chosen.num_temporal_adapters
+
+
+def test_adapters_of_other_classes_go_on_with_a_new_head_under_auto():
+    model = make_classifier(ClassifierConfig(), ["lamp goes out", "lamp turns red"])
+    shipped = load_file(Path(MINIATURE_AIM) / "adapter_model.safetensors")
+    found = {name.replace(".default", ""): value for name, value in model.state_dict().items()}
+    different = {name for name, value in shipped.items() if not torch.equal(found[name], value)}
+    assert different == {name for name in shipped if "classifier" in name}
+    assert all(value.requires_grad for name, value in model.named_parameters() if "classifier" in name)
 
 
 def test_dropout_of_trained_adapters_is_what_this_run_asks_for(shipped_names):
