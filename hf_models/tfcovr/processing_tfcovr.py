@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
+from transformers.processing_utils import ProcessingKwargs, TextKwargs, Unpack, VideosKwargs
 from transformers.video_processing_utils import BaseVideoProcessor
 
 MAX_WORDS = 30
@@ -36,6 +37,12 @@ def _number_words(digits: str) -> str:
     return f"{WHOLE_NUMBERS[whole]} and a half" if half else WHOLE_NUMBERS[whole]
 
 
+class TFCoVRProcessorKwargs(ProcessingKwargs, total=False):
+    """Keyword arguments of a call: those of the tokenizer and of the video processor, and our own."""
+
+    number_words: bool
+
+
 class TFCoVRProcessor(ProcessorMixin):
     """Turn clips and modification texts into what `TFCoVRForComposedRetrieval` takes.
 
@@ -44,6 +51,17 @@ class TFCoVRProcessor(ProcessorMixin):
         tokenizer: the text encoder's.
         number_words: apply `normalize_modification`, as the released code does; False feeds texts as they are.
     """
+
+    valid_processor_kwargs = TFCoVRProcessorKwargs
+    # What a call does unless it says otherwise; `max_length` depends on the tokenizer and is set in the call.
+    text_kwargs = {  # noqa: RUF012 (transformers copies class defaults)
+        "padding": True,
+        "truncation": True,
+        "return_attention_mask": True,
+        "return_token_type_ids": False,
+        "return_tensors": "pt",
+    }
+    videos_kwargs = {"return_tensors": "pt"}  # noqa: RUF012
 
     def __init__(
         self,
@@ -56,40 +74,52 @@ class TFCoVRProcessor(ProcessorMixin):
         super().__init__(video_processor, tokenizer, **kwargs)
 
     def __call__(
-        self,
-        videos: Any = None,
-        text: str | list[str] | None = None,
-        *,
-        return_tensors: str = "pt",
-        **kwargs: Any,
+        self, videos: Any = None, text: str | list[str] | None = None, **kwargs: Unpack[TFCoVRProcessorKwargs]
     ) -> BatchFeature:
         """Process clips, texts or both.
 
         Args:
             videos: one clip or a list of them: `(T, C, H, W)` uint8 tensors, arrays or paths.
             text: one modification text or a list of them.
-            return_tensors: "pt" or "np".
-            **kwargs: passed on to the video processor.
+            **kwargs: what this call does differently, as for every processor of transformers: keywords of the
+                tokenizer (`padding`, `max_length`, ...) and of the video processor (`num_frames`, `size`, ...), plain
+                or in `text_kwargs={...}` and `videos_kwargs={...}`; `return_tensors` ("pt", or "np"); `number_words`.
 
         Returns:
             `pixel_values (B, T, C, H, W)` for clips; `input_ids` and `attention_mask`, both `(B, L)` with L at most 32
-            tokens, for texts.
+            tokens (`max_length`), for texts.
 
         Raises:
             ValueError: Neither clips nor texts are given.
+            TypeError: A keyword is unknown.
         """
         if videos is None and text is None:
             raise ValueError("give videos, text or both")
+        self._check_keywords(kwargs)
+        settings = self._merge_kwargs(**kwargs)
         data = {}
         if videos is not None:
-            data |= self.video_processor(videos, return_tensors=return_tensors, **kwargs)
+            data |= self.video_processor(videos, **settings["videos_kwargs"])
         if text is not None:
             texts = [text] if isinstance(text, str) else list(text)
-            if self.number_words:
+            if settings["number_words"]:
                 texts = [normalize_modification(one) for one in texts]
             max_length = min(MAX_TOKENS, self.tokenizer.model_max_length)
-            tokens = self.tokenizer(
-                texts, padding=True, truncation=True, max_length=max_length, return_tensors=return_tensors
-            )
-            data |= {name: tokens[name] for name in ("input_ids", "attention_mask")}
+            data |= self.tokenizer(texts, **{"max_length": max_length, **settings["text_kwargs"]})
         return BatchFeature(data)
+
+    def _check_keywords(self, kwargs: dict[str, Any]) -> None:
+        """Check a call's keywords.
+
+        Raises:
+            TypeError: One is unknown; transformers would warn at most and go on without it.
+        """
+        videos = getattr(self.video_processor, "valid_kwargs", VideosKwargs)
+        groups = {"text_kwargs": {*TextKwargs.__annotations__}, "videos_kwargs": {*videos.__annotations__}}
+        groups["common_kwargs"] = set().union(*groups.values())
+        allowed = groups["common_kwargs"] | groups.keys() | {"number_words"}
+        for given, known in [(kwargs, allowed), *((kwargs.get(name, {}), groups[name]) for name in groups)]:
+            if unknown := sorted(given.keys() - known):
+                raise TypeError(
+                    f"{type(self).__name__} got unexpected keyword arguments {unknown}; allowed are {sorted(known)}"
+                )

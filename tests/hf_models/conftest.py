@@ -1,3 +1,33 @@
-"""Leave out what only runs inside the libraries' own suites."""
+"""Leave out what only runs inside the libraries' own suites; a small processor of TF-CoVR."""
+
+import pytest
+from transformers import BertTokenizerFast
+
+from hf_models import AIMVideoProcessor, TFCoVRProcessor
 
 collect_ignore = ["peer_suites.py"]
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "show",
+    "with",
+    "two",
+    "and",
+    "a",
+    "half",
+    "turns",
+    "2",
+    ".",
+]
+
+
+@pytest.fixture
+def processor(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
+    tokenizer = BertTokenizerFast(str(tmp_path / "vocab.txt"))
+    video = AIMVideoProcessor(size={"height": 8, "width": 8}, do_center_crop=False, num_frames=4)
+    return TFCoVRProcessor(video_processor=video, tokenizer=tokenizer)

@@ -174,3 +174,8 @@ def test_floats_that_were_rescaled_already_are_refused():
     with pytest.raises(ValueError, match="do_rescale=False"):
         AIMVideoProcessor()(torch.rand(12, 3, 16, 16))
     assert AIMVideoProcessor()(torch.rand(12, 3, 16, 16), do_rescale=False)["pixel_values"]
+
+
+def test_an_unknown_keyword_of_a_call_is_named():
+    with pytest.raises(TypeError, match="num_frame'"):
+        AIMVideoProcessor()(numbered(30), num_frame=8)

@@ -12,7 +12,6 @@ from transformers import (
     AutoProcessor,
     BertConfig,
     BertModel,
-    BertTokenizerFast,
     Blip2Config,
     BlipTextConfig,
     CLIPConfig,
@@ -25,13 +24,10 @@ from transformers import (
 from hf_models import (
     AIMConfig,
     AIMForVideoClassification,
-    AIMVideoProcessor,
     TFCoVRConfig,
     TFCoVRForComposedRetrieval,
-    TFCoVRProcessor,
 )
 from hf_models.tfcovr.fusion import GatedFusion
-from hf_models.tfcovr.processing_tfcovr import normalize_modification
 
 SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 IMAGE = {"image_size": 8, "patch_size": 4}
@@ -300,30 +296,6 @@ def test_multi_positive_without_labels_is_refused():
         make_model(loss="multi_positive")(CLIPS, TOKENS, MASK, CLIPS, return_loss=True)
 
 
-@pytest.fixture
-def processor(tmp_path):
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "show",
-        "with",
-        "two",
-        "and",
-        "a",
-        "half",
-        "turns",
-        "2",
-        ".",
-    ]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
-    tokenizer = BertTokenizerFast(str(tmp_path / "vocab.txt"))
-    video = AIMVideoProcessor(size={"height": 8, "width": 8}, do_center_crop=False, num_frames=4)
-    return TFCoVRProcessor(video_processor=video, tokenizer=tokenizer)
-
-
 def test_the_processor_makes_what_the_model_takes(processor):
     frames = torch.randint(0, 255, (6, 3, 10, 12), dtype=torch.uint8)
     batch = processor(videos=[frames, frames], text=["Show with 2.5 turns", "show"])
@@ -331,34 +303,6 @@ def test_the_processor_makes_what_the_model_takes(processor):
     assert processor.tokenizer.decode(batch["input_ids"][0]) == "[CLS] show with two and a half turns [SEP]"
     assert batch["attention_mask"].sum(1).tolist() == [9, 3]
     assert make_model().get_query_features(**batch).shape == (2, 16)
-
-
-def test_the_processor_leaves_texts_alone_when_told_to(processor):
-    processor.number_words = False
-    assert processor.tokenizer.decode(processor(text="2 turns")["input_ids"][0]) == "[CLS] 2 turns [SEP]"
-
-
-def test_a_processor_with_nothing_to_do_says_so(processor):
-    with pytest.raises(ValueError, match="give videos, text or both"):
-        processor()
-
-
-@pytest.mark.parametrize(
-    ("text", "normalized"),
-    [
-        ("Show with 2.5 somersaults Tuck.", "show with two and a half somersaults tuck."),
-        (
-            "show (swing backward) double salto forward tucked with 0.5 turn.",
-            "show swing backward double salto forward tucked with half turn.",
-        ),
-        ("in 180 split position", "in 180 split position"),
-        ("2x and 2nd", "2x and 2nd"),
-        ("7 7.5 1.25", "seven 7.5 1.25"),
-        ("word " * 40, " ".join(["word"] * 30)),
-    ],
-)
-def test_texts_are_normalised_as_released(text, normalized):
-    assert normalize_modification(text) == normalized
 
 
 def test_a_saved_folder_works_alone_and_without_this_package(processor, tmp_path):
