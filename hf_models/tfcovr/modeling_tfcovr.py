@@ -1,32 +1,29 @@
 """TF-CoVR-Base: compose a video and a modification text into one query, and embed the videos that may answer it."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.models.auto.modeling_auto import MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES
-from transformers.utils import ModelOutput, logging
+from transformers.utils import ModelOutput
 
 from .configuration_tfcovr import TFCoVRConfig
+from .encoders import (
+    VIDEO_MODEL_TYPES,
+    build_encoder,
+    encoder_fields,
+    load_encoder,
+    pooled_text,
+    pooled_vision,
+)
 from .fusion import FUSIONS
 from .gathering import gather_with_gradient
 from .losses import hn_nce, infonce, multi_positive, similarity_logits
-from .modeling_aim import AIMModel
-
-VIDEO_MODEL_TYPES = {"aim", *MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES}
-DEFAULT_CLASSES = {  # where AutoModel has none, or one with more than an encoder
-    "vision": {"blip-2": "Blip2VisionModelWithProjection"},
-    "text": {"blip-2": "Blip2TextModelWithProjection", "blip_text_model": "BlipTextModel"},
-}
 
 
 @dataclass
@@ -78,8 +75,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
     def __init__(self, config: TFCoVRConfig) -> None:
         super().__init__(config)
         size = config.projection_dim
-        self.vision_model = _build_encoder(config.vision_config, config.vision_model_class, "vision")
-        self.text_model = _build_encoder(config.text_config, config.text_model_class, "text")
+        self.vision_model = build_encoder(config.vision_config, config.vision_model_class, "vision")
+        self.text_model = build_encoder(config.text_config, config.text_model_class, "text")
         learned = config.fusion != "average"
         self.text_projection = nn.Linear(config.text_embed_dim, size) if learned else nn.Identity()
         self.fusion = FUSIONS[config.fusion](config)
@@ -127,10 +124,13 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         """
         sources = {"vision": vision_model_name_or_path, "text": text_model_name_or_path}
         for kind, name_or_path in sources.items():
-            config |= _encoder_fields(name_or_path, kind, config.get(f"{kind}_model_class"))
+            config |= encoder_fields(name_or_path, kind, config.get(f"{kind}_model_class"))
         model = cls(TFCoVRConfig(**config))
         for kind, name_or_path in sources.items():
-            encoder = _load_encoder(name_or_path, getattr(model, f"{kind}_model"), kind)
+            if AutoConfig.from_pretrained(name_or_path).model_type == TFCoVRConfig.model_type:
+                encoder = getattr(cls.from_pretrained(name_or_path), f"{kind}_model")
+            else:
+                encoder = load_encoder(name_or_path, getattr(model, f"{kind}_model"), kind)
             setattr(model, f"{kind}_model", encoder)
         return model.eval()
 
@@ -183,8 +183,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
                 f"pixel_values must be (batch, frames, channels, height, width), not {tuple(pixel_values.shape)}"
             )
         if self.config.vision_config.model_type in VIDEO_MODEL_TYPES:
-            return _pooled_vision(self.vision_model(**{self.vision_model.main_input_name: pixel_values}))
-        per_frame = _pooled_vision(self.vision_model(pixel_values=pixel_values.flatten(0, 1)))
+            return pooled_vision(self.vision_model(**{self.vision_model.main_input_name: pixel_values}))
+        per_frame = pooled_vision(self.vision_model(pixel_values=pixel_values.flatten(0, 1)))
         return per_frame.unflatten(0, pixel_values.shape[:2]).mean(1)
 
     def encode_text(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -198,11 +198,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             attention_mask: `(B, L)`, 1 for tokens and 0 for padding; None is all ones.
         """
         outputs = self.text_model(input_ids=input_ids, attention_mask=attention_mask)
-        if "text_embeds" in outputs:
-            return outputs.text_embeds if outputs.text_embeds.ndim == 2 else outputs.text_embeds[:, 0]
-        if self.config.text_config.model_type.startswith(("clip", "siglip")):
-            return outputs.pooler_output
-        return outputs.last_hidden_state[:, 0]
+        return pooled_text(outputs, self.config.text_config.model_type)
 
     def get_query_features(
         self,
@@ -326,65 +322,6 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         return hn_nce(
             query, target, self.temperature, config.alpha, config.beta, row_normalization=normalization
         )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No load report: that the rest of a larger checkpoint is left over is expected, and missing weights raise."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-
-
-def _build_encoder(config: PreTrainedConfig, class_name: str | None, kind: str) -> PreTrainedModel:
-    if config.model_type == "aim":
-        return AIMModel._from_config(config)
-    class_name = class_name or DEFAULT_CLASSES[kind].get(config.model_type)
-    if class_name is None:
-        return AutoModel.from_config(config)
-    model_class = getattr(transformers, class_name, None)
-    if not (isinstance(model_class, type) and issubclass(model_class, PreTrainedModel)):
-        raise ValueError(f"{kind}_model_class {class_name!r} is not a model class of transformers")
-    return model_class._from_config(config)
-
-
-def _encoder_fields(name_or_path: str | Path, kind: str, class_name: str | None) -> dict[str, Any]:
-    """The configuration and class of one encoder of what may be a larger model."""
-    whole = AutoConfig.from_pretrained(name_or_path)
-    encoder = getattr(whole, f"{kind}_config", whole)
-    if whole.model_type == TFCoVRConfig.model_type:
-        class_name = class_name or getattr(whole, f"{kind}_model_class")
-    elif whole.model_type == "blip-2":  # whose encoders share one configuration
-        encoder = whole
-    elif hasattr(encoder, "projection_dim"):  # CLIP's projections have the size that the whole model names
-        encoder.projection_dim = getattr(whole, "projection_dim", encoder.projection_dim)
-    return {f"{kind}_config": encoder, f"{kind}_model_class": class_name}
-
-
-def _load_encoder(name_or_path: str | Path, encoder: PreTrainedModel, kind: str) -> PreTrainedModel:
-    if AutoConfig.from_pretrained(name_or_path).model_type == TFCoVRConfig.model_type:
-        return getattr(TFCoVRForComposedRetrieval.from_pretrained(name_or_path), f"{kind}_model")
-    with _quiet():
-        loaded, info = type(encoder).from_pretrained(
-            name_or_path, config=encoder.config, output_loading_info=True
-        )
-    if info["missing_keys"] or info["mismatched_keys"]:
-        raise ValueError(
-            f"{name_or_path} does not hold the weights of {type(encoder).__name__}: "
-            f"{sorted(info['missing_keys'])[:5]} are missing or of another shape, which would leave the {kind} encoder "
-            f"random; name its class with {kind}_model_class"
-        )
-    return loaded
-
-
-def _pooled_vision(outputs: ModelOutput) -> Tensor:
-    if "image_embeds" in outputs:
-        return outputs.image_embeds if outputs.image_embeds.ndim == 2 else outputs.image_embeds.mean(1)
-    pooled = outputs.get("pooler_output")
-    return outputs.last_hidden_state.mean(1) if pooled is None else pooled
 
 
 def _check_given_once(**inputs: Tensor | None) -> None:

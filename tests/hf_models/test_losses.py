@@ -152,7 +152,7 @@ def test_autocast_does_not_coarsen_the_loss():
     assert loss.item() == pytest.approx(0.011640, abs=1e-6)
 
 
-def test_two_processes_with_uneven_batches_equal_one_also_when_sharded(tmp_path):
+def test_two_processes_with_uneven_batches_equal_one_also_when_sharded_or_end_to_end(tmp_path):
     script = Path(__file__).parents[1] / "fixtures" / "two_process_losses.py"
     command = [
         sys.executable,
@@ -162,10 +162,11 @@ def test_two_processes_with_uneven_batches_equal_one_also_when_sharded(tmp_path)
         "--nproc_per_node=2",
         str(script),
     ]
-    subprocess.run([*command, str(tmp_path)], check=True, capture_output=True, timeout=120)
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
     results = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in (0, 1)]
     alone = torch.load(tmp_path / "alone.pt", weights_only=True)
-    for name in ("hn_nce", "infonce", "multi_positive", "sharded"):
+    for name in ("hn_nce", "infonce", "multi_positive", "sharded", "end_to_end"):
         for result in results:
             torch.testing.assert_close(result[name]["loss"], alone[name]["loss"])
             for one, other in zip(result[name]["gradients"], alone[name]["gradients"], strict=True):

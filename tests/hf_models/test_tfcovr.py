@@ -18,12 +18,14 @@ from transformers import (
     CLIPModel,
     CLIPTextConfig,
     CLIPVisionConfig,
+    Dinov2Config,
     VideoMAEConfig,
 )
 
 from hf_models import (
     AIMConfig,
     AIMForVideoClassification,
+    AIMModel,
     TFCoVRConfig,
     TFCoVRForComposedRetrieval,
 )
@@ -105,34 +107,24 @@ def test_the_gated_query_equals_its_formula():
     torch.testing.assert_close(model.get_target_features(video_embeds=video), F.normalize(video, dim=-1))
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"text_config": bert()},
-        {"text_config": clip_text()},
-        {"text_config": clip_text(), "text_model_class": "CLIPTextModel"},
-        {"text_config": BlipTextConfig(vocab_size=20, encoder_hidden_size=16, **SMALL)},
-        {"text_config": blip2()},
-        {"vision_config": blip2()},
-        {"vision_config": CLIPVisionConfig(**IMAGE, **SMALL)},
-        {
-            "vision_config": CLIPVisionConfig(projection_dim=12, **IMAGE, **SMALL),
-            "vision_model_class": "CLIPVisionModelWithProjection",
-        },
-        {"vision_config": VideoMAEConfig(num_frames=4, **IMAGE, **SMALL)},
-    ],
-    ids=[
-        "bert",
-        "clip",
-        "clip-unprojected",
-        "blip",
-        "blip2-text",
-        "blip2",
-        "clip-frames",
-        "clip-projected",
-        "videomae",
-    ],
-)
+ENCODERS = {
+    "bert": {"text_config": bert()},
+    "clip": {"text_config": clip_text()},
+    "clip-unprojected": {"text_config": clip_text(), "text_model_class": "CLIPTextModel"},
+    "blip": {"text_config": BlipTextConfig(vocab_size=20, encoder_hidden_size=16, **SMALL)},
+    "blip2-text": {"text_config": blip2()},
+    "blip2": {"vision_config": blip2()},
+    "clip-frames": {"vision_config": CLIPVisionConfig(**IMAGE, **SMALL)},
+    "clip-projected": {
+        "vision_config": CLIPVisionConfig(projection_dim=12, **IMAGE, **SMALL),
+        "vision_model_class": "CLIPVisionModelWithProjection",
+    },
+    "dinov2": {"vision_config": Dinov2Config(**IMAGE, **SMALL)},
+    "videomae": {"vision_config": VideoMAEConfig(num_frames=4, **IMAGE, **SMALL)},
+}
+
+
+@pytest.mark.parametrize("config", ENCODERS.values(), ids=ENCODERS)
 def test_any_encoder_of_transformers_serves(config, tmp_path):
     model = make_model(**config)
     stored = {"video_embeds": model.encode_video(CLIPS), "text_embeds": model.encode_text(TOKENS, MASK)}
@@ -213,6 +205,34 @@ def test_end_to_end_training_reaches_both_encoders():
     model(CLIPS, TOKENS, MASK, CLIPS.flip(0), return_loss=True).loss.backward()
     for encoder in (model.vision_model, model.text_model):
         assert any(one.grad is not None and one.grad.abs().sum() > 0 for one in encoder.parameters())
+
+
+@pytest.mark.parametrize("config", ENCODERS.values(), ids=ENCODERS)
+def test_every_parameter_that_may_train_gets_a_gradient(config, tmp_path):
+    """Otherwise DDP fails in its second step, unless it searches for unused parameters in each."""
+    make_model(**config).save_pretrained(tmp_path)
+    loaded, info = TFCoVRForComposedRetrieval.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values())
+    for model in (make_model(**config), loaded):
+        model.requires_grad_(True).train()
+        model(CLIPS, TOKENS, MASK, CLIPS.flip(0), return_loss=True).loss.backward()
+        assert [name for name, one in model.named_parameters() if one.grad is None] == []
+
+
+def test_an_encoder_with_weights_that_nothing_reads_keeps_them_in_its_file(tmp_path):
+    encoder = BertModel(bert())
+    encoder.save_pretrained(tmp_path / "bert")
+    AIMModel(aim()).save_pretrained(tmp_path / "aim")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "bert")
+    assert "pooler.dense.weight" not in dict(model.text_model.named_parameters())
+    torch.testing.assert_close(dict(model.text_model.state_dict()), dict(encoder.state_dict()))
+
+
+def test_an_encoder_may_lack_the_weights_that_nothing_reads(tmp_path):
+    BertModel(bert(), add_pooling_layer=False).save_pretrained(tmp_path / "bert")
+    AIMModel(aim()).save_pretrained(tmp_path / "aim")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "bert")
+    assert not model.text_model.pooler.dense.weight.any()
 
 
 def test_encoders_come_from_the_models_that_contain_them(tmp_path):
