@@ -5,7 +5,6 @@ from collections.abc import Callable
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torchvision.ops import StochasticDepth
 from transformers.activations import QuickGELUActivation
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.clip.modeling_clip import (
@@ -127,6 +126,24 @@ def frozen_mlp(mlp: CLIPMLP, hidden_states: torch.Tensor) -> torch.Tensor:
     return mlp.fc2(hidden_states)
 
 
+class AIMDropPath(nn.Module):
+    """Stochastic depth: in training each row is dropped with probability `rate`, and the others grow to make up for it.
+
+    The same as `torchvision.ops.StochasticDepth(rate, "row")`, without the need for torchvision.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, change: torch.Tensor) -> torch.Tensor:
+        """Map `(batch, ...)` to the same shape; in evaluation as it is."""
+        if not self.training or not self.rate:
+            return change
+        kept = change.new_empty(len(change), *[1] * (change.ndim - 1)).bernoulli_(1 - self.rate)
+        return change * kept.div_(1 - self.rate)
+
+
 class AIMAdapter(nn.Module):
     """A bottleneck: down, GELU, up. The last layer starts at zero, so that a new adapter changes nothing."""
 
@@ -171,7 +188,7 @@ class AIMAdapters(nn.Module):
         self.temporal = AIMAdapter(hidden_size, adapter_size)
         self.spatial = AIMAdapter(hidden_size, adapter_size)
         self.joint = AIMAdapter(hidden_size, adapter_size)
-        self.drop_path = StochasticDepth(drop_path_rate, "row")
+        self.drop_path = AIMDropPath(drop_path_rate)
 
     def forward(
         self,

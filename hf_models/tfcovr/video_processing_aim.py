@@ -60,8 +60,12 @@ def read_frames(
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If it does not decode, or its frames or its duration are too large.
+        ImportError: If PyAV is not installed.
     """
-    import av  # only who decodes needs it
+    try:  # only who decodes needs it, also by the check that transformers makes of a saved folder's code
+        import av
+    except ImportError as error:
+        raise ImportError(f"reading the video {path!r} needs PyAV: `pip install av`") from error
 
     is_address = path.startswith(("http://", "https://"))
     if not is_address and not os.path.isfile(path):  # noqa: PTH113 (a str may be an address)

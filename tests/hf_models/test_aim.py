@@ -24,6 +24,7 @@ from transformers import (
 )
 
 from hf_models import AIMConfig, AIMForVideoClassification, AIMModel, AIMVideoProcessor
+from hf_models.tfcovr.layers_aim import AIMDropPath
 
 TOWER = {
     "hidden_size": 32,
@@ -183,6 +184,18 @@ def test_gradients_reach_what_trains_and_nothing_else(pixel_values):
         assert (parameter.grad is not None and bool(parameter.grad.any())) == parameter.requires_grad, name
 
 
+def test_paths_are_dropped_as_torchvision_does():
+    from torchvision.ops import StochasticDepth
+
+    change, results = torch.randn(8, 3, 5), []
+    for module in (AIMDropPath(0.4), StochasticDepth(0.4, "row")):
+        torch.manual_seed(0)
+        results.append(module(change))
+        assert module.eval()(change) is change
+    assert torch.equal(*results)
+    assert 0 < (results[0] == 0).sum() < change.numel()
+
+
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_attention_functions_agree(pixel_values, implementation):
     model = small_aim()
@@ -314,12 +327,15 @@ def test_the_encoder_of_a_saved_classifier_loads_alone(tmp_path, pixel_values):
 
 WITHOUT_THE_PACKAGE = """
 import json, sys, torch
-sys.modules["hf_models"] = None  # importing it raises
+sys.modules |= dict.fromkeys(("hf_models", "av"))  # importing them raises
 from transformers import AutoConfig, AutoModel, AutoModelForVideoClassification, AutoVideoProcessor
 folder = sys.argv[1]
+torchvision = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "torchvision"}
+sys.modules |= dict.fromkeys({*torchvision, "torchvision", "torchvision.ops"})  # of which only the processor has need
 config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
 model = AutoModel.from_pretrained(folder, trust_remote_code=True)
 classifier = AutoModelForVideoClassification.from_pretrained(folder, trust_remote_code=True)
+sys.modules |= torchvision
 processor = AutoVideoProcessor.from_pretrained(folder, trust_remote_code=True)
 pixel_values = processor(torch.full((9, 3, 20, 24), 7, dtype=torch.uint8), return_tensors="pt").pixel_values
 with torch.no_grad():

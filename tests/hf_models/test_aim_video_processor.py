@@ -1,5 +1,7 @@
 """AIM's video processor: which frames, which pixels, and every form a video comes in."""
 
+import sys
+
 import av
 import numpy as np
 import pytest
@@ -179,3 +181,9 @@ def test_floats_that_were_rescaled_already_are_refused():
 def test_an_unknown_keyword_of_a_call_is_named():
     with pytest.raises(TypeError, match="num_frame'"):
         AIMVideoProcessor()(numbered(30), num_frame=8)
+
+
+def test_a_file_without_pyav_says_what_to_install(video, monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(ImportError, match=r"clip\.mkv.*pip install av"):
+        AIMVideoProcessor()(video)
