@@ -32,7 +32,9 @@ class AIMTuner(BaseTuner):
 
     def _prepare_model(self, peft_config: AIMAdapterConfig, model: nn.Module) -> None:
         """Recognise the base, before anything is changed in it."""
-        sample, dtype = sample_base(find_tower(model))
+        tower = find_tower(model)
+        check_not_offloaded(tower)
+        sample, dtype = sample_base(tower)
         if peft_config.base_sample is None:
             name = next(name for name, config in self.peft_config.items() if config is peft_config)
             self.peft_config[name] = replace(peft_config, base_sample=sample, base_dtype=dtype)
@@ -99,6 +101,23 @@ def find_tower(model: nn.Module) -> CLIPVisionModel:
         if isinstance(module, CLIPVisionModel):
             return module
     raise ValueError(f"AIM adapters go on a CLIPVisionModel; there is none in this {type(model).__name__}")
+
+
+def check_not_offloaded(tower: CLIPVisionModel) -> None:
+    """Refuse a tower whose weights accelerate brings into memory for one module at a time.
+
+    Args:
+        tower: To be wrapped.
+
+    Raises:
+        ValueError: If some of its weights are offloaded.
+    """
+    for module in tower.modules():
+        if hasattr(module, "_hf_hook") and any(weight.is_meta for weight in module.parameters(recurse=False)):
+            raise ValueError(
+                "AIM adapters need a CLIP whose weights are in memory, and this one's are offloaded; load it without "
+                "device_map, or save to_aim(model) and load that with device_map instead"
+            )
 
 
 def sample_base(tower: CLIPVisionModel) -> tuple[list[float] | None, str]:

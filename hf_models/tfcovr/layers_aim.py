@@ -171,7 +171,11 @@ class AIMAdapter(nn.Module):
 
 
 class AIMAdapters(nn.Module):
-    """What AIM adds to one block of CLIP, and how the block runs with it."""
+    """What AIM adds to one block of CLIP, and how the block runs with it.
+
+    The block is no argument of a `forward`: accelerate's hooks move the arguments of those to another device, and a block
+    whose weights lie on disk cannot be moved.
+    """
 
     def __init__(
         self,
@@ -190,7 +194,7 @@ class AIMAdapters(nn.Module):
         self.joint = AIMAdapter(hidden_size, adapter_size)
         self.drop_path = AIMDropPath(drop_path_rate)
 
-    def forward(
+    def run_block(
         self,
         block: CLIPEncoderLayer,
         hidden_states: torch.Tensor,
@@ -255,8 +259,10 @@ class AIMLayer(CLIPEncoderLayer):
     def forward(
         self, hidden_states: torch.Tensor, class_token_only: bool = False, with_maps: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        """See `AIMAdapters.forward`."""
-        return self.adapters(self, hidden_states, class_token_only=class_token_only, with_maps=with_maps)
+        """See `AIMAdapters.run_block`."""
+        return self.adapters.run_block(
+            self, hidden_states, class_token_only=class_token_only, with_maps=with_maps
+        )
 
 
 class AIMEmbeddings(CLIPVisionEmbeddings):

@@ -127,7 +127,9 @@ class AIMBlockLayer(GradientCheckpointingLayer, AIMTunerLayer):
             return self.base_layer(hidden_states, attention_mask, **kwargs)
         clips = hidden_states.unflatten(0, (-1, self.num_frames[self.acting]))
         is_last = self.index == self.num_layers - 1
-        clips, _, _ = self.aim_adapters[self.acting](self.base_layer, clips, class_token_only=is_last)
+        clips, _, _ = self.aim_adapters[self.acting].run_block(
+            self.base_layer, clips, class_token_only=is_last
+        )
         return clips.flatten(0, 1)
 
 

@@ -164,6 +164,10 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
     def _standardized(self, video_embeds: Tensor) -> Tensor:
         if not self.config.standardize_video:
             return video_embeds
+        if self.video_mean.is_meta:  # no hook of accelerate's runs here; two vectors are not worth offloading
+            raise ValueError(
+                "the statistics of standardize_video are offloaded to disk; load the model with offload_buffers=False"
+            )
         return (video_embeds - self.video_mean) / self.video_deviation
 
     def encode_video(self, pixel_values: Tensor) -> Tensor:
