@@ -9,6 +9,15 @@ from transformers.video_processing_utils import BaseVideoProcessor
 
 MAX_WORDS = 30
 MAX_TOKENS = 32
+# Keywords for prompts with placeholders and for pairs of texts, which a text encoder does not read.
+NOT_FOR_TEXTS = {
+    "return_mm_token_type_ids",
+    "return_text_replacement_offsets",
+    "sanitize_control_tokens",
+    "text_pair",
+    "text_target",
+    "text_pair_target",
+}
 WHOLE_NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven")
 
 
@@ -53,15 +62,7 @@ class TFCoVRProcessor(ProcessorMixin):
     """
 
     valid_processor_kwargs = TFCoVRProcessorKwargs
-    # What a call does unless it says otherwise; `max_length` depends on the tokenizer and is set in the call.
-    text_kwargs = {  # noqa: RUF012 (transformers copies class defaults)
-        "padding": True,
-        "truncation": True,
-        "return_attention_mask": True,
-        "return_token_type_ids": False,
-        "return_tensors": "pt",
-    }
-    videos_kwargs = {"return_tensors": "pt"}  # noqa: RUF012
+    videos_kwargs = {"return_tensors": "pt"}  # noqa: RUF012 (where the base class reads defaults)
 
     def __init__(
         self,
@@ -72,6 +73,18 @@ class TFCoVRProcessor(ProcessorMixin):
     ) -> None:
         self.number_words = number_words
         super().__init__(video_processor, tokenizer, **kwargs)
+
+    @property
+    def text_kwargs(self) -> TextKwargs:
+        """The tokenizer's keywords where a call does not give them."""
+        return {
+            "padding": True,
+            "truncation": True,
+            "max_length": min(MAX_TOKENS, self.tokenizer.model_max_length),
+            "return_attention_mask": True,
+            "return_token_type_ids": False,
+            "return_tensors": "pt",
+        }
 
     def __call__(
         self, videos: Any = None, text: str | list[str] | None = None, **kwargs: Unpack[TFCoVRProcessorKwargs]
@@ -92,34 +105,47 @@ class TFCoVRProcessor(ProcessorMixin):
         Raises:
             ValueError: Neither clips nor texts are given.
             TypeError: A keyword is unknown.
+
+        Example:
+            >>> from transformers import AutoTokenizer
+            >>> from hf_models import AIMVideoProcessor
+            >>> tokenizer = AutoTokenizer.from_pretrained("recipes/weights/miniature-clip")
+            >>> processor = TFCoVRProcessor(AIMVideoProcessor(), tokenizer)
+            >>> processor(text=["show 2 turns", "tuck"], padding="max_length", max_length=12)["input_ids"].shape
+            torch.Size([2, 12])
         """
         if videos is None and text is None:
             raise ValueError("give videos, text or both")
         self._check_keywords(kwargs)
-        settings = self._merge_kwargs(**kwargs)
+        keywords = self._merge_kwargs(**kwargs)
         data = {}
         if videos is not None:
-            data |= self.video_processor(videos, **settings["videos_kwargs"])
+            data |= self.video_processor(videos, **keywords["videos_kwargs"])
         if text is not None:
             texts = [text] if isinstance(text, str) else list(text)
-            if settings["number_words"]:
+            if keywords["number_words"]:
                 texts = [normalize_modification(one) for one in texts]
-            max_length = min(MAX_TOKENS, self.tokenizer.model_max_length)
-            data |= self.tokenizer(texts, **{"max_length": max_length, **settings["text_kwargs"]})
+            data |= self.tokenizer(texts, **keywords["text_kwargs"])
         return BatchFeature(data)
 
-    def _check_keywords(self, kwargs: dict[str, Any]) -> None:
-        """Check a call's keywords.
+    def _check_keywords(self, given: dict[str, Any]) -> None:
+        """Refuse what the base class and its parts would ignore with a warning at most.
 
         Raises:
-            TypeError: One is unknown; transformers would warn at most and go on without it.
+            TypeError: A keyword is unknown.
         """
-        videos = getattr(self.video_processor, "valid_kwargs", VideosKwargs)
-        groups = {"text_kwargs": {*TextKwargs.__annotations__}, "videos_kwargs": {*videos.__annotations__}}
-        groups["common_kwargs"] = set().union(*groups.values())
-        allowed = groups["common_kwargs"] | groups.keys() | {"number_words"}
-        for given, known in [(kwargs, allowed), *((kwargs.get(name, {}), groups[name]) for name in groups)]:
-            if unknown := sorted(given.keys() - known):
-                raise TypeError(
-                    f"{type(self).__name__} got unexpected keyword arguments {unknown}; allowed are {sorted(known)}"
-                )
+        known = {
+            "text_kwargs": TextKwargs.__annotations__.keys() - NOT_FOR_TEXTS,
+            "videos_kwargs": VideosKwargs.__annotations__.keys()
+            | self.video_processor.valid_kwargs.__annotations__.keys(),
+        }
+        anywhere = {"number_words", *known["text_kwargs"], *known["videos_kwargs"]}
+        known["common_kwargs"] = known["text_kwargs"] & known["videos_kwargs"]
+        unknown = given.keys() - anywhere - known.keys()
+        for group in given.keys() & known.keys():
+            unknown |= {f"{group}[{name!r}]" for name in given[group].keys() - known[group]}
+        if unknown:
+            raise TypeError(
+                f"{type(self).__name__} does not know {', '.join(sorted(unknown))}; it takes videos, text, and the keywords "
+                f"{', '.join(sorted(anywhere))}, also in text_kwargs and videos_kwargs"
+            )
