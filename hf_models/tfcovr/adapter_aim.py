@@ -3,8 +3,10 @@
 `get_peft_model(clip_vision_model, AIMAdapterConfig(num_frames=12))` computes what `AIMModel` does with the same weights.
 """
 
+import hashlib
 import re
 from dataclasses import replace
+from typing import Any
 
 import torch
 from peft import PeftType
@@ -34,12 +36,12 @@ class AIMTuner(BaseTuner):
         """Recognise the base, before anything is changed in it."""
         tower = find_tower(model)
         check_not_offloaded(tower)
-        sample, dtype = sample_base(tower)
+        found = fingerprint_base(tower)
         if peft_config.base_sample is None:
             name = next(name for name, config in self.peft_config.items() if config is peft_config)
-            self.peft_config[name] = replace(peft_config, base_sample=sample, base_dtype=dtype)
-        elif sample is not None:
-            check_base(peft_config, sample, dtype)
+            self.peft_config[name] = replace(peft_config, **found)
+        elif found["base_sample"] is not None:
+            check_base(peft_config, found)
 
     def _create_and_replace(
         self,
@@ -120,41 +122,72 @@ def check_not_offloaded(tower: CLIPVisionModel) -> None:
             )
 
 
-def sample_base(tower: CLIPVisionModel) -> tuple[list[float] | None, str]:
-    """Take the first value of each one-dimensional weight of a tower, in order of name, and its type.
+def fingerprint_base(tower: CLIPVisionModel) -> dict[str, Any]:
+    """Describe the weights of a tower, without what adapters added to it.
 
-    Quantisation leaves these weights as they are. On `meta` there are no values, hence None.
+    Args:
+        tower: On `meta` there are no values, and quantised matrices have none that last: their fields are None.
+
+    Returns:
+        The fields `base_sample`, `base_matrix_sample`, `base_digest` and `base_dtype` of `AIMAdapterConfig`.
     """
     weights = {
-        name.replace(".base_layer", ""): parameter.flatten()[0]
-        for name, parameter in tower.named_parameters()
-        if parameter.ndim == 1 and ".aim_" not in name
+        name.replace(".base_layer", ""): parameter.detach()
+        for name, parameter in sorted(tower.named_parameters())
+        if ".aim_" not in name
     }
-    dtype = str(tower.dtype).removeprefix("torch.")
-    if any(value.is_meta for value in weights.values()):
-        return None, dtype
-    return [weights[name].item() for name in sorted(weights)], dtype
+    fields = dict.fromkeys(("base_sample", "base_matrix_sample", "base_digest"))
+    fields["base_dtype"] = str(tower.dtype).removeprefix("torch.")
+    if any(weight.is_meta for weight in weights.values()):
+        return fields
+    names = sorted(weights)
+    fields["base_sample"] = [weights[name][0].item() for name in names if weights[name].ndim == 1]
+    if all(weight.is_floating_point() for weight in weights.values()):
+        matrices = [weights[name] for name in names if weights[name].ndim > 1]
+        fields["base_matrix_sample"] = [matrix.flatten()[0].item() for matrix in matrices]
+        digest = hashlib.sha256()
+        for name in names:
+            digest.update(f"{name} {tuple(weights[name].shape)}".encode())
+            digest.update(
+                weights[name].to("cpu", tower.dtype).contiguous().flatten().view(torch.uint8).numpy()
+            )
+        fields["base_digest"] = digest.hexdigest()
+    return fields
 
 
-def check_base(config: AIMAdapterConfig, sample: list[float], dtype: str) -> None:
-    """Compare a tower with the one that an adapter was made for, as closely as the coarser of their types allows.
+def check_base(config: AIMAdapterConfig, found: dict[str, Any]) -> None:
+    """Compare a tower with the one that an adapter was made for.
+
+    With both in one type every bit counts; otherwise one value of each weight is compared as closely as the coarser type
+    allows. Of a quantised tower, and for adapters saved before matrices were sampled, one-dimensional weights decide.
 
     Args:
         config: Of the adapter.
-        sample: From `sample_base`.
-        dtype: From `sample_base`.
+        found: From `fingerprint_base`.
 
     Raises:
         ValueError: If they differ.
     """
-    known = torch.tensor(config.base_sample)
-    found = torch.tensor(sample)
-    tolerance = 2 * max(torch.finfo(getattr(torch, name)).eps for name in (config.base_dtype, dtype))
-    if known.shape != found.shape or not torch.allclose(found, known, rtol=tolerance, atol=tolerance):
+    dtypes = (config.base_dtype, found["base_dtype"])
+    tolerance = 2 * max(torch.finfo(getattr(torch, name)).eps for name in dtypes)
+    same = is_close(config.base_sample, found["base_sample"], rtol=tolerance, atol=tolerance)
+    if config.base_digest and found["base_digest"] and len(set(dtypes)) == 1:
+        same = config.base_digest == found["base_digest"]
+    elif config.base_matrix_sample and found["base_matrix_sample"]:
+        known = config.base_matrix_sample
+        same = same and is_close(known, found["base_matrix_sample"], rtol=tolerance, atol=1e-7)
+    if not same:
         name = config.base_model_name_or_path
         raise ValueError(
             f"this adapter was trained on another CLIP than this one{f': {name!r}' if name else ''}"
         )
+
+
+def is_close(known: list[float], found: list[float], *, rtol: float, atol: float) -> bool:
+    """Whether two lists have one length and close values."""
+    return len(known) == len(found) and torch.allclose(
+        torch.tensor(found), torch.tensor(known), rtol=rtol, atol=atol
+    )
 
 
 def add_peft_type() -> None:

@@ -25,6 +25,8 @@ class AIMAdapterConfig(PeftConfig):
         id2label: Their names; sets `num_labels`.
         base_sample: Left to the method: a value of each one-dimensional weight of the CLIP underneath, by which another
             one is recognised and refused.
+        base_matrix_sample: Left to the method: the same of its matrices.
+        base_digest: Left to the method: SHA-256 of all its weights.
         base_dtype: Left to the method: the type these were read in.
         target_modules: Left to the method: the modules it wraps.
     """
@@ -38,6 +40,8 @@ class AIMAdapterConfig(PeftConfig):
     num_labels: int = 0
     id2label: dict[int, str] | None = None
     base_sample: list[float] | None = None
+    base_matrix_sample: list[float] | None = None
+    base_digest: str | None = None
     base_dtype: str | None = None
     target_modules: str = TARGETS
 

@@ -1,7 +1,9 @@
 """AIM's adapters through PEFT: the same function as the native model, in small files that find their base again."""
 
 import copy
+import json
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +13,9 @@ from safetensors import safe_open
 from transformers import CLIPConfig, CLIPModel, CLIPTextModel, CLIPVisionConfig, CLIPVisionModel
 
 from hf_models import AIMAdapterConfig, AIMConfig, AIMForVideoClassification, AIMModel
-from hf_models.tfcovr.adapter_aim import AIMTuner
+from hf_models.tfcovr.adapter_aim import AIMTuner, fingerprint_base
 from hf_models.tfcovr.conversion_aim import to_adapter, to_aim
+from hf_models.tfcovr.modeling_aim import load_clip_vision
 
 TOWER = {
     "hidden_size": 32,
@@ -200,6 +203,46 @@ def test_another_clip_of_the_same_size_is_refused_and_left_alone(clip, tmp_path)
     with pytest.raises(ValueError, match="another CLIP"):
         PeftModel.from_pretrained(other, tmp_path)
     assert list(other.state_dict()) == names
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_clip_with_other_matrices_is_refused(clip, tmp_path, dtype):
+    adapted(clip).save_pretrained(tmp_path)
+    with torch.no_grad():
+        for parameter in clip.parameters():
+            if parameter.ndim > 1:
+                parameter.copy_(torch.randn_like(parameter) * parameter.std())
+    with pytest.raises(ValueError, match="another CLIP"):
+        PeftModel.from_pretrained(clip.to(dtype), tmp_path)
+
+
+def test_a_clip_with_one_other_value_is_refused(clip, tmp_path):
+    adapted(clip).save_pretrained(tmp_path)
+    clip.encoder.layers[1].mlp.fc1.weight.data[5, 7] += 0.001
+    with pytest.raises(ValueError, match="another CLIP"):
+        PeftModel.from_pretrained(clip, tmp_path)
+
+
+def test_an_adapter_saved_before_matrices_were_sampled_loads_and_is_checked(clip, pixel_values, tmp_path):
+    model = adapted(clip)
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "adapter_config.json"
+    old = json.loads(path.read_text())
+    assert old.pop("base_digest")
+    assert old.pop("base_matrix_sample")
+    path.write_text(json.dumps(old))
+    loaded = PeftModel.from_pretrained(copy.deepcopy(clip), tmp_path).eval()
+    assert difference(loaded, model, pixel_values) == 0
+    clip.pre_layrnorm.bias.data += 0.1
+    with pytest.raises(ValueError, match="another CLIP"):
+        PeftModel.from_pretrained(clip, tmp_path)
+
+
+def test_the_shipped_adapter_knows_all_weights_of_the_shipped_clip():
+    weights = Path(__file__).parents[2] / "recipes" / "weights"
+    tower, _ = load_clip_vision(weights / "miniature-clip")
+    model = PeftModel.from_pretrained(tower, weights / "miniature-aim")
+    assert model.peft_config["default"].base_digest == fingerprint_base(tower)["base_digest"] is not None
 
 
 @pytest.mark.parametrize(
