@@ -104,6 +104,28 @@ class TFCoVRConfig(PreTrainedConfig):
         if self.project_targets is None:
             self.project_targets = self.fusion == "mlp"
 
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "TFCoVRConfig":
+        """Read a configuration, but not another architecture's: its weights would be left at random.
+
+        Args:
+            config_dict: The contents of `config.json`.
+            **kwargs: Fields that replace those read.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ValueError: If it describes another architecture.
+        """
+        found = config_dict.get("model_type", cls.model_type)
+        if found != cls.model_type:
+            raise ValueError(
+                f"this is a {found!r} configuration; TFCoVRForComposedRetrieval.from_vision_text_pretrained builds a "
+                "TF-CoVR on the weights of other models"
+            )
+        return super().from_dict(config_dict, **kwargs)
+
     @property
     def video_embed_dim(self) -> int:
         """Size of the video encoder's output, the last dimension of `video_embeds`."""

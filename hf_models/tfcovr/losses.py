@@ -93,6 +93,8 @@ def hn_nce(
 def infonce(query_embeds: Tensor, target_embeds: Tensor, temperature: float | Tensor) -> Tensor:
     """InfoNCE in both directions, summed: `hn_nce` with alpha 1 and beta 0, the setting of the paper's main result.
 
+    The sum over the two directions is the convention of TF-CoVR; CLIP takes their mean, which is half as large.
+
     Args:
         query_embeds: `(n, D)`, n at least 2.
         target_embeds: `(n, D)`.

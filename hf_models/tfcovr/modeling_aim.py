@@ -44,6 +44,11 @@ class CLIPVisionTower(CLIPVisionModel):
 
     _keys_to_ignore_on_load_unexpected = (r"^text_model\.", r"^(text|visual)_projection\.", r"^logit_scale$")
 
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        """The old name, for which PEFT 0.21 asks every model; transformers' own warns of it."""
+        return self.is_activation_checkpointing
+
 
 def load_clip_vision(name_or_path: str, revision: str = "main") -> tuple[CLIPVisionModel, dict[str, Any]]:
     """Load the vision tower of a CLIP checkpoint and transformers' account of which weights it found.

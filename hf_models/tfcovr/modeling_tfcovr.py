@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_tfcovr import TFCoVRConfig
 from .encoders import (
@@ -35,12 +35,23 @@ class TFCoVROutput(ModelOutput):
         logits_per_query: `(n, n)` similarities over the temperature.
         query_embeds: `(n, D)` unit-norm composed queries.
         target_embeds: `(n, D)` unit-norm targets.
+        vision_model_output: what the video encoder says of the query clips, with the hidden states or attention maps
+            that were asked for; None where nothing was.
+        text_model_output: the same of the texts.
+        target_vision_model_output: the same of the target clips.
     """
 
     loss: Tensor | None = None
     logits_per_query: Tensor | None = None
     query_embeds: Tensor | None = None
     target_embeds: Tensor | None = None
+    vision_model_output: ModelOutput | None = None
+    text_model_output: ModelOutput | None = None
+    target_vision_model_output: ModelOutput | None = None
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """All that is not None; the encoders' outputs as tuples too."""
+        return tuple(value.to_tuple() if isinstance(value, ModelOutput) else value for value in self.values())
 
 
 class TFCoVRForComposedRetrieval(PreTrainedModel):
@@ -139,6 +150,14 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         """What similarities are divided by: a number, or a scalar tensor with gradient where it is learned."""
         return self.log_temperature.exp()[0] if self.config.learnable_temperature else self.config.temperature
 
+    def get_input_embeddings(self) -> nn.Module:
+        """The token embeddings of the text encoder."""
+        return self.text_model.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Give the text encoder other token embeddings."""
+        self.text_model.set_input_embeddings(value)
+
     def freeze_encoders(self) -> None:
         """Leave only the text projection, the fusion, the target projection and the temperature to train (stage 2)."""
         self.vision_model.requires_grad_(False)
@@ -161,14 +180,19 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         self.video_mean.copy_(video_embeds.mean(0))
         self.video_deviation.copy_(video_embeds.std(0).clamp_min(1e-6))
 
+    def _in_own_dtype(self, embeds: Tensor) -> Tensor:
+        """Stored embeddings are float32, also for a model in half precision."""
+        dtypes = (one.dtype for one in self.fusion.parameters() if one.is_floating_point())
+        return embeds.to(next(dtypes, embeds.dtype))
+
     def _standardized(self, video_embeds: Tensor) -> Tensor:
         if not self.config.standardize_video:
-            return video_embeds
+            return self._in_own_dtype(video_embeds)
         if self.video_mean.is_meta:  # no hook of accelerate's runs here; two vectors are not worth offloading
             raise ValueError(
                 "the statistics of standardize_video are offloaded to disk; load the model with offload_buffers=False"
             )
-        return (video_embeds - self.video_mean) / self.video_deviation
+        return self._in_own_dtype((video_embeds - self.video_mean) / self.video_deviation)
 
     def encode_video(self, pixel_values: Tensor) -> Tensor:
         """What the video encoder says of each clip, not normalised, `(B, video_embed_dim)`.
@@ -182,14 +206,18 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         Raises:
             ValueError: pixel_values does not have five dimensions.
         """
+        return self._run_vision(pixel_values)[0]
+
+    def _run_vision(self, pixel_values: Tensor, **asked: bool) -> tuple[Tensor, ModelOutput]:
         if pixel_values.ndim != 5:
             raise ValueError(
                 f"pixel_values must be (batch, frames, channels, height, width), not {tuple(pixel_values.shape)}"
             )
         if self.config.vision_config.model_type in VIDEO_MODEL_TYPES:
-            return pooled_vision(self.vision_model(**{self.vision_model.main_input_name: pixel_values}))
-        per_frame = pooled_vision(self.vision_model(pixel_values=pixel_values.flatten(0, 1)))
-        return per_frame.unflatten(0, pixel_values.shape[:2]).mean(1)
+            outputs = self.vision_model(**{self.vision_model.main_input_name: pixel_values}, **asked)
+            return pooled_vision(outputs), outputs
+        outputs = self.vision_model(pixel_values=pixel_values.flatten(0, 1), **asked)
+        return pooled_vision(outputs).unflatten(0, pixel_values.shape[:2]).mean(1), outputs
 
     def encode_text(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """What the text encoder says of each text, not normalised, `(B, text_embed_dim)`.
@@ -201,8 +229,13 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             input_ids: `(B, L)` token ids.
             attention_mask: `(B, L)`, 1 for tokens and 0 for padding; None is all ones.
         """
-        outputs = self.text_model(input_ids=input_ids, attention_mask=attention_mask)
-        return pooled_text(outputs, self.config.text_config.model_type)
+        return self._run_text(input_ids, attention_mask)[0]
+
+    def _run_text(
+        self, input_ids: Tensor, attention_mask: Tensor | None, **asked: bool
+    ) -> tuple[Tensor, ModelOutput]:
+        outputs = self.text_model(input_ids=input_ids, attention_mask=attention_mask, **asked)
+        return pooled_text(outputs, self.config.text_config.model_type), outputs
 
     def get_query_features(
         self,
@@ -237,7 +270,9 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             raise ValueError(
                 "a query needs a video (pixel_values or video_embeds), a text (input_ids or text_embeds) or both"
             )
-        text = None if text_embeds is None else F.normalize(self.text_projection(text_embeds), dim=-1)
+        text = None
+        if text_embeds is not None:
+            text = F.normalize(self.text_projection(self._in_own_dtype(text_embeds)), dim=-1)
         if video_embeds is not None:
             video_embeds = self._standardized(video_embeds)
         else:
@@ -265,7 +300,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             raise ValueError("a target needs pixel_values or video_embeds")
         return F.normalize(self.target_projection(self._standardized(video_embeds)), dim=-1)
 
-    def forward(
+    @can_return_tuple
+    def forward(  # noqa: PLR0913 (as many as transformers' own models have)
         self,
         pixel_values: Tensor | None = None,
         input_ids: Tensor | None = None,
@@ -276,12 +312,17 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         text_embeds: Tensor | None = None,
         target_video_embeds: Tensor | None = None,
         target_labels: Tensor | None = None,
-        return_loss: bool = False,
+        return_loss: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> TFCoVROutput:
         """Compose queries, embed their targets and compare all with all.
 
         In training mode under several processes the loss is over the pairs of all of them, with gradient, so that
         more processes mean more negatives; every process must then call this together.
+
+        `transformers.Trainer` trains and evaluates this model. For a loss in evaluation the batches must hold
+        `target_labels`, whatever the loss; `dataloader_drop_last=True` keeps single pairs, which have no negatives, away.
 
         Args:
             pixel_values: `(n, T, C, H, W)` query clips, or give `video_embeds`.
@@ -292,21 +333,41 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             video_embeds: `(n, video_embed_dim)`.
             text_embeds: `(n, text_embed_dim)`.
             target_video_embeds: `(n, video_embed_dim)`.
-            target_labels: `(n,)` integers, the label that answers each query; for the loss "multi_positive".
-            return_loss: compute the configured loss.
+            target_labels: `(n,)` integers, the label that answers each query; the loss "multi_positive" reads them.
+            return_loss: compute the configured loss; None does in training mode and where there are target labels.
+            output_hidden_states: give the encoders' hidden states; default `config.output_hidden_states`.
+            output_attentions: give the encoders' attention maps; default `config.output_attentions`.
 
         Returns:
-            Embeddings and logits of this process's rows, and the loss where asked for.
+            Embeddings and logits of this process's rows, and the loss and the encoders' outputs where asked for; a
+            tuple with `return_dict=False`.
         """
-        query = self.get_query_features(
-            pixel_values, input_ids, attention_mask, video_embeds=video_embeds, text_embeds=text_embeds
-        )
-        target = self.get_target_features(target_pixel_values, video_embeds=target_video_embeds)
+        wanted = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
+        asked = {
+            name: True for name, on in wanted.items() if (getattr(self.config, name) if on is None else on)
+        }
+        seen, read, target_seen = None, None, None
+        _check_given_once(pixel_values=pixel_values, video_embeds=video_embeds)
+        _check_given_once(input_ids=input_ids, text_embeds=text_embeds)
+        _check_given_once(target_pixel_values=target_pixel_values, target_video_embeds=target_video_embeds)
+        if pixel_values is not None:
+            video_embeds, seen = self._run_vision(pixel_values, **asked)
+        if input_ids is not None:
+            text_embeds, read = self._run_text(input_ids, attention_mask, **asked)
+        if target_pixel_values is not None:
+            target_video_embeds, target_seen = self._run_vision(target_pixel_values, **asked)
+        query = self.get_query_features(video_embeds=video_embeds, text_embeds=text_embeds)
+        target = self.get_target_features(video_embeds=target_video_embeds)
+        if return_loss is None:
+            return_loss = self.training or target_labels is not None
         return TFCoVROutput(
             loss=self._loss(query, target, target_labels) if return_loss else None,
             logits_per_query=similarity_logits(query, target, self.temperature),
             query_embeds=query,
             target_embeds=target,
+            vision_model_output=seen if asked else None,
+            text_model_output=read if asked else None,
+            target_vision_model_output=target_seen if asked else None,
         )
 
     def _loss(self, query: Tensor, target: Tensor, target_labels: Tensor | None) -> Tensor:
