@@ -1,5 +1,6 @@
 """Encode a corpus and search it: exact top-k in bounded memory, or FAISS where a user asks for it."""
 
+import operator
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -31,7 +32,7 @@ def encode(
     """Embed everything a loader gives.
 
     Args:
-        model: the model; it is put into evaluation mode for the duration and back.
+        model: the model; it is put into evaluation mode for the duration and back, also after an error.
         loader: batches: ids under `id_key`, everything else is an argument of the method `features` and moved to the
             model's device.
         features: name of the method that gives the embeddings, such as "get_query_features" or "encode_video".
@@ -45,20 +46,24 @@ def encode(
     """
     ids: list[str] = []
     parts: list[Tensor] = []
-    was_training = model.training
+    training = [module for module in model.modules() if module.training]
     model.eval()
-    for batch in loader:
-        inputs = {
-            name: value.to(model.device, non_blocking=True) if isinstance(value, Tensor) else value
-            for name, value in batch.items()
-            if name != id_key
-        }
-        embeds = getattr(model, features)(**inputs)
-        if len(batch[id_key]) != len(embeds):
-            raise ValueError(f"a batch has {len(batch[id_key])} ids and {len(embeds)} embeddings")
-        ids.extend(batch[id_key])
-        parts.append(embeds.float().cpu())
-    model.train(was_training)
+    try:
+        for batch in loader:
+            inputs = {
+                name: value.to(model.device, non_blocking=True) if isinstance(value, Tensor) else value
+                for name, value in batch.items()
+                if name != id_key
+            }
+            embeds = getattr(model, features)(**inputs)
+            batch_ids = batch[id_key].tolist() if hasattr(batch[id_key], "tolist") else batch[id_key]
+            if len(batch_ids) != len(embeds):
+                raise ValueError(f"a batch has {len(batch_ids)} ids and {len(embeds)} embeddings")
+            ids.extend(batch_ids)
+            parts.append(embeds.float().cpu())
+    finally:
+        for module in training:
+            module.training = True
     if not parts:
         raise ValueError("there is nothing to encode: the loader gave no batch")
     return ids, torch.cat(parts)
@@ -83,14 +88,15 @@ def search(
         corpus_embeds: `(N, D)`.
         k: how many rows to return; no more than N are.
         exclude: corpus rows that must not be returned, for each query one row or a list of them, -1 for none: the
-            reference clip of a composed query, for instance.
+            reference clip of a composed query, for instance. Whole numbers of any kind.
 
     Returns:
         Corpus rows `(Q, min(k, N))`, int64, and their scores, float32. Where exclusion leaves fewer than k rows, the
         rest are -1 with score -inf; see `ranked_ids`.
 
     Raises:
-        ValueError: The sizes do not fit, k is below 1, the corpus is empty, or an embedding is not finite.
+        ValueError: The sizes do not fit, k is below 1, the corpus is empty, an embedding is not finite, or what is
+            excluded is no row of the corpus.
 
     Example:
         >>> corpus = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
@@ -101,7 +107,7 @@ def search(
     """
     queries = _as_tensor(query_embeds)
     _check_sizes(queries, corpus_embeds, k, exclude)
-    excluded = _excluded_rows(exclude, len(queries)).to(queries.device)
+    excluded = _excluded_rows(exclude, len(queries), len(corpus_embeds)).to(queries.device)
     k = min(k, len(corpus_embeds))
     rows = torch.full((len(queries), k), -1, dtype=torch.int64, device=queries.device)
     scores = torch.full((len(queries), k), -torch.inf, device=queries.device)
@@ -110,11 +116,13 @@ def search(
     buffer = torch.empty(min(QUERY_BLOCK, len(queries)) * block, device=queries.device)
     for start in range(0, len(queries), QUERY_BLOCK):
         part = slice(start, start + QUERY_BLOCK)
-        rows[part], scores[part] = _search_block(
-            queries[part].float(), corpus_embeds, k, excluded[part], block, buffer
-        )
+        of_part = queries[part].float()
+        _check_finite(of_part, "queries", start)
+        rows[part], scores[part] = _search_block(of_part, corpus_embeds, k, excluded[part], block, buffer)
     if scores.isnan().any() or scores.isposinf().any():
-        raise ValueError("some embeddings are not finite numbers (NaN or infinity), so they cannot be ranked")
+        raise ValueError(
+            "some scores overflow float32, so they cannot be ranked; normalise the embeddings first"
+        )
     rows[scores.isneginf()] = -1
     return rows, scores
 
@@ -152,11 +160,13 @@ def search_with_faiss(
         Corpus rows and scores as `search` gives them.
 
     Raises:
-        ValueError: The sizes do not fit, k is below 1, or the corpus is empty.
+        ValueError: As for `search`.
     """
     queries, corpus = _as_tensor(query_embeds).float().cpu(), _as_tensor(corpus_embeds).float().cpu()
     _check_sizes(queries, corpus, k, exclude)
-    excluded = _excluded_rows(exclude, len(queries))
+    _check_finite(queries, "queries")
+    _check_finite(corpus, "corpus")
+    excluded = _excluded_rows(exclude, len(queries), len(corpus))
     wanted = min(k + excluded.shape[1], len(corpus))
     index = datasets.search.FaissIndex(
         string_factory=string_factory, metric_type=0
@@ -178,6 +188,7 @@ def _search_block(
     best_scores = queries.new_empty(len(queries), 0)
     for start in range(0, len(corpus_embeds), block_size):
         block = _as_tensor(corpus_embeds[start : start + block_size]).to(queries.device).float()
+        _check_finite(block, "corpus", start)
         scores = torch.mm(
             queries, block.T, out=buffer[: len(queries) * len(block)].view(len(queries), len(block))
         )
@@ -249,16 +260,58 @@ def _as_tensor(embeds: Embeddings) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(embeds))
 
 
-def _excluded_rows(exclude: Sequence[Any] | Tensor | None, num_queries: int) -> Tensor:
-    """Any form of `exclude` as `(Q, M)`, padded with -1."""
+def _excluded_rows(exclude: Sequence[Any] | Tensor | None, num_queries: int, corpus_size: int) -> Tensor:
+    """Any form of `exclude` as `(Q, M)`, padded with -1.
+
+    Raises:
+        ValueError: It is no row of the corpus.
+    """
     if exclude is None:
         return torch.full((num_queries, 1), -1)
     if isinstance(exclude, Tensor | np.ndarray):
-        rows = torch.as_tensor(exclude)
-        return rows[:, None] if rows.ndim == 1 else rows
-    lists = [[one] if isinstance(one, int) else [*one] for one in exclude]
-    width = max(map(len, lists), default=0)
-    return torch.tensor([one + [-1] * (width - len(one)) for one in lists]).reshape(num_queries, width)
+        array = np.asarray(exclude.cpu() if isinstance(exclude, Tensor) else exclude)
+        if not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(f"exclude must hold rows of the corpus, whole numbers, not {array.dtype}")
+        rows = torch.from_numpy(array.astype(np.int64))
+        rows = rows[:, None] if rows.ndim == 1 else rows
+    else:
+        lists = [_whole_numbers(one) for one in exclude]
+        width = max(map(len, lists), default=0)
+        rows = torch.tensor([one + [-1] * (width - len(one)) for one in lists], dtype=torch.int64)
+        rows = rows.reshape(num_queries, width)
+    outside = rows[(rows < -1) | (rows >= corpus_size)]
+    if len(outside):
+        raise ValueError(
+            f"exclude names row {outside[0].item()} of a corpus of {corpus_size} rows; -1 stands for none"
+        )
+    return rows
+
+
+def _whole_numbers(one: Any) -> list[int]:
+    """One row or several of them, of whatever type of whole number.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    several = isinstance(one, Iterable) and not isinstance(one, str) and getattr(one, "ndim", 1)
+    try:
+        return [operator.index(row) for row in (one if several else [one])]
+    except TypeError:
+        raise ValueError(
+            f"exclude must give each query a row of the corpus, a whole number, or a list of them, not {one!r}"
+        ) from None
+
+
+def _check_finite(embeds: Tensor, name: str, start: int = 0) -> None:
+    """Check that rows can be ranked; `start` is the place of the first.
+
+    Raises:
+        ValueError: One cannot.
+    """
+    finite = embeds.isfinite().all(1)
+    if not finite.all():
+        row = start + int(finite.logical_not().nonzero()[0])
+        raise ValueError(f"row {row} of the {name} is not finite (NaN or infinity) and cannot be ranked")
 
 
 def _check_sizes(

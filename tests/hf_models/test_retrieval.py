@@ -86,11 +86,56 @@ def test_an_excluded_row_is_never_returned_and_leaves_no_gap():
     assert scores[:, 2].isneginf().all()
 
 
-def test_embeddings_that_are_not_numbers_are_refused():
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+def test_a_corpus_row_that_is_no_number_is_refused_by_its_row(wrong, k):
     corpus = torch.eye(3)
-    corpus[1, 1] = torch.nan
-    with pytest.raises(ValueError, match="not finite"):
-        search(torch.eye(3), corpus, 2)
+    corpus[1, 1] = wrong
+    exclude = [[1], [1], [1]]  # also where nobody would have got it
+    for find in (search, search_with_faiss):
+        with pytest.raises(ValueError, match=r"row 1 of the corpus is not finite"):
+            find(torch.eye(3), corpus, k, exclude=exclude)
+
+
+def test_a_query_that_is_no_number_is_refused_by_its_row():
+    queries = torch.eye(3)
+    queries[2, 0] = -torch.inf
+    with pytest.raises(ValueError, match=r"row 2 of the queries is not finite"):
+        search(queries, torch.eye(3), 2)
+
+
+@pytest.mark.parametrize(
+    "exclude",
+    [
+        [np.int64(0), np.int64(1), np.int64(2)],
+        [[np.int64(0)], (1,), np.array([2])],
+        [torch.tensor(0), torch.tensor([1]), 2],
+        np.arange(3),
+        np.arange(3, dtype=np.uint8),
+        torch.arange(3)[:, None],
+    ],
+    ids=str,
+)
+def test_every_form_of_a_whole_number_excludes(exclude):
+    rows, _ = search(torch.eye(3), torch.eye(3), 1, exclude=exclude)
+    assert rows[:, 0].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("exclude", "message"),
+    [
+        ([0.5, 1, 2], "0.5"),
+        (["a", "b", "c"], "'a'"),
+        ([None, 1, 2], "None"),
+        (np.ones((3, 1)), "float64"),
+        ([[0], [3], [1]], "row 3 .* 3 rows"),
+        ([0, -2, 1], "-2"),
+    ],
+    ids=str,
+)
+def test_an_exclusion_that_is_no_row_of_the_corpus_is_refused(exclude, message):
+    with pytest.raises(ValueError, match=message):
+        search(torch.eye(3), torch.eye(3), 1, exclude=exclude)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +184,27 @@ def test_encode_keeps_the_order_and_leaves_the_mode_as_it_was():
     loader = [
         {"clip_id": ["b", "a"], "pixel_values": torch.eye(2)},
         {"clip_id": ["c"], "pixel_values": torch.ones(1, 2)},
+        {"clip_id": torch.tensor([7]), "pixel_values": torch.zeros(1, 2)},
     ]
     ids, embeds = encode(model, loader)
-    assert ids == ["b", "a", "c"]
-    assert torch.equal(embeds, 2 * torch.tensor([[1.0, 0], [0, 1], [1, 1]]))
+    assert ids == ["b", "a", "c", 7]
+    assert torch.equal(embeds, 2 * torch.tensor([[1.0, 0], [0, 1], [1, 1], [0, 0]]))
     assert model.training
+
+
+def test_encode_leaves_the_mode_as_it_was_also_after_a_failure():
+    model = Doubling().train()
+    with pytest.raises(TypeError):
+        encode(model, [{"clip_id": ["a"], "unknown": torch.eye(1)}])
+    assert model.training
+
+
+def test_encode_leaves_the_mode_of_each_part_as_it_was():
+    model = Doubling().train()
+    model.layer.eval()
+    encode(model, [{"clip_id": ["a"], "pixel_values": torch.ones(1, 2)}])
+    assert model.training
+    assert not model.layer.training
 
 
 def test_encoding_nothing_is_an_error():
