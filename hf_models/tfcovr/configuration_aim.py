@@ -1,6 +1,5 @@
 """Configuration of AIM, a CLIP vision tower that adapters teach to read time."""
 
-import os
 from dataclasses import fields
 from typing import Any
 
@@ -82,27 +81,12 @@ class AIMConfig(CLIPVisionConfig):
         Raises:
             ValueError: If it describes another architecture.
         """
-        cls._check_architecture(config_dict)
-        return super().from_dict(config_dict, **kwargs)
-
-    @classmethod
-    def get_config_dict(
-        cls, pretrained_model_name_or_path: str | os.PathLike, **kwargs: Any
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read the file, but not that of a model with an AIM in it, whose weights have other names."""
-        config_dict, kwargs = super().get_config_dict(pretrained_model_name_or_path, **kwargs)
-        cls._check_architecture(config_dict)
-        return config_dict, kwargs
-
-    @classmethod
-    def _check_architecture(cls, config_dict: dict[str, Any]) -> None:
         found = config_dict.get("model_type", cls.model_type)
-        if found == "tfcovr":
-            raise ValueError("this is a 'tfcovr' configuration; load that model and take its vision_model")
         if found != cls.model_type:
             raise ValueError(
                 f"this is a {found!r} configuration; AIMModel.from_clip builds an AIM on CLIP's weights"
             )
+        return super().from_dict(config_dict, **kwargs)
 
     @property
     def adapter_size(self) -> int:

@@ -1,5 +1,6 @@
 """AIM: CLIP's vision tower whose frozen attention runs over time, then over space."""
 
+import os
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -107,6 +108,37 @@ class AIMPreTrainedModel(PreTrainedModel):
             init.zeros_(module.temporal_embedding)
             init.normal_(module.class_embedding, std=self.config.initializer_range)
             init.copy_(module.position_ids, torch.arange(module.num_positions).expand(1, -1))
+
+    @classmethod
+    def from_pretrained(
+        cls: type[Model], pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any
+    ) -> Model:
+        """Load a saved AIM, as every model of transformers loads.
+
+        Args:
+            pretrained_model_name_or_path: A folder or a name on the Hub.
+            *args: As in transformers.
+            **kwargs: As in transformers.
+
+        Returns:
+            The model, in evaluation mode; with `output_loading_info=True` also what was found.
+
+        Raises:
+            ValueError: If it describes another architecture, or a larger model that holds an AIM.
+        """
+        with_info = kwargs.pop("output_loading_info", False)
+        kwargs["output_loading_info"] = True
+        model, info = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        deeper = {key.partition(".")[2] for key in info["unexpected_keys"]}
+        if (
+            not model.state_dict().keys() - info["missing_keys"]
+            and deeper & model.base_model.state_dict().keys()
+        ):
+            raise ValueError(
+                f"{str(pretrained_model_name_or_path)!r} is no {cls.__name__} but a larger model that holds an AIM: load it "
+                "with AutoModel and take its vision_model"
+            )
+        return (model, info) if with_info else model
 
     @classmethod
     def from_clip(

@@ -208,7 +208,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         """
         return self._run_vision(pixel_values)[0]
 
-    def _run_vision(self, pixel_values: Tensor, **asked: bool) -> tuple[Tensor, ModelOutput]:
+    def _run_vision(self, pixel_values: Tensor, **asked: Any) -> tuple[Tensor, ModelOutput]:
         if pixel_values.ndim != 5:
             raise ValueError(
                 f"pixel_values must be (batch, frames, channels, height, width), not {tuple(pixel_values.shape)}"
@@ -232,7 +232,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         return self._run_text(input_ids, attention_mask)[0]
 
     def _run_text(
-        self, input_ids: Tensor, attention_mask: Tensor | None, **asked: bool
+        self, input_ids: Tensor, attention_mask: Tensor | None, **asked: Any
     ) -> tuple[Tensor, ModelOutput]:
         outputs = self.text_model(input_ids=input_ids, attention_mask=attention_mask, **asked)
         return pooled_text(outputs, self.config.text_config.model_type), outputs
@@ -313,7 +313,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         target_video_embeds: Tensor | None = None,
         target_labels: Tensor | None = None,
         return_loss: bool | None = None,
-        output_hidden_states: bool | None = None,
+        output_hidden_states: bool | list[int] | None = None,
         output_attentions: bool | None = None,
     ) -> TFCoVROutput:
         """Compose queries, embed their targets and compare all with all.
@@ -335,7 +335,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             target_video_embeds: `(n, video_embed_dim)`.
             target_labels: `(n,)` integers, the label that answers each query; the loss "multi_positive" reads them.
             return_loss: compute the configured loss; None does in training mode and where there are target labels.
-            output_hidden_states: give the encoders' hidden states; default `config.output_hidden_states`.
+            output_hidden_states: give the encoders' hidden states, or those of these layers; default
+                `config.output_hidden_states`.
             output_attentions: give the encoders' attention maps; default `config.output_attentions`.
 
         Returns:
@@ -343,9 +344,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             tuple with `return_dict=False`.
         """
         wanted = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
-        asked = {
-            name: True for name, on in wanted.items() if (getattr(self.config, name) if on is None else on)
-        }
+        wanted = {name: getattr(self.config, name) if on is None else on for name, on in wanted.items()}
+        asked = {name: on for name, on in wanted.items() if on}
         seen, read, target_seen = None, None, None
         _check_given_once(pixel_values=pixel_values, video_embeds=video_embeds)
         _check_given_once(input_ids=input_ids, text_embeds=text_embeds)
