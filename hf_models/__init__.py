@@ -5,12 +5,9 @@ code, for `trust_remote_code=True` where this package is not installed. Nothing 
 name when it is first read, a registration when transformers' Auto classes or PEFT are first imported.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import wrapt
-
-from hf_models.registration import load, register_lazily
+from hf_models.registration import load, register_lazily, register_peft_method
 
 if TYPE_CHECKING:
     from hf_models.moments.configuration_hero import HEROConfig
@@ -87,4 +84,8 @@ def __dir__() -> list[str]:
 for _name, _module, _auto_class, _key in CLASSES:
     if _auto_class is not None:
         register_lazily(_auto_class, NAMES.get(_key, _key), NAMES[_name])
-wrapt.register_post_import_hook(lambda _: import_module(f"{__name__}.tfcovr.adapter_aim"), "peft")
+register_peft_method(
+    "peft",
+    f"{__name__}.tfcovr.adapter_aim",
+    needs=(f"{__name__}.tfcovr.configuration_aim_adapter", f"{__name__}.tfcovr.layers_aim_adapter"),
+)

@@ -6,6 +6,7 @@ keeps private.
 """
 
 import importlib
+import sys
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -118,3 +119,20 @@ def register_lazily(auto_name: str, key: str, name: str) -> None:
 
     wrapt.register_post_import_hook(register, f"transformers.models.auto.{auto_module}")
     wrapt.register_post_import_hook(save_code, module)
+
+
+def register_peft_method(library: str, method: str, *, needs: tuple[str, ...]) -> None:
+    """Import the module `method`, which registers a PEFT method, as soon as `library` has been imported.
+
+    Where one of the modules that it `needs` is what imports the library, that one is finished first.
+    """
+    finished = set()
+
+    def register(imported: ModuleType) -> None:
+        finished.add(imported.__name__)
+        begun = {library, *(name for name in needs if name in sys.modules)}
+        if begun <= finished:
+            importlib.import_module(method)
+
+    for name in (library, *needs):
+        wrapt.register_post_import_hook(register, name)

@@ -45,6 +45,12 @@ def test_importing_the_package_imports_neither_torch_nor_transformers_nor_peft()
     assert output_of(NOTHING_HEAVY) == "[]"
 
 
+@pytest.mark.parametrize("first", ["configuration_aim_adapter", "layers_aim_adapter"])
+def test_a_module_of_the_adapter_can_be_the_first_import(first):
+    code = f"import hf_models.tfcovr.{first}\nfrom peft import PeftType\nprint('AIM' in PeftType.__members__)"
+    assert output_of(code) == "True"
+
+
 def test_every_class_is_registered_also_where_the_adapter_is_imported_first():
     assert output_of(ADAPTER_FIRST) == "registered"
 
