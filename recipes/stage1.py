@@ -344,7 +344,8 @@ class Stage1:
             native = model if self.config.full else to_aim(model)
             self.replace_folder("model", native.cpu(), self.processor)
             if not self.config.full:
-                self.replace_folder("adapter", model)
+                # It changes no embedding; PEFT would look for the base's configuration to find that out.
+                self.replace_folder("adapter", model, save_embedding_layers=False)
             write_results(
                 self.output_dir,
                 figures,
@@ -361,12 +362,12 @@ class Stage1:
         accelerator.end_training()
         return figures
 
-    def replace_folder(self, name: str, *parts: Any) -> None:
+    def replace_folder(self, name: str, *parts: Any, **options: Any) -> None:
         """Write what `save_pretrained` writes beside the old folder, then put it in its place."""
         unfinished, folder = self.output_dir / f"{name}.tmp", self.output_dir / name
         shutil.rmtree(unfinished, ignore_errors=True)
         for part in parts:
-            part.save_pretrained(unfinished)
+            part.save_pretrained(unfinished, **options)
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.replace(folder)
 
