@@ -183,7 +183,7 @@ class Stage2:
             self.whole.to(device).parameters(),
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
-            fused=device.type == "cuda",
+            fused=True,
         )
         return self.whole, optimizer
 

@@ -146,8 +146,12 @@ def multi_positive(
     positives = target_labels[:, None] == target_labels[None, :]
     negatives = logits.masked_fill(positives, -math.inf)
 
-    def one_way(dim: int) -> Tensor:
-        against = torch.logaddexp(logits, negatives.logsumexp(dim, keepdim=True)) - logits
-        return (against.masked_fill(~positives, 0.0).sum(dim) / positives.sum(dim)).mean()
+    rows, columns = positives.nonzero(as_tuple=True)  # few beside the negatives, so the rest goes by positive
+    positive = logits[rows, columns]
+    weight = 1 / positives.sum(1)[rows]  # positives are symmetric: a row has as many as its column
 
-    return one_way(1) + one_way(0)
+    def one_way(dim: int, places: Tensor) -> Tensor:
+        against = torch.logaddexp(positive, negatives.logsumexp(dim)[places]) - positive
+        return (against * weight).sum() / len(logits)
+
+    return one_way(1, rows) + one_way(0, columns)
