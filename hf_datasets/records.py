@@ -28,6 +28,11 @@ class LabelPair:
     change_type: ChangeType
     similarity: float
 
+    @property
+    def key(self) -> str:
+        """The name of the pair in rejections."""
+        return f"{self.source}->{self.target}"
+
 
 @dataclass(frozen=True, slots=True)
 class Triplet:
@@ -75,14 +80,27 @@ class Moment:
     fine_caption: str
     fine_caption_score: float | None
 
+    @property
+    def key(self) -> str:
+        """The name of the moment in rejections."""
+        return f"{self.video_id}/{self.desc_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """What a step refused, why, and the input as it was, so that nothing is lost."""
+    """What a step refused, why, and the input as it was, so that nothing is lost.
+
+    Attributes:
+        reason: Why; up to its first colon the kind, which reports count.
+        raw: The input, or what a writer answered.
+        key: The row or pair, by the name that it has in the input.
+        request: Where a writer was asked, the key of the request, under which the answer cache holds its messages.
+    """
 
     reason: str
     raw: str
     key: str | None = None
+    request: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ class Split:
             path = self.store.path(moment.video_id) if self.store else None
             times = keyframe_seconds(path, start, end) if path else [(start + end) / 2]
         except (OSError, ValueError, RuntimeError) as error:
-            return [Rejection(f"no keyframes: {error}", repr(moment), f"{moment.video_id}/{moment.desc_id}")]
+            return [Rejection(f"no keyframes: {error}", repr(moment), moment.key)]
         return [Keyframe(moment, seconds) for seconds in times]
 
     def _named(self, moment: Moment) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ class Split:
     def _choose(self, moment: Moment, found: dict[str, Candidates]) -> dict[str, Any] | Rejection:
         """The first candidate of a seeded kind; where a noise evaluator judges, it chooses among `candidates`."""
         if not found:
-            return Rejection("no candidate", moment.coarse_caption, f"{moment.video_id}/{moment.desc_id}")
+            return Rejection("no candidate", moment.coarse_caption, moment.key)
         kind = generator_for(str(moment.desc_id), self.config.seed).choice(sorted(found))
         captions = found[kind].captions
         row = asdict(moment) | {"fine_caption": captions[0], "fine_caption_score": None, "kind": kind}

@@ -45,6 +45,11 @@ class Keyframe:
     moment: Moment
     seconds: float
 
+    @property
+    def key(self) -> str:
+        """The name of the moment in rejections."""
+        return self.moment.key
+
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
@@ -63,6 +68,11 @@ class StaticRow:
     keyframes: tuple[Attributes, ...] = ()
     named: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """The name of the moment in rejections."""
+        return self.moment.key
+
 
 @dataclass(frozen=True, slots=True)
 class DynamicRow:
@@ -76,6 +86,11 @@ class DynamicRow:
     answers: tuple[str, ...] = ()
     description: str = ""
     beside: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name of the moment in rejections."""
+        return self.moment.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +115,6 @@ def as_data(**values: Any) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-def key_of(moment: Moment) -> str:
-    """The name of a moment in rejections."""
-    return f"{moment.video_id}/{moment.desc_id}"
-
-
 def body(caption: str) -> str:
     """A caption without its full stop."""
     return caption.strip().rstrip(".")
@@ -121,19 +131,19 @@ def check_candidates(moment: Moment, captions: list[str], answer: str) -> Candid
     distinct = {body(caption).lower(): caption for caption in reversed(captions)}
     kept = [caption for caption in reversed(distinct.values()) if body(caption).lower() != original]
     if not kept:
-        return Rejection("holds no caption that differs from the original", answer, key_of(moment))
+        return Rejection("holds no caption that differs from the original", answer, moment.key)
     if any(len(caption.split()) > MAX_WORDS for caption in kept):
-        return Rejection(f"a caption has more than {MAX_WORDS} words", answer, key_of(moment))
+        return Rejection(f"a caption has more than {MAX_WORDS} words", answer, moment.key)
     if is_foreign(" ".join(kept)):
-        return Rejection("is not in English", answer, key_of(moment))
+        return Rejection("is not in English", answer, moment.key)
     words = set(original.split())
     if not any(words & set(body(caption).lower().split()) for caption in kept):
-        return Rejection("shares no word with the original", answer, key_of(moment))
+        return Rejection("shares no word with the original", answer, moment.key)
     timed = [
         caption for caption in kept if EXPLICIT_TIME.search(caption) and not EXPLICIT_TIME.search(original)
     ]
     if timed:
-        return Rejection(f"tells the time: {timed[0][:80]}", answer, key_of(moment))
+        return Rejection(f"tells the time: {timed[0][:80]}", answer, moment.key)
     return Candidates(moment.desc_id, tuple(kept))
 
 
@@ -167,7 +177,7 @@ class AttributesTask:
         parts = labelled_sections(answer, ("Background", "Objects Attributes", "Object Attributes", "Desc"))
         objects = parts.get("Objects Attributes") or parts.get("Object Attributes")
         if not parts.get("Background") or not objects:
-            return Rejection("lacks Background or Objects Attributes", answer, key_of(row.moment))
+            return Rejection("lacks Background or Objects Attributes", answer, row.key)
         return Attributes(parts["Background"], objects, parts.get("Desc", ""))
 
     def write(self, row: Keyframe) -> str:
@@ -243,9 +253,7 @@ class QuestionsTask:
         """The questions; fewer than five are too few."""
         questions = numbered_items(answer)
         if len(questions) < NUM_QUESTIONS:
-            return Rejection(
-                f"holds too few questions: {len(questions)} of {NUM_QUESTIONS}", answer, key_of(row.moment)
-            )
+            return Rejection(f"holds too few questions: {len(questions)} of {NUM_QUESTIONS}", answer, row.key)
         return tuple(questions)
 
     def write(self, row: DynamicRow) -> str:  # noqa: ARG002 - the interface of a task
@@ -281,7 +289,7 @@ class AnswersTask:
         """
         images = self.frames_of(row.moment)
         if not images:
-            raise ValueError(f"moment {key_of(row.moment)} has no frames")
+            raise ValueError(f"moment {row.key} has no frames")
         asked = as_data(
             duration=round(row.moment.end_seconds - row.moment.start_seconds, 2),
             frame_number=len(images),
@@ -296,7 +304,7 @@ class AnswersTask:
         answers = numbered_items(answer)
         if len(answers) < len(row.questions):
             found = f"{len(answers)} of {len(row.questions)}"
-            return Rejection(f"holds too few answers: {found}", answer, key_of(row.moment))
+            return Rejection(f"holds too few answers: {found}", answer, row.key)
         return Answers(row.moment.desc_id, tuple(answers), after_list(answer))
 
     def write(self, row: DynamicRow) -> str:

@@ -4,9 +4,11 @@ import asyncio
 import json
 import re
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import openai
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request, event_loop
@@ -19,6 +21,15 @@ MAX_BYTES = 190_000_000
 MAX_REQUESTS = 50_000
 CUSTOM_ID = re.compile(r'"custom_id"\s*:\s*"([0-9a-f]{64})"')
 ENDED = {"completed", "expired", "cancelled", "failed"}
+READINGS = 5
+"""How often what the server says of files and batches may be unreadable before the run stops."""
+
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""What reading an answer raises that is not what the API promises."""
+
+
+class UnreadableError(GenerationStoppedError):
+    """The server's answer about a file or batch is not what the API promises."""
 
 
 class OpenAIBatchChat(OpenAIChat):
@@ -117,86 +128,151 @@ class OpenAIBatchChat(OpenAIChat):
                 entry = {"custom_id": key, "method": "POST", "url": URL, "body": self.body(request)}
                 lines.write(json.dumps(entry).encode() + b"\n")
             lines.seek(0)
-            file = await self._call(
-                self._patient.files.create, file=("requests.jsonl", lines), purpose="batch"
+            file_id = await self._call(
+                lambda file: _text(file.id),
+                self._patient.files.create,
+                file=("requests.jsonl", lines),
+                purpose="batch",
             )
-        batch = await self._call(
-            self._client.batches.create,  # Never sent twice: a second one would be paid for.
-            input_file_id=file.id,
-            endpoint=URL,
-            completion_window="24h",
-            metadata={"fingerprint": fingerprint},
-        )
-        return batch.id
+        try:
+            return await self._call(
+                lambda batch: _text(batch.id),
+                self._client.batches.create,  # Never sent twice: a second one would be paid for.
+                input_file_id=file_id,
+                endpoint=URL,
+                completion_window="24h",
+                metadata={"fingerprint": fingerprint},
+            )
+        except UnreadableError:
+            found = await self._find(fingerprint)
+            if found is None:
+                raise
+            return found
 
     async def _find(self, fingerprint: str) -> str | None:
         """The batch that was made just before its name could be written down, if it was."""
-        page = await self._call(self._patient.batches.list, limit=100)
-        found = [batch.id for batch in page.data if (batch.metadata or {}).get("fingerprint") == fingerprint]
+        named = await self._call(
+            lambda page: [(_text(batch.id), batch.metadata or {}) for batch in page.data],
+            self._patient.batches.list,
+            limit=100,
+            readings=READINGS,
+        )
+        found = [batch_id for batch_id, metadata in named if dict(metadata).get("fingerprint") == fingerprint]
         return found[0] if found else None
 
     async def _collect(
         self, fingerprint: str, batch_id: str, requests: dict[str, Request], cache: AnswerCache
     ) -> dict[str, NoAnswerError]:
-        while (batch := await self._call(self._patient.batches.retrieve, batch_id)).status not in ENDED:
-            await asyncio.sleep(self.poll_seconds)
-        if batch.status == "failed":
+        status, file_ids, causes = await self._end_of(batch_id)
+        if status == "failed":
             cache.end_batch(fingerprint)
-            causes = "; ".join(str(error.message) for error in (batch.errors and batch.errors.data) or [])
             raise GenerationStoppedError(
-                f"the server refused batch {batch_id}: {self.redact(causes) or 'no reason given'}"
+                f"the server refused batch {batch_id}: {causes or 'no reason given'}"
             )
+        open_keys = set(cache.batch_keys(fingerprint))
         errors: dict[str, NoAnswerError] = {}
-        for file_id in (batch.output_file_id, batch.error_file_id):
-            if file_id:
-                content = await self._call(self._patient.files.content, file_id)
-                for line in content.content.decode("utf-8", errors="replace").splitlines():
-                    self._take(line, requests, cache, errors)
+        for file_id in file_ids:
+            content = await self._call(
+                lambda response: response.content, self._patient.files.content, file_id, readings=READINGS
+            )
+            for line in content.decode("utf-8", errors="replace").split("\n"):
+                self._take(line, open_keys, requests, cache, errors)
         cache.end_batch(fingerprint)
         return errors
 
+    async def _end_of(self, batch_id: str) -> tuple[str, list[str], str]:
+        """How a batch ended, with the files of its answers and errors, and why where it failed."""
+        while True:
+            status, file_ids, causes = await self._call(
+                self._read_batch, self._patient.batches.retrieve, batch_id, readings=READINGS
+            )
+            if status in ENDED:
+                return status, file_ids, causes
+            await asyncio.sleep(self.poll_seconds)
+
+    def _read_batch(self, batch: Any) -> tuple[str, list[str], str]:
+        file_ids = [_text(one) for one in (batch.output_file_id, batch.error_file_id) if one]
+        causes = (batch.errors and batch.errors.data) or []
+        return _text(batch.status), file_ids, self.redact("; ".join(str(error.message) for error in causes))
+
     def _take(
-        self, line: str, requests: dict[str, Request], cache: AnswerCache, errors: dict[str, NoAnswerError]
+        self,
+        line: str,
+        open_keys: set[str],
+        requests: dict[str, Request],
+        cache: AnswerCache,
+        errors: dict[str, NoAnswerError],
     ) -> None:
-        """Keep one line's answer, found by its `custom_id` even where the rest of the line is broken."""
+        """Keep one line's answer, found by its `custom_id` even where the rest of the line is broken.
+
+        Each request is answered once, and only one that was asked.
+        """
         named = CUSTOM_ID.search(line)
-        if not named:
+        if not named or named[1] not in open_keys:
             return
         request = requests.get(named[1])
+        open_keys.discard(named[1])
         try:
-            answer = self._answer_in(line, self.body(request) if request else {})
+            answer = self._answer_in(line, request)
         except NoAnswerError as error:
             errors[named[1]] = error
         else:
-            self.spend(answer)
             cache.put(named[1], answer, self.model, request)
 
-    def _answer_in(self, line: str, body: dict[str, Any]) -> Answer:
+    def _answer_in(self, line: str, request: Request | None) -> Answer:
         try:
             entry = json.loads(line)
             response = entry.get("response") or {}
-            status = response.get("status_code")
+            status, body = response.get("status_code"), response.get("body")
             if status == 200:
-                return self.read(json.dumps(response["body"]).encode())
-            cause = entry.get("error") or (response.get("body") or {}).get("error") or {}
-            message, param = str(cause.get("message")), cause.get("param")
-        except (ValueError, LookupError, AttributeError, MalformedResponseError):
+                return self.read(json.dumps(body), request.messages if request else None)
+            cause = entry.get("error") or (body or {}).get("error") or {}
+            message, param = self.redact(str(cause.get("message"))), cause.get("param")
+        except MalformedResponseError as error:
+            raise NoAnswerError("the batch's answer is no chat completion", error.raw) from None
+        except (ValueError, LookupError, AttributeError, RecursionError):
             raise NoAnswerError("the line of the batch's answer is broken", self.redact(line)) from None
-        option = rejected_option(status, message, param, body)
+        if not isinstance(status, int):
+            raise NoAnswerError("the batch answered without a status", self.redact(line))
+        option = rejected_option(status, message, param, self.body(request) if request else {})
         if option:
             self._refused_options.add(option)  # The next batch goes without.
-        raise NoAnswerError(f"the batch answered with status {status}", self.redact(message))
+        raise NoAnswerError(f"the batch answered with status {status}", message, passing=status >= 500)
 
-    async def _call(self, function: Any, *args: Any, **options: Any) -> Any:
-        """A call of the files or batches API.
+    async def _call(
+        self, read: Callable[[Any], Any], function: Any, *args: Any, readings: int = 1, **options: Any
+    ) -> Any:
+        """What `read` finds in the answer of a call of the files or batches API.
 
         Raises:
             GenerationStoppedError: It failed for good; with the cure.
+            UnreadableError: The answer could not be read, `readings` times.
         """
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(UNREADABLE),
+            stop=stop_after_attempt(readings),
+            wait=wait_fixed(self.poll_seconds),
+            reraise=True,
+        )
+
+        async def attempt() -> Any:
+            return read(await function(*args, **options))
+
         try:
-            return await function(*args, **options)
+            return await retrying(attempt)
         except openai.APIError as error:
             remedy = CURES.get(
                 getattr(error, "status_code", 0), "try again later; nothing that was answered is lost"
             )
             raise GenerationStoppedError(f"{remedy} ({self.redact(error.message)[:300]})") from None
+        except UNREADABLE:
+            raise UnreadableError(
+                f"what {self.endpoint} says of files and batches cannot be read; is it an endpoint with a Batch API? "
+                "Nothing that was answered is lost"
+            ) from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text is expected, not {type(value).__name__}")
+    return value

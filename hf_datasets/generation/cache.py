@@ -1,7 +1,9 @@
 """The answer cache: one record per request, keyed by what was asked and of whom, so that nothing is paid twice."""
 
+import asyncio
 import hashlib
 import json
+import secrets
 import sqlite3
 import threading
 from datetime import UTC, datetime
@@ -62,8 +64,12 @@ class AnswerCache:
     Args:
         path: The file; it and its folder are made where absent.
 
+    `under_way` holds the keys that are being asked for, on the event loop, each with a future that ends in None or the
+    error of the asking.
+
     Raises:
         ValueError: The file is something else than an answer cache.
+        OSError: It cannot be read or written, such as on a full disk; so do all methods.
 
     Example:
         >>> import tempfile
@@ -76,8 +82,12 @@ class AnswerCache:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.under_way: dict[str, asyncio.Future[Exception | None]] = {}
         self._lock = threading.Lock()
-        self._base = sqlite3.connect(self.path, timeout=60, isolation_level=None, check_same_thread=False)
+        try:
+            self._base = sqlite3.connect(self.path, timeout=60, isolation_level=None, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            raise self._failure(error) from error
         try:
             # Two processes that make the file at once: the switch to WAL does not wait for a lock by itself.
             for attempt in Retrying(
@@ -89,6 +99,9 @@ class AnswerCache:
                 with attempt:
                     self._base.execute("PRAGMA journal_mode=WAL")
                     self._base.executescript("PRAGMA synchronous=NORMAL;" + TABLES)
+        except sqlite3.OperationalError as error:
+            self._base.close()
+            raise self._failure(error) from error
         except sqlite3.DatabaseError as error:
             self._base.close()
             raise ValueError(
@@ -106,7 +119,8 @@ class AnswerCache:
 
     def close(self) -> None:
         """Close the file; the cache is of no further use."""
-        self._base.close()
+        with self._lock:
+            self._base.close()
 
     def get(self, key: str) -> Answer | None:
         """The answer to the request of that key, or None."""
@@ -143,7 +157,7 @@ class AnswerCache:
 
     def plan_batch(self, endpoint: str, keys: list[str]) -> str:
         """Write down that a batch of these requests is about to be sent; gives its fingerprint."""
-        fingerprint = hashlib.sha256("\n".join([endpoint, _now(), *keys]).encode()).hexdigest()
+        fingerprint = secrets.token_hex(32)
         self._query(
             "INSERT INTO batches (fingerprint, endpoint, keys, created) VALUES (?, ?, ?, ?)",
             fingerprint,
@@ -164,13 +178,29 @@ class AnswerCache:
     def open_batches(self, endpoint: str) -> list[tuple[str, str | None]]:
         """Fingerprint and name of each batch sent to that endpoint whose answers are not in yet, oldest first."""
         return self._query(
-            "SELECT fingerprint, batch_id FROM batches WHERE endpoint = ? AND NOT done ORDER BY created",
+            "SELECT fingerprint, batch_id FROM batches WHERE endpoint = ? AND NOT done ORDER BY rowid",
             endpoint,
         )
 
+    def batch_keys(self, fingerprint: str) -> list[str]:
+        """The keys of the requests that went into a batch."""
+        rows = self._query("SELECT keys FROM batches WHERE fingerprint = ?", fingerprint)
+        return json.loads(rows[0][0]) if rows else []
+
     def _query(self, statement: str, *values: Any) -> list[tuple]:
         with self._lock:
-            return self._base.execute(statement, values).fetchall()
+            try:
+                return self._base.execute(statement, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError):
+                    raise  # a fault of this code
+                raise self._failure(error) from error
+
+    def _failure(self, error: sqlite3.DatabaseError) -> OSError:
+        return OSError(
+            f"the answer cache {self.path} cannot be read or written ({error}); free space or name another file with "
+            "--cache, then run again: the answers in it are kept"
+        )
 
 
 def _now() -> str:

@@ -54,12 +54,14 @@ class NoAnswerError(Exception):
     Args:
         reason: Why, in words for a report.
         raw: What the server sent, as far as it sent something.
+        passing: Whether the same request may find an answer in a later run.
     """
 
-    def __init__(self, reason: str, raw: str = "") -> None:
+    def __init__(self, reason: str, raw: str = "", *, passing: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.raw = raw
+        self.passing = passing
 
 
 class GenerationStoppedError(Exception):
@@ -137,4 +139,5 @@ class Replay:
         Raises:
             NoAnswerError: Always.
         """
-        raise NoAnswerError(f"no cached answer of {self.model} to this request of {request.task.name}")
+        reason = f"no cached answer of {self.model} to this request of {request.task.name}"
+        raise NoAnswerError(reason, passing=True)

@@ -36,7 +36,7 @@ def passes_with_time(error: BaseException) -> bool:
 
 def cure(error: openai.APIStatusError) -> str | None:
     """What the user has to do before any request can succeed; None where others may."""
-    if error.code in QUOTA_CODES or error.type in QUOTA_CODES:
+    if error.code in QUOTA_CODES or str(error.type) in QUOTA_CODES:  # whatever the server put there
         return "the quota of this account is used up: add credit or raise its limit, then run again"
     if error.code == "context_length_exceeded" or (
         error.status_code in REFUSALS and _mentions(error.message, CONTEXT_WORDS)

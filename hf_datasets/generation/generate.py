@@ -1,6 +1,8 @@
 """The engine: rows in, one record or rejection each out, in input order, whatever happens in between."""
 
 import asyncio
+import contextlib
+import dataclasses
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, wait
@@ -27,6 +29,8 @@ Steps = Generator[Request, Answer, Any]
 
 RESENDS = 3
 """How often a request that a batch left unanswered goes into another one."""
+GRACE_SECONDS = 3.0
+"""How long an interrupted run waits for the answers that are on their way, as they are paid for."""
 
 
 def generate(
@@ -40,7 +44,9 @@ def generate(
     """Ask `chat` for each row's record; one outcome per row comes back, in the order of the rows.
 
     Rows are read as room appears and at most `chat.window` of them are under way, so memory stays bounded.
-    Every answer is in the cache before it is judged; an answer found there costs nothing.
+    Every answer is in the cache before it is judged; an answer found there costs nothing. With a cache, rows that ask
+    the same at the same time share one request. An interrupted run (Ctrl-C) sends nothing further, waits a moment for
+    the answers on their way, and ends.
 
     Args:
         task: What to ask and how to read the answer.
@@ -50,10 +56,10 @@ def generate(
         max_answers: How many answers a row may get; a refused one goes back with the reason before the next.
 
     Returns:
-        An iterator over the records that the task parsed, or the rejections with the reason and the last raw
-        answer. It raises GenerationStoppedError on a wrong key, an empty account or budget and a request beyond
-        the context length: all earlier outcomes were given, all answers that arrived are in the cache, and the
-        message says what to do.
+        An iterator over the records that the task parsed, or the rejections with the reason, the last raw answer, the
+        row's key (its attribute `key`, else the row as text) and the key of the request. It raises
+        GenerationStoppedError on a wrong key, an empty account or budget and a request beyond the context length: all
+        earlier outcomes were given, all answers that arrived are in the cache, and the message says what to do.
 
     Raises:
         ValueError: A chat that sends batches has no cache.
@@ -81,6 +87,10 @@ def _generate_live(
     except GenerationStoppedError:
         wait(window)  # Requests under way are paid for: let their answers reach the cache.
         raise
+    except KeyboardInterrupt:
+        with getattr(chat, "sending_nothing", contextlib.nullcontext)():
+            wait(window, timeout=GRACE_SECONDS)
+        raise
     finally:
         for outcome in window:
             outcome.cancel()
@@ -104,17 +114,38 @@ def _first(steps: Steps, row: Any) -> Request | Rejection:
     try:
         return next(steps)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a video that cannot be read
-        return Rejection(f"no request can be made of this row: {error}", repr(row))
+        return Rejection(f"no request can be made of this row: {error}", repr(row), _key_of(row))
+
+
+def _key_of(row: Any) -> str:
+    return str(getattr(row, "key", row))
+
+
+def _named(outcome: Any, request: Request, chat: Chat) -> Any:
+    """An outcome; a rejection with the names of its row and request."""
+    if not isinstance(outcome, Rejection):
+        return outcome
+    row_key = outcome.key or _key_of(request.row)
+    return dataclasses.replace(outcome, key=row_key, request=request_key(request, chat))
+
+
+def _unanswered(missing: NoAnswerError, request: Request, chat: Chat, last: str = "") -> Rejection:
+    """The rejection of a row without an answer; what the writer said before goes with it."""
+    chat.meter.unanswered += missing.passing
+    return _named(Rejection(missing.reason, missing.raw or last), request, chat)
 
 
 async def _settle(steps: Steps, request: Request, chat: Chat, cache: AnswerCache | None) -> Any:
+    last = ""
     try:
         while True:
-            request = steps.send(await _answered(request, chat, cache))
+            answer = await _answered(request, chat, cache)
+            last = answer.text
+            request = steps.send(answer)
     except StopIteration as end:
-        return end.value
+        return _named(end.value, request, chat)
     except NoAnswerError as missing:
-        return Rejection(missing.reason, missing.raw)
+        return _unanswered(missing, request, chat, last)
 
 
 async def _answered(request: Request, chat: Chat, cache: AnswerCache | None) -> Answer:
@@ -122,12 +153,29 @@ async def _answered(request: Request, chat: Chat, cache: AnswerCache | None) -> 
     if cache is None:
         return await chat.answer(request)
     key = request_key(request, chat)
+    while same := cache.under_way.get(key):
+        await asyncio.wait([same])  # which, unlike `await same`, does not cancel it with this row
+        if error := same.result():
+            raise error
     found = cache.get(key)
     if found:
         chat.meter.cached += 1
         return found
-    answer = await chat.answer(request)
-    return cache.put(key, answer, chat.model, request) if chat.keeps_answers else answer
+    return await (_ask(key, request, chat, cache) if chat.keeps_answers else chat.answer(request))
+
+
+async def _ask(key: str, request: Request, chat: Chat, cache: AnswerCache) -> Answer:
+    """Ask, while others that would ask the same wait for the answer, or for the error that they have in common."""
+    done = cache.under_way[key] = asyncio.get_running_loop().create_future()
+    error: Exception | None = None
+    try:
+        return cache.put(key, await chat.answer(request), chat.model, request)
+    except Exception as caught:
+        error = caught
+        raise
+    finally:
+        del cache.under_way[key]
+        done.set_result(error)
 
 
 @dataclass(slots=True)
@@ -138,17 +186,19 @@ class _Open:
     request: Request | None = None
     key: str = ""
     outcome: Any = None
+    last: str = ""
 
     def advance(self, chat: BatchChat, cache: AnswerCache) -> bool:
         """Go on with the cached answer, if there is one."""
         answer = cache.get(self.key) if self.request else None
         if answer is None:
             return False
+        self.last = answer.text
         try:
             self.request = self.steps.send(answer)
             self.key = request_key(self.request, chat)
         except StopIteration as end:
-            self.request, self.outcome = None, end.value
+            self.request, self.outcome = None, _named(end.value, self.request, chat)
         return True
 
 
@@ -199,6 +249,6 @@ def _finish(chunk: list[_Open], chat: BatchChat, cache: AnswerCache, max_answers
         if opened.request and stopped:
             raise stopped
         if opened.request:
-            missed = errors.get(opened.key) or NoAnswerError("no batch answered this request")
-            opened.outcome = Rejection(missed.reason, missed.raw)
+            missed = errors.get(opened.key) or NoAnswerError("no batch answered this request", passing=True)
+            opened.outcome = _unanswered(missed, opened.request, chat, opened.last)
         yield opened.outcome

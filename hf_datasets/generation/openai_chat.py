@@ -6,6 +6,8 @@ import logging
 import os
 import weakref
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from tenacity.wait import wait_random_exponential
 
 from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request, event_loop
+from hf_datasets.generation.completions import read_completion
 from hf_datasets.generation.faults import (
     MalformedResponseError,
     cure,
@@ -22,7 +25,8 @@ from hf_datasets.generation.faults import (
     rejected_option,
     retry_after_seconds,
 )
-from hf_datasets.generation.prices import Meter, Price, message_tokens, price_of, text_tokens
+from hf_datasets.generation.prices import Meter, Price, message_tokens, price_of
+from hf_datasets.generation.task import Message
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +166,6 @@ class OpenAIChat:
             GenerationStoppedError: The server will give none to any request, or the budget is used up.
         """
         async with self._slots:
-            usd = await self._reserve(request)
             try:
                 answer = await self._try(request)
             except NoAnswerError:
@@ -172,11 +175,18 @@ class OpenAIChat:
                         f"{self._failures} requests in a row found no answer at {self.endpoint}; is it up?"
                     )
                 raise
-            finally:
-                self._release(usd)
             self._failures = 0
-            self.spend(answer)
             return answer
+
+    @contextmanager
+    def sending_nothing(self) -> Iterator[None]:
+        """Refuse every request that has not gone out, as long as this lasts; those under way may find their answer."""
+        before = self._stopped
+        self._stopped = before or GenerationStoppedError("the run was interrupted")
+        try:
+            yield
+        finally:
+            self._stopped = before
 
     def body(self, request: Request) -> dict[str, Any]:
         """The request as the endpoint reads it, without the options that it is known to refuse."""
@@ -189,17 +199,23 @@ class OpenAIChat:
             body["max_tokens"] = body["max_completion_tokens"]
         return {name: value for name, value in body.items() if name not in self._refused_options}
 
-    def read(self, content: bytes) -> Answer:
-        """The answer in a response body; invalid UTF-8 is replaced, the API key blotted out where a server echoes it.
+    def read(self, text: str, messages: list[Message] | None) -> Answer:
+        """The answer in a response body to these messages, counted as paid for; the API key is blotted out of it.
+
+        Args:
+            text: The body.
+            messages: What was asked; None where that is not known any more.
 
         Raises:
-            MalformedResponseError: The body is no chat completion.
+            MalformedResponseError: The body is no chat completion. The question is counted all the same.
         """
-        text = content.decode("utf-8", errors="replace")
         try:
-            return self._answer_of(json.loads(text))
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            answer = read_completion(json.loads(text), messages, price=self.meter.price, clean=self.redact)
+        except (ValueError, RecursionError) as error:
+            self._spend(message_tokens(messages or [], self.meter.price), 0)
             raise MalformedResponseError(self.redact(text)) from error
+        self._spend(answer.input_tokens, answer.output_tokens)
+        return answer
 
     def redact(self, text: str) -> str:
         """The text without the API key and without what UTF-8 cannot carry."""
@@ -213,24 +229,10 @@ class OpenAIChat:
         tokens = message_tokens(request.messages, self.meter.price)
         return self.meter.price.usd(tokens, self.sampling["max_completion_tokens"])
 
-    def spend(self, answer: Answer) -> None:
-        """Count an answer that was paid for."""
+    def _spend(self, input_tokens: int, output_tokens: int) -> None:
         self.meter.requests += 1
-        self.meter.input_tokens += answer.input_tokens
-        self.meter.output_tokens += answer.output_tokens
-
-    def _answer_of(self, response: dict[str, Any]) -> Answer:
-        choice = response["choices"][0]
-        message = choice["message"]
-        refusal = message.get("refusal")
-        text = self.redact(refusal or message["content"] or "")
-        usage = response.get("usage") or {}
-        return Answer(
-            text=text,
-            input_tokens=int(usage.get("prompt_tokens") or 0),
-            output_tokens=int(usage.get("completion_tokens") or text_tokens(text)),
-            finish_reason="refusal" if refusal else str(choice.get("finish_reason") or "stop"),
-        )
+        self.meter.input_tokens += input_tokens
+        self.meter.output_tokens += output_tokens
 
     async def _try(self, request: Request) -> Answer:
         limited = self._limits.tokens_per_minute is not None
@@ -244,12 +246,19 @@ class OpenAIChat:
         try:
             async for attempt in retrying:
                 with attempt:
-                    await self._requests.wait()
-                    await self._tokens.wait(tokens)
-                    return await asyncio.wait_for(self._ask(request), self._limits.timeout_seconds)
+                    usd = await self._reserve(request)  # for each try, as a broken answer may cost as much
+                    try:
+                        await self._requests.wait()
+                        await self._tokens.wait(tokens)
+                        return await asyncio.wait_for(self._ask(request), self._limits.timeout_seconds)
+                    finally:
+                        self._release(usd)
         except (TimeoutError, openai.APIError, MalformedResponseError) as error:
             reason = f"no answer after {self._limits.max_tries} tries: {type(error).__name__}"
-            raise NoAnswerError(reason, getattr(error, "raw", "")) from None
+            raw = getattr(error, "raw", "")
+            raise NoAnswerError(reason, raw, passing=not raw) from None
+        except UnicodeEncodeError:
+            raise NoAnswerError("the request holds a character that UTF-8 cannot carry") from None
         raise AssertionError("tenacity ends by returning or raising")
 
     def _wait_seconds(self, state: RetryCallState) -> float:
@@ -265,7 +274,7 @@ class OpenAIChat:
             try:
                 # The typed method would walk through every message and build a model of the answer: a sixth of the time.
                 response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
-                return self.read(response.content)
+                return self.read(response.content.decode("utf-8", errors="replace"), request.messages)
             except openai.APIStatusError as error:
                 self.face(error, body)
 

@@ -95,9 +95,13 @@ def image_tokens(url: str, price: Price | None) -> int:
 
 
 def message_tokens(
-    messages: list[Message], price: Price | None = None, count: Callable[[str], int] = text_tokens
+    messages: list[Message],
+    price: Price | None = None,
+    count: Callable[[str], int] = text_tokens,
+    *,
+    images: bool = True,
 ) -> int:
-    """Input tokens of a conversation, images included by estimate and texts by `count`.
+    """Input tokens of a conversation, images included by estimate, unless they are left out, and texts by `count`.
 
     Example:
         >>> message_tokens([{"role": "user", "content": "Describe it."}])
@@ -110,7 +114,7 @@ def message_tokens(
         total += MESSAGE_TOKENS
         for part in parts:
             if part["type"] == "image_url":
-                total += image_tokens(part["image_url"]["url"], price)
+                total += image_tokens(part["image_url"]["url"], price) if images else 0
             else:
                 total += count(part["text"])
     return total
@@ -120,12 +124,14 @@ def message_tokens(
 class Meter:
     """What a run has asked and paid so far: requests sent, answers found in the cache, tokens, prompts.
 
+    `unanswered` counts the rows whose request found no answer now and may find one later, such as when the server is gone.
     `prompts` holds, by task and SHA-256, the text of every set of instructions that was used.
     """
 
     price: Price | None = None
     requests: int = 0
     cached: int = 0
+    unanswered: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     prompts: dict[str, dict[str, str]] = field(default_factory=dict)

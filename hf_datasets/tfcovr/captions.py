@@ -88,6 +88,11 @@ class ClipFrames:
     frames: Sequence[np.ndarray] = field(repr=False, compare=False)
     label: str | None = None
 
+    @property
+    def key(self) -> str:
+        """The name of the clip in rejections."""
+        return self.clip_id
+
 
 @dataclass(frozen=True, slots=True)
 class ClipCaption:

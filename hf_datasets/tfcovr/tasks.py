@@ -160,19 +160,20 @@ class ModificationTask:
 
     def parse(self, row: LabelPair, answer: str) -> Modification | Rejection:
         """The modification in `answer`, or why there is none, with the answer as it was."""
-        key = f"{row.source}->{row.target}"
         if len(answer) > MAX_ANSWER_CHARACTERS:
-            return Rejection(f"has {len(answer)} characters, {MAX_ANSWER_CHARACTERS} at most", answer, key)
+            return Rejection(
+                f"has {len(answer)} characters, {MAX_ANSWER_CHARACTERS} at most", answer, row.key
+            )
         text = read_answer(answer)
         if text is None:
-            return Rejection("holds no modification_text", answer, key)
+            return Rejection("holds no modification_text", answer, row.key)
         source, target = self.label(row.source), self.label(row.target)
         if source.attributes is None or target.attributes is None:
             reason = free_objection_to(source.description, target.description, text)
         else:
             reason = objection_to(source.attributes, target.attributes, text)
         if reason:
-            return Rejection(reason, answer, key)
+            return Rejection(reason, answer, row.key)
         return Modification(row.source, row.target, row.change_type, text)
 
     def write(self, row: LabelPair) -> str:

@@ -318,4 +318,5 @@ def test_a_row_of_which_no_request_can_be_made_is_rejected_alone():
 
     outcomes = list(generate(Frames(), ROWS[:3], OfflineWriter()))
     assert outcomes[::2] == EXPECTED[:3:2]
-    assert outcomes[1] == Rejection("no request can be made of this row: no video clip_1.mp4", repr(ROWS[1]))
+    reason = "no request can be made of this row: no video clip_1.mp4"
+    assert outcomes[1] == Rejection(reason, repr(ROWS[1]), key=ROWS[1])

@@ -115,7 +115,7 @@ def test_an_answer_that_repeats_the_prompt_is_rejected():
 def test_an_empty_answer_is_rejected():
     with ChatServer(lambda body: "  \n") as server:
         (outcome,) = outcomes_with(server, rows=ROWS[:1])
-    assert outcome == Rejection("empty answer", "  \n")
+    assert (outcome.reason, outcome.raw, outcome.key) == ("empty answer", "  \n", ROWS[0])
 
 
 def test_a_parser_that_fails_costs_one_row():
@@ -128,5 +128,6 @@ def test_a_parser_that_fails_costs_one_row():
     with ChatServer(answer) as server:
         chat = OpenAIChat("m", base_url=server.url, limits=FAST)
         outcomes = list(generate(Fragile(), ROWS[:6], chat))
-    assert outcomes[4] == Rejection("the parser of sentence failed: KeyError", f"{BAD_ROW}.")
+    assert outcomes[4].reason == "the parser of sentence failed: KeyError"
+    assert (outcomes[4].raw, outcomes[4].key) == (f"{BAD_ROW}.", BAD_ROW)
     assert outcomes[5] == EXPECTED[5]

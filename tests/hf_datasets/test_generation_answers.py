@@ -1,0 +1,309 @@
+"""What a server may send as an answer: every field is checked where it enters, and none of them ends a build."""
+
+import json
+
+import pytest
+from aiohttp import web
+from chat_server import ChatServer, result
+from sentences import EXPECTED, ROWS, SentenceTask, answer
+
+from hf_datasets.generation.batch import OpenAIBatchChat
+from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.chat import GenerationStoppedError
+from hf_datasets.generation.generate import generate
+from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
+from hf_datasets.generation.prices import Price, message_tokens, text_tokens
+from hf_datasets.records import Rejection
+
+BAD_ROW = ROWS[4]
+FAST = Limits(max_wait_seconds=0.01, timeout_seconds=5, max_tries=3)
+SHORT = Sampling(max_output_tokens=20)
+PRICE = Price("m", input_usd=10.0, output_usd=1000.0)
+GOOD = f"{BAD_ROW}."
+INPUT_TOKENS = message_tokens(SentenceTask().messages(BAD_ROW))
+OUTPUT_TOKENS = text_tokens(GOOD)
+
+
+def completion(
+    content=f'"{GOOD}"', finish_reason='"stop"', usage='{"prompt_tokens": 60, "completion_tokens": 9}'
+):
+    message = f'{{"role": "assistant", "content": {content}}}'
+    choice = f'{{"index": 0, "message": {message}, "finish_reason": {finish_reason}}}'
+    return f'{{"id": "c", "choices": [{choice}], "usage": {usage}}}'
+
+
+def usage(prompt, output="9"):
+    return f'{{"prompt_tokens": {prompt}, "completion_tokens": {output}}}'
+
+
+BROKEN = {
+    "200,000 nested brackets": "[" * 200_000,
+    "nested objects": '{"choices":' * 200_000,
+    "a number of 5,000 digits": completion(usage=usage("9" * 5_000)),
+    "nothing": "",
+    "null": "null",
+    "a list": "[]",
+    "no choices": '{"choices": []}',
+    "choices as an object": '{"choices": {"0": {}}}',
+    "choices as text": '{"choices": "text"}',
+    "a null message": '{"choices": [{"message": null}]}',
+    "a message as a list": '{"choices": [{"message": ["content"]}]}',
+    "no content": '{"choices": [{"message": {"role": "assistant"}}]}',
+    "content as a number": completion(content="7"),
+    "content as a list": completion(content='["a"]'),
+    "content as false": completion(content="false"),
+    "an empty list as content": completion(content="[]"),
+    "a refusal as an object": '{"choices": [{"message": {"content": null, "refusal": {"a": 1}}}]}',
+    "finish_reason as a list": completion(finish_reason='["stop"]'),
+    "finish_reason as a number": completion(finish_reason="1"),
+}
+ODD_USAGE = {
+    "prompt_tokens of 1e999": usage("1e999"),
+    "prompt_tokens of 10^26": usage(10**26),
+    "prompt_tokens of NaN": usage("NaN"),
+    "negative prompt_tokens": usage(-1_000_000),
+    "prompt_tokens of 0": usage(0),
+    "prompt_tokens as text": usage('"100"'),
+    "prompt_tokens as true": usage("true"),
+    "prompt_tokens as a list": usage("[100]"),
+    "no prompt_tokens": '{"completion_tokens": 9}',
+    "null usage": "null",
+    "usage as a list": "[1, 2]",
+    "usage as text": '"many"',
+}
+ODD_OUTPUT_USAGE = {
+    "completion_tokens of 1e999": usage(60, "1e999"),
+    "completion_tokens of 10^26": usage(60, 10**26),
+    "negative completion_tokens": usage(60, -5),
+    "completion_tokens of 0": usage(60, 0),
+    "completion_tokens as an object": usage(60, '{"a": 1}'),
+}
+
+
+@pytest.fixture
+def cache(tmp_path):
+    with AnswerCache(tmp_path / "answers.sqlite") as opened:
+        yield opened
+
+
+def chat_at(server, **options):
+    return OpenAIChat("m", base_url=server.url, limits=FAST, **options)
+
+
+def sends(payload, row=BAD_ROW):
+    """A server that sends this body for one row, and sensible answers for the others."""
+    server = ChatServer(answer)
+    server.payload = lambda body, usual: payload.encode() if row in str(body["messages"]) else usual
+    return server
+
+
+def ask_one(payload, cache=None, **options):
+    with sends(payload) as server:
+        chat = chat_at(server, **options)
+        return list(generate(SentenceTask(), [BAD_ROW], chat, cache)), chat.meter
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
+def test_a_broken_answer_costs_its_own_row_and_names_it(cache, body):
+    with sends(body) as server:
+        outcomes = list(generate(SentenceTask(), ROWS[:8], chat_at(server), cache))
+    assert outcomes[:4] + outcomes[5:] == EXPECTED[:4] + EXPECTED[5:8]
+    assert isinstance(outcomes[4], Rejection)
+    assert outcomes[4].reason == "no answer after 3 tries: MalformedResponseError"
+    assert outcomes[4].raw == body
+    assert outcomes[4].key == BAD_ROW
+    assert len(cache) == 7
+
+
+@pytest.mark.parametrize("sent", ODD_USAGE.values(), ids=ODD_USAGE)
+def test_missing_or_impossible_input_usage_is_metered_by_the_estimate(cache, sent):
+    (outcome,), meter = ask_one(completion(usage=sent), cache)
+    assert outcome == f"{BAD_ROW} -> {GOOD}"
+    assert meter.input_tokens == INPUT_TOKENS
+
+
+@pytest.mark.parametrize("sent", ODD_OUTPUT_USAGE.values(), ids=ODD_OUTPUT_USAGE)
+def test_missing_or_impossible_output_usage_is_metered_by_the_estimate(cache, sent):
+    (outcome,), meter = ask_one(completion(usage=sent), cache)
+    assert outcome == f"{BAD_ROW} -> {GOOD}"
+    assert (meter.input_tokens, meter.output_tokens) == (60, OUTPUT_TOKENS)
+
+
+def test_sensible_usage_is_metered_as_it_was_reported():
+    for reported in ("60", "60.0", "5000"):
+        _, meter = ask_one(completion(usage=usage(reported)))
+        assert (meter.input_tokens, meter.output_tokens) == (float(reported), 9)
+
+
+@pytest.mark.parametrize("sent", [usage(-1_000_000, -1_000_000), usage(0, 0), "null"])
+def test_a_server_that_reports_too_little_does_not_stretch_the_budget(sent):
+    with ChatServer(answer) as server:
+        server.payload = lambda body, usual: json.dumps(
+            json.loads(usual) | {"usage": json.loads(sent)}
+        ).encode()
+        limits = Limits(max_usd=0.1, max_concurrency=2)
+        chat = OpenAIChat("m", base_url=server.url, limits=limits, price=PRICE, sampling=SHORT)
+        with pytest.raises(GenerationStoppedError, match=r"budget of \$0.1 is used up"):
+            list(generate(SentenceTask(), ROWS, chat))
+        each = PRICE.usd(INPUT_TOKENS, OUTPUT_TOKENS)
+        assert sum(server.answered.values()) * each <= 0.1
+        assert chat.meter.usd == pytest.approx(sum(server.answered.values()) * each, rel=0.05)
+
+
+def test_broken_answers_count_against_the_budget():
+    with sends("[" * 1000, row="") as server:
+        limits = Limits(max_usd=0.025, max_wait_seconds=0.01, max_tries=100, max_concurrency=2)
+        chat = OpenAIChat("m", base_url=server.url, limits=limits, price=PRICE, sampling=SHORT)
+        with pytest.raises(GenerationStoppedError, match=r"budget of \$0.025 is used up"):
+            list(generate(SentenceTask(), ROWS, chat))
+        assert chat.meter.requests == sum(server.answered.values())
+        assert 0 < chat.meter.usd <= 0.025
+
+
+@pytest.mark.parametrize("reason", ['"\\ud800"', '"' + "x" * 100_000 + '"', "null"])
+def test_a_strange_finish_reason_is_kept_short_and_clean(cache, reason):
+    (outcome,), _ = ask_one(completion(finish_reason=reason), cache)
+    assert outcome == f"{BAD_ROW} -> {GOOD}"
+    (kept,) = cache._query("SELECT finish_reason FROM answers")[0]
+    assert kept.encode()
+    assert len(kept) <= 100
+
+
+ERROR_FIELDS = [
+    '"code": ["a"]',
+    '"code": {"a": 1}',
+    '"type": ["a"]',
+    '"type": {"a": 1}',
+    '"param": [1]',
+    '"message": {"a": 1}',
+]
+
+
+@pytest.mark.parametrize("field", ERROR_FIELDS)
+def test_a_strange_error_body_costs_its_own_row(field):
+    class Odd(ChatServer):
+        async def _chat(self, request, body):
+            response = await super()._chat(request, body)
+            if response.status == 400:
+                response.body = f'{{"error": {{{field}}}}}'.encode()
+            return response
+
+    with Odd(answer, lambda body, times: "bad_row" if BAD_ROW in str(body) else None) as server:
+        outcomes = list(generate(SentenceTask(), ROWS[:6], chat_at(server)))
+    assert outcomes[4].reason == "the server refused the request with status 400"
+    assert outcomes[:4] + outcomes[5:] == EXPECTED[:4] + EXPECTED[5:6]
+
+
+def test_a_row_that_utf8_cannot_carry_is_rejected_alone(cache):
+    rows = [ROWS[0], "a person \ud800 waves", ROWS[1]]
+    with ChatServer(answer) as server:
+        outcomes = list(generate(SentenceTask(), rows, chat_at(server), cache))
+    assert outcomes[::2] == EXPECTED[:2]
+    assert outcomes[1].reason == "the request holds a character that UTF-8 cannot carry"
+    assert outcomes[1].key == rows[1]
+
+
+def batch_chat(server, **options):
+    chat = OpenAIBatchChat("m", base_url=server.url, limits=FAST, **options)
+    chat.poll_seconds = 0.01
+    return chat
+
+
+def line_with(body):
+    return lambda entry: result(entry, 200, {}).replace('"body": {}', f'"body": {body}')
+
+
+LINES = {
+    **{name: line_with(body) for name, body in BROKEN.items() if body},
+    "a list around it": lambda entry: f'[{{"custom_id": "{entry["custom_id"]}"}}]',
+    "a response as text": lambda entry: json.dumps({"custom_id": entry["custom_id"], "response": "no"}),
+    "a status as a list": lambda entry: json.dumps(
+        {"custom_id": entry["custom_id"], "response": {"status_code": [400], "body": {}}}
+    ),
+    "an error as text": lambda entry: json.dumps({"custom_id": entry["custom_id"], "error": "no"}),
+    "a message nested deep": lambda entry: (
+        f'{{"custom_id": "{entry["custom_id"]}", "error": {{"message": {"[" * 900}{"]" * 900}}}}}'
+    ),
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_a_broken_line_of_a_batch_costs_its_own_row(cache, line):
+    with ChatServer(answer) as server:
+        server.line = lambda entry, usual: line(entry) if BAD_ROW in str(entry) else usual
+        outcomes = list(generate(SentenceTask(), ROWS[:6], batch_chat(server), cache))
+    assert outcomes[:4] + outcomes[5:] == EXPECTED[:4] + EXPECTED[5:6]
+    assert isinstance(outcomes[4], Rejection)
+    assert outcomes[4].key == BAD_ROW
+    assert outcomes[4].raw
+
+
+def test_a_line_separator_inside_an_answer_does_not_break_its_line(cache):
+    with ChatServer(answer) as server:
+        server.line = lambda entry, usual: usual.replace("a person", "a\u2028\x85person")
+        outcomes = list(generate(SentenceTask(), ROWS[:3], batch_chat(server), cache))
+    assert outcomes == [one.replace("-> a person", "-> a\u2028\x85person") for one in EXPECTED[:3]]
+
+
+def test_a_batch_answers_only_what_it_was_asked(cache):
+    foreign = "f" * 64
+    with ChatServer(answer) as server:
+        server.line = lambda entry, usual: "\n".join(
+            [usual, usual, usual.replace(entry["custom_id"], foreign)]
+        )
+        chat = batch_chat(server)
+        assert list(generate(SentenceTask(), ROWS[:3], chat, cache)) == EXPECTED[:3]
+    assert cache.get(foreign) is None
+    assert (len(cache), chat.meter.requests) == (3, 3)
+
+
+def test_the_usage_of_a_batch_line_is_checked_too(cache):
+    with ChatServer(answer) as server:
+        server.line = lambda entry, usual: usual.replace('"prompt_tokens": 100', '"prompt_tokens": -1e999')
+        chat = batch_chat(server)
+        assert list(generate(SentenceTask(), ROWS[:1], chat, cache)) == EXPECTED[:1]
+        assert chat.meter.input_tokens == message_tokens(SentenceTask().messages(ROWS[0]))
+
+
+NONSENSE = ["[]", "null", "{}", "<html>", "[" * 200_000, '{"id": ["a"], "status": {}, "data": 1}']
+
+
+def server_that_says(body, call):
+    """A server one of whose handlers answers nonsense."""
+
+    async def nonsense(self, request):
+        return web.Response(text=body, content_type="application/json")
+
+    return type("Odd", (ChatServer,), {call: nonsense})(answer)
+
+
+@pytest.mark.parametrize("body", NONSENSE, ids=range(len(NONSENSE)))
+@pytest.mark.parametrize("call", ["upload", "create_batch", "get_batch", "list_batches"])
+def test_a_batch_api_that_talks_nonsense_stops_in_one_line_and_nothing_is_lost(cache, call, body):
+    with server_that_says(body, call) as server:
+        chat = batch_chat(server)
+        if call == "list_batches":  # is asked for a batch whose name was not written down
+            cache.plan_batch(chat.endpoint, ["k"])
+        with pytest.raises(GenerationStoppedError, match=r"^what .* cannot be read; .*$"):
+            list(generate(SentenceTask(), ROWS[:2], chat, cache))
+    assert len(cache.open_batches(chat.endpoint)) == 1
+
+
+@pytest.mark.parametrize("body", NONSENSE, ids=range(len(NONSENSE)))
+def test_answers_of_a_batch_that_are_nonsense_reject_their_rows(cache, body):
+    with server_that_says(body, "download") as server:
+        outcomes = list(generate(SentenceTask(), ROWS[:2], batch_chat(server), cache))
+    assert [(one.reason, one.key) for one in outcomes] == [
+        ("no batch answered this request", row) for row in ROWS[:2]
+    ]
+
+
+def test_a_batch_whose_name_came_back_broken_is_found_and_not_sent_again(cache):
+    class Odd(ChatServer):
+        async def create_batch(self, request):
+            await super().create_batch(request)
+            return web.Response(text="[" * 200_000, content_type="application/json")
+
+    with Odd(answer) as server:
+        assert list(generate(SentenceTask(), ROWS[:3], batch_chat(server), cache)) == EXPECTED[:3]
+        assert len(server.batches) == 1
