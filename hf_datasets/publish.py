@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from datasets.features.features import require_storage_embed
 from datasets.table import embed_table_storage
 from huggingface_hub import DatasetCard, HfApi
 
+from hf_datasets.drafts import draft_of
 from hf_datasets.records import Rejection
 from hf_datasets.registration import REJECTIONS_FILE, summarise, write_rejections
 
@@ -39,6 +39,10 @@ MARKUP = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")
 
 Configurations = Mapping[str, Mapping[str, Iterable[pa.Table]]]
 """Configuration -> split -> its rows, in tables of one schema."""
+
+
+class NoRowsError(ValueError):
+    """Nothing was accepted, so there is no data set to write."""
 
 
 def write_folder(
@@ -68,32 +72,27 @@ def write_folder(
 
     Raises:
         FileExistsError: The folder has files.
+        NoRowsError: There are no rows to write.
         FileNotFoundError: A video is not where its row says.
-        ValueError: There are no rows to write, a configuration or split has a name that is no file name, or the card
-            lacks the marks or has an unreadable header.
+        ValueError: A configuration or split has a name that is no file name, or the card lacks the marks or has an
+            unreadable header.
     """
     folder = Path(folder)
     if folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; name another folder, or remove this one")
     _check_names(configurations)
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    try:
+    with draft_of(folder) as draft:
         counts = {
             (name, split): _write(tables, draft / name / f"{split}-00000-of-00001.parquet")
             for name, splits in configurations.items()
             for split, tables in splits.items()
         }
         if not any(counts.values()):
-            raise ValueError(f"there is no row to write to {folder}; see what was rejected")
+            raise NoRowsError(f"there is no row to write to {folder}; see what was rejected")
         text = _card_text(Path(card), counts, provenance or {}, rejections)
         (draft / "README.md").write_text(text, encoding="utf-8")
         if rejections:
             write_rejections(draft, ((None, one) for one in rejections))
-        if folder.is_dir():
-            folder.rmdir()
-        draft.replace(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return folder
 
 

@@ -1,11 +1,12 @@
 """What the three build recipes share: the writer and its limits, the steps and their counts, the folder."""
 
 import dataclasses
+import json
 import os
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from itertools import islice
@@ -18,6 +19,7 @@ from rich.table import Table
 from shared_config import BuildConfig
 from tqdm import tqdm
 
+from hf_datasets.drafts import draft_of, sweep
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Chat, GenerationStoppedError, OfflineWriter, Replay
@@ -26,7 +28,7 @@ from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
 from hf_datasets.generation.prices import Meter, Price, price_of
 from hf_datasets.generation.task import Task
-from hf_datasets.publish import Configurations, write_folder
+from hf_datasets.publish import Configurations, NoRowsError, write_folder
 from hf_datasets.records import Rejection
 from hf_datasets.registration import REJECTIONS_FILE, write_rejections
 
@@ -86,6 +88,8 @@ class Build:
     def __init__(self, config: BuildConfig) -> None:
         self.config = config
         self.output_dir = Path(config.output_dir)
+        if not config.dry_run:
+            sweep(self.output_dir)
         if self.output_dir.is_dir() and any(self.output_dir.iterdir()) and not self._is_ours(self.output_dir):
             raise ValueError(
                 f"{self.output_dir} holds something else than a build; name another --output_dir"
@@ -135,7 +139,7 @@ class Build:
         except GenerationStoppedError as stop:
             self.stopped = str(stop)
         pairs = (
-            keyed(outcome, row) if isinstance(outcome, Rejection) else (row, outcome)
+            outcome if isinstance(outcome, Rejection) else (row, outcome)
             for row, outcome in zip(rows, answered, strict=False)
         )
         accepted = list(self.passed(name or task.name, pairs))
@@ -147,36 +151,78 @@ class Build:
     def write(self, configurations: Configurations, *, card: Path, **facts: object) -> int:
         """Write the folder in one move and print the report; gives the exit status.
 
-        An earlier build in the same place is replaced; a stopped one leaves what it has, marked as incomplete.
+        An earlier build in the same place is replaced. An incomplete one leaves what it has, marked as such, but never
+        takes the place of a complete one.
         """
         self.show()
         if self.config.dry_run:
             return 0
+        if self.keeps_earlier():
+            return 1
         facts = {**self.provenance(), **facts}
-        draft = self.output_dir.with_name(f".{self.output_dir.name}.{os.getpid()}.draft")
-        try:
-            write_folder(configurations, draft, card=card, provenance=facts)
+        with self.draft() as draft:
+            has_rows = self._write_rows(configurations, draft, card=card, facts=facts)
             write_rejections(draft, self.rejections)
             write_results(
                 draft,
                 self.figures(),
                 config=self.config,
                 seed=self.config.seed,
-                complete=self.stopped is None,
+                complete=self.incomplete is None,
                 steps=[
                     {"step": s.name, "accepted": s.accepted, "rejected": dict(s.rejected)} for s in self.steps
                 ],
                 provenance=facts,
                 prompts=self.chat.meter.prompts if self.config.model else {},
             )
-            self._move(draft)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        if not has_rows:
+            sys.stderr.write(f"there is no row to write; {self.output_dir}/rejections.parquet says why\n")
+            return 1
         sys.stdout.write(f"\n{self.output_dir}: the data set, rejections.parquet, results.json\n")
         fruitless = [step.name for step in self.steps if step.meter and step.rejected and not step.accepted]
         if fruitless:
             sys.stderr.write(f"no answer was accepted in: {', '.join(fruitless)}; see rejections.parquet\n")
-        return int(bool(self.stopped or fruitless))
+        return int(bool(self.incomplete or fruitless))
+
+    def _write_rows(
+        self, configurations: Configurations, draft: Path, *, card: Path, facts: dict[str, object]
+    ) -> bool:
+        try:
+            write_folder(configurations, draft, card=card, provenance=facts)
+        except NoRowsError:
+            if self.output_dir.exists():
+                raise ValueError(
+                    f"there is no row to write to {self.output_dir}, which stays as it was; "
+                    "name another --output_dir to see what was rejected"
+                ) from None
+            return False
+        return True
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why another run would find more: it was stopped, or rows found no answer; None where it is complete."""
+        missing = self.chat.meter.unanswered
+        return self.stopped or (f"{missing:,} rows found no answer" if missing else None)
+
+    def keeps_earlier(self) -> bool:
+        """Whether this run is incomplete and the output folder holds a complete one, which stays; says so."""
+        results = self.output_dir / "results.json"
+        kept = bool(self.incomplete) and results.is_file() and json.loads(results.read_text())["complete"]
+        if kept:
+            sys.stderr.write(f"{self.output_dir} keeps the complete build of before\n")
+        return kept
+
+    @contextmanager
+    def draft(self) -> Iterator[Path]:
+        """A new folder, which takes the place of the output folder at the end."""
+        try:
+            with draft_of(self.output_dir) as draft:
+                yield draft
+        except OSError as error:
+            raise OSError(
+                f"{self.output_dir} could not be written ({error}); it is as it was before, and all answers are kept: "
+                "free space or name another --output_dir, then run again"
+            ) from error
 
     def provenance(self) -> dict[str, object]:
         """Where the texts come from, for the card."""
@@ -195,8 +241,8 @@ class Build:
             facts |= {
                 f"prompts of {name} (SHA-256)": ", ".join(texts) for name, texts in meter.prompts.items()
             }
-        if self.stopped:
-            facts["INCOMPLETE"] = self.stopped
+        if self.incomplete:
+            facts["INCOMPLETE"] = self.incomplete
         for reason, count in reasons.most_common():
             facts[f"rejected ({reason})"] = count
         return facts
@@ -221,27 +267,15 @@ class Build:
             console.print(reasons_table(self.steps))
         if isinstance(self.chat, DryRun):
             console.print(explain(self.chat))
-        if self.stopped:
+        if self.incomplete and not self.config.dry_run:
+            what = "stopped" if self.stopped else "incomplete"
             sys.stderr.write(
-                f"stopped: {self.stopped}\nRun the same command again to go on; answers are kept.\n"
+                f"{what}: {self.incomplete}\nRun the same command again to go on; answers are kept.\n"
             )
-
-    def _move(self, draft: Path) -> None:
-        old = self.output_dir.with_name(f".{self.output_dir.name}.{os.getpid()}.old")
-        if self.output_dir.is_dir():
-            self.output_dir.replace(old)
-        self.output_dir.parent.mkdir(parents=True, exist_ok=True)
-        draft.replace(self.output_dir)
-        shutil.rmtree(old, ignore_errors=True)
 
     @staticmethod
     def _is_ours(folder: Path) -> bool:
         return (folder / "results.json").is_file() and (folder / REJECTIONS_FILE).is_file()
-
-
-def keyed(rejection: Rejection, row: object) -> Rejection:
-    """A rejection with the key of its row, where rows have keys and the task did not get as far as to name it."""
-    return dataclasses.replace(rejection, key=rejection.key or getattr(row, "key", None))
 
 
 def spent_since(before: Meter, after: Meter) -> Meter:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from config import option, parse_config, run_recipe
@@ -81,18 +80,12 @@ def measure(verdicts: list[Verdict]) -> dict[str, float]:
     return {name: value for name, value in figures.items() if isinstance(value, float)}
 
 
-def write_tables(build: Build, verdicts: list[Verdict]) -> None:
+def write_tables(folder: Path, build: Build, verdicts: list[Verdict]) -> None:
     """`verdicts.parquet`, and `rejections.parquet` with what the judge said instead of an answer, and why it is none."""
     schema = pa.schema([(field.name, pa.string()) for field in fields(Verdict)])
-    build.output_dir.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(
-        dir=build.output_dir, prefix="."
-    ) as draft:  # a killed run leaves no half of a file
-        verdicts_file = Path(draft, "verdicts.parquet")
-        pq.write_table(pa.Table.from_pylist([asdict(one) for one in verdicts], schema=schema), verdicts_file)
-        write_rejections(draft, build.rejections)
-        for path in Path(draft).iterdir():
-            path.replace(build.output_dir / path.name)
+    table = pa.Table.from_pylist([asdict(one) for one in verdicts], schema=schema)
+    pq.write_table(table, folder / "verdicts.parquet")
+    write_rejections(folder, build.rejections)
 
 
 def main(config: JudgeConfig) -> int:
@@ -105,8 +98,9 @@ def main(config: JudgeConfig) -> int:
     build.show()
     if isinstance(build.chat, DryRun):
         return 0
+    if build.keeps_earlier():
+        return 1
     verdicts = [verdict for _, verdict in answered]
-    write_tables(build, verdicts)
     figures = measure(verdicts)
     refused = len(build.rejections)
     coverage |= {
@@ -114,16 +108,18 @@ def main(config: JudgeConfig) -> int:
         "answered": len(verdicts),
         "unreadable or failed": refused,
     }
-    write_results(
-        build.output_dir,
-        figures | build.figures(),
-        config=config,
-        seed=config.seed,
-        coverage=coverage,
-        complete=build.stopped is None,
-        judge=build.chat.model,
-        prompts=build.chat.meter.prompts,
-    )
+    with build.draft() as draft:
+        write_tables(draft, build, verdicts)
+        write_results(
+            draft,
+            figures | build.figures(),
+            config=config,
+            seed=config.seed,
+            coverage=coverage,
+            complete=build.incomplete is None,
+            judge=build.chat.model,
+            prompts=build.chat.meter.prompts,
+        )
     if not verdicts:
         sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
         return 1
@@ -131,7 +127,7 @@ def main(config: JudgeConfig) -> int:
         f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
     )
     Console(width=120).print(table({build.chat.model: figures}, title))
-    return int(build.stopped is not None)
+    return int(build.incomplete is not None)
 
 
 if __name__ == "__main__":

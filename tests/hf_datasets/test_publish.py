@@ -1,5 +1,7 @@
 """Publishing: Parquet and a card that `load_dataset` opens, all or nothing, and one commit to a hub."""
 
+import os
+import signal
 from pathlib import Path
 
 import datasets
@@ -241,3 +243,18 @@ def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
 def test_a_folder_without_card_is_not_pushed(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no README"):
         push_folder(tmp_path, "org/name")
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path, card):
+    child = os.fork()
+    if not child:
+        try:
+            rows = iter([ROWS, None])  # the second table kills the writer
+            tables = (os.kill(os.getpid(), signal.SIGKILL) if table is None else table for table in rows)
+            write_folder({"source": {"train": tables}}, tmp_path / "out", card=card)
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+    assert list(tmp_path.glob(".out*"))
+    write_folder(CONFIGURATIONS, tmp_path / "out", card=card)
+    assert list(tmp_path.glob(".out*")) == []
