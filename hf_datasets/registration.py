@@ -261,7 +261,8 @@ def write_rejections(
 ) -> None:
     """Write what was refused, each with the step that refused it where there are several, to `rejections.parquet`.
 
-    Of files that the reasons name, only the name is kept: the table is published, and folders are this machine's.
+    Of files that the reasons name, only the name is kept: the table is published, and folders are this machine's. Where a
+    writer was asked, `request` is the key of its request.
     """
     rows = [
         {
@@ -269,6 +270,7 @@ def write_rejections(
             "key": rejection.key,
             "reason": FOLDERS.sub("", rejection.reason),
             "raw": rejection.raw,
+            "request": rejection.request,
         }
         for step, rejection in rejections
     ]
@@ -276,7 +278,9 @@ def write_rejections(
         {name: value and value.encode("utf-8", "backslashreplace").decode() for name, value in row.items()}
         for row in rows
     ]
-    pq.write_table(pa.Table.from_pylist(storable, schema=REJECTION_SCHEMA), Path(folder, REJECTIONS_FILE))
+    asked = any(row["request"] for row in rows)
+    schema = REJECTION_SCHEMA.append(pa.field("request", pa.string())) if asked else REJECTION_SCHEMA
+    pq.write_table(pa.Table.from_pylist(storable, schema=schema), Path(folder, REJECTIONS_FILE))
 
 
 def summarise(rejections: list[Rejection]) -> str:

@@ -186,7 +186,9 @@ def read_finediving(annotation: Path, *, descriptions: Mapping[str, str]) -> Ite
             name = f"{text(competition)}_{identifier(instance)}"
         except ValueError:
             yield Rejection(
-                f"malformed key: {shorten(key)} of {annotation.name} is not (competition, instance)", raw
+                f"malformed key: {shorten(key)} of {annotation.name} is not (competition, instance)",
+                raw,
+                shorten(key),
             )
             continue
         label = dive.get("action_type") if isinstance(dive, dict) else None

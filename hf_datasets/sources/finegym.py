@@ -159,12 +159,12 @@ def _read_elements(path: Path, classes: dict[str, tuple[str, str]]) -> Iterator[
         where = f"{path.name}, line {place}"
         name, *rest = line.split()
         if len(rest) != 1 or not rest[0].isdigit():
-            yield Rejection(f"malformed line: {where} is not '<clip id> <class>'", line)
+            yield Rejection(f"malformed line: {where} is not '<clip id> <class>'", line, where)
             continue
         try:
             name = clip_id(name)
         except ValueError as error:
-            yield Rejection(f"malformed clip id: {where}: {error}", line)
+            yield Rejection(f"malformed clip id: {where}: {error}", line, where)
             continue
         if name in classes:
             yield Rejection(

@@ -141,8 +141,10 @@ def judge(
     rejections = []
     for row in judged.filter(pl.col(REASON).is_not_null()).iter_rows(named=True):
         kind, _, cure = row.pop(REASON).partition("; ")
-        message = f"{kind}: row {row.pop(ROW)} of {source}, {key} {row[key]!r}; {cure}"
-        rejections.append(Rejection(message, json.dumps(row, default=str, ensure_ascii=False), str(row[key])))
+        place = f"row {row.pop(ROW)} of {source}"
+        message = f"{kind}: {place}, {key} {row[key]!r}; {cure}"
+        raw = json.dumps(row, default=str, ensure_ascii=False)
+        rejections.append(Rejection(message, raw, str(row[key] or place)))
     accepted = judged.filter(pl.col(REASON).is_null()).drop(ROW, REASON)
     if accepted.is_empty():
         why = f"; the first: {rejections[0].reason}" if rejections else ""

@@ -76,13 +76,17 @@ def test_lines_that_cannot_be_used_name_file_and_line(files):
     extra = elements.with_name("gym288_val_element.txt")
     other = f"{VIDEO}_E_009999_009999_A_0000_0001"
     extra.write_text(f"{VAULT} 40\n{LEAP}\nclip 3\n{VIDEO}_002184_002237_0040_0041 39\n{other} 0\n")
-    reasons = rejected(read_finegym(annotation, [elements, extra], descriptions=DESCRIPTIONS))
+    records = list(read_finegym(annotation, [elements, extra], descriptions=DESCRIPTIONS))
+    reasons = rejected(records)
     assert (
         "duplicate clip id: gym288_val_element.txt, line 1 repeats gym288_train_element_v1.1.txt, line 1"
         in reasons[0]
     )
     assert reasons[1].startswith("malformed line: gym288_val_element.txt, line 2")
     assert reasons[2].startswith("malformed clip id: gym288_val_element.txt, line 3")
+    keys = [record.key for record in records if isinstance(record, Rejection)]
+    assert keys[1:3] == ["gym288_val_element.txt, line 2", "gym288_val_element.txt, line 3"]
+    assert all(keys)
     assert "class outside the label set: gym288_val_element.txt, line 4 has '39'" in reasons
     assert reasons[-1].startswith("not annotated: gym288_val_element.txt, line 5")
 

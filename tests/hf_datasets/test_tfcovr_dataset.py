@@ -316,6 +316,7 @@ def test_a_bad_clip_is_rejected_with_its_row_and_the_others_stay(columns, reason
     assert len(rejections) == 1
     assert rejections[0].reason.startswith(reason)
     assert "; " in rejections[0].reason, "a cure is named"
+    assert rejections[0].key == str(columns.get("clip_id", "abc")[1] or "row 2 of clips.parquet")
 
 
 def test_tables_that_spoil_everything_are_errors():
