@@ -9,13 +9,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from json_repair import repair_json
 from pydantic import BaseModel, ConfigDict
 
 from hf_datasets.comp.disruptions import generator_for
 from hf_datasets.comp.paragraphs import join, keeps_words, split_sentences, word_overlap
 from hf_datasets.comp.verbs import Verbs
 from hf_datasets.generation.objections import is_foreign
+from hf_datasets.generation.repair import read_object
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
 
@@ -122,8 +122,7 @@ def read_paragraph(answer: str) -> str | None:
     text = re.sub(r"^```(?:json)?|```$", "", answer.strip()).strip()
     if "{" not in text:
         return " ".join(text.split())
-    found = repair_json(text[text.index("{") :], return_objects=True)
-    paragraph = found.get("paragraph") if isinstance(found, dict) else None
+    paragraph = (read_object(text) or {}).get("paragraph")
     return " ".join(paragraph.split()) if isinstance(paragraph, str) else None
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from json_repair import repair_json
+from hf_datasets.generation.repair import read_object
 
 NUMBER = re.compile(r"(?:^|(?<=\s))\(?(\d{1,2})\s?[.):]\s+")
 FENCE = re.compile(r"```\w*\n?|```")
@@ -52,7 +52,8 @@ def labelled_sections(text: str, labels: tuple[str, ...]) -> dict[str, str]:
         {'Background': 'a room with a lamp', 'Desc': 'A man reads.'}
     """
     names = "|".join(re.escape(label) for label in labels)
-    pattern = re.compile(rf"^\W*({names})\W*:\s*", re.IGNORECASE | re.MULTILINE)
+    # Within a line: \W would run over line ends, again from each of them.
+    pattern = re.compile(rf"^[^\w\n]*({names})[^\w\n]*:\s*", re.IGNORECASE | re.MULTILINE)
     matches = list(pattern.finditer(text))
     ends = [match.start() for match in matches[1:]] + [len(text)]
     spelling = {label.lower(): label for label in labels}
@@ -71,15 +72,7 @@ def json_strings(text: str) -> dict[str, str]:
         >>> json_strings("no object")
         {}
     """
-    start = text.find("{")
-    if start < 0:
-        return {}
-    try:
-        found = repair_json(text[start:], return_objects=True)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
+    found = read_object(text) or {}
     return {str(key): clean(value) for key, value in found.items() if isinstance(value, str)}
 
 

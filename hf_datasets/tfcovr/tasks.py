@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from json_repair import repair_json
 from pydantic import BaseModel, Field
 
+from hf_datasets.generation.repair import read_object, without_fence
 from hf_datasets.generation.task import Message
 from hf_datasets.records import ChangeType, LabelPair, Rejection
 from hf_datasets.tfcovr.free_text import (
@@ -56,7 +56,6 @@ described by its phases: take-off direction ("Arm." from an armstand), twists, s
 PROMPTS: Final[dict[Sport, str]] = {"gymnastics": GYMNASTICS_PROMPT, "diving": DIVING_PROMPT}
 
 MAX_ANSWER_CHARACTERS: Final = 2_000
-FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
 
 class ModificationAnswer(BaseModel):
@@ -106,17 +105,12 @@ def read_answer(answer: str) -> str | None:
     >>> read_answer("Instruction: show with ring.")
     'show with ring.'
     """
-    fenced = FENCE.search(answer)
-    text = (fenced[1] if fenced else answer).strip()
+    text = without_fence(answer)
     if "{" not in text:
         return re.sub(r"^(?:instruction|modification(?: text)?)\s*:\s*", "", text, flags=re.IGNORECASE).strip(
             "\"' "
         )
-    try:
-        found: Any = repair_json(text[text.index("{") :], return_objects=True)
-    except ValueError:  # nested too deep
-        return None
-    value = found.get("modification_text") if isinstance(found, dict) else None
+    value = (read_object(text) or {}).get("modification_text")
     return value.strip() if isinstance(value, str) else None
 
 

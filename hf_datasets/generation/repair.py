@@ -1,0 +1,42 @@
+"""Reading the form of an answer: what stands in a fence, and a JSON object that is slightly broken."""
+
+from typing import Any
+
+from json_repair import repair_json
+
+FENCE = "```"
+MAX_BRACKETS = 200
+"""An answer has a handful; a pile of them is no answer, and would keep a repair busy for seconds."""
+
+
+def without_fence(text: str) -> str:
+    r"""What stands in the first fence of a text, or the whole text, where it has none.
+
+    Example:
+        >>> without_fence("Sure:\n```json\n{}\n```"), without_fence(" plain ")
+        ('{}', 'plain')
+    """
+    _, fence, rest = text.partition(FENCE)
+    inside, end, _ = rest.partition(FENCE)
+    return (inside.removeprefix("json") if fence and end else text).strip()
+
+
+def read_object(text: str) -> dict[str, Any] | None:
+    r"""The JSON object in an answer, fenced, among other words or slightly broken; None where there is none.
+
+    Example:
+        >>> read_object('Sure: {"a": "b" "c": "d",}')
+        {'a': 'b', 'c': 'd'}
+        >>> read_object("no object") is None, read_object("{" * 10_000) is None
+        (True, True)
+    """
+    start = text.find("{")
+    if start < 0 or sum(map(text.count, "{[(")) > MAX_BRACKETS:
+        return None
+    try:
+        found = repair_json(text[start:], return_objects=True)
+    except (
+        Exception
+    ):  # It guesses, and some texts break it: too deep a nesting, a fence where a key is expected.
+        return None
+    return found if isinstance(found, dict) else None
