@@ -11,7 +11,14 @@ import openai
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request, event_loop
+from hf_datasets.generation.chat import (
+    Answer,
+    GenerationStoppedError,
+    NoAnswerError,
+    Request,
+    event_loop,
+    result_of,
+)
 from hf_datasets.generation.faults import CURES, MalformedResponseError, rejected_option
 from hf_datasets.generation.openai_chat import OpenAIChat
 
@@ -78,7 +85,7 @@ class OpenAIBatchChat(OpenAIChat):
     def _wait_for(self, coroutine: Any) -> Any:
         future = asyncio.run_coroutine_threadsafe(coroutine, event_loop())
         try:
-            return future.result()
+            return result_of(future)
         finally:
             future.cancel()
 

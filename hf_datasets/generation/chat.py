@@ -3,12 +3,15 @@
 import asyncio
 import os
 import threading
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from hf_datasets.generation.prices import Meter
 from hf_datasets.generation.task import Message, Task
+
+SIGNAL_SECONDS = 0.5
 
 if TYPE_CHECKING:
     from hf_datasets.generation.cache import AnswerCache
@@ -27,6 +30,20 @@ def event_loop() -> asyncio.AbstractEventLoop:
 
 if hasattr(os, "register_at_fork"):  # a forked process has no thread but its own, so it needs a new loop
     os.register_at_fork(after_in_child=event_loop.cache_clear)
+
+
+def result_of(outcome: "Future[Any]") -> Any:
+    """The result of what runs on the loop; the caller's thread looks for signals, as not every system wakes it for them.
+
+    Raises:
+        TimeoutError: What ran on the loop raised it; as any other error of its.
+    """
+    while True:
+        try:
+            return outcome.result(timeout=SIGNAL_SECONDS)
+        except TimeoutError:
+            if outcome.done():
+                raise
 
 
 @dataclass(frozen=True, slots=True)

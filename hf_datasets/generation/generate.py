@@ -18,6 +18,7 @@ from hf_datasets.generation.chat import (
     NoAnswerError,
     Request,
     event_loop,
+    result_of,
 )
 from hf_datasets.generation.dialogue import dialogue
 from hf_datasets.generation.task import Task
@@ -81,9 +82,9 @@ def _generate_live(
         for row in rows:
             window.append(_start(task, row, chat, cache, max_answers))
             while window and (len(window) >= chat.window or window[0].done()):
-                yield window.popleft().result()
+                yield result_of(window.popleft())
         while window:
-            yield window.popleft().result()
+            yield result_of(window.popleft())
     except GenerationStoppedError:
         wait(window)  # Requests under way are paid for: let their answers reach the cache.
         raise

@@ -297,8 +297,10 @@ def test_two_processes_share_a_cache(tmp_path):
     with ChatServer(answer) as server:
         builds = [start_build(server, tmp_path / "answers.sqlite") for _ in range(2)]
         assert [build.communicate(timeout=60)[0].splitlines() for build in builds] == [EXPECTED, EXPECTED]
+        assert max(server.answered.values()) <= 2
     with AnswerCache(tmp_path / "answers.sqlite") as cache:
         assert len(cache) == len(ROWS)
+        assert cache._query("PRAGMA integrity_check") == [("ok",)]
 
 
 def test_a_file_that_is_no_cache_is_refused_and_left_alone(tmp_path):
