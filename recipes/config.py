@@ -269,7 +269,7 @@ class ConfigParser(argparse.ArgumentParser):
             self.error(f"no configuration file {path}; those of this project are in recipes/configs{alike}")
         try:
             values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
+        except (yaml.YAMLError, ValueError, OSError, RecursionError) as error:
             self.error(f"{path} cannot be read as YAML: {error}")
         if values is None:
             return {}
