@@ -144,7 +144,7 @@ class MomentRetrievalModel(PreTrainedModel):
         video_indices: Tensor | None = None,
         hard_negatives: bool = False,
         return_loss: bool = True,
-        output_hidden_states: bool | None = None,
+        output_hidden_states: bool | list[int] | None = None,
         output_attentions: bool | None = None,
     ) -> MomentRetrievalOutput:
         """Compare every query with every video; with positions, also the loss.
@@ -168,7 +168,8 @@ class MomentRetrievalModel(PreTrainedModel):
             hard_negatives: Take the hardest negatives instead of any (from epoch 20 in XML and ReLoCLNet, from step
                 2000 in HERO).
             return_loss: Compute the loss where positions are given.
-            output_hidden_states: Give what the layers compute; default `config.output_hidden_states`.
+            output_hidden_states: Give what the layers compute, or the states with these numbers and None for the others;
+                default `config.output_hidden_states`.
             output_attentions: Give the attention maps, for which attention runs in its plain form; default
                 `config.output_attentions`.
 

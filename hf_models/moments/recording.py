@@ -23,19 +23,21 @@ class Record:
         attentions: The weights of each attention in the order they ran, `(N, heads, L, K)`.
     """
 
-    hidden_states: tuple[Tensor, ...] | None = None
+    hidden_states: tuple[Tensor | None, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
 
 
 @contextmanager
-def recording(model: PreTrainedModel, *, hidden_states: bool, attentions: bool) -> Iterator[Record]:
+def recording(
+    model: PreTrainedModel, *, hidden_states: bool | list[int], attentions: bool
+) -> Iterator[Record]:
     """Record what the layers of a model give while the block runs.
 
     Attention runs in its plain form for as long as its weights are asked for: others do not give them.
 
     Args:
         model: Whose layers run in the block.
-        hidden_states: Record them.
+        hidden_states: Record them; a list says which, counted as in the full record, and leaves None for the others.
         attentions: Record them.
 
     Yields:
@@ -61,5 +63,8 @@ def recording(model: PreTrainedModel, *, hidden_states: bool, attentions: bool) 
             model.config._attn_implementation = implementation
         for hook in hooks:
             hook.remove()
+    if isinstance(hidden_states, list):
+        kept = {range(len(states))[index] for index in hidden_states}
+        states = [one if index in kept else None for index, one in enumerate(states)]
     record.hidden_states = tuple(states) if hidden_states else None
     record.attentions = tuple(maps) if attentions else None

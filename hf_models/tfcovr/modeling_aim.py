@@ -216,7 +216,7 @@ class AIMModel(AIMPreTrainedModel):
         *,
         interpolate_temporal: bool = False,
         interpolate_pos_encoding: bool = False,
-        output_hidden_states: bool | None = None,
+        output_hidden_states: bool | list[int] | None = None,
         output_attentions: bool | None = None,
     ) -> AIMModelOutput:
         """Encode clips.
@@ -226,7 +226,8 @@ class AIMModel(AIMPreTrainedModel):
             interpolate_temporal: Stretch the temporal embedding where the clips have another length than
                 `config.num_frames`; otherwise that is an error.
             interpolate_pos_encoding: The same for the size of the frames.
-            output_hidden_states: Give the states between blocks; default `config.output_hidden_states`.
+            output_hidden_states: Give the states between blocks, or those with these numbers and None for the others;
+                default `config.output_hidden_states`.
             output_attentions: Give the attention maps, over space and over time, for which attention runs in its plain
                 form; default `config.output_attentions`.
 
@@ -252,6 +253,9 @@ class AIMModel(AIMPreTrainedModel):
             if want_maps:
                 over_space.append(maps[0])
                 over_time.append(maps[1])
+        if isinstance(want_states, list):
+            kept = {range(len(states))[index] for index in want_states}
+            states = [one if index in kept else None for index, one in enumerate(states)]
         frame_features = self.post_layernorm(hidden_states[:, :, 0])
         return AIMModelOutput(
             last_hidden_state=frame_features,
@@ -289,7 +293,7 @@ class AIMForVideoClassification(AIMPreTrainedModel):
         *,
         interpolate_temporal: bool = False,
         interpolate_pos_encoding: bool = False,
-        output_hidden_states: bool | None = None,
+        output_hidden_states: bool | list[int] | None = None,
         output_attentions: bool | None = None,
     ) -> AIMClassifierOutput:
         """Classify clips.

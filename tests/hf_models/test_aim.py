@@ -216,6 +216,15 @@ def test_hidden_states_and_attention_maps_are_whole_and_change_nothing(pixel_val
     torch.testing.assert_close(model.post_layernorm(full.hidden_states[-1][:, :, 0]), full.last_hidden_state)
 
 
+def test_hidden_states_of_chosen_blocks_leave_none_in_the_places_of_the_others(pixel_values):
+    model = small_aim(AIMForVideoClassification)
+    full = model(pixel_values, output_hidden_states=True).hidden_states
+    chosen = model(pixel_values, output_hidden_states=[1, -1]).hidden_states
+    assert [states is None for states in chosen] == [True, False, True, False]
+    assert torch.equal(chosen[1], full[1])
+    assert torch.equal(chosen[3], full[3])
+
+
 def test_one_compiled_graph_gives_the_same(pixel_values):
     model = small_aim(AIMForVideoClassification)
     compiled = torch.compile(model, fullgraph=True, backend="eager")

@@ -53,6 +53,21 @@ def test_hidden_states_and_attention_maps_come_on_request_and_change_nothing(nam
 
 
 @every_model
+def test_hidden_states_of_chosen_layers_leave_none_in_the_places_of_the_others(name):
+    model, batch = small(name), inputs()
+    full = model(**batch, output_hidden_states=True)
+    chosen = model(**batch, output_hidden_states=[1, -1])
+    for every, some in (
+        (full.hidden_states, chosen.hidden_states),
+        (full.query_hidden_states, chosen.query_hidden_states),
+    ):
+        last = len(every) - 1
+        assert [index for index, states in enumerate(some) if states is not None] == sorted({1, last})
+        torch.testing.assert_close(some[1], every[1])
+        torch.testing.assert_close(some[last], every[last])
+
+
+@every_model
 @both_streams
 @torch.no_grad()
 def test_eager_and_sdpa_attention_are_two_computations_of_the_same(name, subtitles, tmp_path, monkeypatch):
