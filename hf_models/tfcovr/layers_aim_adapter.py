@@ -67,6 +67,11 @@ class AIMEmbeddingsLayer(nn.Module, AIMTunerLayer):
         self.base_layer = base_layer
         self.aim_temporal_embedding = nn.ParameterDict()
 
+    @property
+    def patch_embedding(self) -> nn.Module:
+        """CLIP's, where `get_input_embeddings` looks for it."""
+        return self.base_layer.patch_embedding
+
     def add(self, adapter_name: str, config: AIMAdapterConfig) -> None:
         """Add an adapter's temporal embedding, at zero."""
         like = self.base_layer.class_embedding

@@ -350,3 +350,13 @@ def test_an_unknown_adapter_is_named(clip):
         to_aim(adapted(clip), "gone")
     with pytest.raises(ValueError, match="no AIM adapter"):
         to_aim(clip)
+
+
+def test_what_embeds_patches_is_found_under_an_adapter_and_can_be_made_to_require_gradients(
+    clip, pixel_values
+):
+    model = adapted(clip)
+    embedding = model.get_input_embeddings()
+    assert torch.equal(embedding.weight, clip.get_input_embeddings().weight)
+    model.enable_input_require_grads()
+    assert embedding(pixel_values[:, 0]).requires_grad
