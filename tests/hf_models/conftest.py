@@ -5,7 +5,7 @@ from transformers import BertTokenizerFast
 
 from hf_models import AIMVideoProcessor, TFCoVRProcessor
 
-collect_ignore = ["peer_suites.py"]
+collect_ignore_glob = ["peer_*.py"]
 
 WORDS = [
     "[PAD]",

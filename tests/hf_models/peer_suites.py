@@ -1,22 +1,23 @@
-"""Our classes in transformers' common suites; `test_peers.py` copies this file among them and runs it there."""
+"""AIM, VidCLIP and TF-CoVR in transformers' common suites; `test_peers.py` runs this file among them."""
 
 import unittest
 
 import torch
-from transformers import AutoModelForVideoClassification
+from transformers import AutoModelForVideoClassification, BertConfig
 
 from hf_models import (
     AIMConfig,
     AIMForVideoClassification,
     AIMModel,
-    AIMVideoProcessor,
+    TFCoVRConfig,
+    TFCoVRForComposedRetrieval,
     VidCLIPConfig,
     VidCLIPModel,
 )
 
+from .peer_attention import ComparesAttention
 from .test_configuration_common import ConfigTester
 from .test_modeling_common import ModelTesterMixin, floats_tensor, ids_tensor
-from .test_video_processing_common import VideoProcessingTestMixin, prepare_video_inputs
 
 
 class AIMModelTester:
@@ -53,11 +54,17 @@ class AIMModelTester:
         return self.get_config(), {"pixel_values": floats_tensor(shape)}
 
 
-class AIMModelTest(ModelTesterMixin, unittest.TestCase):
+class AIMModelTest(ComparesAttention, ModelTesterMixin, unittest.TestCase):
     all_model_classes = (AIMModel, AIMForVideoClassification)
+    test_can_init_all_missing_weights_before_2023 = True  # which the suite takes every foreign class for
     test_resize_embeddings = False
 
+    @staticmethod
+    def compared(output):
+        return output["logits" if "logits" in output else "pooler_output"]
+
     def setUp(self):
+        super().setUp()
         self.model_tester = AIMModelTester()
         sizes = {"hidden_size": 32, "num_attention_heads": 4}
         self.config_tester = ConfigTester(self, config_class=AIMConfig, has_text_modality=False, **sizes)
@@ -85,8 +92,8 @@ class AIMTrainingTest(AIMModelTest):
     all_model_classes = (AIMForVideoClassification,)
 
 
-for name in dir(ModelTesterMixin):
-    if name.startswith("test_"):
+for name in dir(AIMModelTest):
+    if name.startswith("test_") and callable(getattr(AIMModelTest, name)):  # the others are switches
         needs_loss = name.startswith("test_training")
         setattr(AIMModelTest if needs_loss else AIMTrainingTest, name, None)
 
@@ -112,6 +119,7 @@ class VidCLIPModelTester:
             num_frames=self.num_frames,
             num_pooler_queries=5,
             loss="clip",  # the one that needs no negatives
+            logit_scale_init_value=0.0,  # the suite's tolerances are for values of this size
         )
 
     def prepare_config_and_inputs_for_common(self):
@@ -122,14 +130,19 @@ class VidCLIPModelTester:
         return self.get_config(), inputs | {"attention_mask": torch.ones_like(input_ids)}
 
 
-class VidCLIPModelTest(ModelTesterMixin, unittest.TestCase):
+class VidCLIPModelTest(ComparesAttention, ModelTesterMixin, unittest.TestCase):
     all_model_classes = (VidCLIPModel,)
     additional_model_inputs = ["input_ids", "attention_mask"]  # noqa: RUF012
-    test_resize_embeddings = False
-    has_attentions = False  # they are in the outputs of its towers; test_vidclip_library.py tests them
+    test_can_init_all_missing_weights_before_2023 = True
+    maps_in_towers = True
     _is_composite = True
 
+    @staticmethod
+    def compared(output):
+        return output.logits_per_text
+
     def setUp(self):
+        super().setUp()
         self.model_tester = VidCLIPModelTester()
         sizes = {"projection_dim": 24, "num_frames": 4}
         self.config_tester = ConfigTester(
@@ -150,48 +163,61 @@ class VidCLIPModelTest(ModelTesterMixin, unittest.TestCase):
         self.config_tester.run_common_tests()
 
 
-class AIMVideoProcessorTester:
+class TFCoVRModelTester:
     """Sizes and inputs that the suite asks for."""
 
-    batch_size = 3
-    num_frames = 8
+    is_training = True
+    batch_size = 2
+    num_frames = 3
+    image_size = 16
     num_channels = 3
-    min_resolution = 30
-    max_resolution = 80
-    crop = 18
+    seq_length = 7
+    vocab_size = 50
+    small = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 4}  # noqa: RUF012
 
-    def prepare_video_inputs(self, equal_resolution=False, return_tensors="pil"):
-        return prepare_video_inputs(
-            batch_size=self.batch_size,
-            num_frames=self.num_frames,
-            num_channels=self.num_channels,
-            min_resolution=self.min_resolution,
-            max_resolution=self.max_resolution,
-            equal_resolution=equal_resolution,
-            return_tensors=return_tensors,
+    def get_config(self):
+        sizes = {"image_size": self.image_size, "patch_size": 8, "num_frames": self.num_frames}
+        certain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        return TFCoVRConfig(
+            vision_config=AIMConfig(**self.small, **sizes, drop_path_rate=0.0),
+            text_config=BertConfig(**self.small, **certain, vocab_size=self.vocab_size),
+            projection_dim=24,
+            fusion_hidden_dim=16,
+            fusion_dropout=0.0,
+            temperature=1.0,  # the suite's tolerances are for values of this size
         )
 
-    def expected_output_video_shape(self, _):
-        return self.num_frames, self.num_channels, self.crop, self.crop
+    def prepare_config_and_inputs_for_common(self):
+        shape = [self.batch_size, self.num_frames, self.num_channels, self.image_size, self.image_size]
+        inputs = {"pixel_values": floats_tensor(shape), "target_pixel_values": floats_tensor(shape)}
+        inputs["input_ids"] = ids_tensor([self.batch_size, self.seq_length], self.vocab_size)
+        return self.get_config(), inputs | {"attention_mask": torch.ones_like(inputs["input_ids"])}
 
 
-class AIMVideoProcessorTest(VideoProcessingTestMixin, unittest.TestCase):
-    fast_video_processing_class = AIMVideoProcessor
-    input_name = "pixel_values"
-    test_cast_dtype = True
+class TFCoVRModelTest(ComparesAttention, ModelTesterMixin, unittest.TestCase):
+    all_model_classes = (TFCoVRForComposedRetrieval,)
+    additional_model_inputs = ["input_ids", "attention_mask", "target_pixel_values"]  # noqa: RUF012
+    test_can_init_all_missing_weights_before_2023 = True
+    maps_in_towers = True
+    _is_composite = True
+
+    @staticmethod
+    def compared(output):
+        return output.logits_per_query
 
     def setUp(self):
         super().setUp()
-        self.video_processor_tester = AIMVideoProcessorTester()
+        self.model_tester = TFCoVRModelTester()
+        sizes = {"projection_dim": 24, "fusion_hidden_dim": 16}
+        self.config_tester = ConfigTester(
+            self, config_class=TFCoVRConfig, has_text_modality=False, common_properties=[], **sizes
+        )
 
-    @property
-    def video_processor_dict(self):
-        return {
-            "do_resize": True,
-            "size": {"shortest_edge": 20},
-            "do_center_crop": True,
-            "crop_size": {"height": 18, "width": 18},
-            "do_normalize": True,
-            "num_frames": 8,
-            "do_convert_rgb": True,
-        }
+    def _prepare_for_class(self, inputs_dict, model_class, return_labels=False):
+        inputs = super()._prepare_for_class(inputs_dict, model_class, return_labels=return_labels)
+        if return_labels:
+            inputs["return_loss"] = True
+        return inputs
+
+    def test_config(self):
+        self.config_tester.run_common_tests()
