@@ -4,6 +4,7 @@ Nothing is imported before it is used. Open files are kept in a bounded cache pe
 long video, opening costs more than decoding. A cache never survives a fork, because the file offset would be shared.
 """
 
+import ctypes
 import os
 import stat
 import threading
@@ -58,7 +59,7 @@ class OpenFiles(Generic[Opened]):
         self._capacity = capacity
         self.clear()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.clear)
+            os.register_at_fork(after_in_child=self._abandon)
 
     def __len__(self) -> int:
         return len(self._idle)
@@ -67,6 +68,15 @@ class OpenFiles(Generic[Opened]):
         """Forget every open file."""
         self._lock = threading.Lock()
         self._idle: OrderedDict[tuple[str, int, int], Opened] = OrderedDict()
+
+    def _abandon(self) -> None:
+        """Forget the open files of the process that forked, and never close them.
+
+        Closing waits for a decoder's threads (decord's for ever), and none of them lives on in a fork.
+        """
+        for opened in self._idle.values():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
+        self.clear()
 
     @contextmanager
     def lend(self, path: Path) -> Iterator[Opened]:

@@ -1,8 +1,11 @@
 """Which frames are read is seen in their pixels: frame i of a test video carries the number i in its colours."""
 
 import importlib.util
+import os
 import random
+import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -321,6 +324,24 @@ def test_open_files_are_bounded(tmp_path):
         path.write_bytes(original)
         read_frames(path, 2)
     assert len(video_backends.PYAV_FILES) == video_backends.MAX_OPEN_FILES
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_fork_leaves_the_open_files_of_its_parent_alone_and_ends(b_frames, backend):
+    read_frames(b_frames, 2, backend=backend)
+    child = os.fork()
+    if not child:
+        os._exit(read_frames(b_frames, 2, backend="pyav").num_frames_in_clip == 0)
+    for _ in range(1000):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.01)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the fork hangs")
+    assert status == 0
 
 
 def test_threads_read_the_same_file_side_by_side(b_frames):
