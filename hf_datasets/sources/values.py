@@ -3,6 +3,7 @@
 import json
 import math
 import reprlib
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,28 @@ MAX_DIGITS = 400
 """Whole numbers with more digits are read as infinite: no time or id is as large, and Python refuses to print them."""
 MAX_RAW_CHARACTERS = 2_000
 MAX_INT64 = 2**63 - 1
-SHORT = reprlib.Repr()
+
+
+class _Shortener(reprlib.Repr):
+    """Writes out the beginning of a value, at no greater cost however large the rest is."""
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        written = super().repr_dict(dict(islice(x.items(), self.maxdict)), level)
+        return written if len(x) <= self.maxdict else f"{written[:-1]}, ...}}"
+
+    def repr_set(self, x: set[Any], level: int) -> str:
+        return super().repr_set(set(islice(x, self.maxset)), level)
+
+    def repr_frozenset(self, x: frozenset[Any], level: int) -> str:
+        return super().repr_frozenset(frozenset(islice(x, self.maxfrozenset)), level)
+
+    def repr_bytes(self, x: bytes, _level: int) -> str:
+        return repr(x[: self.maxstring])
+
+    repr_bytearray = repr_bytes
+
+
+SHORT = _Shortener()
 SHORT.maxlevel = 2  # more would blow up on lists that share their items
 
 
