@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: quickstart test test-all test-peers lint bench clean
+.PHONY: quickstart test test-all test-hostile test-peers lint bench clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -18,10 +18,14 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 
 test: lint
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not peers"
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not peers and not hostile"
 
 test-all: lint
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not peers"
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not peers and not hostile"
+
+# HOSTILE_INPUTS=1000000 make test-hostile fuzzes for hours; the default is minutes.
+test-hostile: $(READY)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests
 
 test-peers: $(READY)
 	$(BIN)/python -m pytest -m peers tests

@@ -12,8 +12,12 @@ import evaluate
 from datasets import Features, Value
 
 from .buffer import BufferedMetric
+from .inputs import quoted
 from .judging import DisruptionTypes, Verdicts, judge
 from .scoring import DISRUPTION_TYPES, comprehensive_accuracy
+
+# evaluate copies only the files that are imported here, and takes a comment on such a line for an address.
+__all__ = ["ComprehensiveAccuracy", "comprehensive_accuracy", "quoted"]
 
 _CITATION = """\
 @inproceedings{kim2025videocomp,

@@ -1,12 +1,16 @@
 """Which of two texts was preferred, row by row, from similarities or from a judge's answers."""
 
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
+
+from .inputs import quoted, read_array, read_number, read_rows
+
+CHOICES = ("1", "2")
+REFERENCE = {"disruption_type", "answer"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +67,11 @@ def judge(predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]
     """
     if isinstance(predictions, Verdicts):
         return predictions, references
-    references = _rows(references, "references")
+    references = read_rows(references, "references", "one entry per row")
     if isinstance(predictions, Mapping):
         columns = [_column(predictions, name) for name in ("positive", "negative")]
     else:
-        predictions = _rows(predictions, "predictions")
+        predictions = read_rows(predictions, "predictions", "one entry per row")
         if any(isinstance(row, str) for row in predictions):
             _check_lengths(predictions, references)
             return _judge_answers(predictions, references)
@@ -77,7 +81,7 @@ def judge(predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]
     for row, name in enumerate(references):
         if not isinstance(name, str) or not name:
             raise ValueError(
-                f"references[{row}] must be a disruption type such as 'action_replace', not {name!r}"
+                f"references[{row}] must be a disruption type such as 'action_replace', not {quoted(name)}"
             )
     right = columns[0] > columns[1]  # a tie is wrong
     return Verdicts(right, np.zeros(len(right), dtype=bool)), DisruptionTypes(references)
@@ -88,16 +92,19 @@ def _judge_answers(predictions: list, references: list) -> tuple[Verdicts, Disru
     for row, (answer, reference) in enumerate(zip(predictions, references, strict=True)):
         if not isinstance(answer, str):
             raise ValueError(
-                f"predictions[{row}] must be a judge's answer such as '1' or '(1)', not {answer!r}"
+                f"predictions[{row}] must be a judge's answer such as '1' or '(1)', not {quoted(answer)}"
             )
-        if not isinstance(reference, Mapping) or not {"disruption_type", "answer"} <= set(reference):
+        if not isinstance(reference, Mapping) or not reference.keys() >= REFERENCE:
             raise ValueError(
                 f"references[{row}] must be {{'disruption_type': ..., 'answer': '1' or '2'}} beside a judge's answer, "
-                f"not {reference!r}"
+                f"not {quoted(reference)}"
             )
-        if reference["answer"] not in {"1", "2"} or not isinstance(reference["disruption_type"], str):
+        if (
+            not all(isinstance(reference[name], str) for name in REFERENCE)
+            or reference["answer"] not in CHOICES
+        ):
             raise ValueError(
-                f"references[{row}] must have the answer '1' or '2' and a disruption type, not {reference!r}"
+                f"references[{row}] must have the answer '1' or '2' and a disruption type, not {quoted(reference)}"
             )
         given = answer.strip()
         right.append(given in {reference["answer"], f"({reference['answer']})"})
@@ -106,34 +113,32 @@ def _judge_answers(predictions: list, references: list) -> tuple[Verdicts, Disru
     return Verdicts(np.array(right, dtype=bool), np.array(unreadable, dtype=bool)), DisruptionTypes(types)
 
 
-def _rows(rows: Any, name: str) -> list:
-    rows = rows.tolist() if hasattr(rows, "tolist") else rows
-    if rows is None or isinstance(rows, (str, bytes, Mapping)) or not hasattr(rows, "__len__"):
-        raise ValueError(f"{name} must be a list with one entry per row, not {type(rows).__name__}")
-    return list(rows)
-
-
 def _column(columns: Mapping, name: str) -> np.ndarray:
-    values = np.asarray(columns.get(name))
-    if values.ndim != 1 or values.dtype.kind not in "iuf":
+    if name not in columns:
         raise ValueError(f"predictions must have a column of numbers {name!r}, one per row")
-    return _finite(values.astype(np.float64), name)
+    values = columns[name]
+    if hasattr(values, "__array__"):
+        values = read_array(values, f"the column {name!r} of predictions")
+        if values.ndim == 1 and values.dtype.kind in "iuf":
+            return _finite(values.astype(np.float64), name)
+    return _numbers(read_rows(values, f"the column {name!r} of predictions", "one number per row"), name)
 
 
 def _similarities(rows: list, name: str) -> np.ndarray:
-    values = array("d")
     for row, record in enumerate(rows):
-        if not isinstance(record, Mapping) or name not in record or isinstance(record[name], bool):
+        if not isinstance(record, Mapping) or name not in record:
             raise ValueError(
-                f"predictions[{row}] must be {{'positive': number, 'negative': number}}, not {record!r}"
+                f"predictions[{row}] must be {{'positive': number, 'negative': number}}, not {quoted(record)}"
             )
-        try:
-            values.append(record[name])
-        except TypeError:
-            raise ValueError(
-                f"predictions[{row}] has {name} similarity {record[name]!r}; give a number"
-            ) from None
-    return _finite(np.array(values), name)
+    return _numbers([record[name] for record in rows], name)
+
+
+def _numbers(given: list, name: str) -> np.ndarray:
+    values = [value if type(value) is float else read_number(value) for value in given]
+    if None in values:
+        row = values.index(None)
+        raise ValueError(f"predictions[{row}] has {name} similarity {quoted(given[row])}; give a number")
+    return _finite(np.array(values, dtype=np.float64), name)
 
 
 def _finite(values: np.ndarray, name: str) -> np.ndarray:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .inputs import quoted, read_rows
 from .judging import judge
 
 VERSION = "1.0.0"
@@ -38,17 +39,19 @@ def comprehensive_accuracy(
         >>> comprehensive_accuracy(similarities, ["action_replace", "action_replace"])["comprehensive_accuracy"]
         0.5
     """
+    types = _checked_types(types)
     verdicts, disruptions = judge(predictions, references)
     if not len(verdicts):
         raise ValueError("there is no row; give at least one prediction and one reference")
     unknown = next(((row, name) for row, name in enumerate(disruptions.names) if name not in types), None)
     if unknown:
         raise ValueError(
-            f"references[{unknown[0]}] has the disruption type {unknown[1]!r}; known are {', '.join(types)}. "
+            f"references[{unknown[0]}] has the disruption type {quoted(unknown[1])}; known are {quoted(types)}. "
             "Correct it, or name your own types with types=[...]"
         )
-    of_row = np.asarray(disruptions.names)
-    rows = {name: verdicts.right[of_row == name] for name in types if (of_row == name).any()}
+    places = {name: place for place, name in enumerate(types)}
+    of_row = np.array([places[name] for name in disruptions.names])
+    rows = {name: verdicts.right[of_row == place] for name, place in places.items() if place in of_row}
     accuracies = {name: float(right.mean()) for name, right in rows.items()}
     result: dict[str, Any] = {f"accuracy/{name}": accuracy for name, accuracy in accuracies.items()}
     result["comprehensive_accuracy"] = float(np.prod(list(accuracies.values())))
@@ -59,3 +62,10 @@ def comprehensive_accuracy(
         f"comprehensive_accuracy|rows:{counts}|ties:wrong|product:types-present|version:{VERSION}"
     )
     return result
+
+
+def _checked_types(types: Any) -> list[str]:
+    types = read_rows(types, "types", "the names of disruption types")
+    if not types or not all(isinstance(name, str) and name for name in types):
+        raise ValueError(f"types must be one or more names of disruption types, not {quoted(types)}")
+    return types

@@ -14,12 +14,13 @@ from datasets import Features, List, Value
 from .average_precision import average_precision_at, find_hits
 from .buffer import BufferedMetric
 from .id_lists import IdLists, read_id_lists
+from .inputs import quoted
 from .scoring import Protocol, WhenEmpty, check_lengths, mean_average_precision
 from .significance import PERMUTATIONS
 from .significance import compare as compare_runs
 
 # evaluate copies only the files that are imported here, and takes a comment on such a line for an address.
-__all__ = ["MapAtK", "average_precision_at", "compare_runs", "find_hits", "mean_average_precision"]
+__all__ = ["MapAtK", "average_precision_at", "compare_runs", "find_hits", "mean_average_precision", "quoted"]
 
 _CITATION = """\
 @inproceedings{baldrati2023circo,

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from .average_precision import NOTHING, Hits, average_precision_at, find_hits, recall_at
-from .id_lists import IdLists, read_id_lists, to_codes
-from .significance import RESAMPLES, bootstrap_interval
+from .id_lists import IdLists, read_id_lists, read_ids, to_codes
+from .inputs import check_choice, check_flag, quoted, read_cuts, read_number, read_whole
+from .significance import MOST_SEED, RESAMPLES, bootstrap_interval
 
 VERSION = "1.0.0"
 OFFICIAL_CUT = 50  # the released script keeps the first 50 rows of a ranking
@@ -61,8 +61,11 @@ def mean_average_precision(  # noqa: PLR0913  (the options of one protocol, by k
         >>> round(figures["map@1"], 6), round(figures["map@3"], 6)
         (1.0, 0.833333)
     """
-    cuts = _checked_cuts(k)
-    _check_options(protocol, empty, confidence)
+    cuts = read_cuts(k)
+    confidence = _check_options(protocol, empty, confidence)
+    check_flag(recall, "recall")
+    check_flag(per_query, "per_query")
+    seed = read_whole(seed, "seed", least=0, most=MOST_SEED)
     rankings = read_id_lists(predictions, "predictions")
     relevant = read_id_lists(references, "references")
     check_lengths(rankings, relevant)
@@ -110,8 +113,7 @@ def check_lengths(predictions: Sized, references: Sized) -> None:
 def _encode(rankings: IdLists, relevant: IdLists, exclude: Any) -> _Queries:
     columns = {"predictions": rankings, "references": relevant}
     if exclude is not None:
-        one_each = exclude.reshape(-1, 1) if hasattr(exclude, "reshape") else [[one] for one in exclude]
-        columns["exclude"] = read_id_lists(one_each, "exclude")
+        columns["exclude"] = read_ids(exclude, "exclude")
         if len(columns["exclude"]) != len(rankings):
             raise ValueError(
                 f"exclude has {len(columns['exclude'])} ids for {len(rankings)} queries; give one each"
@@ -169,22 +171,15 @@ def _checked_hits(queries: _Queries, empty: WhenEmpty) -> Hits:
     return find_hits(queries.rankings, relevant, num_relevant, excluded=queries.excluded)
 
 
-def _checked_cuts(k: int | Sequence[int]) -> list[int]:
-    cuts = list(k) if hasattr(k, "__iter__") else [k]
-    if not cuts or not all(
-        isinstance(cut, Integral) and not isinstance(cut, bool) and cut > 0 for cut in cuts
-    ):
-        raise ValueError(f"k must be one or more whole numbers above 0, not {k!r}")
-    return [int(cut) for cut in cuts]
-
-
-def _check_options(protocol: str, empty: str, confidence: float | None) -> None:
-    if protocol not in get_args(Protocol):
-        raise ValueError(f"protocol must be one of {get_args(Protocol)}, not {protocol!r}")
-    if empty not in get_args(WhenEmpty):
-        raise ValueError(f"empty must be one of {get_args(WhenEmpty)}, not {empty!r}")
-    if confidence is not None and not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1 (95 % is 0.95), not {confidence!r}")
+def _check_options(protocol: str, empty: str, confidence: float | None) -> float | None:
+    check_choice(protocol, get_args(Protocol), "protocol")
+    check_choice(empty, get_args(WhenEmpty), "empty")
+    if confidence is None:
+        return None
+    level = read_number(confidence)
+    if level is None or not 0 < level < 1:
+        raise ValueError(f"confidence must lie between 0 and 1 (95 % is 0.95), not {quoted(confidence)}")
+    return level
 
 
 def _signature(protocol: str, excludes: bool, empty: str, confidence: float | None, seed: int) -> str:

@@ -5,8 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from .inputs import quoted, read_number, read_rows, read_whole
+
 RESAMPLES = 2000
 PERMUTATIONS = 10_000
+MOST_FIGURE = 1e6  # far above any, so that differences of figures are exact enough
+MOST_SEED = 2**64 - 1
 VALUES_PER_BLOCK = 4_000_000
 
 
@@ -61,6 +65,10 @@ def compare(
         >>> compare(run, run)
         {'map@1': {'difference': 0.0, 'p_value': 1.0}}
     """
+    permutations, seed = (
+        read_whole(permutations, "permutations"),
+        read_whole(seed, "seed", least=0, most=MOST_SEED),
+    )
     first, second = _paired(a, b)
     differences = first - second
     observed = differences.mean(axis=0)
@@ -82,16 +90,21 @@ def compare(
 
 
 def _paired(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    for run in (a, b):
-        if not isinstance(run, Mapping) or "per_query" not in run:
-            raise ValueError("compare takes two results of compute(..., per_query=True)")
-    if a["signature"] != b["signature"]:
-        raise ValueError(f"the runs follow different protocols: {a['signature']} and {b['signature']}")
+    for name, run in (("a", a), ("b", b)):
+        if not isinstance(run, Mapping) or not {"per_query", "signature"} <= run.keys():
+            raise ValueError(
+                f"compare takes two results of compute(..., per_query=True); {name} is {quoted(run)}"
+            )
+    signatures = [a["signature"], b["signature"]]
+    if not all(isinstance(one, str) for one in signatures) or signatures[0] != signatures[1]:
+        raise ValueError(
+            f"the runs follow different protocols: {quoted(signatures[0])} and {quoted(signatures[1])}"
+        )
+    first, second = _figures(a["per_query"], "a"), _figures(b["per_query"], "b")
     if list(a["per_query"]) != list(b["per_query"]):
         raise ValueError(
-            f"the runs hold different figures: {list(a['per_query'])} and {list(b['per_query'])}"
+            f"the runs hold different figures: {quoted(list(a['per_query']))} and {quoted(list(b['per_query']))}"
         )
-    first, second = (np.column_stack(list(run["per_query"].values())) for run in (a, b))
     if len(first) != len(second):
         raise ValueError(
             f"the runs answer {len(first)} and {len(second)} queries; compare answers to the same ones"
@@ -99,4 +112,23 @@ def _paired(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[np.ndarray, np.
     skipped = np.isnan(first).any(axis=1)
     if (skipped != np.isnan(second).any(axis=1)).any():
         raise ValueError("the runs skipped different queries; compare answers to the same ones")
+    if skipped.all():
+        raise ValueError("the runs answer no query; compare at least one")
     return first[~skipped], second[~skipped]
+
+
+def _figures(per_query: Any, run: str) -> np.ndarray:
+    if not isinstance(per_query, Mapping) or not per_query:
+        raise ValueError(f"per_query of {run} must hold figures by name, not {quoted(per_query)}")
+    columns = []
+    for name, values in per_query.items():
+        figure = f"{quoted(name)} of {run}"
+        values = read_rows(values, figure, "one figure per query")
+        column = [read_number(value) for value in values]
+        for row, value in enumerate(column):
+            if value is None or abs(value) > MOST_FIGURE:
+                raise ValueError(f"{figure} holds {quoted(values[row])} for query {row}; give a figure")
+        if columns and len(column) != len(columns[0]):
+            raise ValueError(f"{figure} holds {len(column)} figures where others hold {len(columns[0])}")
+        columns.append(column)
+    return np.array(columns, dtype=np.float64).T

@@ -18,7 +18,7 @@ def compute(predictions: str, references: str, options: str) -> dict:
             references=json.loads(references),
             **json.loads(options or "{}"),
         )
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise gradio.Error(str(error)) from error
 
 

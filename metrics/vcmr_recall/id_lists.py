@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from .inputs import quoted, read_array, read_rows
+
 LARGEST_CODE = np.iinfo(np.int32).max
 ROWS_PER_BLOCK = 1024
 
@@ -61,17 +63,15 @@ def read_id_lists(rows: Any, name: str) -> IdLists:
     """
     if isinstance(rows, IdLists):
         return rows
-    if rows is None or isinstance(rows, (str, bytes, dict)) or not hasattr(rows, "__len__"):
-        raise ValueError(f"{name} must be a list with one list of ids per query, not {type(rows).__name__}")
     if hasattr(rows, "__array__"):
-        matrix = np.asarray(rows)
+        matrix = read_array(rows, name)
         if matrix.ndim == 2 and matrix.dtype.kind in "iu":
             if matrix.dtype == np.uint64 and matrix.size and matrix.max() > np.iinfo(np.int64).max:
                 raise ValueError(f"{name} hold ids beyond 64-bit signed integers; give such ids as strings")
             values = matrix if matrix.dtype == np.int32 else matrix.astype(np.int64, copy=False)
             return IdLists(values.ravel(), np.full(len(matrix), matrix.shape[1]))
-        rows = matrix.tolist()
-    lists = list(rows)
+        rows = matrix
+    lists = read_rows(rows, name, "one list of ids per query")
     if set(map(type, lists)) - {list}:
         lists = [_as_list(row, number, name) for number, row in enumerate(lists)]
     lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
@@ -108,12 +108,34 @@ def _one_kind(columns: dict[str, IdLists]) -> None:
         raise ValueError(f"ids are mixed: {found}. Give all ids as strings or all as integers")
 
 
+def read_ids(ids: Any, name: str) -> IdLists:
+    """Read one id per query, from a list or a 1-D array, as lists of one.
+
+    Raises:
+        ValueError: Naming the row, if they are not all strings or all integers.
+
+    Example:
+        >>> read_ids(["a", "b"], "exclude").lengths
+        array([1, 1])
+    """
+    if hasattr(ids, "__array__"):
+        ids = read_array(ids, name)
+        if ids.ndim == 1:
+            return read_id_lists(ids[:, None], name)
+        raise ValueError(f"{name} must hold one id per query, not an array of shape {ids.shape}")
+    return read_id_lists([[one] for one in read_rows(ids, name, "one id per query")], name)
+
+
 def _as_list(row: Any, number: int, name: str) -> list:
-    if hasattr(row, "tolist"):
-        row = row.tolist()
-    if isinstance(row, (list, tuple)) or (isinstance(row, (set, frozenset)) and name == "references"):
+    if isinstance(row, (set, frozenset)) and name == "references":
         return list(row)
-    raise ValueError(f"{name}[{number}] must be a list of ids, not {row!r}")
+    if isinstance(row, (list, tuple)):
+        return list(row)
+    if hasattr(row, "__array__"):
+        ids = read_array(row, f"{name}[{number}]").tolist()
+        if isinstance(ids, list):
+            return ids
+    raise ValueError(f"{name}[{number}] must be a list of ids, not {quoted(row)}")
 
 
 def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
@@ -125,7 +147,12 @@ def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
             ids = chain.from_iterable(lists[block])
             struct.pack_into(f"{count}q", values, filled * values.itemsize, *ids)
             filled += count
-    except struct.error:
+    except (
+        struct.error,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # the last three come from values' own __index__
         _refuse(lists, name)
     maybe_bool = np.flatnonzero(values.view(np.uint64) < 2)  # True passes for 1 above
     row_ends = np.cumsum(lengths)
@@ -137,13 +164,13 @@ def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
 
 
 def _strings(lists: list[list], name: str) -> pa.Array:
+    ids = list(chain.from_iterable(lists))
+    if not all(issubclass(kind, str) for kind in set(map(type, ids))):  # Arrow would take bytes for text
+        _refuse(lists, name)
     try:
-        values = pa.array(list(chain.from_iterable(lists)), type=pa.large_string())
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array(ids, type=pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
         _refuse(lists, name)
-    if values.null_count:
-        _refuse(lists, name)
-    return values
 
 
 def _refuse(lists: Iterable[list], name: str) -> NoReturn:
@@ -152,13 +179,22 @@ def _refuse(lists: Iterable[list], name: str) -> NoReturn:
     for number, row in enumerate(lists):
         for value in row:
             if isinstance(value, (bool, np.bool_)) or not isinstance(value, (str, Integral)):
-                raise ValueError(f"{name}[{number}] holds {value!r}; an id is a string or an integer")
+                raise ValueError(f"{name}[{number}] holds {quoted(value)}; an id is a string or an integer")
             first = value if first is None else first
             if isinstance(value, str) is not isinstance(first, str):
                 raise ValueError(
-                    f"{name}[{number}] holds {value!r} but other ids look like {first!r}; "
+                    f"{name}[{number}] holds {quoted(value)} but other ids look like {quoted(first)}; "
                     "give all ids as strings or all as integers"
                 )
-    raise ValueError(
-        f"{name} hold ids beyond 64-bit signed integers or invalid text; give such ids as plain strings"
-    )
+            if not _fits(value):
+                raise ValueError(
+                    f"{name}[{number}] holds {quoted(value)}, which lies beyond 64-bit signed integers or is invalid "
+                    "text; give such ids as plain strings"
+                )
+    raise ValueError(f"{name} hold ids that cannot be read; give strings or integers")
+
+
+def _fits(value: str | Integral) -> bool:
+    if isinstance(value, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return -(2**63) <= int(value) < 2**63

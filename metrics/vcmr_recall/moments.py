@@ -3,13 +3,15 @@
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from .id_lists import IdLists, read_id_lists
+from .id_lists import IdLists, read_id_lists, read_ids
+from .inputs import quoted, read_array, read_number, read_rows
 
 FIELDS = ("video_id", "start", "end")
+MOST_SECONDS = 1e9  # far within float32, in which IoU is computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,19 +82,20 @@ def read_ranked_spans(predictions: Any) -> RankedSpans:
     if isinstance(predictions, RankedSpans):
         return predictions
     if isinstance(predictions, Mapping):
-        missing = np.zeros(len(_field(predictions, "video_id", "predictions")), dtype=bool)
         columns = [_field(predictions, name, "predictions") for name in FIELDS]
+        missing = None
     else:
-        records = _records(predictions, "predictions")
+        records = read_rows(predictions, "predictions", "one record per query")
         missing = np.array([record is None for record in records], dtype=bool)
         columns = [
             [
-                () if record is None else _field(record, name, f"predictions[{n}]")
+                [] if record is None else _field(record, name, f"predictions[{n}]")
                 for n, record in enumerate(records)
             ]
             for name in FIELDS
         ]
     video_ids = read_id_lists(columns[0], "video_id of predictions")
+    missing = np.zeros(len(video_ids), dtype=bool) if missing is None else missing
     start, end = (
         _read_seconds(column, video_ids.lengths, name)
         for name, column in zip(FIELDS[1:], columns[1:], strict=True)
@@ -119,99 +122,102 @@ def read_moments(references: Any) -> Moments:
     if isinstance(references, Mapping):
         ids, spans = (_field(references, name, "references") for name in ("video_id", "spans"))
     else:
-        records = _records(references, "references")
+        records = read_rows(references, "references", "one record per query")
         ids, spans = (
             [_field(record, name, f"references[{n}]") for n, record in enumerate(records)]
             for name in ("video_id", "spans")
         )
-    one_each = ids.reshape(-1, 1) if hasattr(ids, "reshape") else [[one] for one in ids]
-    video_ids = read_id_lists(one_each, "video_id of references")
-    if len(spans) != len(video_ids):
-        raise ValueError(f"references have {len(video_ids)} video ids but spans for {len(spans)} queries")
+    video_ids = read_ids(ids, "video_id of references")
     flat, num_spans = _read_pairs(spans)
+    if len(num_spans) != len(video_ids):
+        raise ValueError(f"references have {len(video_ids)} video ids but spans for {len(num_spans)} queries")
     _check_spans(flat[:, 0], flat[:, 1], num_spans, "references")
     return Moments(video_ids, flat, num_spans)
 
 
-def _records(rows: Any, name: str) -> list:
-    if rows is None or isinstance(rows, (str, bytes)) or not hasattr(rows, "__len__"):
-        raise ValueError(f"{name} must be a list with one record per query, not {type(rows).__name__}")
-    return list(rows)
-
-
 def _field(record: Any, field: str, name: str) -> Any:
     if not isinstance(record, Mapping) or field not in record or record[field] is None:
-        raise ValueError(f"{name} must be a record with {field!r}, not {_shortened(record)}")
+        raise ValueError(f"{name} must be a record with {field!r}, not {quoted(record)}")
     return record[field]
 
 
 def _read_seconds(column: Any, lengths: np.ndarray, field: str) -> np.ndarray:
     if hasattr(column, "__array__"):
-        matrix = np.asarray(column)
-        if matrix.ndim == 2 and matrix.dtype.kind in "iuf":
-            if matrix.shape != (len(lengths), lengths.max(initial=0)):
-                raise ValueError(f"{field} of predictions has shape {matrix.shape}, unlike video_id")
-            return matrix.astype(np.float64, copy=False).ravel()
-        column = matrix.tolist()
+        column = read_array(column, f"{field!r} of predictions")
+        if column.ndim == 2 and column.dtype.kind in "iuf":
+            if column.shape != (len(lengths), lengths.max(initial=0)):
+                raise ValueError(f"{field} of predictions has shape {column.shape}, unlike video_id")
+            return column.astype(np.float64, copy=False).ravel()
+    rows = read_rows(column, f"{field!r} of predictions", "one list of seconds per query")
+    if len(rows) != len(lengths):
+        raise ValueError(
+            f"predictions have 'video_id' of {len(lengths)} queries but {field!r} of {len(rows)}"
+        )
     flat = array("d")
-    for number, (row, length) in enumerate(zip(column, lengths, strict=True)):
-        values = row if type(row) is list else list(row)
+    for number, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        values = read_rows(row, f"{field!r} of predictions[{number}]", "seconds")
         if len(values) != length:
             raise ValueError(
                 f"predictions[{number}] has {length} of 'video_id' but {len(values)} of {field!r}"
             )
-        try:
-            flat.fromlist(values)
-        except TypeError:
-            wrong = next(value for value in values if not isinstance(value, (int, float, np.number)))
-            raise ValueError(
-                f"{field!r} of predictions[{number}] holds {wrong!r}; give seconds as numbers"
-            ) from None
+        flat.fromlist(_checked_seconds(values, f"{field!r} of predictions[{number}]"))
     return np.frombuffer(flat, dtype=np.float64) if flat else np.zeros(0)
+
+
+def _checked_seconds(values: list[Any], name: str) -> list[float]:
+    if set(map(type, values)) <= {float}:
+        return values
+    seconds = [read_number(value) for value in values]
+    if None in seconds:
+        raise ValueError(f"{name} holds {quoted(values[seconds.index(None)])}; give seconds as numbers")
+    return seconds
 
 
 def _read_pairs(spans: Any) -> tuple[np.ndarray, np.ndarray]:
     if hasattr(spans, "__array__"):
-        pairs = np.asarray(spans, dtype=np.float64)
-        if pairs.ndim in {2, 3} and pairs.shape[-1] == 2 and pairs.size:
+        pairs = read_array(spans, "spans of references")
+        if pairs.ndim in {2, 3} and pairs.shape[-1] == 2 and pairs.size and pairs.dtype.kind in "iuf":
             per_query = 1 if pairs.ndim == 2 else pairs.shape[1]
-            return pairs.reshape(-1, 2), np.full(len(pairs), per_query)
+            return pairs.astype(np.float64).reshape(-1, 2), np.full(len(pairs), per_query)
         raise ValueError(
-            f"spans of references must have shape (queries, 2) or (queries, annotators, 2), not {pairs.shape}"
+            "spans of references must be numbers of shape (queries, 2) or (queries, annotators, 2), "
+            f"not {pairs.dtype} of shape {pairs.shape}"
         )
     flat, counts = array("d"), []
-    for number, of_query in enumerate(spans):
-        pairs = of_query.tolist() if hasattr(of_query, "tolist") else of_query
-        pairs = [pairs] if len(pairs) == 2 and not hasattr(pairs[0], "__len__") else pairs
-        try:
-            for pair in pairs:
-                first, last = pair
-                flat.extend((first, last))
-        except (TypeError, ValueError):
-            _refuse_spans(number, of_query)
-        if not len(pairs):
-            _refuse_spans(number, of_query)
-        counts.append(len(pairs))
+    for number, of_query in enumerate(read_rows(spans, "spans of references", "the spans of each query")):
+        pairs = _pairs_of(of_query)
+        if not pairs:
+            raise ValueError(
+                f"spans of references[{number}] must be [[start, end], ...] in seconds, not {quoted(of_query)}"
+            )
+        flat.fromlist(pairs)
+        counts.append(len(pairs) // 2)
     return np.array(flat, dtype=np.float64).reshape(-1, 2), np.array(counts, dtype=np.int64)
 
 
-def _refuse_spans(number: int, spans: Any) -> NoReturn:
-    raise ValueError(
-        f"spans of references[{number}] must be [[start, end], ...] in seconds, not {_shortened(spans)}"
-    )
+def _pairs_of(spans: Any) -> list[float] | None:
+    # The seconds of one query's spans end to end; a single pair may stand alone.
+    try:
+        rows = read_rows(spans, "spans", "[start, end] pairs")
+        alone = len(rows) == 2 and read_number(rows[0]) is not None
+        pairs = [read_rows(pair, "a span", "start and end") for pair in ([rows] if alone else rows)]
+    except ValueError:
+        return None
+    seconds = [read_number(value) for pair in pairs for value in pair]
+    return None if None in seconds or any(len(pair) != 2 for pair in pairs) else seconds
 
 
 def _check_spans(start: np.ndarray, end: np.ndarray, lengths: np.ndarray, name: str) -> None:
-    if not len(start) or ((start <= end).all() and start.min() > -np.inf and end.max() < np.inf):
+    if not len(start) or (
+        (start <= end).all() and start.min() >= -MOST_SECONDS and end.max() <= MOST_SECONDS
+    ):
         return
-    wrong = int(np.flatnonzero(~((start <= end) & np.isfinite(start) & np.isfinite(end)))[0])
-    query = int(np.searchsorted(np.cumsum(lengths), wrong, side="right"))
+    within = (np.abs(start) <= MOST_SECONDS) & (np.abs(end) <= MOST_SECONDS)
+    wrong = int(np.flatnonzero(~((start <= end) & within))[0])
+    ends = np.cumsum(lengths)
+    query = int(np.searchsorted(ends, wrong, side="right"))
+    place = wrong - int(ends[query] - lengths[query])
     raise ValueError(
-        f"{name}[{query}] holds the span [{start[wrong]:g}, {end[wrong]:g}]; "
-        "a span is finite and starts no later than it ends"
+        f"{name}[{query}] holds the span [{start[wrong]:g}, {end[wrong]:g}] at place {place}; a span is finite, "
+        f"within {MOST_SECONDS:g} seconds, and starts no later than it ends"
     )
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

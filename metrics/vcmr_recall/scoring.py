@@ -1,12 +1,12 @@
 """R@K of moment retrieval at IoU thresholds: the tasks, their checks, and the line that states the protocol."""
 
 from collections.abc import Callable, Sequence, Sized
-from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from .id_lists import to_codes
+from .inputs import check_choice, quoted, read_cuts, read_number, read_rows, read_whole
 from .matching import ANNOTATORS_FOR_VOTE, Matches, first_ranks, match
 from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
 
@@ -64,8 +64,9 @@ def moment_retrieval_recall(
         >>> figures["vcmr_recall@1_iou@0.7"], figures["vcmr_recall@5_iou@0.7"]
         (0.0, 1.0)
     """
+    max_predictions = read_whole(max_predictions, "max_predictions")
     cuts, thresholds = _checked_cuts(k, max_predictions), _checked_thresholds(iou)
-    _check_options(task, extra, missing)
+    extra = _checked_extra(extra, task, missing)
     spans, moments = read_ranked_spans(predictions), read_moments(references)
     check_lengths(spans, moments)
     _check_missing(spans.missing, missing)
@@ -132,12 +133,16 @@ def _figures(
 
 
 def _by_type(figures: Figures, types: Sequence[str], num_queries: int) -> dict[str, float]:
+    types = read_rows(types, "types", "one name per query")
     if len(types) != num_queries or not all(isinstance(one, str) and one for one in types):
-        raise ValueError(f"types must hold one name for each of the {num_queries} queries")
-    of_query = np.asarray(types)
+        raise ValueError(
+            f"types must hold one name for each of the {num_queries} queries, not {quoted(types)}"
+        )
+    places = {one: place for place, one in enumerate(dict.fromkeys(types))}
+    of_query = np.array([places[one] for one in types])
     return {
-        f"{name}/{one}": float(reduce(values[of_query == one]))
-        for one in dict.fromkeys(types)
+        f"{name}/{one}": float(reduce(values[of_query == place]))
+        for one, place in places.items()
         for name, (values, reduce) in figures.items()
     }
 
@@ -167,31 +172,30 @@ def _check_missing(is_missing: np.ndarray, missing: WhenMissing) -> None:
 
 
 def _checked_cuts(k: int | Sequence[int], max_predictions: int) -> list[int]:
-    cuts = list(k) if hasattr(k, "__iter__") else [k]
-    if not cuts or not all(
-        isinstance(cut, Integral) and not isinstance(cut, bool) and cut > 0 for cut in cuts
-    ):
-        raise ValueError(f"k must be one or more whole numbers above 0, not {k!r}")
+    cuts = read_cuts(k)
     if max(cuts) > max_predictions:
         raise ValueError(
             f"k={max(cuts)} lies beyond the cut of {max_predictions} predictions; raise max_predictions"
         )
-    return [int(cut) for cut in cuts]
+    return cuts
 
 
 def _checked_thresholds(iou: float | Sequence[float]) -> list[float]:
-    thresholds = list(iou) if hasattr(iou, "__iter__") else [iou]
-    if not thresholds or not all(isinstance(one, Real) and 0 < one <= 1 for one in thresholds):
-        raise ValueError(f"iou must be one or more thresholds in (0, 1], not {iou!r}")
+    given = [iou] if read_number(iou) is not None else read_rows(iou, "iou", "thresholds in (0, 1]")
+    thresholds = [read_number(one) for one in given]
+    if not thresholds or not all(one is not None and 0 < one <= 1 for one in thresholds):
+        raise ValueError(f"iou must be one or more thresholds in (0, 1], not {quoted(iou)}")
+    if len({f"{one:g}" for one in thresholds}) < len(set(thresholds)):
+        raise ValueError(f"iou must be thresholds that differ in their first six digits, not {quoted(iou)}")
     return thresholds
 
 
-def _check_options(task: str, extra: Sequence[str], missing: str) -> None:
-    if task not in get_args(Task):
-        raise ValueError(f"task must be one of {get_args(Task)}, not {task!r}")
-    if missing not in get_args(WhenMissing):
-        raise ValueError(f"missing must be one of {get_args(WhenMissing)}, not {missing!r}")
-    if isinstance(extra, str) or set(extra) - set(get_args(Extra)):
-        raise ValueError(f"extra must be a list out of {get_args(Extra)}, not {extra!r}")
+def _checked_extra(extra: Sequence[str], task: str, missing: str) -> list[str]:
+    check_choice(task, get_args(Task), "task")
+    check_choice(missing, get_args(WhenMissing), "missing")
+    extra = read_rows(extra, "extra", f"names out of {get_args(Extra)}")
+    if not all(isinstance(one, str) and one in get_args(Extra) for one in extra):
+        raise ValueError(f"extra must be a list out of {get_args(Extra)}, not {quoted(extra)}")
     if task == "vr" and "miou" in extra:
         raise ValueError("vr ranks videos, which have no IoU; ask for miou with task='vcmr' or 'svmr'")
+    return extra

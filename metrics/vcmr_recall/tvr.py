@@ -1,7 +1,11 @@
 """The submission form of the TVR benchmark."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from numbers import Integral
 from typing import Any
+
+from .inputs import check_choice, quoted, read_number, read_rows
 
 TASKS = ("vcmr", "svmr", "vr")
 
@@ -22,8 +26,9 @@ def read_tvr_submission(
         the submission lacks gives None, which `compute` refuses unless told `missing="miss"`.
 
     Raises:
-        ValueError: For a task that is unknown or not in the submission, a query that is answered twice or not
-            in the ground truth, a video without index, and a prediction of another form.
+        ValueError: Naming the row, for a task that is unknown or not in the submission, a query that is answered
+            twice, asked twice or not in the ground truth, a video without an index of its own, and a row or a
+            prediction of another form.
 
     Example:
         >>> predictions, references = read_tvr_submission(
@@ -32,35 +37,110 @@ def read_tvr_submission(
         >>> predictions, references
         ([{'video_id': [3], 'start': [0], 'end': [0]}], [{'video_id': 3, 'spans': [[1.0, 2.5]]}])
     """
-    if task not in TASKS or task.upper() not in submission or "video2idx" not in submission:
+    check_choice(task, TASKS, "task")
+    if not isinstance(submission, Mapping) or not {task.upper(), "video2idx"} <= submission.keys():
         raise ValueError(
             f"task {task!r} is not in the submission; it must be one of {TASKS}, beside 'video2idx'"
         )
-    answers: dict[Any, Any] = {}
-    for answer in submission[task.upper()]:
-        if answer["desc_id"] in answers:
-            raise ValueError(f"the submission answers query {answer['desc_id']} twice; keep one")
-        answers[answer["desc_id"]] = answer["predictions"]
+    video_indices = _read_video_indices(submission["video2idx"])
+    answers = _read_answers(submission[task.upper()], f"submission[{task.upper()!r}]")
     predictions: list[dict[str, list] | None] = []
     references = []
-    for row in ground_truth:
-        query, video = row["desc_id"], row["vid_name"]
-        if video not in submission["video2idx"]:
-            raise ValueError(f"video {video!r} of query {query} is not in video2idx; index the whole corpus")
-        spans = row["ts"] if hasattr(row["ts"][0], "__len__") else [row["ts"]]
-        references.append({"video_id": submission["video2idx"][video], "spans": spans})
+    asked = set()
+    for number, row in enumerate(_read_ground_truth(ground_truth)):
+        name = f"ground_truth[{number}]"
+        query = _read_query(row, ("desc_id", "vid_name", "ts"), name)
+        if query in asked:
+            raise ValueError(f"{name} asks query {quoted(query)} again; keep one row of each desc_id")
+        asked.add(query)
+        references.append(_read_reference(row, query, video_indices))
         predictions.append(_columns(answers.pop(query), query) if query in answers else None)
     if answers:
         raise ValueError(
-            f"{len(answers)} answered queries are not in the ground truth, such as {next(iter(answers))!r}"
+            f"{len(answers)} answered queries are not in the ground truth, such as {quoted(next(iter(answers)))}"
         )
     return predictions, references
 
 
-def _columns(answer: list[list[float]], query: Any) -> dict[str, list]:
-    if any(len(prediction) not in {3, 4} for prediction in answer):
-        raise ValueError(f"query {query} holds a prediction that is not [video index, start, end, score]")
-    videos, start, end = ([prediction[field] for prediction in answer] for field in range(3))
-    if any(video != int(video) for video in videos):
-        raise ValueError(f"query {query} holds a video index that is not whole")
+def _read_video_indices(video2idx: Any) -> dict[str, int]:
+    if not isinstance(video2idx, Mapping):
+        raise ValueError(f"video2idx of the submission must map names to indices, not {quoted(video2idx)}")
+    names: dict[int, str] = {}
+    for video, index in video2idx.items():
+        if not isinstance(video, str) or isinstance(index, bool) or not isinstance(index, Integral):
+            raise ValueError(
+                f"video2idx maps {quoted(video)} to {quoted(index)}; give a name and a whole number"
+            )
+        if index in names:
+            raise ValueError(
+                f"video2idx gives {quoted(video)} the index {quoted(index)} of {quoted(names[index])}; number each video"
+            )
+        names[index] = video
+    return {video: index for index, video in names.items()}
+
+
+def _read_answers(rows: Any, name: str) -> dict[str | int, Any]:
+    answers = {}
+    for number, answer in enumerate(read_rows(rows, name, "one answer per query")):
+        query = _read_query(answer, ("desc_id", "predictions"), f"{name}[{number}]")
+        if query in answers:
+            raise ValueError(f"the submission answers query {quoted(query)} twice; keep one")
+        answers[query] = answer["predictions"]
+    return answers
+
+
+def _read_ground_truth(rows: Any) -> list[Any]:
+    if isinstance(rows, Iterator):
+        rows = list(rows)
+    return read_rows(rows, "ground_truth", "one row of desc_id, vid_name and ts per query")
+
+
+def _read_query(row: Any, fields: tuple[str, ...], name: str) -> str | int:
+    if not isinstance(row, Mapping) or not row.keys() >= set(fields):
+        raise ValueError(f"{name} must be a record with {', '.join(fields)}, not {quoted(row)}")
+    query = row["desc_id"]
+    if isinstance(query, bool) or not isinstance(query, (str, Integral)):
+        raise ValueError(f"{name} has the desc_id {quoted(query)}; give a whole number or text")
+    return query
+
+
+def _read_reference(
+    row: Mapping[str, Any], query: str | int, video_indices: dict[str, int]
+) -> dict[str, Any]:
+    video = row["vid_name"]
+    if not isinstance(video, str) or video not in video_indices:
+        raise ValueError(
+            f"video {quoted(video)} of query {quoted(query)} is not in video2idx; index the whole corpus"
+        )
+    spans = read_rows(row["ts"], f"'ts' of query {quoted(query)}", "start and end, or several such lists")
+    is_one = len(spans) == 2 and all(read_number(one) is not None for one in spans)
+    return {"video_id": video_indices[video], "spans": [spans] if is_one else spans}
+
+
+def _columns(answer: Any, query: str | int) -> dict[str, list]:
+    rows = read_rows(
+        answer, f"'predictions' of query {quoted(query)}", "[video index, start, end, score] rows"
+    )
+    if not all(isinstance(row, (list, tuple)) and len(row) in {3, 4} for row in rows):
+        raise ValueError(
+            f"query {quoted(query)} holds a prediction that is not [video index, start, end, score]"
+        )
+    if not set(map(type, chain.from_iterable(rows))) <= {int, float}:
+        rows = [_numbers(row, place, query) for place, row in enumerate(rows)]
+    videos, start, end = ([row[field] for row in rows] for field in range(3))
+    wrong = next((place for place, video in enumerate(videos) if video % 1 != 0), None)  # so are inf and NaN
+    if wrong is not None:
+        raise ValueError(
+            f"query {quoted(query)} holds the video index {quoted(videos[wrong])} at place {wrong}, which is not whole"
+        )
     return {"video_id": [int(video) for video in videos], "start": start, "end": end}
+
+
+def _numbers(row: list[Any], place: int, query: str | int) -> list[float]:
+    numbers = [read_number(value) for value in row]
+    if None in numbers:
+        raise ValueError(
+            f"query {quoted(query)} holds {quoted(row[numbers.index(None)])} in the prediction at place {place}; "
+            "give numbers"
+        )
+    return numbers

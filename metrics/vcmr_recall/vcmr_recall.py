@@ -14,13 +14,14 @@ from datasets import Features, List, Value
 
 from .buffer import BufferedMetric
 from .id_lists import IdLists
+from .inputs import quoted
 from .matching import match
 from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
 from .scoring import Extra, Task, WhenMissing, check_lengths, moment_retrieval_recall
 from .tvr import read_tvr_submission
 
 # evaluate copies only the files that are imported here, and takes a comment on such a line for an address.
-__all__ = ["IdLists", "VcmrRecall", "match", "moment_retrieval_recall", "read_tvr_submission"]
+__all__ = ["IdLists", "VcmrRecall", "match", "moment_retrieval_recall", "quoted", "read_tvr_submission"]
 
 _CITATION = """\
 @inproceedings{lei2020tvr,

@@ -172,7 +172,11 @@ def test_a_space_computes_its_examples_where_it_stands_alone(name, tmp_path):
 
 
 def test_files_that_stand_in_several_spaces_are_the_same():
-    for file, names in (("buffer.py", NAMES), ("id_lists.py", ("map_at_k", "vcmr_recall"))):
+    for file, names in (
+        ("buffer.py", NAMES),
+        ("inputs.py", NAMES),
+        ("id_lists.py", ("map_at_k", "vcmr_recall")),
+    ):
         assert len({(SPACES / name / file).read_bytes() for name in names}) == 1
 
 
