@@ -17,7 +17,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from hf_models.tfcovr.convert_aim import read_checkpoint
+from hf_models.checkpoints import load_weights, make_config, read_checkpoint, size_of
 
 from .configuration_reloclnet import ReLoCLNetConfig
 from .configuration_xml import XMLConfig
@@ -98,22 +98,23 @@ def infer_config(
         raise ValueError(
             f"this is no {architecture} checkpoint with a video stream: it has nothing for {', '.join(missing)}"
         )
-    query, video = (weights[name] for name in needed)
-    subtitle = weights.get("subtitle.projection.dense.weight")
-    heads = num_attention_heads or HEADS.get((architecture, len(query)))
+    hidden_size = size_of(weights, needed[0], 0, 2)
+    subtitle = "subtitle.projection.dense.weight"
+    heads = num_attention_heads or HEADS.get((architecture, hidden_size))
     if heads is None:
         raise ValueError(
-            f"weights of width {len(query)} do not show how many heads they have; give --num_attention_heads"
+            f"weights of width {hidden_size} do not show how many heads they have; give --num_attention_heads"
         )
-    return MODELS[architecture].config_class(
-        video_feature_size=video.shape[1],
-        query_feature_size=query.shape[1],
-        subtitle_feature_size=None if subtitle is None else subtitle.shape[1],
-        hidden_size=len(query),
+    return make_config(
+        MODELS[architecture].config_class,
+        video_feature_size=size_of(weights, needed[1], 1, 2),
+        query_feature_size=size_of(weights, needed[0], 1, 2),
+        subtitle_feature_size=size_of(weights, subtitle, 1, 2) if subtitle in weights else None,
+        hidden_size=hidden_size,
         num_attention_heads=heads,
-        max_query_tokens=len(weights[positions[0]]),
-        max_video_clips=len(weights[positions[1]]),
-        conv_kernel_size=weights["span_head.start.weight"].shape[-1],
+        max_query_tokens=size_of(weights, positions[0], 0, 2),
+        max_video_clips=size_of(weights, positions[1], 0, 2),
+        conv_kernel_size=size_of(weights, "span_head.start.weight", 2, 3),
         end_convention="xml_legacy" if architecture == "xml" else "exclusive",
         mask_similarity=False,
     )
@@ -136,12 +137,8 @@ def convert(
         ValueError: If the checkpoint cannot be read, or a weight is missing, too many or of another shape.
     """
     weights = {rename(name, architecture): value for name, value in read_checkpoint(checkpoint).items()}
-    model = MODELS[architecture](infer_config(weights, architecture, num_attention_heads))
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise ValueError(f"the checkpoint does not fit: {error}") from error
-    return model.eval()
+    config = infer_config(weights, architecture, num_attention_heads)
+    return load_weights(MODELS[architecture], config, weights)
 
 
 def save(model: XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval, output_dir: Path) -> None:

@@ -9,7 +9,6 @@ where the width is not that of CLIP's ViT-B or ViT-L.
 
 import argparse
 import math
-import pickle
 import re
 import shutil
 import sys
@@ -17,10 +16,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
+
+from hf_models.checkpoints import load_weights, make_config, read_checkpoint, size_of
 
 from .configuration_aim import AIMConfig
 from .modeling_aim import AIMForVideoClassification, AIMModel
@@ -48,39 +46,6 @@ RENAMES = (
 )
 
 
-def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """Read the weights of a checkpoint without running any code that it may hold.
-
-    Args:
-        path: Of torch or safetensors; torch's may keep the weights under `state_dict` or `model`, as
-            mmaction, Lightning and the TVR baselines do.
-
-    Returns:
-        Names and weights.
-
-    Raises:
-        ValueError: If it cannot be read that way.
-    """
-    try:
-        loaded = (
-            load_file(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
-    except FileNotFoundError as error:
-        raise ValueError(f"there is no checkpoint {str(path)!r}") from error
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
-        raise ValueError(
-            f"{str(path)!r} does not hold plain weights, and anything else in it is not run ({error}); "
-            "where you trust it, save its state_dict alone"
-        ) from error
-    found = [loaded[key] for key in ("state_dict", "model") if isinstance(loaded, dict) and key in loaded]
-    weights = found[0] if found else loaded
-    if not isinstance(weights, dict) or not weights or not all(map(torch.is_tensor, weights.values())):
-        raise ValueError(f"{str(path)!r} holds no state_dict of tensors")
-    return weights
-
-
 def rename(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Give a weight of the reference backbone the name that it has in `AIMModel`.
 
@@ -90,12 +55,17 @@ def rename(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
 
     Yields:
         The name and the value; three of them for the reference's fused query, key and value.
+
+    Raises:
+        ValueError: If a fused weight does not consist of three.
     """
     for pattern, replacement in RENAMES:
         name = re.sub(pattern, replacement, name)
     if not (fused := re.fullmatch(r"(.+\.self_attn\.)in_proj_(weight|bias)", name)):
         yield name, weight
         return
+    if not weight.ndim or len(weight) % 3:
+        raise ValueError(f"{name} of shape {tuple(weight.shape)} does not consist of query, key and value")
     for projection, part in zip("qkv", weight.chunk(3), strict=True):
         yield f"{fused[1]}{projection}_proj.{fused[2]}", part.clone()
 
@@ -128,7 +98,7 @@ def split_head(weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str,
     is_linear = len(others) == 2 and head.keys() == {"weight", "bias"} and head["weight"].ndim == 2
     if others and not is_linear:
         raise ValueError(
-            f"the checkpoint has weights that AIM has no place for: {', '.join(sorted(others)[:8])}"
+            f"the checkpoint has weights that AIM has no place for: {', '.join(sorted(others)[:8])[:300]}"
         )
     return backbone, head
 
@@ -154,33 +124,39 @@ def infer_config(
     Raises:
         ValueError: If a weight that shows a size is missing, or the number of heads is not known.
     """
-    try:
-        hidden_size = len(backbone["class_embedding"])
-        patch_size = backbone["conv1.weight"].shape[-1]
-        side = math.isqrt(len(backbone["positional_embedding"]) - 1)
-        first = "transformer.resblocks.0."
-        intermediate_size = len(backbone[f"{first}mlp.c_fc.bias"])
-        adapter_size = len(backbone[f"{first}T_Adapter.D_fc1.bias"])
-    except KeyError as error:
-        raise ValueError(f"the checkpoint lacks {error.args[0]}") from error
+    first = "transformer.resblocks.0."
+    hidden_size = size_of(backbone, "class_embedding", 0, 1)
+    patch_size = size_of(backbone, "conv1.weight", 3, 4)
+    num_patches = size_of(backbone, "positional_embedding", 0, 2) - 1
+    side = math.isqrt(num_patches)
+    if not num_patches or side**2 != num_patches:
+        raise ValueError(f"positional_embedding is of {num_patches} patches, which make no square")
+    intermediate_size = size_of(backbone, f"{first}mlp.c_fc.bias", 0, 1)
+    adapter_size = size_of(backbone, f"{first}T_Adapter.D_fc1.bias", 0, 1)
+    num_frames = size_of(backbone, "temporal_embedding", 1, 3)
     heads = num_attention_heads or HEADS_OF_CLIP.get(hidden_size)
     if heads is None:
         raise ValueError(
             f"the weights do not show the number of heads at width {hidden_size}: --num_attention_heads"
         )
     blocks = {name.split(".")[2] for name in backbone if name.startswith("transformer.resblocks.")}
-    return AIMConfig(
+    if blocks != {str(number) for number in range(len(blocks))}:
+        raise ValueError(
+            f"the blocks of the checkpoint are not numbered from 0: {', '.join(sorted(blocks))[:80]}"
+        )
+    return make_config(
+        AIMConfig,
         hidden_size=hidden_size,
         intermediate_size=intermediate_size,
         num_hidden_layers=len(blocks),
         num_attention_heads=heads,
         image_size=side * patch_size,
         patch_size=patch_size,
-        num_frames=backbone["temporal_embedding"].shape[1],
+        num_frames=num_frames,
         num_temporal_adapters=2 if f"{first}T_Adapter_in.D_fc1.bias" in backbone else 1,
         adapter_ratio=adapter_size / hidden_size,
         adapter_scale=adapter_scale,
-        **({"num_labels": len(head["bias"])} if head else {}),
+        **({"num_labels": size_of(head, "bias", 0, 1)} if head else {}),
     )
 
 
@@ -204,16 +180,11 @@ def convert(
     config = infer_config(
         backbone, head, num_attention_heads=num_attention_heads, adapter_scale=adapter_scale
     )
-    model = AIMForVideoClassification(config) if head else AIMModel(config)
     weights = dict(pair for name, value in backbone.items() for pair in rename(name, value))
     if head:
         weights = {f"aim.{name}": value for name, value in weights.items()}
         weights |= {f"classifier.{name}": value for name, value in head.items()}
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise ValueError(f"the checkpoint does not fit: {error}") from error
-    return model.eval()
+    return load_weights(AIMForVideoClassification if head else AIMModel, config, weights)
 
 
 def save(model: AIMModel | AIMForVideoClassification, output_dir: Path) -> None:
