@@ -1,14 +1,33 @@
 # Each goal works alone on a clean checkout: it makes .venv, installs, runs. A second run installs nothing.
 PYTHON ?= python3
-BIN := .venv/bin
-READY := .venv/.ready
+# `make test CONSTRAINTS=1` installs into an environment of its own exactly the files that requirements/tests.txt names
+# by version and hash, for Python 3.11 and later. Without it, the newest versions that pyproject.toml allows.
+VENV := $(if $(CONSTRAINTS),.venv-constrained,.venv)
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+UV := .venv-uv/bin/uv
 
-.PHONY: quickstart test test-all test-hostile test-peers lint bench clean
+.PHONY: quickstart test test-all test-hostile test-oldest test-peers constraints lint bench clean
 
-$(READY): pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+$(READY): pyproject.toml $(if $(CONSTRAINTS),requirements/tests.txt)
+	$(PYTHON) -m venv $(VENV)
+ifdef CONSTRAINTS
+	$(PIP) --require-hashes --requirement requirements/tests.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+else
+	$(PIP) --editable ".[dev]"
+endif
 	touch $(READY)
+
+$(UV):
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+# After a change of the dependencies in pyproject.toml. setuptools is named because it builds the package itself.
+constraints: $(UV)
+	echo "setuptools>=77" | $(UV) pip compile --quiet pyproject.toml - --extra dev --python-version 3.11 --universal \
+		--generate-hashes --no-annotate --no-header --output-file requirements/tests.txt
 
 quickstart: $(READY)
 	$(BIN)/python recipes/quickstart.py
@@ -27,12 +46,19 @@ test-all: lint
 test-hostile: $(READY)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests
 
+# The oldest versions that pyproject.toml allows, in an environment of their own.
+test-oldest: $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) .venv-oldest
+	$(UV) pip install --quiet --python .venv-oldest --resolution lowest-direct --editable ".[dev]"
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 \
+		-m "not slow and not peers and not hostile" tests
+
 test-peers: $(READY)
 	$(BIN)/python -m pytest -m peers tests
 
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev,bench]"
+	$(PIP) --editable ".[dev,bench]"
 	$(BIN)/python recipes/bench.py
 
 clean:
-	rm -rf .venv build *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv .venv-constrained .venv-oldest .venv-uv build *.egg-info .pytest_cache .ruff_cache

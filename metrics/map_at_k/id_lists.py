@@ -147,12 +147,7 @@ def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
             ids = chain.from_iterable(lists[block])
             struct.pack_into(f"{count}q", values, filled * values.itemsize, *ids)
             filled += count
-    except (
-        struct.error,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # the last three come from values' own __index__
+    except (struct.error, TypeError, ValueError, OverflowError, DeprecationWarning):  # of an __index__
         _refuse(lists, name)
     maybe_bool = np.flatnonzero(values.view(np.uint64) < 2)  # True passes for 1 above
     row_ends = np.cumsum(lengths)

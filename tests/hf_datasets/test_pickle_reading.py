@@ -1,6 +1,7 @@
 """Hostile pickles: each is refused in little time and memory, and none ends the process that reads it."""
 
 import pickle
+import random
 import re
 import struct
 import subprocess
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mutations import LONG_RUN
 
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finediving import read_finediving
@@ -190,3 +192,42 @@ def test_a_competition_too_long_for_the_name_of_a_file_is_rejected(tmp_path):
     (found,) = rejections(tmp_path / "fine.pkl", {("a" * 10**6, 1): {"action_type": "207c"}})
     assert "at most 200 characters" in found.reason
     assert len(found.reason) < 500
+
+
+def fuzz(seed, times):
+    rng = random.Random(seed)
+    dive = {
+        "action_type": "207c",
+        "scores": [8.5, 9.0],
+        "more": {1, 2},
+        "labels": np.array([2, 25]),
+        "score": np.float64(3),
+    }
+    contents = [pickle.dumps({("01", 1): dive}, protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    operations = b"()]}[l.0123abdeginoqrstuR\x80\x85\x86\x87\x8f\x90\x91\x93\x94\x8a\x8b\xff\x00"
+    for number in range(times):
+        content = bytearray(rng.choice(contents))
+        for _ in range(rng.choice((1, 1, 3, 20))):
+            start = rng.randrange(len(content))
+            content[start : start + rng.choice((0, 1, 1, 4))] = bytes(
+                rng.choices(operations, k=rng.choice((0, 1, 1, 9)))
+            )
+            content = content or bytearray(b".")
+        try:
+            interpret_pickle(bytes(content))
+        except ValueError:
+            continue
+        except Exception as error:
+            pytest.fail(
+                f"seed {seed!r}, input {number} gave {type(error).__name__} {error}: {bytes(content)!r}"
+            )
+
+
+def test_mutated_pickles_are_read_or_refused():
+    fuzz("short", 500)
+
+
+@pytest.mark.hostile
+@pytest.mark.timeout(0)
+def test_many_mutated_pickles_are_read_or_refused():
+    fuzz("long", LONG_RUN)

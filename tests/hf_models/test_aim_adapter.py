@@ -54,6 +54,11 @@ def adapted(clip, seed=1, **changes):
     return model.eval()
 
 
+ROUNDING = (
+    2e-6  # the two forms may lay their memory out in another way, and older kernels then sum in another order
+)
+
+
 def difference(first, second, pixel_values):
     return (first(pixel_values).logits - second(pixel_values).logits).abs().max().item()
 
@@ -92,12 +97,13 @@ def test_both_forms_compute_the_same_from_the_same_weights(
     native = to_aim(model)
     assert type(native) is (AIMForVideoClassification if num_labels else AIMModel)
     encoder = native.aim if num_labels else native
-    assert torch.equal(encoder(pixel_values).last_hidden_state, output.last_hidden_state)
-    assert torch.equal(encoder(pixel_values).pooler_output, output.pooler_output)
+    close = {"atol": ROUNDING, "rtol": 0}
+    torch.testing.assert_close(encoder(pixel_values).last_hidden_state, output.last_hidden_state, **close)
+    torch.testing.assert_close(encoder(pixel_values).pooler_output, output.pooler_output, **close)
     if num_labels:
-        assert torch.equal(native(pixel_values).logits, output.logits)
+        torch.testing.assert_close(native(pixel_values).logits, output.logits, **close)
     back = to_adapter(native, copy.deepcopy(clip)).eval()(pixel_values)
-    assert torch.equal(back.pooler_output, output.pooler_output)
+    torch.testing.assert_close(back.pooler_output, output.pooler_output, **close)
 
 
 def test_both_forms_learn_the_same(clip, pixel_values):
@@ -169,7 +175,7 @@ def test_sports_are_switched_disabled_and_unloaded(clip, pixel_values, tmp_path)
     model.set_adapter("diving")
     model.delete_adapter("beam")
     assert difference(model, sports["diving"], pixel_values) == 0
-    assert difference(to_aim(model, "vault"), sports["vault"], pixel_values) == 0
+    assert difference(to_aim(model, "vault"), sports["vault"], pixel_values) <= ROUNDING
     bare = model.unload()
     assert type(bare) is CLIPVisionModel
     assert bare.state_dict().keys() == clip.state_dict().keys()

@@ -1,0 +1,46 @@
+"""The packages that the tests may be pinned to, and the document that says what protects against what."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+PINNED = (ROOT / "requirements" / "tests.txt").read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+PINS = [line.partition(" --hash")[0] for line in PINNED]
+
+
+def test_every_package_is_pinned_with_hashes_and_no_address():
+    assert len(PINNED) > 100
+    for line in PINNED:
+        assert re.fullmatch(
+            r"[\w.-]+==[\w.!+-]+ *(?:; [^@/\\]+?)? *(?: +--hash=sha256:[0-9a-f]{64})+ *", line
+        ), line[:80]
+
+
+def test_the_pins_are_versions_that_the_project_allows():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = map(Requirement, project["dependencies"] + project["optional-dependencies"]["dev"])
+    pins = [Requirement(pin) for pin in PINS]
+    for one in wanted:
+        versions = [str(pin.specifier).removeprefix("==") for pin in pins if same(pin.name, one.name)]
+        assert versions, f"{one.name} is missing: make constraints"
+        assert all(map(one.specifier.contains, versions)), f"{one}, but {versions}: make constraints"
+
+
+def same(first, second):
+    return re.sub(r"[-_.]+", "-", first).lower() == re.sub(r"[-_.]+", "-", second).lower()
+
+
+REFERENCES = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("file", "name"), REFERENCES)
+def test_a_protection_is_held_by_a_test_that_exists(file, name):
+    assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
+
+
+def test_the_protections_are_found():
+    assert len(REFERENCES) > 15
