@@ -42,7 +42,8 @@ test: lint
 test-all: lint
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not peers and not hostile"
 
-# HOSTILE_INPUTS=1000000 make test-hostile fuzzes for hours; the default is minutes.
+# Minutes; SUBTLE_FUZZ_INPUTS=1000000 fuzzes for a night.
+test-hostile: export SUBTLE_FUZZ_INPUTS ?= 20000
 test-hostile: $(READY)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests
 

@@ -5,6 +5,7 @@ needs, so a file can do nothing but describe plain values, and only so many of t
 they copy and the levels of nesting are counted, and keys are of kinds whose hash is quick and cannot be chosen.
 """
 
+import math
 import pickletools
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,7 @@ MAX_OPERATIONS = 3_000_000
 MAX_ITEMS = 5_000_000  # lists and numbers of all arrays, and what calls copy
 BYTES_PER_ITEM = 8
 MAX_DEPTH = 32
-MAX_INTEGER_BITS = 2048
+MAX_INTEGER_BITS = 1328  # 400 digits; larger ones are read as infinite, as from JSON
 MAX_KEY_PARTS = 4
 LEAVES = {str, bytes, bytearray, int, float, bool, type(None)}
 NUMBER_TYPE = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|bool|u?int(?:8|16|32|64)|float(?:16|32|64))")
@@ -121,8 +122,11 @@ class _Machine:
         self.top(set).update(map(_checked_key, items))
 
     def set_items(self, items: list[Any]) -> None:
-        keys = map(_checked_key, items[::2])
-        self.top(dict).update(zip(keys, items[1::2], strict=True))
+        target = self.top(dict)
+        expected = len(target) + len(items) // 2
+        target.update(zip(map(_checked_key, items[::2]), items[1::2], strict=True))
+        if len(target) != expected:
+            raise ValueError("it gives a key twice")
 
     def top(self, kind: type) -> Any:
         if type(self.stack[-1]) is not kind:
@@ -175,7 +179,7 @@ def _named(value: Any) -> str:
 
 def _checked_value(name: str, value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
-        raise ValueError(f"it holds an integer of more than {MAX_INTEGER_BITS} bits")
+        return math.copysign(math.inf, value > 0 or -1)
     if name in TEXTS_OF_PYTHON_2 and not value.isascii():
         raise ValueError("it holds text of Python 2 that is not ASCII")
     return value

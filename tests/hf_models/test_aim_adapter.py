@@ -54,9 +54,8 @@ def adapted(clip, seed=1, **changes):
     return model.eval()
 
 
-ROUNDING = (
-    2e-6  # the two forms may lay their memory out in another way, and older kernels then sum in another order
-)
+# The two forms may lay their memory out in another way, and older kernels then sum in another order.
+ROUNDING = 2e-6
 
 
 def difference(first, second, pixel_values):

@@ -11,7 +11,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 import torch
-from mutations import LONG_RUN
+from odd_values import LONG_RUN
 from safetensors.torch import save, save_file
 
 from hf_models import checkpoints
