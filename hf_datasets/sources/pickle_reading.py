@@ -19,7 +19,7 @@ MAX_OPERATIONS = 3_000_000
 MAX_ITEMS = 5_000_000  # lists and numbers of all arrays, and what calls copy
 BYTES_PER_ITEM = 8
 MAX_DEPTH = 32
-MAX_INTEGER_BITS = 1328  # 400 digits; larger ones are read as infinite, as from JSON
+MAX_INTEGER_BITS = 1329  # 400 digits; larger ones are read as infinite, as from JSON
 MAX_KEY_PARTS = 4
 LEAVES = {str, bytes, bytearray, int, float, bool, type(None)}
 NUMBER_TYPE = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|bool|u?int(?:8|16|32|64)|float(?:16|32|64))")
