@@ -83,4 +83,8 @@ def fill_cache(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted; what is done is kept, run again to go on\n")
+        sys.exit(130)

@@ -5,6 +5,9 @@ import hashlib
 import json
 import multiprocessing
 import os
+import signal
+import threading
+import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -32,6 +35,9 @@ from hf_datasets.miniature.motion import Motion, perform
 
 RENDERER_VERSION = 1  # Part of the folder's name: raise it when the same plan gives other pictures.
 KEYFRAME_INTERVAL = 12  # frames; a reader that seeks to a clip decodes at most this many frames in vain
+
+# Without `cpu-independent`, what x264 writes hangs on what its memory held before, and differs from run to run.
+ENCODER = {"crf": "25", "preset": "veryfast", "threads": "1", "x264-params": "cpu-independent=1"}
 
 
 def prepare_miniature(
@@ -67,6 +73,8 @@ def prepare_miniature(
         return folder
     (folder / "videos").mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
+        for unfinished in (folder / "videos").glob("*.partial"):  # of a killed run: the lock is ours
+            unfinished.unlink(missing_ok=True)
         competitions = plan_competitions(config)
         missing = [one for one in competitions if not _video_path(folder, one).is_file()]
         with tqdm(total=len(competitions), initial=len(competitions) - len(missing), desc="Rendering the miniature",
@@ -125,10 +133,24 @@ def _rendered(
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-        pool = stack.enter_context(ProcessPoolExecutor(workers, multiprocessing.get_context(method)))
+        context = multiprocessing.get_context(method)
+        pool = ProcessPoolExecutor(workers, context, initializer=_end_with, initargs=(os.getpid(),))
+        stack.callback(pool.shutdown, cancel_futures=True)  # an interrupted run does not wait for all videos
         jobs = [pool.submit(render_video, one, _video_path(folder, one), config) for one in competitions]
         for job in as_completed(jobs):
             yield job.result()
+
+
+def _end_with(program: int) -> None:
+    # Else a worker of a killed program waits for work for ever. An interrupt is for the program to act on.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_watch, args=(program,), daemon=True).start()
+
+
+def _watch(program: int) -> None:
+    while os.getppid() == program:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def render_video(competition: Competition, path: Path, config: MiniatureConfig) -> None:
@@ -140,7 +162,7 @@ def render_video(competition: Competition, path: Path, config: MiniatureConfig) 
         stream = container.add_stream("libx264", rate=config.fps)
         stream.width = stream.height = config.size
         stream.pix_fmt = "yuv420p"
-        stream.options = {"crf": "25", "preset": "veryfast", "g": str(KEYFRAME_INTERVAL), "threads": "1"}
+        stream.options = ENCODER | {"g": str(KEYFRAME_INTERVAL)}
         for shot in competition.shots:
             for frame in draw_frames(perform_shot(shot), shot.scene, config.size):
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
