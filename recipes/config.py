@@ -9,7 +9,9 @@ import dataclasses
 import difflib
 import inspect
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,6 +26,7 @@ PACKAGES = ("hf_datasets", "hf_models", "metrics")
 BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(
     ("false", "no", "f", "n", "0"), False
 )
+INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -325,9 +328,25 @@ def parse_config(
     Args:
         config_class: a dataclass of `option` fields: bool, int, float, str, `Literal` of texts, lists and `| None` of them.
         description: what `--help` says first.
-        arguments: the words; by default those of the command line.
+        arguments: the words; by default those of the command line. Then an interrupt ends the process in one line until
+            `run_recipe` runs: the imports between take seconds.
     """
+    is_main = threading.current_thread() is threading.main_thread()
+    if arguments is None and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end_at_once)
     return ConfigParser(config_class, description).read(sys.argv[1:] if arguments is None else arguments)
+
+
+def end_at_once(*_: object) -> NoReturn:
+    """Answer an interrupt before there is anything to clean up."""
+    say_interrupted()
+    os._exit(INTERRUPTED)
+
+
+def say_interrupted() -> None:
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # one line, not one of every process
+        sys.stderr.write("\ninterrupted; what is done is kept, run again to go on\n")
+        sys.stderr.flush()
 
 
 def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
@@ -336,12 +355,13 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
     What a user can cure is one line on stderr and status 2; an interrupted run is one line and status 130. Whatever else
     goes wrong is a fault of the code, and keeps its traceback.
     """
+    if signal.getsignal(signal.SIGINT) is end_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return main(config) or 0
     except KeyboardInterrupt:
-        if os.environ.get("LOCAL_RANK", "0") == "0":  # one line, not one of every process
-            sys.stderr.write("\ninterrupted; what is done is kept, run again to go on\n")
-        return 130
+        say_interrupted()
+        return INTERRUPTED
     except Exception as error:
         mistake = users_mistake(error)
         if mistake is None:
@@ -354,12 +374,12 @@ def users_mistake(error: BaseException | None) -> BaseException | None:
     """The error, or the one that caused it, that tells a user what to change; None for a fault of the code.
 
     That is one which the system gives (no such file, no space left, no connection), one of our packages' own classes, and
-    a ValueError that one of our files raises in so many words, not one that Python finds in it.
+    a ValueError or an ImportError that one of our files raises in so many words, not one that Python finds in it.
     """
     while error is not None:
         if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in PACKAGES:
             return error
-        if isinstance(error, ValueError) and raised_by_us(error):
+        if isinstance(error, (ValueError, ImportError)) and raised_by_us(error):
             return error
         error = error.__cause__
     return None

@@ -365,3 +365,22 @@ def test_values_that_configurations_repeat_are_those_of_the_packages():
     assert sorted((*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)) == sorted(BUILDERS)
     assert settings_of(VCMRConfig)["model"].choices == tuple(MODELS)
     assert settings_of(EvaluateVCMRConfig)["architectures"].choices == tuple(MODELS)
+
+
+def test_an_interrupt_of_the_imports_is_one_line_and_exit_status_130():
+    program = f"""
+import os, signal, sys, time
+sys.path.insert(0, {str(RECIPES)!r})
+from dataclasses import dataclass
+from config import parse_config
+
+@dataclass
+class Nothing:
+    pass
+
+config = parse_config(Nothing, None)
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(60)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (130, "\ninterrupted; what is done is kept, run again to go on\n")
