@@ -172,6 +172,7 @@ class VideoReaderPool:
 
         Raises:
             RuntimeError: If the pool is closed, already reading, or its workers cannot start.
+            OSError: If there is no room for the frames in the folder through which they come.
         """
         if self._is_reading or not self._close.alive:
             state = (
@@ -259,6 +260,12 @@ class VideoReaderPool:
     def _result(
         self, request: VideoRequest, slot: Path, message: dict[str, Any]
     ) -> VideoFrames | VideoFailure:
+        if "unwritable" in message:
+            number, error = message["unwritable"]
+            raise OSError(
+                number,
+                f"{self._folder} cannot hold the frames of a clip ({error}); make room there and run again",
+            )
         if "reason" in message:
             if message["quarantine"]:
                 self.quarantine[str(request.path)] = message["reason"]

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .video import VideoError, VideoFrames, VideoLimits, VideoSpanError
 from .video_reading import ClipPixels
 
@@ -167,16 +169,19 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
             **options,
         )
         pixels = _pixels_of(clip)
-        slot = Path(request["slot"])
-        # Written over, so that its pages are used again.
-        with slot.open("r+b" if slot.exists() else "w+b") as file:
-            pixels.tofile(file)
     except Exception as error:  # whatever a file provokes belongs to that file
         is_fault_of_file = isinstance(error, VideoError) and not isinstance(error, VideoSpanError)
         reason = (
             str(error) if isinstance(error, (VideoError, ValueError)) else f"{type(error).__name__}: {error}"
         )
         return {"number": request["number"], "reason": reason, "quarantine": is_fault_of_file}
+    try:
+        slot = Path(request["slot"])
+        # Written over, so that its pages are used again. Not by `tofile`, which a full disk cuts short without an error.
+        with slot.open("r+b" if slot.exists() else "w+b") as file:
+            file.write(np.ascontiguousarray(pixels).data)
+    except OSError as error:  # no fault of the video's
+        return {"number": request["number"], "unwritable": [error.errno, str(error)]}
     return {
         "number": request["number"],
         "shape": pixels.shape,

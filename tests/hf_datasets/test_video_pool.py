@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -277,3 +278,14 @@ def test_wrong_settings_are_refused():
         VideoReaderPool(12, size=0)
     with pytest.raises(ValueError, match="must be a function of a module"):
         VideoReaderPool(12, reader=lambda path, **options: None)
+
+
+def test_no_room_for_frames_is_an_error_and_no_fault_of_the_video(folder):
+    with VideoReaderPool(2, num_workers=1) as pool:
+        list(pool.read([VideoRequest(0, folder / "a.mp4")]))
+        shutil.rmtree(pool._folder)
+        with pytest.raises(
+            OSError, match=r"cannot hold the frames of a clip .*; make room there and run again"
+        ):
+            list(pool.read([VideoRequest(1, folder / "b.mp4")]))
+        assert not pool.quarantine
