@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from results import write_json
+from results import remove, write_json, writing
 
 CONFIGURATION = "run.json"
 PROGRESS = "progress.json"
@@ -50,6 +50,9 @@ class Checkpoints:
             # Last, because while it is here nothing that an unfinished removal leaves passes for another run's.
             path.unlink(missing_ok=True)
         accelerator.wait_for_everyone()
+        if accelerator.is_main_process:  # what a killed run was writing; nobody writes yet
+            for unfinished in folder.glob("*.tmp"):
+                remove(unfinished)
         identity = json.loads(json.dumps(identity))
         if path.is_file():
             earlier = json.loads(path.read_text(encoding="utf-8"))
@@ -77,7 +80,12 @@ class Checkpoints:
         if self.accelerator.is_main_process:
             shutil.rmtree(unfinished, ignore_errors=True)
         self.accelerator.wait_for_everyone()
-        self.accelerator.save_state(str(unfinished))
+        with writing(self.folder):
+            try:
+                self.accelerator.save_state(str(unfinished))
+            except BaseException:
+                shutil.rmtree(unfinished, ignore_errors=True)  # it takes up room that the last one leaves
+                raise
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             write_json(unfinished / PROGRESS, asdict(progress))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock
-from results import write_json
+from results import replacing, write_json, writing
 from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import InterpolationMode, v2
@@ -50,6 +51,9 @@ class FrameCache:
     ) -> None:
         self.folder = cache_folder(folder, clips, num_frames, size)
         self.places = {clip["clip_id"]: place for place, clip in enumerate(clips)}
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".lock").touch()
         with FileLock(folder / ".lock"):  # of several processes one decodes
             caches = [FrameFile(self.folder, len(clips), num_frames, size)]
             if also is not None:
@@ -91,9 +95,9 @@ class FrameFile:
         """An array on disk."""
         path = self.folder / f"{name}.npy"
         if not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.lib.format.open_memmap(path.with_suffix(".partial"), "w+", kind, shape).flush()
-            path.with_suffix(".partial").replace(path)
+            with replacing(path) as unfinished:
+                np.lib.format.open_memmap(unfinished, "w+", kind, shape).flush()
+                reserve(unfinished)
         return np.load(path, mmap_mode="r+")
 
     @property
@@ -112,6 +116,13 @@ class FrameFile:
         self.frames.flush()
         self.done.flush()
         write_json(self.folder / self.FAILURES, failures)
+
+
+def reserve(path: Path) -> None:
+    """Have the disk set aside what a file needs: a mapped file on a disk that is full ends the process without a word."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def decode_into(

@@ -7,6 +7,7 @@ answers `--help` and a misspelt flag before it imports anything that takes long,
 import argparse
 import dataclasses
 import difflib
+import errno
 import inspect
 import os
 import signal
@@ -26,6 +27,7 @@ PACKAGES = ("hf_datasets", "hf_models", "metrics")
 BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(
     ("false", "no", "f", "n", "0"), False
 )
+CURES = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
 INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
@@ -366,7 +368,8 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
         mistake = users_mistake(error)
         if mistake is None:
             raise
-        sys.stderr.write(f"error: {' '.join(str(mistake).split())}\n")
+        cure = CURES.get(getattr(mistake, "errno", None), "")
+        sys.stderr.write(f"error: {' '.join(str(mistake).split())}{cure}\n")
         return 2
 
 

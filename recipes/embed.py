@@ -195,20 +195,20 @@ def embed_videos(
     todo = [clip for clip in clips if clip["video"] and clip["clip_id"] not in done]
     mine = todo[accelerator.process_index :: accelerator.num_processes]
     own_failures: dict[str, str] = {}
-    progress = tqdm(total=len(mine), desc="clips", unit="clip", disable=not accelerator.is_local_main_process)
     shard: list[tuple[str, Tensor]] = []
     decoded = decoded_clips(splits, processor, config)
-    for clip_ids, pixels in read_clips(mine, processor, config, own_failures, decoded):
-        with torch.inference_mode(), accelerator.autocast():
-            embeddings = model.encode_video(pixels.to(accelerator.device)).float().cpu()
-        shard += zip(clip_ids, embeddings, strict=True)
-        progress.update(len(clip_ids))
-        if len(shard) >= config.shard_size:
-            store.append(*zip(*shard, strict=True))
-            shard = []
+    hidden = not accelerator.is_local_main_process
+    with tqdm(total=len(mine), desc="clips", unit="clip", disable=hidden) as progress:
+        for clip_ids, pixels in read_clips(mine, processor, config, own_failures, decoded):
+            with torch.inference_mode(), accelerator.autocast():
+                embeddings = model.encode_video(pixels.to(accelerator.device)).float().cpu()
+            shard += zip(clip_ids, embeddings, strict=True)
+            progress.update(len(clip_ids))
+            if len(shard) >= config.shard_size:
+                store.append(*zip(*shard, strict=True))
+                shard = []
     if shard:
         store.append(*zip(*shard, strict=True))
-    progress.close()
     return coverage(clips, failures | dict(gather_object(list(own_failures.items()))))
 
 

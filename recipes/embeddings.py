@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from results import write_json
+from results import replacing, write_json
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -65,13 +65,8 @@ class EmbeddingStore:
         if not self.exists:
             write_json(self.folder / DESCRIPTION, {"dimensions": rows.shape[1], "made_by": self.made_by})
         path = self.folder / f"shard-{uuid.uuid4().hex}.safetensors"
-        unfinished = path.with_suffix(".tmp")
-        save_file(
-            {"embeddings": rows},
-            unfinished,
-            metadata={"ids": json.dumps(list(ids))},
-        )
-        unfinished.replace(path)
+        with replacing(path) as unfinished:
+            save_file({"embeddings": rows}, unfinished, metadata={"ids": json.dumps(list(ids))})
 
     def ids(self) -> list[str]:
         """All ids, in the order of `load`."""

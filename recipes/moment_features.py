@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from results import write_json
+from results import replacing, write_json
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -47,17 +47,15 @@ class FeatureStore(Mapping[str, Tensor]):
 
     def append(self, ids: Sequence[str], features: Sequence[Tensor]) -> None:
         """Write one shard, atomically."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / DESCRIPTION).is_file():
             write_json(self.folder / DESCRIPTION, self.details)
         shard = self.folder / f"shard-{uuid.uuid4().hex}.safetensors"
-        unfinished = shard.with_suffix(".tmp")
         tensors = {
             "features": torch.cat(list(features)).float(),
             "lengths": torch.tensor(list(map(len, features))),
         }
-        save_file(tensors, unfinished, metadata={"ids": json.dumps(list(ids))})
-        unfinished.replace(shard)
+        with replacing(shard) as unfinished:
+            save_file(tensors, unfinished, metadata={"ids": json.dumps(list(ids))})
         self._read_index(shard)
 
     def _read_index(self, shard: Path) -> None:

@@ -90,7 +90,7 @@ from classifiers import (
 from clip_frames import Augmentation, FrameCache, LabelledClips
 from devices import make_accelerator
 from labelled_splits import labelled_splits
-from results import write_results
+from results import replacing, write_results
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -292,9 +292,8 @@ class Stage1:
         if figures["accuracy"] > progress.best:
             progress.best = figures["accuracy"]
             if self.accelerator.is_main_process:
-                unfinished = self.output_dir / "best.tmp"
-                save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
-                unfinished.replace(self.output_dir / "best.safetensors")
+                with replacing(self.output_dir / "best.safetensors") as unfinished:
+                    save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
         progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
 
     @torch.no_grad()
@@ -342,10 +341,13 @@ class Stage1:
         figures["validation/accuracy_shuffled_frames"] = shuffled
         if accelerator.is_main_process:
             native = model if self.config.full else to_aim(model)
-            self.replace_folder("model", native.cpu(), self.processor)
+            with replacing(self.output_dir / "model") as unfinished:
+                native.cpu().save_pretrained(unfinished)
+                self.processor.save_pretrained(unfinished)
             if not self.config.full:
-                # It changes no embedding; PEFT would look for the base's configuration to find that out.
-                self.replace_folder("adapter", model, save_embedding_layers=False)
+                with replacing(self.output_dir / "adapter") as unfinished:
+                    # It changes no embedding; PEFT would look for the base's configuration to find that out.
+                    model.save_pretrained(unfinished, save_embedding_layers=False)
             write_results(
                 self.output_dir,
                 figures,
@@ -361,15 +363,6 @@ class Stage1:
         accelerator.wait_for_everyone()
         accelerator.end_training()
         return figures
-
-    def replace_folder(self, name: str, *parts: Any, **options: Any) -> None:
-        """Write what `save_pretrained` writes beside the old folder, then put it in its place."""
-        unfinished, folder = self.output_dir / f"{name}.tmp", self.output_dir / name
-        shutil.rmtree(unfinished, ignore_errors=True)
-        for part in parts:
-            part.save_pretrained(unfinished, **options)
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.replace(folder)
 
 
 def run(config: Stage1Config) -> dict[str, Any]:

@@ -77,7 +77,7 @@ from devices import make_accelerator
 from encoders import load_encoders, weights_fingerprint
 from queries import Queries, load_split, place_queries, place_triplets
 from ranking import Measure, rank
-from results import write_results
+from results import replacing, write_results
 from safetensors.torch import load_file, save_file
 from sources import EmbeddingSource, PixelSource, embed_config
 from torch.distributed.fsdp import register_fsdp_forward_method
@@ -204,18 +204,17 @@ class Stage2:
             raise SystemExit(
                 f"{len(self.triplets)} triplets are fewer than two for each of {accelerator.num_processes} processes"
             )
-        bar = tqdm(
+        with tqdm(
             total=config.epochs * steps_per_epoch,
             initial=progress.total_steps,
             desc="stage 2",
             unit="step",
             disable=not accelerator.is_local_main_process,
-        )
-        while progress.epoch < config.epochs:
-            loss = self.train_epoch(progress, config.epochs * steps_per_epoch, bar)
-            self.finish_epoch(progress, loss)
-            bar.set_postfix({name: f"{value:.4f}" for name, value in progress.history[-1].items()})
-        bar.close()
+        ) as bar:
+            while progress.epoch < config.epochs:
+                loss = self.train_epoch(progress, config.epochs * steps_per_epoch, bar)
+                self.finish_epoch(progress, loss)
+                bar.set_postfix({name: f"{value:.4f}" for name, value in progress.history[-1].items()})
         return self.save(progress)
 
     def train_epoch(self, progress: Progress, total_steps: int, bar: tqdm) -> float:
@@ -252,9 +251,8 @@ class Stage2:
         if figures["map@50"] > progress.best:
             progress.best = figures["map@50"]
             if self.accelerator.is_main_process:
-                unfinished = self.output_dir / "best.tmp"
-                save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
-                unfinished.replace(self.output_dir / "best.safetensors")
+                with replacing(self.output_dir / "best.safetensors") as unfinished:
+                    save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
         progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
 
     def validate(self) -> dict[str, float]:
@@ -274,12 +272,9 @@ class Stage2:
             for name, encoder in self.encoders.items():
                 setattr(model, name, encoder)
                 state |= {f"{name}.{key}": value for key, value in encoder.state_dict().items()}
-            unfinished, folder = self.output_dir / "model.tmp", self.output_dir / "model"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            model.save_pretrained(unfinished, state_dict=state)
-            self.processor.save_pretrained(unfinished)
-            shutil.rmtree(folder, ignore_errors=True)
-            unfinished.replace(folder)
+            with replacing(self.output_dir / "model") as unfinished:
+                model.save_pretrained(unfinished, state_dict=state)
+                self.processor.save_pretrained(unfinished)
             write_results(
                 self.output_dir,
                 {"validation/map@50": progress.best},

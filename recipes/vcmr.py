@@ -71,7 +71,7 @@ from embed_moments import EmbedMomentsConfig
 from embed_moments import run as embed
 from moment_data import MomentSplit, span_preset
 from moment_ranking import Measure, rank, selection_score
-from results import write_results
+from results import replacing, write_json, write_results
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
@@ -211,18 +211,17 @@ class VCMR:
             accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
             return json.loads(finished.read_text(encoding="utf-8"))["figures"]
         progress = self.checkpoints.resume()
-        bar = tqdm(
+        with tqdm(
             total=config.epochs * self.num_batches,
             initial=progress.total_steps,
             desc=f"{config.model}, {config.granularity}",
             unit="step",
             disable=not accelerator.is_local_main_process,
-        )
-        while progress.epoch < config.epochs and not self.is_exhausted(progress):
-            loss = self.train_epoch(progress, bar)
-            self.finish_epoch(progress, loss)
-            bar.set_postfix({name: f"{value:.4f}" for name, value in progress.history[-1].items()})
-        bar.close()
+        ) as bar:
+            while progress.epoch < config.epochs and not self.is_exhausted(progress):
+                loss = self.train_epoch(progress, bar)
+                self.finish_epoch(progress, loss)
+                bar.set_postfix({name: f"{value:.4f}" for name, value in progress.history[-1].items()})
         return self.save(progress)
 
     def is_exhausted(self, progress: Progress) -> bool:
@@ -287,11 +286,8 @@ class VCMR:
         if self.accelerator.is_main_process:
             model = self.accelerator.unwrap_model(self.model).cpu()
             model.load_state_dict(load_file(best))
-            unfinished, folder = self.output_dir / "model.tmp", self.output_dir / "model"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            model.save_pretrained(unfinished)
-            shutil.rmtree(folder, ignore_errors=True)
-            unfinished.replace(folder)
+            with replacing(self.output_dir / "model") as unfinished:
+                model.save_pretrained(unfinished)
             write_results(
                 self.output_dir,
                 figures,
@@ -323,10 +319,9 @@ def parameter_groups(model: MomentRetrievalModel, weight_decay: float) -> list[d
 
 def keep_best(path: Path, state: dict[str, Tensor], figures: dict[str, float]) -> None:
     """Replace the best weights and their figures."""
-    unfinished = path.with_suffix(".tmp")
-    save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
-    unfinished.replace(path)
-    path.with_suffix(".json").write_text(json.dumps(figures), encoding="utf-8")
+    with replacing(path) as unfinished:
+        save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
+    write_json(path.with_suffix(".json"), figures)
 
 
 def run(config: VCMRConfig) -> dict[str, float]:

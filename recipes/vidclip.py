@@ -101,7 +101,7 @@ from contrasts import (
 from datasets import disable_progress_bars
 from devices import make_accelerator
 from encoders import processor_fingerprint, weights_fingerprint
-from results import write_results
+from results import replacing, write_results
 from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -282,22 +282,21 @@ class Training:
                 f"there are fewer than two pairs for each of {accelerator.num_processes} processes; give more data"
             )
         disable_progress_bars()  # of `datasets`, which would break this one into pieces at every epoch
-        bar = tqdm(
+        with tqdm(
             total=config.epochs * steps_per_epoch,
             initial=progress.total_steps,
             desc=f"vidclip {config.objective}",
             unit="step",
             disable=not accelerator.is_local_main_process,
-        )
-        while progress.epoch < config.epochs:
-            loss = self.train_epoch(progress, config.epochs * steps_per_epoch, bar)
-            figures = self.validate()
-            progress.history.append({"loss": loss, **figures})
-            accelerator.log(progress.history[-1], step=progress.total_steps)
-            progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
-            accuracy = figures["comprehensive_accuracy"]
-            bar.set_postfix(loss=f"{loss:.3f}", comprehensive_accuracy=f"{accuracy:.3f}")
-        bar.close()
+        ) as bar:
+            while progress.epoch < config.epochs:
+                loss = self.train_epoch(progress, config.epochs * steps_per_epoch, bar)
+                figures = self.validate()
+                progress.history.append({"loss": loss, **figures})
+                accelerator.log(progress.history[-1], step=progress.total_steps)
+                progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+                accuracy = figures["comprehensive_accuracy"]
+                bar.set_postfix(loss=f"{loss:.3f}", comprehensive_accuracy=f"{accuracy:.3f}")
         return self.save(progress)
 
     def train_epoch(self, progress: Progress, total_steps: int, bar: tqdm) -> float:
@@ -348,12 +347,9 @@ class Training:
         }
         state = self.accelerator.get_state_dict(self.model)
         if self.accelerator.is_main_process:
-            unfinished, folder = self.output_dir / "model.tmp", self.output_dir / "model"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            self.accelerator.unwrap_model(self.model).save_pretrained(unfinished, state_dict=state)
-            self.processor.save_pretrained(unfinished)
-            shutil.rmtree(folder, ignore_errors=True)
-            unfinished.replace(folder)
+            with replacing(self.output_dir / "model") as unfinished:
+                self.accelerator.unwrap_model(self.model).save_pretrained(unfinished, state_dict=state)
+                self.processor.save_pretrained(unfinished)
             write_results(
                 self.output_dir,
                 figures,

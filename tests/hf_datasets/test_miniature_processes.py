@@ -20,7 +20,7 @@ config = MiniatureConfig(
     videos_per_split={"train": 6, "validation": 2, "test": 2},
 )
 if sys.argv[1] == "one":
-    (plan,) = (one for one in plan_competitions(config) if one.video_id == "diving_005")
+    (plan,) = (one for one in plan_competitions(config) if one.video_id == "gymnastics_000")
     render_video(plan, Path(sys.argv[2]), config)
 else:
     prepare_miniature(sys.argv[2], config=config, num_workers=2, progress=False)
