@@ -1,0 +1,316 @@
+"""Kill a program at random moments, start it again with the same command, and compare with a run left in peace.
+
+A chain is one folder in which a program is killed up to `KILLS_PER_CHAIN` times, each run going on from the last, until
+one run completes. Of every kill is asked that nothing the run started outlives it, and that an interrupt (-2) ends it
+in one line.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hf_datasets.video_shared_memory import PREFIX, PixelFolder
+
+LAUNCH = Path(__file__).with_name("launch.py")
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+KILLS_PER_CHAIN = 3
+IMPORT_SHARE = 0.1  # of the kills, in the import phase
+LONGEST_RUN_SECONDS = 240
+# An interrupted run finishes the step at hand; what a killed one started notices within seconds.
+GRACE_SECONDS = 20
+LEFTOVERS = ("*.tmp", "*.partial", "*.draft", "*.old", "*.incomplete", "best.safetensors", "checkpoints")
+INTERRUPTED = "interrupted; what is done is kept, run again to go on"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program that can be killed.
+
+    Attributes:
+        name: of the program.
+        command: the words after `python launch.py` that make it write below a folder.
+        outcome: what it left in that folder, by name: arrays are compared by value, all else as it is.
+        status: with which a complete run ends.
+        tolerance: largest difference of two arrays, relative to the largest value.
+    """
+
+    name: str
+    command: Callable[[Path], list[Any]]
+    outcome: Callable[[Path], Mapping[str, Any]]
+    tolerance: float = 0.0
+    status: int = 0
+
+
+@dataclass
+class Report:
+    """What came of the kills of one job."""
+
+    name: str
+    kills: Counter = field(default_factory=Counter)
+    chains: int = 0
+    faults: list[str] = field(default_factory=list)
+    slowest_end_seconds: float = 0.0
+    seconds: tuple[float, float] = (0.0, 0.0)  # of the imports and of the work of a run left in peace
+
+    def row(self) -> dict[str, Any]:
+        by_signal = {f"-{int(one)}": self.kills[one] for one in SIGNALS}
+        return {"recipe": self.name, **by_signal, "in groups": self.kills["group"], "in imports": self.kills["import"],
+                "resumed": self.chains, "equal": "no" if self.faults else "yes",
+                "imports and work": " + ".join(f"{one:.1f} s" for one in self.seconds),
+            "last process gone after": f"{self.slowest_end_seconds:.1f} s"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Strike:
+    """Which signal comes when: seconds after the start, or after the imports."""
+
+    signal: signal.Signals
+    whole_group: bool
+    in_imports: bool
+    seconds: float
+
+
+class Run:
+    """One started process in its own group, known by a variable that all it starts inherit."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self.status = job.status
+        self.token = uuid.uuid4().hex
+        self.mark, self.log = folder / f"{self.token}.mark", folder / f"{self.token}.log"
+        environment = os.environ | {
+            "KILL_TOKEN": self.token,
+            "MARK": str(self.mark),
+            "OMP_NUM_THREADS": "1",
+            "ACCELERATE_USE_CPU": "true",
+            "HF_HUB_OFFLINE": "1",
+            "HF_DATASETS_CACHE": str(folder / "cache"),
+        }
+        (folder / "here").mkdir(parents=True, exist_ok=True)
+        self.start = time.monotonic()
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, LAUNCH, *map(str, job.command(folder / "out"))],
+                env=environment,
+                cwd=folder / "here",
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def wait(
+        self, is_enough: Callable[[], bool] = lambda: False, seconds: float = LONGEST_RUN_SECONDS
+    ) -> bool:
+        """Wait until the process has ended or something else is enough; whether either came in time."""
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None and not is_enough():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
+
+    def wait_for_imports(self) -> float:
+        """Seconds until the work began."""
+        self.wait(self.mark.exists)
+        return time.monotonic() - self.start
+
+    def strike(self, strike: Strike) -> bool:
+        """Send the signal at its moment; whether the process was still there."""
+        if not strike.in_imports:
+            self.wait_for_imports()
+        begin = time.monotonic()
+        self.wait(lambda: time.monotonic() - begin >= strike.seconds)
+        if self.process.poll() is not None:
+            return False
+        self.held = pixel_folders(self.token)
+        (os.killpg if strike.whole_group else os.kill)(self.process.pid, strike.signal)
+        return True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the work was complete, even if a signal met the interpreter at its end."""
+        return self.process.poll() == self.status or Path(f"{self.mark}.done").exists()
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def end(self) -> None:
+        """End it and all that it started."""
+        for pid in [self.process.pid, *living(self.token)]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+
+
+def living(token: str) -> list[int]:
+    """The processes that inherited a token, but for those that have ended and wait for their parent."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"KILL_TOKEN={token}".encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:  # it ended, or is another user's
+            continue
+    return found
+
+
+def pixel_folders(token: str) -> set[Path]:
+    """The folders of pixels that the processes of a run hold open."""
+    found = set()
+    for pid in living(token):
+        try:
+            links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+        except OSError:
+            continue
+        found |= {link for link in links if link.name.startswith(PREFIX)}
+    return found
+
+
+def plan(seconds: tuple[float, float], generator: random.Random) -> Strike:
+    """A moment of a run whose imports and whose work take so many seconds."""
+    in_imports = generator.random() < IMPORT_SHARE
+    return Strike(
+        signal=generator.choice(SIGNALS),
+        whole_group=generator.random() < 0.5,
+        in_imports=in_imports,
+        seconds=generator.uniform(0, seconds[0 if in_imports else 1]),
+    )
+
+
+def faults_of_kill(run: Run, strike: Strike, report: Report) -> list[str]:
+    """What is wrong with how a struck run ended."""
+    struck, faults = time.monotonic(), []
+    if not run.wait(seconds=GRACE_SECONDS):
+        faults.append(f"{strike} did not end it within {GRACE_SECONDS} s")
+        run.process.kill()
+    status = run.process.wait()
+    while (left := living(run.token)) and time.monotonic() - struck < GRACE_SECONDS:
+        time.sleep(0.02)
+    report.slowest_end_seconds = max(report.slowest_end_seconds, time.monotonic() - struck)
+    if left:
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:200] for pid in left]
+        faults.append(f"{strike} left processes behind: {commands}")
+        run.end()
+    if strike.signal != signal.SIGINT and status != -strike.signal and not run.is_complete:
+        faults.append(f"{strike} ended it with status {status}")
+    if strike.signal == signal.SIGINT and run.mark.exists() and not run.is_complete:
+        said = run.said()
+        if status != 130 or "Traceback" in said or INTERRUPTED not in said:
+            faults.append(f"{strike} ended it with status {status} and these words:\n{said[-3000:]}")
+    return faults
+
+
+def chain(job: Job, folder: Path, seconds: tuple[float, float], seed: str, most: int, report: Report) -> Path:
+    """Kill and resume until a run completes; its folder."""
+    generator, held = random.Random(seed), set()
+    for number in range(most + 1):
+        run = Run(job, folder)
+        try:
+            strike = plan(seconds, generator)
+            if number < most and run.strike(strike):
+                report.faults += [f"{seed}: {fault}" for fault in faults_of_kill(run, strike, report)]
+                held |= run.held
+                if not run.is_complete:
+                    report.kills.update(
+                        [strike.signal] + ["group"] * strike.whole_group + ["import"] * strike.in_imports
+                    )
+                    continue
+            if not run.wait() or not run.is_complete:
+                report.faults.append(
+                    f"{seed}: resumed, it ended with {run.process.poll()}:\n{run.said()[-3000:]}"
+                )
+            break
+        finally:
+            run.end()
+    PixelFolder().remove()  # as the next run does that reads videos
+    report.faults += [f"{seed}: {one} of a killed run is still there" for one in held if one.exists()]
+    return folder
+
+
+def differences(expected: Mapping[str, Any], found: Mapping[str, Any], tolerance: float) -> list[str]:
+    """In which names two outcomes differ."""
+    wrong = [f"{name} is only in one of them" for name in sorted(expected.keys() ^ found.keys())]
+    for name in expected.keys() & found.keys():
+        one, other = expected[name], found[name]
+        if isinstance(one, np.ndarray):
+            same = one.shape == other.shape and (
+                np.array_equal(one, other)
+                or bool(np.abs(one - other).max() <= tolerance * max(1.0, np.abs(one).max()))
+            )
+        else:
+            same = one == other
+        if not same:
+            wrong.append(f"{name} differs: {str(one)[:100]} and {str(other)[:100]}")
+    return wrong
+
+
+def leftovers(folder: Path) -> set[str]:
+    """What an unfinished run leaves for the next one."""
+    return {str(path.relative_to(folder)) for pattern in LEFTOVERS for path in folder.rglob(pattern)}
+
+
+def hunt(job: Job, root: Path, kills: int, seed: int = 0, at_once: int = 2) -> Report:
+    """Kill a job so many times; what came of it.
+
+    Args:
+        job: The program.
+        root: An empty folder for its runs.
+        kills: How many; a run that completes before its signal does not count.
+        seed: Decides signals and moments.
+        at_once: Chains that run at the same time.
+    """
+    report = Report(job.name)
+    whole = Run(job, root / "whole")
+    imports = whole.wait_for_imports()
+    try:
+        if not whole.wait() or not whole.is_complete:
+            raise AssertionError(f"{job.name} ended with {whole.process.poll()}:\n{whole.said()[-3000:]}")
+    finally:
+        whole.end()
+    seconds = imports, time.monotonic() - whole.start - imports
+    expected = job.outcome(root / "whole" / "out")
+    assert expected, f"{job.name} left nothing to compare"
+    report.seconds = seconds
+
+    def one(number: int, most: int) -> None:
+        folder = chain(job, root / f"chain-{number}", seconds, f"{job.name} {seed} {number}", most, report)
+        report.chains += 1
+        wrong = differences(expected, job.outcome(folder / "out"), job.tolerance)
+        wrong += [f"{name} is left behind" for name in sorted(leftovers(folder) - leftovers(root / "whole"))]
+        report.faults += [f"{job.name} {seed} {number}: {one}" for one in wrong]
+
+    number, done = 0, 0
+    with ThreadPoolExecutor(at_once) as pool:
+        while done < kills and number < 4 * kills:
+            wanted, sizes = kills - done, []
+            while wanted > 0 and len(sizes) < at_once:
+                sizes.append(min(KILLS_PER_CHAIN, wanted))
+                wanted -= sizes[-1]
+            list(pool.map(one, range(number, number + len(sizes)), sizes))
+            number += len(sizes)
+            done = sum(report.kills[one] for one in SIGNALS)
+    return report
+
+
+def table(rows: list[Mapping[str, Any]]) -> str:
+    """Rows of the same names as text, and the sum of all kills."""
+    names = list(rows[0])
+    cells = [names, *([str(row[name]) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    total = sum(row[f"-{int(one)}"] for row in rows for one in SIGNALS)
+    return "\n".join([*lines, f"{total} kills"])

@@ -1,0 +1,70 @@
+"""What programs left in a folder, by name, to compare a run that was disturbed with one that was not."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from embeddings import EmbeddingStore
+from moment_features import FeatureStore
+from safetensors.numpy import load_file
+
+
+def trained(folder):
+    """Weights bit for bit, and the course of the training."""
+    results = json.loads((folder / "results.json").read_text())
+    weights = {
+        f"{path.parent.name}/{name}": value
+        for path in folder.glob("*/*.safetensors")
+        for name, value in load_file(path).items()
+    }
+    assert weights
+    return weights | {"history": results["history"], "figures": results["figures"]}
+
+
+def built(folder):
+    """Rows and rejections."""
+    assert json.loads((folder / "results.json").read_text())["complete"]
+    tables = {
+        str(path.relative_to(folder)): pq.read_table(path).to_pylist() for path in folder.rglob("*.parquet")
+    }
+    assert len(tables) > 1
+    return tables
+
+
+def embeddings(folder):
+    values = {kind: zip(*EmbeddingStore(folder / kind).load(), strict=True) for kind in ("video", "text")}
+    return {f"{kind} {one}": row.numpy() for kind, rows in values.items() for one, row in rows} | counted(
+        folder
+    )
+
+
+def features(folder):
+    stores = {kind: FeatureStore(folder / kind) for kind in ("video", "query-fine", "query-coarse")}
+    return {f"{kind} {one}": store[one].numpy() for kind, store in stores.items() for one in store} | counted(
+        folder
+    )
+
+
+def counted(folder):
+    return {"coverage": json.loads((folder / "results.json").read_text())["coverage"]}
+
+
+def rendered(folder):
+    """The bytes of every video, and the tables."""
+    videos = {path.name: path.read_bytes() for path in folder.rglob("*.mp4")}
+    assert videos
+    return videos | {path.name: pq.read_table(path).to_pylist() for path in folder.rglob("*.parquet")}
+
+
+def prepared(folder):
+    """What the cache of `datasets` holds: rows, and the videos that they name."""
+    cache = folder.parent / "cache"
+    found = rendered(cache)
+    for path in cache.glob("*/*/*/*/*.arrow"):
+        rows = pa.ipc.open_stream(path).read_all()
+        found[f"{path.parts[-4]}/{path.name}"] = [
+            {name: Path(value).name if name == "video" and value else value for name, value in row.items()}
+            for row in rows.to_pylist()
+        ]
+    return found

@@ -1,0 +1,213 @@
+"""Every recipe that is killed at any moment, resumed with the same command, ends as one that was left in peace.
+
+`KILLS_PER_RECIPE` (8) kills of each come at moments that `KILL_SEED` (0) decides.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from chat_server import ChatServer
+
+from hf_datasets.tfcovr.labels import parse_description
+from hf_datasets.tfcovr.tasks import answer_text
+from hf_datasets.tfcovr.writer import write_modification
+from tests.hostile.kill_harness import Job, hunt
+from tests.hostile.outcomes import built, embeddings, features, prepared, rendered, trained
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+KILLS, SEED = (
+    int(os.environ.get(name, value)) for name, value in (("KILLS_PER_RECIPE", "8"), ("KILL_SEED", "0"))
+)
+VIDEOS, EVENTS = (
+    20,
+    ("A man lifts a heavy bar.", "He throws the bar on the floor.", "He drinks a glass of water."),
+)
+FIG_ANSWERS = {
+    "You see one image": "Background: a kitchen\nObjects Attributes: a red shirt\nDesc: A person in a kitchen.",
+    "Enrich the caption": '{"original": "x", "1": "A person in a red shirt in a kitchen."}',
+    "You are given a coarse": "1. a? 2. b? 3. c? 4. d? 5. e?",
+    "You see the frames": "1. a 2. b 3. c 4. d 5. e\n\nIt moves left.",
+    "A caption describes a moment": "1. A person opens the brown bag and turns left. 2. A person turns left.",
+}
+
+pytestmark = [pytest.mark.hostile, pytest.mark.timeout(1800)]
+
+
+def answer(body):
+    """What a model says to any of the builds: the same every time."""
+    system, asked = body["messages"][0]["content"], body["messages"][-1]["content"]
+    if fig := next((text for start, text in FIG_ANSWERS.items() if str(system).startswith(start)), None):
+        return fig
+    if not isinstance(asked, str) or not asked.startswith("{"):
+        return "1. A person sleeps."
+    asked = json.loads(asked)
+    if "source" in asked:
+        return answer_text(
+            write_modification(parse_description(asked["source"]), parse_description(asked["target"]))
+        )
+    if "paragraph" in asked and "Select one key word" not in system:
+        return json.dumps({"paragraph": asked["paragraph"]})
+    return "1. A person sleeps."
+
+
+@pytest.fixture(scope="module")
+def chat():
+    with ChatServer(answer, seconds=lambda body: 0.1) as server:
+        server.batch_polls = 3
+        yield server.url
+
+
+def flags(options):
+    return [part for name, value in options.items() for part in (f"--{name}", value)]
+
+
+def recipe(name, options, outcome, *, title=None, tolerance=0.0, status=0):
+    """A recipe that writes into the folder it is given."""
+
+    def command(folder):
+        return [RECIPES / f"{name}.py", "--output_dir", folder / "run", *flags(options(folder))]
+
+    return Job(title or name, command, lambda folder: outcome(folder / "run"), tolerance, status)
+
+
+@pytest.fixture(scope="module")
+def comp_captions(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("captions")
+    spans = [[0, 10], [12, 20], [22, 38]]
+    one = {"duration": 40, "timestamps": spans}
+    videos = {
+        f"v_{number}": {
+            **one,
+            "sentences": [sentence.replace("heavy", f"{number} kg") for sentence in EVENTS],
+        }
+        for number in range(VIDEOS)
+    }
+    (folder / "train.json").write_text(json.dumps(videos))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fig_moments(tmp_path_factory):
+    from tests.recipes.test_build import write_videos
+
+    folder = tmp_path_factory.mktemp("moments")
+    write_videos(folder / "videos")
+    keys = ("video", "time", "desc_id", "cog_desc", "duration")
+    rows = [
+        (
+            "aaaaa",
+            [float(number % 7), number % 7 + 3.0],
+            number,
+            f"a person opens the brown bag {number}.",
+            12.0,
+        )
+        for number in range(1, VIDEOS)
+    ]
+    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in rows]
+    (folder / "charades_fig_test.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def builds(chat, comp_captions, fig_moments):
+    """Name -> a build against the loopback server, answer by answer and as batches."""
+    sources = {
+        "build_tfcovr": {"limit": 60},
+        "build_comp": {"source": comp_captions},
+        "build_fig": {"source": fig_moments, "video_dir": fig_moments / "videos"},
+    }
+
+    def job(name, title, *, batch):
+        options = {"model": "m", "base_url": chat, "batch": batch, "max_answers": 1, **sources[name]}
+        if name == "build_comp":
+            options["max_answers"] = 2
+        status = 0 if name == "build_tfcovr" else 1  # this server's answers are refused in some of the steps
+        return recipe(
+            name,
+            lambda folder: {"cache": folder / "answers.sqlite", **options},
+            built,
+            title=title,
+            status=status,
+        )
+
+    return {name: job(name, name, batch="false") for name in sources} | {
+        f"{name} --batch": job(name, f"{name} --batch", batch="true") for name in sources
+    }
+
+
+@pytest.fixture(scope="module")
+def trainings(tiny, embedded, tiny_comp, moment_features):
+    """Name -> a training with checkpoints every few steps."""
+    clip = Path(tiny["vision_model"]).parent / "clip"
+    stage1 = {"dataset": tiny["dataset"], "base": clip, "num_frames": 4, "epochs": 8, "batch_size": 4}
+    stage2 = {**tiny, "embeddings": embedded, "projection_dim": 16, "fusion_hidden_dim": 32, "epochs": 40}
+    vidclip = {**tiny_comp, "num_frames": 4, "epochs": 10, "batch_size": 8, "warmup_steps": 2}
+    vcmr = {
+        "dataset": moment_features,
+        "features": moment_features / "features",
+        "min_clips": 1,
+        "max_clips": 4,
+    }
+    vcmr |= {"max_video_clips": 12, "nms_threshold": 0.5, "epochs": 12, "batch_size": 50}
+    options = {
+        "stage1": stage1 | {"num_workers": 1, "checkpoint_steps": 3},
+        "stage2": stage2 | {"batch_size": 45, "checkpoint_steps": 7},
+        "vidclip": vidclip | {"checkpoint_steps": 3},
+        "vcmr": vcmr | {"checkpoint_steps": 4},
+    }
+
+    def job(name):
+        own = {"cache_dir": "frames"} if name == "stage1" else {}
+        return recipe(name, lambda folder: {**options[name], **own, "device": "cpu"}, trained)
+
+    return {name: job(name) for name in options}
+
+
+@pytest.fixture(scope="module")
+def encodings(tiny, moments):
+    """Name -> an encoding in small shards, with processes that decode."""
+    pool = {"num_workers": 1, "device": "cpu"}
+    embed = {**tiny, **pool, "batch_size": 4, "shard_size": 4, "cache_dir": "frames"}
+    clip = Path(tiny["vision_model"]).parent / "clip"
+    seconds = {
+        "dataset": moments,
+        "vision_model": clip,
+        "text_model": tiny["text_model"],
+        "clip_seconds": 0.25,
+    }
+    of_moments = {**seconds, **pool, "shard_size": 1, "batch_size": 1}
+    return {
+        "embed": recipe("embed", lambda folder: embed, embeddings, tolerance=1e-6),
+        "embed_moments": recipe("embed_moments", lambda folder: of_moments, features, tolerance=1e-6),
+    }
+
+
+@pytest.fixture(scope="module")
+def commands():
+    """`python -m hf_datasets`, which renders into a folder or prepares in the cache of `datasets`."""
+    return {
+        "render": Job("render", lambda folder: ["hf_datasets", "render", "--root", folder], rendered),
+        "prepare": Job(
+            "prepare", lambda folder: ["hf_datasets", "prepare", "tfcovr", "activitynet_comp"], prepared
+        ),
+    }
+
+
+JOBS = {
+    **dict.fromkeys(["build_tfcovr", "build_comp", "build_fig"], "builds"),
+    **dict.fromkeys(["build_tfcovr --batch", "build_comp --batch", "build_fig --batch"], "builds"),
+    **dict.fromkeys(["stage1", "stage2", "vidclip", "vcmr"], "trainings"),
+    **dict.fromkeys(["embed", "embed_moments"], "encodings"),
+    **dict.fromkeys(["render", "prepare"], "commands"),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_killed_and_resumed_run_ends_as_one_left_in_peace(name, request, tmp_path, record_property):
+    job = request.getfixturevalue(JOBS[name])[name]
+    report = hunt(job, tmp_path, KILLS, SEED)
+    record_property("kills", report.row())
+    assert not report.faults, "\n\n".join(report.faults)
+    assert sum(report.row()[column] for column in ("-9", "-15", "-2")) >= KILLS
