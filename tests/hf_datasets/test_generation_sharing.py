@@ -109,7 +109,8 @@ def test_an_interrupted_run_does_not_wait_for_a_server_that_hangs(cache, monkeyp
         assert time.monotonic() - start < 2
         server.gate.set()
         assert list(generate(SentenceTask(), ROWS, chat_at(server), cache)) == EXPECTED
-        assert set(server.answered.values()) == {1}
+        # What hung when the run ended may be answered to nobody before it is asked again.
+        assert set(server.answered.values()) <= {1, 2}
 
 
 def test_a_clock_that_jumps_breaks_neither_rates_nor_retries_nor_batches(cache, monkeypatch):
