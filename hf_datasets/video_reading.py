@@ -113,10 +113,13 @@ def read_pixels(
             cure = "re-encode the video" if backend in {"auto", "pyav"} else "use backend='pyav'"
             raise VideoError(f"{path}: {backend} does not give the frames that the file lists; {cure}")
         times = tuple(video.seconds(key) for key in keys)
-    frames = np.stack([pixels[key] for key in keys])
+    once = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    frames = np.stack([pixels[key] for key in once])
     if size is not None:
         _check_resized(path, frames.shape[1:3], size, limits)
         frames = resize(frames, size)
+    if len(once) < len(keys):
+        frames = frames[[once[key] for key in keys]]
     return ClipPixels(frames, tuple(indices), times, len(span.keys), span.missing_seconds)
 
 

@@ -6,9 +6,9 @@ example as `metrics.map_at_k.scoring.mean_average_precision`.
 
 import warnings
 
-from .installation import METRICS, install, modules_folder
+from .installation import METRICS, install, modules_folder, space
 
-__all__ = ["METRICS", "install"]
+__all__ = ["METRICS", "install", "space"]
 
 try:
     for _name in METRICS:

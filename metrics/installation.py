@@ -31,6 +31,21 @@ def modules_folder() -> Path:
     return Path(os.environ.get("HF_MODULES_CACHE", home / "modules"))
 
 
+def space(name: str) -> str:
+    """The folder of a metric as `evaluate.load` takes it: unlike the bare name, it asks no network first.
+
+    Raises:
+        ValueError: If there is no such metric.
+
+    Example:
+        >>> Path(space("map_at_k")).name
+        'map_at_k'
+    """
+    if name not in METRICS:
+        raise ValueError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
+    return str(Path(__file__).parent / name)
+
+
 def install(name: str) -> Path:
     """Make `evaluate.load(name)` give this package's metric in every process that shares the modules folder.
 
@@ -47,9 +62,7 @@ def install(name: str) -> Path:
         ValueError: If there is no such metric.
         OSError: If the modules folder cannot be written.
     """
-    if name not in METRICS:
-        raise ValueError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
-    sources = _sources(Path(__file__).parent / name)
+    sources = _sources(Path(space(name)))
     digest = hashlib.sha256(
         repr(sorted(sources.items())).encode()
     ).hexdigest()  # evaluate wants 64 characters

@@ -9,7 +9,7 @@ from contrasts import Span, SpanReader, batched, span_of
 from torch import Tensor
 from tqdm import tqdm
 
-import metrics  # noqa: F401 (registers the metric's name)
+import metrics
 
 
 class VideoTextEncoder(Protocol):
@@ -45,7 +45,7 @@ class Scores:
 
     def __init__(self, rows: list[dict[str, Any]], reader: SpanReader, *, batch_size: int = 32) -> None:
         evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-        self.metric = evaluate.load("comprehensive_accuracy")
+        self.metric = evaluate.load(metrics.space("comprehensive_accuracy"))
         self.rows, self.reader, self.batch_size = rows, reader, batch_size
         self.spans = list(dict.fromkeys(span_of(row) for row in rows))
         texts = (row[name] for row in rows for name in ("positive_text", "negative_text"))

@@ -46,7 +46,7 @@ from evaluate_comp import table
 from results import write_results
 from rich.console import Console
 
-import metrics  # noqa: F401 (registers the metric's name)
+import metrics
 from hf_datasets.comp.judging import JudgedPair, JudgeTask, Verdict
 from hf_datasets.generation.estimate import DryRun
 from hf_datasets.generation.images import image_part
@@ -74,7 +74,7 @@ def measure(verdicts: list[Verdict]) -> dict[str, float]:
         return {}
     evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
     references = [{"disruption_type": one.disruption_type, "answer": one.answer} for one in verdicts]
-    figures = evaluate.load("comprehensive_accuracy").compute(
+    figures = evaluate.load(metrics.space("comprehensive_accuracy")).compute(
         predictions=[one.given for one in verdicts], references=references
     )
     return {name: value for name, value in figures.items() if isinstance(value, float)}

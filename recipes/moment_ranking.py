@@ -13,7 +13,7 @@ from moment_data import MomentSplit
 from results import write_text
 from torch import Tensor
 
-import metrics  # noqa: F401 - registers the metrics' names
+import metrics
 from hf_models.moments.corpus import VideoBatch, encode_corpus
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.spans import MomentRanking, SpanSearch
@@ -104,7 +104,7 @@ class Measure:
 
     def __init__(self) -> None:
         evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-        self.metric = evaluate.load("vcmr_recall")
+        self.metric = evaluate.load(metrics.space("vcmr_recall"))
         self.signature = ""
 
     def __call__(self, rankings: Rankings, split: MomentSplit) -> dict[str, float]:

@@ -8,7 +8,7 @@ from queries import Queries
 from shared_config import Protocol, QueryParts
 from torch import Tensor
 
-import metrics  # noqa: F401 - registers the metrics' names
+import metrics
 from hf_models import TFCoVRForComposedRetrieval
 from hf_models.retrieval import ranked_ids, search
 
@@ -75,7 +75,7 @@ class Measure:
 
     def __init__(self) -> None:
         evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-        self.metric = evaluate.load("map_at_k")
+        self.metric = evaluate.load(metrics.space("map_at_k"))
 
     def __call__(
         self, ranked: list[list[str]], queries: Queries, protocol: Protocol = "standard"
