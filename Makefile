@@ -45,7 +45,7 @@ test-all: lint
 # Minutes; SUBTLE_FUZZ_INPUTS=1000000 fuzzes for a night.
 test-hostile: export SUBTLE_FUZZ_INPUTS ?= 20000
 test-hostile: $(READY)
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m hostile tests
 
 # The oldest versions that pyproject.toml allows, in an environment of their own.
 test-oldest: $(UV)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from odd_values import LONG_RUN
 
 from hf_datasets.comp import release as comp_release
 from hf_datasets.fig import release as fig_release
@@ -168,10 +169,24 @@ def test_a_damaged_file_gives_rows_and_rejections_or_an_error_that_names_it(name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     sound = [one for one in read(path) if isinstance(one, RECORDS)]
     assert sound
-    generator = random.Random(SEED)
-    for _ in range(MUTATIONS):
+    fuzz(name, path, SEED, MUTATIONS)
+
+
+def fuzz(name, path, seed, times):
+    _, rows, write, read = READERS[name]
+    generator = random.Random(seed)
+    for _ in range(times):
         path.write_bytes(damaged(generator, rows, write))
-        check(read, path, tmp_path)
+        check(read, path, path.parent.parent)
+
+
+@pytest.mark.hostile
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", READERS)
+def test_many_damaged_files_give_rows_and_rejections_or_an_error_that_names_them(name, tmp_path):
+    path = tmp_path / "data" / READERS[name][0]
+    path.parent.mkdir()
+    fuzz(name, path, f"{name} long", LONG_RUN // 4)
 
 
 REAL = {

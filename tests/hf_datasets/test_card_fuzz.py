@@ -1,0 +1,39 @@
+"""Cards that someone mangled: published, or refused by name in one line."""
+
+import random
+from pathlib import Path
+
+import pytest
+from mangled_text import mutated_text
+from odd_values import LONG_RUN
+
+from hf_datasets.publish import _card_text
+
+CARD = Path(__file__).parents[2] / "hf_datasets" / "tfcovr" / "README.md"
+
+
+def fuzz(folder, seed, times):
+    original, path, rng = CARD.read_text(encoding="utf-8"), folder / "README.md", random.Random(seed)
+    for _ in range(times):
+        path.write_bytes(mutated_text(rng, original[: original.index("\n---\n", 4) + 400]))
+        path.write_bytes(path.read_bytes() + original[-3000:].encode())
+        outcome = published(path)
+        assert outcome.startswith("---\n") or (str(path) in outcome and len(outcome.splitlines()) == 1)
+
+
+def published(card):
+    """The card as it would be published, or why it is not."""
+    try:
+        return _card_text(card, {("mini", "train"): 3}, {"command": "build"}, [])
+    except ValueError as error:
+        return str(error)
+
+
+def test_a_mangled_card_is_published_or_refused_in_one_line(tmp_path):
+    fuzz(tmp_path, "short", 100)
+
+
+@pytest.mark.hostile
+@pytest.mark.timeout(0)
+def test_many_mangled_cards_are_published_or_refused_in_one_line(tmp_path):
+    fuzz(tmp_path, "long", LONG_RUN // 8)
