@@ -35,7 +35,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> Tensor:
-        gradient = gradient.contiguous()
+        gradient = gradient.clone(memory_format=torch.contiguous_format)  # others may read this gradient too
         dist.all_reduce(gradient)
         return gradient[ctx.start : ctx.start + ctx.length]
 
