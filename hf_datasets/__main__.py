@@ -19,16 +19,10 @@ def main() -> int:
     """Run the command line; the exit status is 1 when a data set could not be prepared."""
     parser = argparse.ArgumentParser(prog="python -m hf_datasets", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser(
-        "prepare", help="render or read a data set's default configuration into the cache"
-    )
-    command.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(BUILDERS)}; default: all"
-    )
+    command = commands.add_parser("prepare", help="render or read a data set's default configuration into the cache")
+    command.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(BUILDERS)}; default: all")
     command = commands.add_parser("render", help="draw another miniature than the default one")
-    command.add_argument(
-        "--train_times", type=int, default=1, help="times the default 52 training competitions"
-    )
+    command.add_argument("--train_times", type=int, default=1, help="times the default 52 training competitions")
     command.add_argument("--test_times", type=int, default=1, help="times the default 10 test competitions")
     command.add_argument("--seed", type=int, default=0, help="of athletes, cameras and halls")
     command.add_argument("--root", help="the folder that gets its folder; default: in the datasets cache")

@@ -96,9 +96,7 @@ def write_folder(
     return folder
 
 
-def push_folder(
-    folder: str | os.PathLike[str], repo_id: str, *, private: bool = True, token: str | None = None
-) -> str:
+def push_folder(folder: str | os.PathLike[str], repo_id: str, *, private: bool = True, token: str | None = None) -> str:
     """Upload a folder that `write_folder` made, in one commit, as a data set on the Hub.
 
     Only `PUBLISHED_FILES` go: the card, the Parquet files and the rejections.
@@ -117,9 +115,7 @@ def push_folder(
     """
     folder = Path(folder)
     if not (folder / "README.md").is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no README.md; make the folder with hf_datasets.publish.write_folder"
-        )
+        raise FileNotFoundError(f"{folder} holds no README.md; make the folder with hf_datasets.publish.write_folder")
     hub = HfApi(token=token)
     address = hub.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True)
     hub.upload_folder(
@@ -190,9 +186,7 @@ def _card_text(
     before, start, rest = card.text.partition(COUNTS_START)
     _, end, after = rest.partition(COUNTS_END)
     if not start or not end:
-        raise ValueError(
-            f"{path} lacks the marks {COUNTS_START!r} and {COUNTS_END!r} between which the counts go"
-        )
+        raise ValueError(f"{path} lacks the marks {COUNTS_START!r} and {COUNTS_END!r} between which the counts go")
     written = [key for key, count in counts.items() if count]
     names = list(dict.fromkeys(name for name, _ in written))
     card.data.configs = [

@@ -55,9 +55,7 @@ ANNOTATION_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".parquet", ".pkl", 
 
 def registered_module(name: str) -> DatasetModule:
     """What `datasets` wants to know of a key of `BUILDERS`."""
-    return DatasetModule(
-        BUILDERS[name], source_hash(), {"dataset_name": name, "base_path": str(Path(__file__).parent)}
-    )
+    return DatasetModule(BUILDERS[name], source_hash(), {"dataset_name": name, "base_path": str(Path(__file__).parent)})
 
 
 @functools.cache
@@ -93,9 +91,7 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
     refused, it collects in `rejections`: they are counted in the description and kept beside the data.
     """
 
-    def __init__(
-        self, *args: Any, hash: str | None = None, config_name: str | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, hash: str | None = None, config_name: str | None = None, **kwargs: Any) -> None:
         self.rejections: list[Rejection] = []
         self.module_hash = hash
         name = config_name or self.DEFAULT_CONFIG_NAME
@@ -108,9 +104,7 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
         super().__init__(*args, hash=own_hash, config_name=config_name, **kwargs)
 
     def _hash_of(self, config_name: str | None, states: list[str]) -> str:
-        return hashlib.sha256(
-            ":".join([str(self.module_hash), str(config_name), *states]).encode()
-        ).hexdigest()
+        return hashlib.sha256(":".join([str(self.module_hash), str(config_name), *states]).encode()).hexdigest()
 
     def download_and_prepare(
         self,
@@ -177,9 +171,7 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
             return None
         data_dir = Path(self.config.data_dir).expanduser()
         if not data_dir.is_dir():
-            raise FileNotFoundError(
-                f"data_dir {data_dir} is not a folder; give the one that holds the annotations"
-            )
+            raise FileNotFoundError(f"data_dir {data_dir} is not a folder; give the one that holds the annotations")
         return data_dir
 
     def _miniature_dir(self) -> Path:
@@ -195,12 +187,8 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
             return prepare_miniature()
         missing = [name for name in MINIATURE_TABLES if not (data_dir / name).is_file()]
         if missing:
-            others = [
-                name for name in self.builder_configs if not name.startswith("mini") and "-" not in name
-            ]
-            calls = " or ".join(
-                f"load_dataset({self.dataset_name!r}, {name!r}, data_dir=...)" for name in others
-            )
+            others = [name for name in self.builder_configs if not name.startswith("mini") and "-" not in name]
+            calls = " or ".join(f"load_dataset({self.dataset_name!r}, {name!r}, data_dir=...)" for name in others)
             raise FileNotFoundError(
                 f"data_dir {data_dir} holds no {' and no '.join(missing)}, so it is no miniature, which is what the "
                 f"configuration {self.config.name!r} reads; for other data name their configuration: {calls}"
@@ -256,9 +244,7 @@ def remove_unfinished(root: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def write_rejections(
-    folder: str | os.PathLike[str], rejections: Iterable[tuple[str | None, Rejection]]
-) -> None:
+def write_rejections(folder: str | os.PathLike[str], rejections: Iterable[tuple[str | None, Rejection]]) -> None:
     """Write what was refused, each with the step that refused it where there are several, to `rejections.parquet`.
 
     Of files that the reasons name, only the name is kept: the table is published, and folders are this machine's. Where a
@@ -307,9 +293,7 @@ def prepare(name: str) -> dict[str, datasets.DatasetDict]:
     module = registered_module(name)
     builder = datasets.load.get_dataset_builder_class(module)
     default = builder.DEFAULT_CONFIG_NAME
-    names = [
-        config for config in builder.builder_configs if config == default or config.startswith(f"{default}-")
-    ]
+    names = [config for config in builder.builder_configs if config == default or config.startswith(f"{default}-")]
     return {config: _prepared(builder, module, config) for config in sorted(names, key=len)}
 
 

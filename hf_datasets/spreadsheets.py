@@ -26,7 +26,5 @@ def as_csv(table: pl.DataFrame) -> str:
     """
     texts = table.with_columns((pl.selectors.categorical() | pl.selectors.enum()).cast(pl.String))
     column = pl.selectors.string()
-    marked = texts.with_columns(
-        pl.when(column.str.contains(FORMULA)).then("'" + column).otherwise(column).name.keep()
-    )
+    marked = texts.with_columns(pl.when(column.str.contains(FORMULA)).then("'" + column).otherwise(column).name.keep())
     return marked.rename(lambda name: f"'{name}" if re.search(FORMULA, name) else name).write_csv()

@@ -82,9 +82,7 @@ def make_config(config_class: type[Configuration], **values: Any) -> Configurati
         raise ValueError(f"the sizes do not go together: {error.__cause__ or error}") from None
 
 
-def load_weights(
-    model_class: type[nn.Module], config: PreTrainedConfig, weights: dict[str, Tensor]
-) -> nn.Module:
+def load_weights(model_class: type[nn.Module], config: PreTrainedConfig, weights: dict[str, Tensor]) -> nn.Module:
     """Build a model and give it weights; it is built only if each of its weights is there, in its shape.
 
     Returns:
@@ -160,9 +158,7 @@ def _check_archive(file: IO[bytes]) -> None:
         if any(entry.filename.rpartition("/")[2] == "constants.pkl" for entry in entries):
             raise ValueError("it is a program of TorchScript")
         if pickles[0].file_size > MAX_PICKLE_BYTES:
-            raise ValueError(
-                f"its data.pkl has {pickles[0].file_size:,} bytes; {MAX_PICKLE_BYTES:,} are read"
-            )
+            raise ValueError(f"its data.pkl has {pickles[0].file_size:,} bytes; {MAX_PICKLE_BYTES:,} are read")
         with archive.open(pickles[0]) as pickled:
             _check_pickle(pickled)
 

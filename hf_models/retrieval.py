@@ -120,9 +120,7 @@ def search(
         _check_finite(of_part, "queries", start)
         rows[part], scores[part] = _search_block(of_part, corpus_embeds, k, excluded[part], block, buffer)
     if scores.isnan().any() or scores.isposinf().any():
-        raise ValueError(
-            "some scores overflow float32, so they cannot be ranked; normalise the embeddings first"
-        )
+        raise ValueError("some scores overflow float32, so they cannot be ranked; normalise the embeddings first")
     rows[scores.isneginf()] = -1
     return rows, scores
 
@@ -168,9 +166,7 @@ def search_with_faiss(
     _check_finite(corpus, "corpus")
     excluded = _excluded_rows(exclude, len(queries), len(corpus))
     wanted = min(k + excluded.shape[1], len(corpus))
-    index = datasets.search.FaissIndex(
-        string_factory=string_factory, metric_type=0
-    )  # 0 is METRIC_INNER_PRODUCT
+    index = datasets.search.FaissIndex(string_factory=string_factory, metric_type=0)  # 0 is METRIC_INNER_PRODUCT
     index.add_vectors(corpus.numpy())
     found = index.search_batch(queries.numpy(), wanted)
     rows = torch.as_tensor(np.asarray(found.total_indices), dtype=torch.int64)
@@ -189,9 +185,7 @@ def _search_block(
     for start in range(0, len(corpus_embeds), block_size):
         block = _as_tensor(corpus_embeds[start : start + block_size]).to(queries.device).float()
         _check_finite(block, "corpus", start)
-        scores = torch.mm(
-            queries, block.T, out=buffer[: len(queries) * len(block)].view(len(queries), len(block))
-        )
+        scores = torch.mm(queries, block.T, out=buffer[: len(queries) * len(block)].view(len(queries), len(block)))
         hit_query, hit = ((excluded >= start) & (excluded < start + len(block))).nonzero(as_tuple=True)
         scores[hit_query, excluded[hit_query, hit] - start] = -torch.inf
         top_scores, top_rows = _candidates(scores, best_scores, k)
@@ -236,11 +230,7 @@ def _candidates(scores: Tensor, kept: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """`torch.topk` with equal scores in the order of their columns, which it does not promise itself."""
     values, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
-    tied = (
-        values[:, k - 1] == values[:, k]
-        if values.shape[1] > k
-        else torch.zeros(len(scores), dtype=torch.bool)
-    )
+    tied = values[:, k - 1] == values[:, k] if values.shape[1] > k else torch.zeros(len(scores), dtype=torch.bool)
     values, columns = values[:, :k], columns[:, :k]
     columns, order = columns.sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
@@ -281,9 +271,7 @@ def _excluded_rows(exclude: Sequence[Any] | Tensor | None, num_queries: int, cor
         rows = rows.reshape(num_queries, width)
     outside = rows[(rows < -1) | (rows >= corpus_size)]
     if len(outside):
-        raise ValueError(
-            f"exclude names row {outside[0].item()} of a corpus of {corpus_size} rows; -1 stands for none"
-        )
+        raise ValueError(f"exclude names row {outside[0].item()} of a corpus of {corpus_size} rows; -1 stands for none")
     return rows
 
 
@@ -314,9 +302,7 @@ def _check_finite(embeds: Tensor, name: str, start: int = 0) -> None:
         raise ValueError(f"row {row} of the {name} is not finite (NaN or infinity) and cannot be ranked")
 
 
-def _check_sizes(
-    queries: Tensor, corpus_embeds: Embeddings, k: int, exclude: Sequence[Any] | Tensor | None
-) -> None:
+def _check_sizes(queries: Tensor, corpus_embeds: Embeddings, k: int, exclude: Sequence[Any] | Tensor | None) -> None:
     if queries.ndim != 2 or corpus_embeds.ndim != 2 or queries.shape[1] != corpus_embeds.shape[1]:
         shapes = f"{tuple(queries.shape)} and {tuple(corpus_embeds.shape)}"
         raise ValueError(f"queries (Q, D) and corpus (N, D) must have one D, not shapes {shapes}")

@@ -10,12 +10,8 @@ def main() -> int:
     """Run the command; the exit status is 1 where the names could not be installed."""
     parser = argparse.ArgumentParser(prog="python -m metrics", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser(
-        "install", help="make evaluate.load(NAME) work in every process of this machine"
-    )
-    command.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(METRICS)}; default: all"
-    )
+    command = commands.add_parser("install", help="make evaluate.load(NAME) work in every process of this machine")
+    command.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(METRICS)}; default: all")
     names = parser.parse_args().names or METRICS
     unknown = sorted(set(names) - set(METRICS))
     if unknown:

@@ -63,9 +63,7 @@ def install(name: str) -> Path:
         OSError: If the modules folder cannot be written.
     """
     sources = _sources(Path(space(name)))
-    digest = hashlib.sha256(
-        repr(sorted(sources.items())).encode()
-    ).hexdigest()  # evaluate wants 64 characters
+    digest = hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()  # evaluate wants 64 characters
     parent = modules_folder() / "evaluate_modules" / "metrics" / f"evaluate-metric--{name}"
     copy = parent / digest
     if not copy.is_dir():
@@ -111,9 +109,7 @@ def _write_file(path: Path, content: bytes) -> None:
 
 
 def _make_newest(script: Path) -> None:
-    others = [
-        other.stat().st_mtime for other in script.parent.parent.glob(f"*/{script.name}") if other != script
-    ]
+    others = [other.stat().st_mtime for other in script.parent.parent.glob(f"*/{script.name}") if other != script]
     if script.stat().st_mtime <= max(others, default=-1):
         newest = max(time.time(), max(others) + 1)
         os.utime(script, (newest, newest))

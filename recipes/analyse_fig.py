@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from config import option, parse_config, run_recipe
-from shared_config import FIG_DATASETS
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import FIG_DATASETS
 
 
 @dataclass
@@ -30,9 +30,7 @@ class AnalyseFIGConfig:
     )
     dataset: str = option("charades_fig", "Name of the dataset.", names=FIG_DATASETS)
     dataset_config: str = option("mini", "Its configuration: mini, release or source.")
-    data_dir: str | None = option(
-        None, "Folder of its annotations; none where it needs none, as the miniature."
-    )
+    data_dir: str | None = option(None, "Folder of its annotations; none where it needs none, as the miniature.")
     video_dir: str | None = option(None, "Folder of its videos; none where the dataset knows its own.")
     encoder: str = option(
         "tfidf",
@@ -45,9 +43,7 @@ class AnalyseFIGConfig:
     user_study: bool = option(False, "Write the forms of the user study.")
     items_per_kind: int = option(50, "Captions of each kind in the user study.")
     items_per_form: int = option(30, "Captions in one form.")
-    answers: str | None = option(
-        None, "Folder of the forms and the exported answers, to add them up; none: analyze."
-    )
+    answers: str | None = option(None, "Folder of the forms and the exported answers, to add them up; none: analyze.")
     vote: Literal["single", "majority"] = option(
         "single", "What counts in the user study: each answer, or the majority for each caption."
     )
@@ -66,12 +62,12 @@ import polars as pl
 from caption_clusters import CaptionMap, plot_maps
 from datasets import DatasetDict, concatenate_datasets, load_dataset
 from matplotlib.figure import Figure
-from results import write_results
 from rich.console import Console
 from rich.table import Table
-from user_study import aggregate, as_rows, read_answers, write_forms
 
 import hf_datasets  # noqa: F401 - registers the data sets' names
+from fig.user_study import aggregate, as_rows, read_answers, write_forms
+from harness.results import write_results
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.release import FILES
 from hf_datasets.fig.statistics import duplicate_captions, plot_scores, statistics
@@ -81,15 +77,11 @@ GRANULARITIES = ("coarse", "fine")
 
 def data_set_in(folder: str) -> str:
     """Which data set's published files a folder holds."""
-    names = [
-        name for name, files in FILES.items() if any(any(Path(folder).rglob(file)) for file in files.values())
-    ]
+    names = [name for name, files in FILES.items() if any(any(Path(folder).rglob(file)) for file in files.values())]
     if len(names) != 1:
         wanted = ", ".join(file for files in FILES.values() for file in files.values())
         what = f"files of {' and '.join(names)}" if names else "none of the published files"
-        raise SystemExit(
-            f"--release {folder} holds {what}; give a folder with those of one data set: {wanted}"
-        )
+        raise SystemExit(f"--release {folder} holds {what}; give a folder with those of one data set: {wanted}")
     return names[0]
 
 
@@ -98,9 +90,7 @@ def read(config: AnalyseFIGConfig, part: str = "") -> DatasetDict:
     try:
         return load_dataset(config.dataset, config.dataset_config + part, data_dir=config.data_dir, **options)
     except (ValueError, FileNotFoundError) as error:
-        raise SystemExit(
-            f"{config.dataset!r}, {config.dataset_config + part!r}, cannot be read: {error}"
-        ) from error
+        raise SystemExit(f"{config.dataset!r}, {config.dataset_config + part!r}, cannot be read: {error}") from error
 
 
 def read_kinds(config: AnalyseFIGConfig) -> pl.DataFrame:
@@ -118,9 +108,7 @@ def table_1(data: DatasetDict, kinds: pl.DataFrame) -> dict[str, Any]:
     if not kinds.is_empty():
         rows = concatenate_datasets(list(data.values())).to_polars().join(kinds, on="desc_id")
         scores = rows.group_by("kind").agg(captions=pl.len(), score=pl.col("fine_caption_score").mean())
-        found["kinds"] = {
-            kind: {"captions": n, "score": score} for kind, n, score in scores.sort("kind").iter_rows()
-        }
+        found["kinds"] = {kind: {"captions": n, "score": score} for kind, n, score in scores.sort("kind").iter_rows()}
     return found
 
 
@@ -142,9 +130,7 @@ def table_2(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGCo
 def show(tables: dict[str, Any], config: AnalyseFIGConfig) -> None:
     """Print Tables 1 and 2."""
     console = Console()
-    first = Table(
-        "split", "moments", "videos", "span (s)", "score", "late ends", "coarse words", "fine words"
-    )
+    first = Table("split", "moments", "videos", "span (s)", "score", "late ends", "coarse words", "fine words")
     first.columns[0].no_wrap = True
     for name, one in {**tables["table_1"]["splits"], "all": tables["table_1"]["all"]}.items():
         score = f"{one['score']['mean']:.2f}" if one["scored"] else "none"
@@ -197,9 +183,7 @@ def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig)
     shown = joined.filter(pl.col("video").is_not_null())
     print(f"user study: {len(shown):,} of {len(joined):,} moments have their video")
     if shown.is_empty():
-        raise SystemExit(
-            "no moment has its video, and a form without clips asks nothing; name them with --video_dir"
-        )
+        raise SystemExit("no moment has its video, and a form without clips asks nothing; name them with --video_dir")
     folder = Path(config.output_dir) / "user-study"
     options = {"per_kind": config.items_per_kind, "per_form": config.items_per_form, "seed": config.seed}
     title = f"{config.dataset} {config.dataset_config}"
@@ -207,9 +191,7 @@ def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig)
     for form in forms:
         print(f"form: {form.resolve()}")
     if unreadable:
-        print(
-            f"{len(unreadable)} moments cannot be read and are in no form: desc_id {', '.join(map(str, unreadable))}"
-        )
+        print(f"{len(unreadable)} moments cannot be read and are in no form: desc_id {', '.join(map(str, unreadable))}")
 
 
 def analyse(config: AnalyseFIGConfig) -> dict[str, Any]:
@@ -234,9 +216,7 @@ def analyse(config: AnalyseFIGConfig) -> dict[str, Any]:
     if config.user_study:
         make_forms(data, kinds, config)
     source = next(iter(data.values())).info.description
-    write_results(
-        Path(config.output_dir), tables, config=config, seed=config.seed, undrawn=undrawn, source=source
-    )
+    write_results(Path(config.output_dir), tables, config=config, seed=config.seed, undrawn=undrawn, source=source)
     return tables
 
 

@@ -6,19 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from embed import EmbedConfig
-from encoders import load_encoders, load_trained
-from ranking import QueryParts
-from sources import embed_config
 from stage2 import INCIDENTAL, Stage2Config
 from stage2 import run as train
-from systems import SYSTEMS, System
 
+from harness.models import load_encoders, load_trained
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from tfcovr.batches import embed_config
+from tfcovr.ranking import QueryParts
+from tfcovr.systems import SYSTEMS, System
 
 
-def system_config(
-    system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int
-) -> Stage2Config:
+def system_config(system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int) -> Stage2Config:
     """The training configuration of a system with one seed; that of `base` itself keeps its output folder."""
     trained_as = SYSTEMS[0].name if system.shuffle_frames else system.name
     changes: dict[str, Any] = {"query": system.query, "seed": seed}
@@ -41,9 +39,7 @@ def is_trained(config: Stage2Config) -> bool:
     # Whether stored embeddings are the model's own is found out when they are opened, wherever they lie.
     ignored = {*INCIDENTAL, "embeddings"}
     wanted, found = asdict(config), json.loads(results.read_text(encoding="utf-8"))["config"]
-    changed = sorted(
-        name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name)
-    )
+    changed = sorted(name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name))
     if changed:
         raise SystemExit(
             f"{config.output_dir} holds a model that was trained with other {', '.join(changed)}; name another "

@@ -11,13 +11,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.timing import Ratio
 from rich.console import Console
 from rich.table import Table
 
-NAMES = sorted(
-    path.stem for path in (Path(__file__).parent / "benchmarks").glob("[!_]*.py") if path.stem != "timing"
-)
+from benchmarks.timing import Ratio
+
+NAMES = sorted(path.stem for path in (Path(__file__).parent / "benchmarks").glob("[!_]*.py") if path.stem != "timing")
 MARKS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
 
 
@@ -32,9 +31,7 @@ def show(name: str, ratios: list[Ratio]) -> Table:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; default: all")
     parser.add_argument("--json", type=Path, help="also write the ratios to this file")
     arguments = parser.parse_args()

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from config import option, parse_config, run_recipe
-from shared_config import BuildConfig
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import BuildConfig
 
 
 @dataclass
@@ -38,10 +38,10 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(BuildCompConfig, __doc__)
 
 import pyarrow as pa
-from build import Build, run
 from rich.console import Console
 from rich.table import Table
 
+from harness.build import Build, run
 from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
 from hf_datasets.comp.construction import Construction, select_video
 from hf_datasets.comp.pairs import PAIR_SCHEMA
@@ -66,9 +66,7 @@ def source_of(config: BuildCompConfig) -> Source:
     return "youcook2" if "youcook2" in Path(config.source).name.lower() else "activitynet"
 
 
-def select(
-    build: Build, split: str, videos: Iterable[CaptionedVideo], max_iou: float
-) -> list[CaptionedVideo]:
+def select(build: Build, split: str, videos: Iterable[CaptionedVideo], max_iou: float) -> list[CaptionedVideo]:
     """The videos with the events that follow one another; at least two."""
     selected = [select_video(video, max_iou=max_iou) for video in videos]
     list(build.passed(f"{split}: events", [event for _, events in selected for event in events]))

@@ -20,8 +20,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from config import option, parse_config, run_recipe
-from shared_config import BuildConfig
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import BuildConfig
 
 
 @dataclass
@@ -40,13 +40,13 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 
 import numpy as np
 import pyarrow as pa
-from build import Build, run
 
+from harness.build import Build, run
 from hf_datasets.comp.disruptions import generator_for
 from hf_datasets.fig.keyframes import keyframe_seconds
+from hf_datasets.fig.lexicon import beside, named_things
+from hf_datasets.fig.negatives import rewriting_tasks
 from hf_datasets.fig.release import read_release
-from hf_datasets.fig.rewording import beside, named_things
-from hf_datasets.fig.rewritings import rewriting_tasks
 from hf_datasets.fig.tasks import (
     Answers,
     AnswersTask,
@@ -141,9 +141,7 @@ class Split:
         attributes: dict[int, list[Any]] = defaultdict(list)
         if self._sees():
             keyframes = self.build.passed(f"{self.name}: keyframes", self._keyframes())
-            for keyframe, found in self._ask(
-                "keyframe attributes", AttributesTask(self._frame_at), keyframes
-            ):
+            for keyframe, found in self._ask("keyframe attributes", AttributesTask(self._frame_at), keyframes):
                 attributes[keyframe.moment.desc_id].append(found)
         rows = [
             StaticRow(moment, tuple(attributes[desc_id]), self._named(moment))
@@ -171,20 +169,11 @@ class Split:
         return tuple(thing for thing in things if thing.split()[-1] not in own)
 
     def _dynamic(self) -> list[Candidates]:
-        rows = [
-            DynamicRow(moment, beside=beside(moment, self._others(moment)))
-            for moment in self.moments.values()
-        ]
-        asked = [
-            replace(row, questions=found) for row, found in self._ask("questions", QuestionsTask(), rows)
-        ]
+        rows = [DynamicRow(moment, beside=beside(moment, self._others(moment))) for moment in self.moments.values()]
+        asked = [replace(row, questions=found) for row, found in self._ask("questions", QuestionsTask(), rows)]
         if self._sees():
-            answered: list[tuple[DynamicRow, Answers]] = self._ask(
-                "answers", AnswersTask(self._frames_of), asked
-            )
-            asked = [
-                replace(row, answers=said.answers, description=said.description) for row, said in answered
-            ]
+            answered: list[tuple[DynamicRow, Answers]] = self._ask("answers", AnswersTask(self._frames_of), asked)
+            asked = [replace(row, answers=said.answers, description=said.description) for row, said in answered]
         return [candidates for _, candidates in self._ask("dynamic captions", DynamicTask(), asked)]
 
     def _choose(self, moment: Moment, found: dict[str, Candidates]) -> dict[str, Any] | Rejection:
@@ -218,9 +207,7 @@ def read(path: Path) -> Iterator[Moment | Rejection]:
         return read_release(path)
     if path.suffix == ".txt":
         tables = [read_durations(table) for table in sorted(path.parent.glob("Charades_v1_*.csv"))]
-        return read_charades_sta(
-            path, {video: seconds for table in tables for video, seconds in table.items()}
-        )
+        return read_charades_sta(path, {video: seconds for table in tables for video, seconds in table.items()})
     return read_didemo(path) if path.stem.endswith("_data") else moments_of(read_activitynet_captions(path))
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from config import option, parse_config, run_recipe
-from shared_config import BuildConfig
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import BuildConfig
 
 
 @dataclass
@@ -47,18 +47,14 @@ class BuildTFCoVRConfig(BuildConfig):
     validation_fraction: float | None = option(
         None, "Share (0 to 1) of the videos for validation; none: 0.1, of own clips 0.2."
     )
-    test_fraction: float | None = option(
-        None, "Share (0 to 1) of the videos for test; none: 0.1, of own clips 0.2."
-    )
+    test_fraction: float | None = option(None, "Share (0 to 1) of the videos for test; none: 0.1, of own clips 0.2.")
     max_output_tokens: int = 128
     output_dir: str = "outputs/build_tfcovr"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.source and self.data_dir:
-            raise ValueError(
-                "--source has upstream annotations and --data_dir your own clips: give one of them"
-            )
+            raise ValueError("--source has upstream annotations and --data_dir your own clips: give one of them")
         if self.video_dir and not self.data_dir:
             raise ValueError("--video_dir has the videos of your own clips: give their table with --data_dir")
         is_own = self.data_dir is not None
@@ -78,18 +74,18 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(BuildTFCoVRConfig, __doc__)
 
 import polars as pl
-from build import Build, run
 
+from harness.build import Build, run
 from hf_datasets.miniature import MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr import builder
 from hf_datasets.tfcovr.clips import check_clips, locate
-from hf_datasets.tfcovr.collection import Collection, change_frame, check_enough, compose, source_clips
+from hf_datasets.tfcovr.construction import Collection, change_frame, check_enough, compose, source_clips
 from hf_datasets.tfcovr.labels import Label, load_labels
+from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own import read_own_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
-from hf_datasets.tfcovr.tasks import ModificationTask
 from hf_datasets.tfcovr.triplets import SPLITS, split_by_video
 
 CARD = Path(builder.__file__).with_name("README.md")

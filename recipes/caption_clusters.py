@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from encoders import check_model_folder
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 from scipy.sparse import csr_matrix, issparse
@@ -17,6 +16,8 @@ from sklearn.manifold import TSNE
 from sklearn.preprocessing import normalize
 from tqdm import tqdm
 from transformers import AutoModel, AutoTokenizer
+
+from harness.models import check_model_folder
 
 TFIDF = "tfidf"
 NOISE = -1
@@ -122,9 +123,7 @@ def plot_maps(coarse: CaptionMap, fine: CaptionMap, *, eps: float, min_samples: 
     # Neighbouring numbers get colours that differ: steps of the golden section around the wheel.
     colours = colormaps["hsv"]((groups[rows] * 0.618034) % 1.0) * np.array([0.85, 0.8, 0.85, 1.0])
     figure = Figure(figsize=(11, 5.4), layout="constrained")
-    for axes, (name, captions) in zip(
-        figure.subplots(1, 2), {"coarse": coarse, "fine": fine}.items(), strict=True
-    ):
+    for axes, (name, captions) in zip(figure.subplots(1, 2), {"coarse": coarse, "fine": fine}.items(), strict=True):
         distinct, first, sizes = np.unique(captions.places[rows], return_index=True, return_counts=True)
         x, y = captions.project(distinct, seed=seed).T
         axes.scatter(x, y, s=7 * sizes, c=colours[first], alpha=0.6, linewidths=0)

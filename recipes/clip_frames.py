@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock
-from results import replacing, write_json, writing
 from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import InterpolationMode, v2
 from tqdm import tqdm
 
+from harness.results import replacing, write_json, writing
 from hf_datasets.video import VideoError, read_frames
-from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 
 Clip = dict[str, Any]
 
@@ -62,9 +62,7 @@ class FrameCache:
         self.frames, self.failures = caches[0].frames, caches[0].failures
 
     @classmethod
-    def find(
-        cls, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int]
-    ) -> "FrameCache | None":
+    def find(cls, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int]) -> "FrameCache | None":
         """The cache of exactly these frames if it is complete."""
         if not (cache_folder(folder, clips, num_frames, size) / FrameFile.FAILURES).is_file():
             return None
@@ -125,9 +123,7 @@ def reserve(path: Path) -> None:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
-def decode_into(
-    caches: list[FrameFile], clips: Sequence[Clip], size: tuple[int, int], num_workers: int
-) -> None:
+def decode_into(caches: list[FrameFile], clips: Sequence[Clip], size: tuple[int, int], num_workers: int) -> None:
     """Decode what any of the caches lacks, each clip once for all of them."""
     if not caches:
         return
@@ -251,9 +247,7 @@ class LabelledClips(Dataset):
             return self.cache[clip["clip_id"]]
         count = self.num_frames * self.frames_per_part
         try:
-            read = read_frames(
-                clip["video"], count, clip["start_seconds"], clip["end_seconds"], size=self.size
-            )
+            read = read_frames(clip["video"], count, clip["start_seconds"], clip["end_seconds"], size=self.size)
         except VideoError as error:
             raise SystemExit(
                 f"clip {clip['clip_id']!r} does not decode: {error}; --cache_frames leaves such clips out and counts them"

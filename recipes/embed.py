@@ -20,8 +20,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from config import option, parse_config, run_recipe
-from shared_config import DataConfig, EncoderConfig, RunConfig
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import DataConfig, EncoderConfig, RunConfig
 
 
 @dataclass
@@ -35,9 +35,7 @@ class EmbedConfig(RunConfig, EncoderConfig, DataConfig):
     )
     batch_size: int = option(16, "Clips per forward pass, of each process.")
     shard_size: int = option(1024, "Clips or texts per file; a kill costs at most one file.")
-    num_workers: int = option(
-        2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run."
-    )
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
 
 
@@ -51,17 +49,17 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from clip_frames import FrameCache
-from devices import make_accelerator
 from embeddings import EmbeddingStore
-from encoders import load_encoders, processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
-from queries import load_split
-from results import write_results
 from torch import Tensor
 from tqdm import tqdm
 
+from harness.accelerator import make_accelerator
+from harness.models import load_encoders, processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from harness.results import write_results
 from hf_datasets.video import VideoError, VideoFrames, read_frames
-from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from tfcovr.queries import load_split
 
 NO_FILE = "no video file"
 
@@ -106,9 +104,7 @@ def read_clips(
     whole = (item for item in come if not _has_failed(item, failures))
     for batch in batched(whole, config.batch_size):
         frames = [_in_order(clip_id, frames, config) for clip_id, frames in batch]
-        pixels = processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")[
-            "pixel_values"
-        ]
+        pixels = processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"]
         yield [clip_id for clip_id, _ in batch], pixels
 
 
@@ -140,12 +136,7 @@ def decoded_clips(
         return {}
     folder, num_frames = Path(config.cache_dir), processor.video_processor.num_frames
     caches = [FrameCache.find(folder, clips, num_frames, size) for clips in splits]
-    return {
-        clip_id: cache
-        for cache in caches
-        if cache is not None
-        for clip_id in cache.places.keys() - cache.failures
-    }
+    return {clip_id: cache for cache in caches if cache is not None for clip_id in cache.places.keys() - cache.failures}
 
 
 def answers(
@@ -153,8 +144,7 @@ def answers(
 ) -> Iterator[tuple[str, VideoFrames | VideoFailure]]:
     """The frames of each clip or why there are none, from worker processes that a bad video cannot hang."""
     requests = [
-        VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"])
-        for clip in clips
+        VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"]) for clip in clips
     ]
     if not config.num_workers:
         yield from ((request.key, read_here(request, num_frames, size)) for request in requests)
@@ -164,9 +154,7 @@ def answers(
         yield from pool.read(requests)
 
 
-def read_here(
-    request: VideoRequest, num_frames: int, size: int | tuple[int, int] | None
-) -> VideoFrames | VideoFailure:
+def read_here(request: VideoRequest, num_frames: int, size: int | tuple[int, int] | None) -> VideoFrames | VideoFailure:
     """The same in this process."""
     try:
         return read_frames(request.path, num_frames, request.start_seconds, request.end_seconds, size=size)
@@ -228,9 +216,7 @@ def embed_texts(
     accelerator: Accelerator,
 ) -> int:
     """Encode the texts that the store lacks, on the main process: they are few. Returns how many there are."""
-    texts = sorted(
-        {text for split in config.splits for text in load_split(config, split)["modification_text"]}
-    )
+    texts = sorted({text for split in config.splits for text in load_split(config, split)["modification_text"]})
     done = set(store.ids()) if store.exists else set()
     todo = iter([text for text in texts if text not in done] if accelerator.is_main_process else [])
     for shard in batched(todo, config.shard_size):
@@ -257,9 +243,7 @@ def run(config: EmbedConfig) -> dict[str, Any]:
         print(f"{output_dir}: {covered['encoded']:,} of {covered['clips']:,} clips and {num_texts:,} texts")
         for reason, count in covered["missing"].items():
             if count:
-                print(
-                    f"  {count:,} clips left out: {reason} (each is named in {output_dir / 'results.json'})"
-                )
+                print(f"  {count:,} clips left out: {reason} (each is named in {output_dir / 'results.json'})")
     accelerator.wait_for_everyone()
     return covered
 

@@ -22,9 +22,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from config import option, parse_config, run_recipe
-from model_folders import MINIATURE_CLIP, check_model_folder
-from shared_config import FIG_DATASETS, MINIATURE_CLIP_SECONDS, Granularity, RunConfig
+from harness.config import option, parse_config, run_recipe
+from harness.model_folders import MINIATURE_CLIP, check_model_folder
+from harness.shared_config import FIG_DATASETS, MINIATURE_CLIP_SECONDS, Granularity, RunConfig
 
 
 @dataclass
@@ -33,9 +33,7 @@ class EmbedMomentsConfig(RunConfig):
 
     dataset: str = option("charades_fig", "Name of the dataset.", names=FIG_DATASETS)
     dataset_config: str = option("mini", "Its configuration: mini, release or source.")
-    data_dir: str | None = option(
-        None, "Folder of its annotations; none where it needs none, as the miniature."
-    )
+    data_dir: str | None = option(None, "Folder of its annotations; none where it needs none, as the miniature.")
     video_dir: str | None = option(None, "Folder of its videos; none where the dataset knows its own.")
     vision_model: str = option(MINIATURE_CLIP, "Image or video model: a model folder or a name on the Hub.")
     text_model: str = option(MINIATURE_CLIP, "Text model: a model folder or a name on the Hub.")
@@ -69,11 +67,8 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from datasets import DatasetDict, load_dataset
-from devices import make_accelerator
 from embed import NO_FILE, read_here
-from encoders import processor_fingerprint, weights_fingerprint
 from moment_features import FeatureStore
-from results import write_results
 from torch import Tensor
 from tqdm import tqdm
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, AutoVideoProcessor
@@ -81,8 +76,11 @@ from transformers.utils.logging import disable_progress_bar
 
 import hf_datasets  # noqa: F401 - registers the data sets' names
 import hf_models  # noqa: F401 - registers the models
+from harness.accelerator import make_accelerator
+from harness.models import processor_fingerprint, weights_fingerprint
+from harness.results import write_results
 from hf_datasets.video import VideoFrames
-from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 
 CLIPS_PER_READ = 16
 FRAMES_PER_CLIP = 4
@@ -211,9 +209,7 @@ def requests_for(video: dict[str, Any], config: EmbedMomentsConfig) -> list[Vide
     num_clips = clips_in(video, config)
     width = CLIPS_PER_READ * config.clip_seconds
     starts = [number * width for number in range(math.ceil(num_clips / CLIPS_PER_READ))]
-    return [
-        VideoRequest((video["video_id"], start), video["video"], start, start + width) for start in starts
-    ]
+    return [VideoRequest((video["video_id"], start), video["video"], start, start + width) for start in starts]
 
 
 def clips_in(video: dict[str, Any], config: EmbedMomentsConfig) -> int:
@@ -277,9 +273,7 @@ def embed_videos(
     mine = todo[accelerator.process_index :: accelerator.num_processes]
     own_failures: dict[str, str] = {}
     encoded = encode_videos(mine, encoder, config, own_failures, accelerator)
-    with tqdm(
-        total=len(mine), desc="videos", unit="video", disable=not accelerator.is_local_main_process
-    ) as bar:
+    with tqdm(total=len(mine), desc="videos", unit="video", disable=not accelerator.is_local_main_process) as bar:
         while shard := list(itertools.islice(encoded, config.shard_size)):
             store.append(*zip(*shard, strict=True))
             bar.update(len(shard))
@@ -326,9 +320,7 @@ def open_data(config: EmbedMomentsConfig, part: str = "") -> DatasetDict:
     try:
         return load_dataset(config.dataset, config.dataset_config + part, data_dir=config.data_dir, **options)
     except (ValueError, FileNotFoundError) as error:
-        raise SystemExit(
-            f"{config.dataset!r}, {config.dataset_config + part!r}, cannot be read: {error}"
-        ) from error
+        raise SystemExit(f"{config.dataset!r}, {config.dataset_config + part!r}, cannot be read: {error}") from error
 
 
 def run(config: EmbedMomentsConfig) -> dict[str, Any]:
@@ -363,9 +355,7 @@ def report(coverage: dict[str, Any], output_dir: Path) -> None:
             print(f"  {count:,} videos left out: {reason} (each is named in {output_dir / 'results.json'})")
     for granularity in ("fine", "coarse"):
         if found := coverage.get(granularity):
-            print(
-                f"  {found['captions']:,} {granularity} captions, {found['cut']:,} longer than the model reads"
-            )
+            print(f"  {found['captions']:,} {granularity} captions, {found['cut']:,} longer than the model reads")
 
 
 def main(config: EmbedMomentsConfig) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from results import replacing, write_json
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from harness.results import replacing, write_json
 
 DESCRIPTION = "store.json"
 
@@ -39,15 +40,11 @@ class EmbeddingStore:
         path = self.folder / DESCRIPTION
         if not path.is_file():
             if self.made_by is None:
-                raise SystemExit(
-                    f"{self.folder} holds no embeddings; make them with `python recipes/embed.py`"
-                )
+                raise SystemExit(f"{self.folder} holds no embeddings; make them with `python recipes/embed.py`")
             return
         stored = json.loads(path.read_text(encoding="utf-8"))["made_by"]
         if self.made_by is not None and stored != self.made_by:
-            names = sorted(
-                name for name in stored | self.made_by if stored.get(name) != self.made_by.get(name)
-            )
+            names = sorted(name for name in stored | self.made_by if stored.get(name) != self.made_by.get(name))
             raise SystemExit(
                 f"{self.folder} was made with other {', '.join(names)} than this run uses, and embeddings of two models "
                 "must not be mixed; name another folder, or delete this one to make it anew"
@@ -102,6 +99,4 @@ def _open(path: Path) -> safe_open:
     try:
         return safe_open(path, framework="pt")
     except SafetensorError as error:
-        raise SystemExit(
-            f"{path} is damaged ({error}); delete it and run `python recipes/embed.py` again"
-        ) from error
+        raise SystemExit(f"{path} is damaged ({error}); delete it and run `python recipes/embed.py` again") from error

@@ -20,9 +20,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from config import option, parse_config, run_recipe
-from model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
-from shared_config import ContrastConfig, Device
+from harness.config import option, parse_config, run_recipe
+from harness.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
+from harness.shared_config import ContrastConfig, Device
 
 
 @dataclass
@@ -35,17 +35,13 @@ class EvaluateCompConfig(ContrastConfig):
     )
     split: str = option("test", "Split to measure on.")
     compare: bool = option(False, "Measure what each of --objectives trains instead of --models.")
-    draws: int = option(
-        1, "Drawings of orders, replacements and intervals to average over; published pairs have 1."
-    )
+    draws: int = option(1, "Drawings of orders, replacements and intervals to average over; published pairs have 1.")
     objectives: list[Literal["clip", "negclip", "comploss", "comppretrain"]] = option(
         ["clip", "negclip", "comploss", "comppretrain"],
         "Objectives that --compare trains; comppretrain is CompLoss after CompPretrain.",
     )
     seeds: list[int] = option([0], "Seeds of the fine-tuning that --compare does.")
-    vidclip_config: str | None = option(
-        None, "YAML file of vidclip.py for that fine-tuning; none: its defaults."
-    )
+    vidclip_config: str | None = option(None, "YAML file of vidclip.py for that fine-tuning; none: its defaults.")
     pretrain_config: str = option(
         str(Path(__file__).parent / "configs" / "vidclip_miniature_stacked.yaml"),
         "YAML file of vidclip.py for CompPretrain.",
@@ -70,16 +66,17 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from comp_scores import Scores, VideoTextEncoder
-from contrasts import SpanReader, load_rows
-from devices import make_accelerator
-from over_seeds import average, in_percent, summarise
-from results import write_results
 from rich.console import Console
 from rich.table import Table
 from vidclip import VidCLIPRunConfig
 from vidclip import run as train
 from video_text_encoders import load_encoder, short_name
+
+from comp.data import SpanReader, load_rows
+from comp.scores import Scores, VideoTextEncoder
+from harness.accelerator import make_accelerator
+from harness.results import write_results
+from harness.seeds import average, in_percent, summarise
 
 COLUMNS = {
     "accuracy/temporal_reorder": "temporal reorder",
@@ -97,9 +94,7 @@ COMP_PRETRAIN = "comppretrain"
 def names(models: list[str]) -> dict[str, str]:
     """What each model is called, its whole path where two would be called the same."""
     short = [short_name(model) for model in models]
-    return {
-        model if short.count(name) > 1 else name: model for model, name in zip(models, short, strict=True)
-    }
+    return {model if short.count(name) > 1 else name: model for model, name in zip(models, short, strict=True)}
 
 
 def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
@@ -136,9 +131,7 @@ def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIP
     return training
 
 
-def measure(
-    scores: list[Scores], encoder: VideoTextEncoder
-) -> tuple[dict[str, float], list[dict[str, float]], str]:
+def measure(scores: list[Scores], encoder: VideoTextEncoder) -> tuple[dict[str, float], list[dict[str, float]], str]:
     """A model's mean figures over several drawings of the pairs, its similarities with all of them, what was counted."""
     measured = [score(encoder, progress=True) for score in scores]
     similarities = [pair for figures in measured for pair in figures.pop("similarities")]
@@ -167,15 +160,12 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir)
     by_draw = [
-        load_rows(config, config.split, draw=draw, num_workers=config.num_workers)
-        for draw in range(config.draws)
+        load_rows(config, config.split, draw=draw, num_workers=config.num_workers) for draw in range(config.draws)
     ]
     coverage = {reason: sum(counts[reason] for _, counts in by_draw) for reason in by_draw[0][1]}
     scores = [Scores(rows, SpanReader(), batch_size=config.batch_size) for rows, _ in by_draw]
     rows = [{"draw": draw, **row} for draw, (drawn, _) in enumerate(by_draw) for row in drawn]
-    columns: dict[str, list[Any]] = {
-        name: [row[name] for row in rows] for name in ("draw", "key", "disruption_type")
-    }
+    columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("draw", "key", "disruption_type")}
     by_seed: dict[str, list[dict[str, Any]]] = {}
     for name, run_name, path in systems(config):
         encoder = load_encoder(path, accelerator.device, config.num_frames)

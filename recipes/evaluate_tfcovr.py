@@ -29,30 +29,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from config import option, parse_config, run_recipe
-from model_folders import MINIATURE_CLIP
-from shared_config import DataConfig, Protocol, QueryParts, RunConfig
-from systems import SYSTEMS
+from harness.config import option, parse_config, run_recipe
+from harness.model_folders import MINIATURE_CLIP
+from harness.shared_config import DataConfig, Protocol, QueryParts, RunConfig
+from tfcovr.systems import SYSTEMS
 
 
 @dataclass
 class EvaluateConfig(RunConfig, DataConfig):
     """Which models to measure, on what, and how."""
 
-    models: list[str] = option(
-        ["outputs/stage2/model"], "Model folders that stage2.py wrote, one for each seed."
-    )
+    models: list[str] = option(["outputs/stage2/model"], "Model folders that stage2.py wrote, one for each seed.")
     name: str = option("two-stage", "Name of these models in tables.")
-    embeddings: str = option(
-        "outputs/embeddings/stage1", "Folder of embed.py's embeddings; made where missing."
-    )
+    embeddings: str = option("outputs/embeddings/stage1", "Folder of embed.py's embeddings; made where missing.")
     split: str = option("test", "Split to measure on.")
     gallery: Literal["clips", "targets"] = option(
         "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
     )
-    protocol: Protocol = option(
-        "standard", "Protocol; tfcovr-official gives what the released script would print."
-    )
+    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
     query: QueryParts = option("both", "Parts of the query that the model sees.")
     compare: bool = option(False, "Measure --systems instead of --models; what is missing is trained.")
     systems: list[str] = option([system.name for system in SYSTEMS], "Systems that --compare measures.")
@@ -60,9 +54,7 @@ class EvaluateConfig(RunConfig, DataConfig):
     stage2_config: str | None = option(
         None, "YAML file of stage2.py for that training; none: as the first of --models was trained."
     )
-    image_model: str = option(
-        MINIATURE_CLIP, "Image model whose frame average is stage-2-only's video encoder."
-    )
+    image_model: str = option(MINIATURE_CLIP, "Image model whose frame average is stage-2-only's video encoder.")
     runs_dir: str = option("outputs/systems", "Folder for the systems that --compare trains.")
     cache_dir: str = option(
         "outputs/frames", "Folder of the frames that stage1.py decoded; its clips are not decoded again."
@@ -77,16 +69,17 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import polars as pl
 import torch
 from baselines import Prepared, prepare
-from devices import make_accelerator
-from encoders import load_trained
-from over_seeds import in_percent, summarise
-from queries import Queries, load_split, place_queries
-from ranking import CUTOFFS, Measure, rank
-from results import write_results
 from rich.console import Console
 from rich.table import Table
-from sources import EmbeddingSource, embed_config
 from stage2 import Stage2Config
+
+from harness.accelerator import make_accelerator
+from harness.models import load_trained
+from harness.results import write_results
+from harness.seeds import in_percent, summarise
+from tfcovr.batches import EmbeddingSource, embed_config
+from tfcovr.queries import Queries, load_split, place_queries
+from tfcovr.ranking import CUTOFFS, Measure, rank
 
 
 @dataclass(frozen=True)
@@ -146,9 +139,7 @@ def gallery_ids(config: EvaluateConfig) -> list[str]:
         return [targets[0] for targets in load_split(config, config.split)["target_clip_ids"]]
     if config.gallery == "clips":
         return list(load_split(config, config.split, clips=True)["clip_id"])
-    return sorted(
-        {clip for targets in load_split(config, config.split)["target_clip_ids"] for clip in targets}
-    )
+    return sorted({clip for targets in load_split(config, config.split)["target_clip_ids"] for clip in targets})
 
 
 def evaluate(ready: Prepared, config: EvaluateConfig, device: torch.device, measure: Measure) -> Evaluation:
@@ -182,9 +173,7 @@ def predictions(queries: Queries, ranked: list[list[str]], scores: list[list[flo
 
 def show(figures: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
     """The table, with coverage and protocol beside every score."""
-    table = Table(
-        "system", *(f"mAP@{k}" for k in CUTOFFS), title="Composed retrieval, %", title_justify="left"
-    )
+    table = Table("system", *(f"mAP@{k}" for k in CUTOFFS), title="Composed retrieval, %", title_justify="left")
     for name, values in figures.items():
         table.add_row(name, *(in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS))
     console = Console()

@@ -25,8 +25,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from config import option, parse_config, run_recipe
-from shared_config import Device, Granularity, MomentDataConfig
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import Device, Granularity, MomentDataConfig
 
 
 @dataclass
@@ -36,9 +36,7 @@ class EvaluateVCMRConfig(MomentDataConfig):
     models: list[str] = option(["outputs/vcmr/model"], "Model folders that vcmr.py wrote.")
     split: str = option("test", "Split to measure on.")
     queries: list[Granularity] = option(["fine"], "Captions to ask with.")
-    compare: bool = option(
-        False, "Train what is missing of --architectures and measure it instead of --models."
-    )
+    compare: bool = option(False, "Train what is missing of --architectures and measure it instead of --models.")
     architectures: list[Literal["xml", "reloclnet", "hero"]] = option(
         ["xml", "reloclnet", "hero"], "Architectures that --compare trains."
     )
@@ -46,9 +44,7 @@ class EvaluateVCMRConfig(MomentDataConfig):
     seeds: list[int] = option([0], "Seeds of the training that --compare does.")
     vcmr_config: str | None = option(None, "YAML file of vcmr.py for that training; none: its defaults.")
     runs_dir: str = option("outputs/vcmr_runs", "Folder for the models that --compare trains.")
-    legacy_truncate: bool = option(
-        False, "Let NMS see the first 100 candidates only, as the released code does."
-    )
+    legacy_truncate: bool = option(False, "Let NMS see the first 100 candidates only, as the released code does.")
     batch_size: int = option(64, "Queries or videos per forward pass.")
     memory_megabytes: float = option(96, "Memory for the scores of a block of the corpus, in megabytes.")
     corpus_dir: str | None = option(
@@ -63,11 +59,6 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(EvaluateVCMRConfig, __doc__)
 
 from accelerate import Accelerator
-from devices import make_accelerator
-from moment_data import MomentSplit
-from moment_ranking import Measure, rank, write_submission
-from over_seeds import in_percent, summarise
-from results import write_results
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoModel
@@ -75,12 +66,16 @@ from transformers.utils.logging import disable_progress_bar
 from vcmr import VCMRConfig, make_features
 from vcmr import run as train
 
+from fig.data import MomentSplit
+from fig.measure import Measure, rank, write_submission
+from harness.accelerator import make_accelerator
+from harness.results import write_results
+from harness.seeds import in_percent, summarise
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 
 COLUMNS = ("R@1\nIoU 0.5", "R@10\nIoU 0.5", "R@1\nIoU 0.7", "R@10\nIoU 0.7")
 TASKS = {
-    task: [f"{task.lower()}_recall@{k}_iou@{iou}" for iou in (0.5, 0.7) for k in (1, 10)]
-    for task in ("VCMR", "SVMR")
+    task: [f"{task.lower()}_recall@{k}_iou@{iou}" for iou in (0.5, 0.7) for k in (1, 10)] for task in ("VCMR", "SVMR")
 } | {"VR": ["vr_recall@1", "vr_recall@10"]}  # without an IoU
 
 
@@ -153,9 +148,7 @@ def evaluate(
     return Evaluation(measure(kept, split), measure(rankings, split), split.coverage)
 
 
-def open_split(
-    config: EvaluateVCMRConfig, model: MomentRetrievalModel, granularity: Granularity
-) -> MomentSplit:
+def open_split(config: EvaluateVCMRConfig, model: MomentRetrievalModel, granularity: Granularity) -> MomentSplit:
     """The split with the queries asked for, if this model can read it."""
     split = MomentSplit(config, config.split, granularity=granularity, long_videos=model.config.long_videos)
     sizes = (model.config.video_feature_size, model.config.query_feature_size)

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from config import option, parse_config, run_recipe
-from shared_config import BuildConfig, ContrastConfig
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import BuildConfig, ContrastConfig
 
 
 @dataclass
@@ -40,23 +40,21 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import evaluate
 import pyarrow as pa
 import pyarrow.parquet as pq
-from build import Build, run
-from contrasts import load_rows, span_of
 from evaluate_comp import table
-from results import write_results
 from rich.console import Console
 
 import metrics
-from hf_datasets.comp.judging import JudgedPair, JudgeTask, Verdict
-from hf_datasets.generation.estimate import DryRun
+from comp.data import load_rows, span_of
+from harness.build import Build, run
+from harness.results import write_results
+from hf_datasets.comp.judge import JudgedPair, JudgeTask, Verdict
+from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.images import image_part
 from hf_datasets.registration import write_rejections
 from hf_datasets.video import read_frames
 
 
-def frame_parts(
-    config: JudgeConfig, rows: list[dict[str, Any]]
-) -> Callable[[JudgedPair], list[dict[str, Any]]]:
+def frame_parts(config: JudgeConfig, rows: list[dict[str, Any]]) -> Callable[[JudgedPair], list[dict[str, Any]]]:
     """How the frames of a pair are read when it is asked about: as images of the stretch that the texts tell of."""
     spans = {row["key"]: span_of(row) for row in rows}
 
@@ -123,9 +121,7 @@ def main(config: JudgeConfig) -> int:
     if not verdicts:
         sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
         return 1
-    title = (
-        f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
-    )
+    title = f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
     Console(width=120).print(table({build.chat.model: figures}, title))
     return int(build.incomplete is not None)
 

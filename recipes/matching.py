@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from encoders import check_model_folder
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer, BlipForImageTextRetrieval
 
+from harness.models import check_model_folder
 from hf_models import VidCLIPModel
 from hf_models.vidclip.layers_vidclip import limited_scale
 
@@ -80,9 +80,7 @@ class VidCLIPMatcher(nn.Module):
         super().__init__()
         config = model.config
         self.model = model
-        self.head = MatchingHead(
-            config.text_config.hidden_size, config.vision_config.hidden_size, config.num_frames
-        )
+        self.head = MatchingHead(config.text_config.hidden_size, config.vision_config.hidden_size, config.num_frames)
         self.max_frames = config.num_frames
         self.max_tokens = config.text_config.max_position_embeddings
 
@@ -120,9 +118,7 @@ class VidCLIPMatcher(nn.Module):
     def save(self, folder: Path) -> None:
         """Write the weights of both parts."""
         self.model.save_pretrained(folder)
-        save_file(
-            {name: value.contiguous() for name, value in self.head.state_dict().items()}, folder / HEAD_FILE
-        )
+        save_file({name: value.contiguous() for name, value in self.head.state_dict().items()}, folder / HEAD_FILE)
 
 
 class BlipMatcher(nn.Module):
@@ -155,9 +151,7 @@ class BlipMatcher(nn.Module):
     def encode_texts(self, input_ids: Tensor, attention_mask: Tensor) -> Encoded:
         """Texts `(N, L)`."""
         states = self.model.text_encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        return Encoded(
-            F.normalize(self.model.text_proj(states[:, 0]), dim=-1), states, attention_mask, input_ids
-        )
+        return Encoded(F.normalize(self.model.text_proj(states[:, 0]), dim=-1), states, attention_mask, input_ids)
 
     def match(self, clips: Encoded, texts: Encoded) -> Tensor:
         """Logits `(n,)` of clip i with text i: how much more "fits" says than "does not", averaged over frames."""
@@ -183,9 +177,7 @@ def load_matcher(name_or_path: str, *, num_frames: int = 8) -> tuple[Matcher, An
     check_model_folder(name_or_path)
     found = AutoConfig.from_pretrained(name_or_path)
     if found.model_type == "blip":
-        matcher: Matcher = BlipMatcher(
-            BlipForImageTextRetrieval.from_pretrained(name_or_path), max_frames=num_frames
-        )
+        matcher: Matcher = BlipMatcher(BlipForImageTextRetrieval.from_pretrained(name_or_path), max_frames=num_frames)
     elif found.model_type == "vidclip":
         matcher = VidCLIPMatcher(AutoModel.from_pretrained(name_or_path))
         if (Path(name_or_path) / HEAD_FILE).is_file():

@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from results import replacing, write_json
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from harness.results import replacing, write_json
 
 DESCRIPTION = "features.json"
 
@@ -63,9 +64,7 @@ class FeatureStore(Mapping[str, Tensor]):
             opened = safe_open(shard, framework="pt")
             ids, lengths = json.loads(opened.metadata()["ids"]), opened.get_tensor("lengths")
         except SafetensorError as error:
-            raise SystemExit(
-                f"{shard} is damaged ({error}); delete it and make the features again"
-            ) from error
+            raise SystemExit(f"{shard} is damaged ({error}); delete it and make the features again") from error
         rows = opened.get_slice("features")
         stops = lengths.cumsum(0).tolist()
         for one, stop, length in zip(ids, stops, lengths.tolist(), strict=True):

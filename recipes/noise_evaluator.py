@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from config import option, parse_config, run_recipe
-from model_folders import MINIATURE_CLIP
-from shared_config import RunConfig
+from harness.config import option, parse_config, run_recipe
+from harness.model_folders import MINIATURE_CLIP
+from harness.shared_config import RunConfig
 
 
 @dataclass
@@ -27,12 +27,8 @@ class NoiseEvaluatorConfig(RunConfig):
 
     build: str | None = option(None, "Folder of build_fig.py with rewritings; none: the miniature.")
     video_dir: str | None = option(None, "Folder of the videos of --build.")
-    miniature_dir: str | None = option(
-        None, "Folder of the miniature; none: in the cache, rendered where missing."
-    )
-    model: str = option(
-        MINIATURE_CLIP, "CLIP, VidCLIP or BLIP to start from: a model folder or a name on the Hub."
-    )
+    miniature_dir: str | None = option(None, "Folder of the miniature; none: in the cache, rendered where missing.")
+    model: str = option(MINIATURE_CLIP, "CLIP, VidCLIP or BLIP to start from: a model folder or a name on the Hub.")
     num_frames: int = option(8, "Frames of each moment.")
     epochs: int = option(4, "Passes over the training moments.")
     batch_size: int = option(32, "Moments per optimizer step.")
@@ -44,9 +40,7 @@ class NoiseEvaluatorConfig(RunConfig):
     max_evaluated: int | None = option(None, "Moments of the test split to measure on; none: all.")
     num_workers: int = option(2, "Processes that decode; 0: this one decodes.")
     restart: bool = option(False, "Forget what an earlier run left in --output_dir instead of resuming it.")
-    output_dir: str = option(
-        "outputs/noise_evaluator", "Folder for the model, frames, checkpoints and results.json."
-    )
+    output_dir: str = option("outputs/noise_evaluator", "Folder for the model, frames, checkpoints and results.json.")
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
@@ -55,15 +49,15 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
-from checkpoints import Checkpoints, Progress
 from clip_frames import FrameCache
-from devices import make_accelerator
 from matching import Encoded, Scorer, contrastive_loss, load_matcher, matching_loss
-from results import write_results
 from torch import Tensor
 from tqdm import tqdm
 from transformers.utils.logging import disable_progress_bar
 
+from harness.accelerator import make_accelerator
+from harness.checkpoints import Checkpoints, Progress
+from harness.results import write_results
 from hf_datasets.fig.noise import NoiseExample, built_examples, miniature_examples
 from hf_datasets.miniature import prepare_miniature
 from hf_datasets.records import Rejection
@@ -133,9 +127,7 @@ def draw_texts(
     positives, negatives = [], []
     for one in examples:
         caption, *rewrites = one.positives
-        positives.append(
-            [caption, *generator.sample(rewrites, min(config.positives_per_clip - 1, len(rewrites)))]
-        )
+        positives.append([caption, *generator.sample(rewrites, min(config.positives_per_clip - 1, len(rewrites)))])
         kinds = [generator.sample(kind, len(kind)) for kind in (one.static_negatives, one.dynamic_negatives)]
         turns = [text for pair in zip_longest_texts(kinds) for text in pair]
         negatives.append(turns[: config.negatives_per_clip])
@@ -184,12 +176,8 @@ def hard_pairs(seen: Encoded, positives: Encoded, is_same: Tensor, scale: Tensor
     clips = torch.arange(len(seen.embeds), device=likeness.device)
     texts = torch.arange(len(positives.embeds), device=likeness.device)
     has_other, has_clip = (~is_same).any(1), (~is_same).any(0)
-    text_of_clip = (
-        torch.multinomial(likeness[has_other].softmax(1), 1)[:, 0] if has_other.any() else texts[:0]
-    )
-    clip_of_text = (
-        torch.multinomial(likeness[:, has_clip].T.softmax(1), 1)[:, 0] if has_clip.any() else clips[:0]
-    )
+    text_of_clip = torch.multinomial(likeness[has_other].softmax(1), 1)[:, 0] if has_other.any() else texts[:0]
+    clip_of_text = torch.multinomial(likeness[:, has_clip].T.softmax(1), 1)[:, 0] if has_clip.any() else clips[:0]
     return torch.cat([clips[has_other], clip_of_text]), torch.cat([text_of_clip, texts[has_clip]])
 
 
@@ -223,9 +211,7 @@ def train(
 ) -> list[dict[str, float]]:
     """Train, one checkpoint an epoch; returns the losses."""
     matcher = scorer.matcher
-    optimizer = torch.optim.AdamW(
-        matcher.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-    )
+    optimizer = torch.optim.AdamW(matcher.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     per_epoch = max(1, len(clips.examples) // config.batch_size)
     total = per_epoch * config.epochs
     warmup = max(1, round(config.warmup_fraction * total))
@@ -281,9 +267,7 @@ def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
     size = scorer.frame_size
     clips = {split: Clips(of_split, paths, size, config) for split, of_split in examples.items()}
     if not clips.get("train") or not clips["train"].examples:
-        raise SystemExit(
-            "no training moment has a video and a disturbed caption; see --build and --video_dir"
-        )
+        raise SystemExit("no training moment has a video and a disturbed caption; see --build and --video_dir")
     held_out = clips.get("test") or clips.get("validation")
     scorer.matcher.to(accelerator.device)
     before = evaluate(scorer, held_out, config) if held_out else {}
@@ -299,15 +283,9 @@ def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
     figures = {"trained": after, "before_training": before}
     write_results(output_dir, figures, config=config, seed=config.seed, history=history, coverage=coverage)
     for name, value in after.items():
-        print(
-            f"{name}: {value:.3f}, before training {before[name]:.3f}"
-            if name != "moments"
-            else f"{value:,} moments"
-        )
+        print(f"{name}: {value:.3f}, before training {before[name]:.3f}" if name != "moments" else f"{value:,} moments")
     if failures or rejections:
-        print(
-            f"left out: {len(rejections)} moments without a disturbed caption, {len(failures)} without frames"
-        )
+        print(f"left out: {len(rejections)} moments without a disturbed caption, {len(failures)} without frames")
     print(f"model: {(output_dir / 'model').resolve()}")
     return figures
 

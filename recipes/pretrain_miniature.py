@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config import option, parse_config, run_recipe
-from shared_config import Device
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import Device
 
 
 @dataclass
@@ -62,9 +62,6 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 
 import numpy as np
 import torch
-from classifiers import time_code
-from devices import make_accelerator
-from results import write_results
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 from stills import NUM_TARGETS, Stills, clip_captions, modification_texts, read_stills, still_caption
@@ -82,9 +79,12 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from harness.accelerator import make_accelerator
+from harness.results import write_results
 from hf_datasets.miniature import MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.tfcovr.labels import load_labels
 from hf_models.vidclip.layers_vidclip import limited_scale
+from tfcovr.classifiers import time_code
 
 
 def train_tokenizer(texts: list[str], config: PretrainConfig) -> PreTrainedTokenizerFast:
@@ -250,9 +250,7 @@ class Batches:
 
 
 @torch.no_grad()
-def measure(
-    model: CLIPModel, processor: CLIPProcessor, stills: Stills, *, choices: int = 64
-) -> dict[str, float]:
+def measure(model: CLIPModel, processor: CLIPProcessor, stills: Stills, *, choices: int = 64) -> dict[str, float]:
     """Figures of a CLIP on stills that it has not seen; they need nothing but its weights.
 
     Returns:
@@ -282,9 +280,7 @@ def measure(
     right = [
         texts[one] == texts[other]
         for group in groups
-        for one, other in zip(
-            group.tolist(), group[(image[group] @ text[group].T).argmax(1)].tolist(), strict=True
-        )
+        for one, other in zip(group.tolist(), group[(image[group] @ text[group].T).argmax(1)].tolist(), strict=True)
     ]
     return {
         "caption_recall@1": sum(right) / len(right),

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from config import option, parse_config, run_recipe
+from harness.config import option, parse_config, run_recipe
 
 BEGIN = time.monotonic()
 

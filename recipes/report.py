@@ -15,8 +15,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from config import option, parse_config, run_recipe
-from shared_config import TFCOVR_DATASETS, DataConfig, Selection
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import TFCOVR_DATASETS, DataConfig, Selection
 
 
 @dataclass
@@ -47,18 +47,18 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 
 import numpy as np
 import polars as pl
-from clip_names import clip_classes, name_targets
-from confusion import confusion_counts, confusion_table, most_confused
 from datasets import Dataset
-from pages import render_page
-from queries import load_split
-from ranking import CUTOFFS
-from results import write_text
-from shown_queries import NOT_STATED, select_queries, show_queries
 
+from harness.pages import render_page
+from harness.results import write_text
 from hf_datasets.spreadsheets import as_csv
 from metrics.map_at_k.scoring import mean_average_precision
 from metrics.map_at_k.significance import bootstrap_interval
+from tfcovr.clip_names import clip_classes, name_targets
+from tfcovr.confusion import confusion_counts, confusion_table, most_confused
+from tfcovr.queries import load_split
+from tfcovr.ranking import CUTOFFS
+from tfcovr.shown_queries import NOT_STATED, select_queries, show_queries
 
 LAST = CUTOFFS[-1]
 CONFIDENCE = 0.95
@@ -136,8 +136,7 @@ def figure_rows(folder: Path, results: dict[str, Any], seed: int) -> list[dict[s
         runs = system_values(folder, name, results)
         intervals = [""] * len(CUTOFFS) if runs is None else interval_text(runs, seed)
         means = [
-            percent(values[f"map@{k}"])
-            + (f" ± {percent(values[f'map@{k}_std'])}" if f"map@{k}_std" in values else "")
+            percent(values[f"map@{k}"]) + (f" ± {percent(values[f'map@{k}_std'])}" if f"map@{k}_std" in values else "")
             for k in CUTOFFS
         ]
         rows.append({"name": name, "cells": list(zip(means, intervals, strict=True))})
@@ -185,9 +184,7 @@ def table_rows(table: pl.DataFrame, seed: int, *, name: str = "name") -> list[di
 
 def both_ends(table: pl.DataFrame, num_rows: int) -> pl.DataFrame:
     """The first and the last rows of a table that is longer than `num_rows`."""
-    return (
-        table if len(table) <= num_rows else pl.concat([table.head(num_rows // 2), table.tail(num_rows // 2)])
-    )
+    return table if len(table) <= num_rows else pl.concat([table.head(num_rows // 2), table.tail(num_rows // 2)])
 
 
 def describe(results: dict[str, Any]) -> str:
@@ -208,9 +205,7 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     predictions = name_targets(predictions, clips)
     per_label = breakdown(predictions, "target_label")
     counts = confusion_counts(predictions, clip_classes(clips))
-    drawn = select_queries(
-        predictions, num_queries=config.num_queries, selection=config.selection, seed=config.seed
-    )
+    drawn = select_queries(predictions, num_queries=config.num_queries, selection=config.selection, seed=config.seed)
     shown = [query | {"ap": percent(query["ap"])} for query in show_queries(drawn, clips, ranks=config.ranks)]
     page = render_page(
         "report.html",

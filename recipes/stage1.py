@@ -23,8 +23,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from config import option, parse_config, run_recipe
-from shared_config import ClassifierConfig, DataConfig, TrainingRunConfig
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import ClassifierConfig, DataConfig, TrainingRunConfig
 
 
 @dataclass
@@ -52,24 +52,16 @@ class Stage1Config(TrainingRunConfig, ClassifierConfig, DataConfig):
     )
     flip: float = option(0.5, "Probability (0 to 1) of a horizontal flip.")
     brightness: float = option(0.15, "Largest random change of brightness, as a share; 0: none.")
-    rand_augment: list[int] = option(
-        [0, 0], "RandAugment: number of operations, and magnitude (0 to 30); 0 0: none."
-    )
+    rand_augment: list[int] = option([0, 0], "RandAugment: number of operations, and magnitude (0 to 30); 0 0: none.")
     augment_per_frame: bool = option(
         False, "Draw augmentations for every frame, as the released code does, instead of once per clip."
     )
-    frames_per_part: int = option(
-        2, "Frames to read of each of the --num_frames parts of a clip; one is drawn."
-    )
-    cache_frames: bool = option(
-        True, "Decode once and keep the frames in --cache_dir; for large frames switch it off."
-    )
+    frames_per_part: int = option(2, "Frames to read of each of the --num_frames parts of a clip; one is drawn.")
+    cache_frames: bool = option(True, "Decode once and keep the frames in --cache_dir; for large frames switch it off.")
     cache_dir: str = option("outputs/frames", "Folder of the decoded frames.")
     checkpoint_steps: int = 50
     num_workers: int = option(2, "Processes that read frames; 0: the training process reads them.")
-    output_dir: str = option(
-        "outputs/stage1", "Folder for the model, the adapters, checkpoints and results.json."
-    )
+    output_dir: str = option("outputs/stage1", "Folder for the model, the adapters, checkpoints and results.json.")
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
@@ -78,8 +70,17 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object, set_seed
-from checkpoints import Checkpoints, Progress
-from classifiers import (
+from clip_frames import Augmentation, FrameCache, LabelledClips
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from harness.accelerator import make_accelerator
+from harness.checkpoints import Checkpoints, Progress
+from harness.results import replacing, write_results
+from hf_models.tfcovr.merging_aim import to_aim
+from tfcovr.classifiers import (
     accuracies,
     class_indices,
     class_names,
@@ -87,16 +88,7 @@ from classifiers import (
     make_processor,
     parameter_groups,
 )
-from clip_frames import Augmentation, FrameCache, LabelledClips
-from devices import make_accelerator
-from labelled_splits import labelled_splits
-from results import replacing, write_results
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
-from torch.utils.data import DataLoader
-from tqdm import tqdm
-
-from hf_models.tfcovr.conversion_aim import to_aim
+from tfcovr.labelled_splits import labelled_splits
 
 # What may change between a run and its continuation without changing the weights.
 INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "cache_dir")
@@ -144,9 +136,7 @@ class Stage1:
         for note in (self.splits.refused, *(f"{name}: {note}" for name, note in self.splits.notes.items())):
             if note:
                 self.accelerator.print(note)
-        named = (
-            clips["train"] if config.head == "present" else [one for part in clips.values() for one in part]
-        )
+        named = clips["train"] if config.head == "present" else [one for part in clips.values() for one in part]
         self.names = class_names(named, config.head)
         for split, part in clips.items():  # before the videos are decoded, which can take hours
             class_indices(part, self.names, split)
@@ -158,9 +148,7 @@ class Stage1:
         )
         self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
         identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
-        identity = {
-            k: v for k, v in identity.items() if k not in WITHOUT_A_CHOICE or v != WITHOUT_A_CHOICE[k]
-        }
+        identity = {k: v for k, v in identity.items() if k not in WITHOUT_A_CHOICE or v != WITHOUT_A_CHOICE[k]}
         identity["num_processes"] = self.accelerator.num_processes
         self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
@@ -309,9 +297,7 @@ class Stage1:
         for batch in self.batches(split, items, self.config.batch_size):
             pixels = batch["pixel_values"]
             if shuffle_frames:
-                pixels = torch.stack(
-                    [clip[torch.randperm(len(clip), generator=generator)] for clip in pixels]
-                )
+                pixels = torch.stack([clip[torch.randperm(len(clip), generator=generator)] for clip in pixels])
             logits = self.model(pixel_values=pixels).logits
             said += list(zip(batch["labels"].tolist(), logits.argmax(-1).tolist(), strict=True))
         said = gather_object(said) if self.accelerator.num_processes > 1 else said
@@ -334,9 +320,7 @@ class Stage1:
         measured = {"validation": self.best_figures(progress)}
         if "test" in self.data:
             measured["test"] = self.evaluate("test")
-        figures = {
-            f"{split}/{name}": value for split, named in measured.items() for name, value in named.items()
-        }
+        figures = {f"{split}/{name}": value for split, named in measured.items() for name, value in named.items()}
         shuffled = self.evaluate("validation", shuffle_frames=True)["accuracy"]
         figures["validation/accuracy_shuffled_frames"] = shuffled
         if accelerator.is_main_process:

@@ -19,21 +19,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from config import option, parse_config, run_recipe
-from shared_config import DataConfig, EncoderConfig, QueryParts, TrainingRunConfig
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import DataConfig, EncoderConfig, QueryParts, TrainingRunConfig
 
 
 @dataclass
 class Stage2Config(TrainingRunConfig, EncoderConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
-    embeddings: str = option(
-        "outputs/embeddings/stage1", "Folder of embed.py's embeddings; made where missing."
-    )
+    embeddings: str = option("outputs/embeddings/stage1", "Folder of embed.py's embeddings; made where missing.")
     end_to_end: bool = option(False, "Train the encoders too, from pixels.")
-    query: QueryParts = option(
-        "both", "Parts of the query that the model sees; text and video are baselines."
-    )
+    query: QueryParts = option("both", "Parts of the query that the model sees; text and video are baselines.")
     fusion: Literal["mlp", "gated", "average"] = option(
         "mlp",
         "How clip and text are fused: the paper's MLP, the released code's gate, or the mean (nothing to train).",
@@ -43,9 +39,7 @@ class Stage2Config(TrainingRunConfig, EncoderConfig, DataConfig):
     fusion_hidden_dim: int = option(256, "Hidden size of the fused vector in mlp and gated.")
     fusion_dropout: float = option(0.1, "Dropout probability (0 to 1) after each hidden layer.")
     project_targets: bool | None = option(None, "Give targets a linear layer; none: with mlp only.")
-    standardize_video: bool = option(
-        True, "Standardize video embeddings by the training clips; not with --end_to_end."
-    )
+    standardize_video: bool = option(True, "Standardize video embeddings by the training clips; not with --end_to_end.")
     loss: Literal["hn_nce", "infonce", "multi_positive"] = option("multi_positive", "Contrastive loss.")
     temperature: float = option(0.07, "What similarities are divided by in the loss.")
     learnable_temperature: bool = option(False, "Train the temperature, starting from --temperature.")
@@ -72,16 +66,17 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import set_seed
-from checkpoints import Checkpoints, Progress
-from devices import make_accelerator
-from encoders import load_encoders, weights_fingerprint
-from queries import Queries, load_split, place_queries, place_triplets
-from ranking import Measure, rank
-from results import replacing, write_results
 from safetensors.torch import load_file, save_file
-from sources import EmbeddingSource, PixelSource, embed_config
 from torch.distributed.fsdp import register_fsdp_forward_method
 from tqdm import tqdm
+
+from harness.accelerator import make_accelerator
+from harness.checkpoints import Checkpoints, Progress
+from harness.models import load_encoders, weights_fingerprint
+from harness.results import replacing, write_results
+from tfcovr.batches import EmbeddingSource, PixelSource, embed_config
+from tfcovr.queries import Queries, load_split, place_queries, place_triplets
+from tfcovr.ranking import Measure, rank
 
 MODEL_FIELDS = (
     *(
@@ -107,17 +102,13 @@ def learning_rate(step: int, total_steps: int, config: Stage2Config) -> float:
     return config.learning_rate * (1 + math.cos(math.pi * done)) / 2
 
 
-def epoch_batches(
-    num_rows: int, epoch: int, config: Stage2Config, accelerator: Accelerator
-) -> list[torch.Tensor]:
+def epoch_batches(num_rows: int, epoch: int, config: Stage2Config, accelerator: Accelerator) -> list[torch.Tensor]:
     """This process's part of each batch of an epoch, in an order that seed and epoch decide.
 
     The last batch may be smaller and the parts uneven; one with fewer than two rows for each process is left out.
     """
     order = torch.randperm(num_rows, generator=torch.Generator().manual_seed(config.seed * 1_000_003 + epoch))
-    batches = [
-        batch for batch in order.split(config.batch_size) if len(batch) >= 2 * accelerator.num_processes
-    ]
+    batches = [batch for batch in order.split(config.batch_size) if len(batch) >= 2 * accelerator.num_processes]
     return [batch.tensor_split(accelerator.num_processes)[accelerator.process_index] for batch in batches]
 
 
@@ -142,9 +133,7 @@ class Stage2:
         else:
             embed = embed_config(config, config.embeddings)
             self.source = EmbeddingSource.open(embed, self.whole, self.processor, self.accelerator.device)
-        encoders = {
-            kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
-        }
+        encoders = {kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")}
         self.triplets = place_triplets(load_split(config, "train"), self.source.clips, self.source.texts)
         if self.whole.config.standardize_video:
             clips = torch.cat([self.triplets.query, self.triplets.target]).unique()
@@ -161,9 +150,7 @@ class Stage2:
     def validation_queries(self) -> Queries:
         """The queries of the validation split against all its clips."""
         gallery = load_split(self.config, "validation", clips=True)["clip_id"]
-        return place_queries(
-            load_split(self.config, "validation"), gallery, self.source.clips, self.source.texts
-        )
+        return place_queries(load_split(self.config, "validation"), gallery, self.source.clips, self.source.texts)
 
     def trainables(self) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
         """The part of the model that trains, and its optimizer; stored embeddings leave the encoders aside."""
@@ -195,9 +182,7 @@ class Stage2:
             accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
             return json.loads(finished.read_text(encoding="utf-8"))["figures"]
         if config.tracker:
-            accelerator.init_trackers(
-                "stage2", config={k: v for k, v in asdict(config).items() if v is not None}
-            )
+            accelerator.init_trackers("stage2", config={k: v for k, v in asdict(config).items() if v is not None})
         progress = self.checkpoints.resume()
         steps_per_epoch = len(epoch_batches(len(self.triplets), 0, config, accelerator))
         if not steps_per_epoch:

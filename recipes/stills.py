@@ -15,9 +15,9 @@ from hf_datasets.miniature.drawing import camera_joints
 from hf_datasets.miniature.render import perform_shot
 from hf_datasets.miniature.skeleton import J
 from hf_datasets.tfcovr.labels import find_label
+from hf_datasets.tfcovr.modifications.writer import write_modification
 from hf_datasets.tfcovr.pairs import label_pairs
-from hf_datasets.tfcovr.writer import write_modification
-from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 
 NUM_TARGETS = 51  # 15 joints relative to the pelvis, the direction of the spine and of the chest
 JOINT_SCALE = 2.5  # brings offsets in body units to about unit variance
@@ -56,9 +56,7 @@ def read_stills(
     rows = [row for row in rows if row["video_id"] in wanted]
     shots = [shot for one in competitions for shot in one.shots]
     requests = [
-        VideoRequest(
-            index, folder / "videos" / f"{row['video_id']}.mp4", row["start_seconds"], row["end_seconds"]
-        )
+        VideoRequest(index, folder / "videos" / f"{row['video_id']}.mp4", row["start_seconds"], row["end_seconds"])
         for index, row in enumerate(rows)
     ]
     shape = (size, size)
@@ -67,9 +65,7 @@ def read_stills(
     with VideoReaderPool(num_frames, num_workers=num_workers, size=shape) as pool:
         for index, read in tqdm(pool.read(requests), total=len(rows), desc="Decoding stills", unit="clip"):
             if isinstance(read, VideoFailure):
-                raise SystemExit(
-                    f"{read.path}: {read.reason}; delete the folder {folder} and it is rendered again"
-                )
+                raise SystemExit(f"{read.path}: {read.reason}; delete the folder {folder} and it is rendered again")
             shot = shots[index]
             seen = camera_joints(perform_shot(shot), shot.scene)
             frames[index] = read.frames
@@ -86,11 +82,7 @@ def still_caption(shot: Shot, joints: Tensor) -> str:
     facing = ("right" if chest[0] > 0 else "left") if across else ("away" if chest[2] > 0 else "the camera")
     legs = joints[[J["left_foot"], J["right_foot"]]]
     shape = (
-        "with split legs"
-        if (legs[0] - legs[1]).norm() > 0.6
-        else "bent"
-        if legs.norm(dim=-1).mean() < 0.42
-        else "long"
+        "with split legs" if (legs[0] - legs[1]).norm() > 0.6 else "bent" if legs.norm(dim=-1).mean() < 0.42 else "long"
     )
     return (
         f"A person in {shot.scene.socks} socks, {attitude} and {shape}, facing {facing}, {PLACES[shot.action.apparatus]} "
@@ -100,15 +92,11 @@ def still_caption(shot: Shot, joints: Tensor) -> str:
 
 def clip_captions(shot: Shot) -> tuple[str, str]:
     """The label's text and the fine caption of the clip that a still comes from."""
-    return find_label(shot.action.label).description, fine_caption(
-        shot.action, shot.scene.hall, shot.scene.socks
-    )
+    return find_label(shot.action.label).description, fine_caption(shot.action, shot.scene.hall, shot.scene.socks)
 
 
 def modification_texts(labels: tuple[str, ...]) -> list[str]:
     """What TF-CoVR's offline writer says between any two of these labels."""
     pairs = label_pairs([find_label(label) for label in labels])
-    texts = {
-        write_modification(find_label(p.source).attributes, find_label(p.target).attributes) for p in pairs
-    }
+    texts = {write_modification(find_label(p.source).attributes, find_label(p.target).attributes) for p in pairs}
     return sorted(texts)

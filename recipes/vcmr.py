@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from config import option, parse_config, run_recipe
-from shared_config import Device, EndConvention, Granularity, MomentDataConfig, TrainingRunConfig
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import Device, EndConvention, Granularity, MomentDataConfig, TrainingRunConfig
 
 
 @dataclass
@@ -65,19 +65,19 @@ import numpy as np
 import torch
 from accelerate import PartialState
 from accelerate.utils import set_seed
-from checkpoints import Checkpoints, Progress
-from devices import make_accelerator
 from embed_moments import EmbedMomentsConfig
 from embed_moments import run as embed
-from moment_data import MomentSplit, span_preset
-from moment_ranking import Measure, rank, selection_score
-from results import replacing, write_json, write_results
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
 from transformers import get_linear_schedule_with_warmup
 from transformers.trainer_pt_utils import get_parameter_names
 
+from fig.data import MomentSplit, span_preset
+from fig.measure import Measure, rank, selection_score
+from harness.accelerator import make_accelerator
+from harness.checkpoints import Checkpoints, Progress
+from harness.results import replacing, write_json, write_results
 from hf_models import (
     HEROConfig,
     HEROForMomentRetrieval,
@@ -133,9 +133,7 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
     if config.roberta is None:
         return model_class(config_class(**fields))
     if config.model != "hero" or config.size != "paper":
-        raise SystemExit(
-            "--roberta is where a HERO of size 'paper' starts from; give --model hero --size paper"
-        )
+        raise SystemExit("--roberta is where a HERO of size 'paper' starts from; give --model hero --size paper")
     return HEROForMomentRetrieval.from_roberta(config.roberta, **fields)
 
 
@@ -178,13 +176,9 @@ class VCMR:
         )
         self.num_batches = len(self.batches(0))
         if not self.num_batches:
-            raise SystemExit(
-                f"{len(self.rows)} moments are too few for {self.accelerator.num_processes} processes"
-            )
+            raise SystemExit(f"{len(self.rows)} moments are too few for {self.accelerator.num_processes} processes")
         steps = self.num_batches * config.epochs
-        self.schedule = get_linear_schedule_with_warmup(
-            self.optimizer, round(config.warmup_share * steps), steps
-        )
+        self.schedule = get_linear_schedule_with_warmup(self.optimizer, round(config.warmup_share * steps), steps)
         self.accelerator.register_for_checkpointing(self.schedule)
         identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
         identity["num_processes"] = self.accelerator.num_processes
@@ -195,17 +189,13 @@ class VCMR:
         """This process's part of each batch; one with fewer than two rows for each process is left out."""
         parts, place = self.accelerator.num_processes, self.accelerator.process_index
         batches = epoch_batches(len(self.rows), epoch, self.config)
-        return [
-            np.array_split(self.rows[batch], parts)[place] for batch in batches if len(batch) >= 2 * parts
-        ]
+        return [np.array_split(self.rows[batch], parts)[place] for batch in batches if len(batch) >= 2 * parts]
 
     def train(self) -> dict[str, float]:
         """Train from wherever the last run stopped; returns the figures of the best epoch."""
         config, accelerator = self.config, self.accelerator
         if config.tracker:
-            accelerator.init_trackers(
-                "vcmr", config={k: v for k, v in asdict(config).items() if v is not None}
-            )
+            accelerator.init_trackers("vcmr", config={k: v for k, v in asdict(config).items() if v is not None})
         finished = self.output_dir / "results.json"
         if finished.is_file():
             accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
@@ -332,9 +322,7 @@ def run(config: VCMRConfig) -> dict[str, float]:
 def main(config: VCMRConfig) -> None:
     figures = run(config)
     if PartialState().is_main_process:
-        found = ", ".join(
-            f"{100 * figures[f'vcmr_recall@1_iou@{iou}']:.2f} at IoU {iou}" for iou in (0.5, 0.7)
-        )
+        found = ", ".join(f"{100 * figures[f'vcmr_recall@1_iou@{iou}']:.2f} at IoU {iou}" for iou in (0.5, 0.7))
         print(f"{config.output_dir}/model: validation VCMR recall@1 {found}")
 
 

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from config import option, parse_config, run_recipe
-from model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder
-from shared_config import COMP_DATASETS, ContrastConfig, TrainingRunConfig
+from harness.config import option, parse_config, run_recipe
+from harness.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder
+from harness.shared_config import COMP_DATASETS, ContrastConfig, TrainingRunConfig
 
 
 @dataclass
@@ -36,9 +36,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
     )
     objective: Literal["clip", "negclip", "comploss"] = option("comploss", "Training objective.")
     stack: int = option(0, "Clips in a stack to pre-train on, 1 to 8; 0: fine-tune on contrast pairs.")
-    clips_dataset: str = option(
-        "activitynet_comp", "Dataset of the short clips for --stack.", names=COMP_DATASETS
-    )
+    clips_dataset: str = option("activitynet_comp", "Dataset of the short clips for --stack.", names=COMP_DATASETS)
     clips_config: str = option("mini-clips", "Its configuration.")
     clips_data_dir: str | None = option(None, "Folder of its annotations; none where it needs none.")
     num_frames: int = option(16, "Frames of each video or stack.")
@@ -63,9 +61,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
     keep_frames: bool = option(True, "Keep frames in memory once read; switch it off for large frames.")
     activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")
     num_workers: int = option(0, "Processes that read frames; 0: the training process reads them.")
-    output_dir: str = option(
-        "outputs/vidclip/comploss", "Folder for the model, checkpoints and results.json."
-    )
+    output_dir: str = option("outputs/vidclip/comploss", "Folder for the model, checkpoints and results.json.")
 
     def __post_init__(self) -> None:
         self.model = self.model or (MINIATURE_CLIP if self.stack else MINIATURE_VIDCLIP)
@@ -85,9 +81,15 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import set_seed
-from checkpoints import Checkpoints, Progress
-from comp_scores import Scores
-from contrasts import (
+from datasets import disable_progress_bars
+from torch import Tensor
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
+from video_text_encoders import VidCLIPEncoder
+
+from comp.data import (
     Contrast,
     ContrastFrames,
     Span,
@@ -98,17 +100,11 @@ from contrasts import (
     load_stacks,
     tokenize,
 )
-from datasets import disable_progress_bars
-from devices import make_accelerator
-from encoders import processor_fingerprint, weights_fingerprint
-from results import replacing, write_results
-from torch import Tensor
-from torch.utils.data import DataLoader
-from tqdm import tqdm
-from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
-from transformers.utils.logging import disable_progress_bar
-from video_text_encoders import VidCLIPEncoder
-
+from comp.scores import Scores
+from harness.accelerator import make_accelerator
+from harness.checkpoints import Checkpoints, Progress
+from harness.models import processor_fingerprint, weights_fingerprint
+from harness.results import replacing, write_results
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 
 # What may change between a run and its continuation without changing the weights by more than rounding.
@@ -181,9 +177,7 @@ def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict
     ]
 
 
-def epoch_batches(
-    count: int, epoch: int, config: VidCLIPRunConfig, accelerator: Accelerator
-) -> list[list[int]]:
+def epoch_batches(count: int, epoch: int, config: VidCLIPRunConfig, accelerator: Accelerator) -> list[list[int]]:
     """This process's part of each batch of an epoch, in an order that seed and epoch decide.
 
     The last batch may be smaller and the parts uneven; one with fewer than two pairs for each process is left out.
@@ -272,9 +266,7 @@ class Training:
             accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
             return json.loads(finished.read_text(encoding="utf-8"))["figures"]
         if config.tracker:
-            accelerator.init_trackers(
-                "vidclip", config={k: v for k, v in asdict(config).items() if v is not None}
-            )
+            accelerator.init_trackers("vidclip", config={k: v for k, v in asdict(config).items() if v is not None})
         progress = self.checkpoints.resume()
         steps_per_epoch = len(epoch_batches(len(self.epoch_contrasts(0)), 0, config, accelerator))
         if not steps_per_epoch:
@@ -342,9 +334,7 @@ class Training:
 
     def save(self, progress: Progress) -> dict[str, Any]:
         """Write the model, and `results.json` last: it says that the run is complete."""
-        figures = {
-            f"validation/{name}": value for name, value in progress.history[-1].items() if name != "loss"
-        }
+        figures = {f"validation/{name}": value for name, value in progress.history[-1].items() if name != "loss"}
         state = self.accelerator.get_state_dict(self.model)
         if self.accelerator.is_main_process:
             with replacing(self.output_dir / "model") as unfinished:

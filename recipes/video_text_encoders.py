@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from comp_scores import VideoTextEncoder
-from encoders import check_model_folder
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoProcessor
 
 import hf_models  # noqa: F401 (registers VidCLIP)
+from comp.scores import VideoTextEncoder
+from harness.models import check_model_folder
 
 IMAGE_FRAMES = 12
 """Frames that an image model sees of a video, as in CLIP4Clip."""
@@ -52,9 +52,7 @@ class DotProductEncoder:
         fields = self.model.config.get_text_config()
         longest = min(tokenizer.model_max_length, getattr(fields, "max_position_embeddings", 10**6))
         padding = "max_length" if "siglip" in self.model.config.model_type else True  # as it was trained
-        tokens = tokenizer(
-            list(texts), padding=padding, truncation=True, max_length=longest, return_tensors="pt"
-        )
+        tokens = tokenizer(list(texts), padding=padding, truncation=True, max_length=longest, return_tensors="pt")
         wanted = ("input_ids", "attention_mask")
         return {name: tokens[name].to(self.model.device) for name in wanted if name in tokens}
 

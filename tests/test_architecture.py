@@ -8,16 +8,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("hf_datasets", "hf_models", "metrics")
 SOURCES = sorted(
-    path
-    for folder in (*PACKAGES, "recipes", "tests")
-    for path in (ROOT / folder).rglob("*.py")
-    if path.is_file()
+    path for folder in (*PACKAGES, "recipes", "tests") for path in (ROOT / folder).rglob("*.py") if path.is_file()
 )
 MAX_LINES = 400
 # Who opens videos, each within the same limits; the benchmark times the decoders of others on files of its own.
 OPENERS = {
-    "hf_datasets/video_pyav.py",
-    "hf_datasets/video_backends.py",
+    "hf_datasets/video/pyav.py",
+    "hf_datasets/video/backends.py",
     "hf_models/tfcovr/video_processing_aim.py",
     "recipes/benchmarks/video.py",
 }
@@ -40,9 +37,7 @@ def imported_roots(path: Path) -> set[str]:
 
 
 def called_names(path: Path) -> set[str]:
-    calls = (
-        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
-    )
+    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
     return {ast.unparse(call.func) for call in calls}
 
 
@@ -52,18 +47,14 @@ def test_a_file_is_short_and_named_after_a_noun(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in SOURCES if p.relative_to(ROOT).parts[0] in PACKAGES], ids=name_of
-)
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.relative_to(ROOT).parts[0] in PACKAGES], ids=name_of)
 def test_arrows_point_one_way(path):
     own = path.relative_to(ROOT).parts[0]
     others = {"recipes", "tests", *PACKAGES} - {own}
     assert not imported_roots(path) & others
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in SOURCES if p.relative_to(ROOT).parts[0] in PACKAGES], ids=name_of
-)
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.relative_to(ROOT).parts[0] in PACKAGES], ids=name_of)
 def test_a_package_neither_prints_nor_reads_arguments(path):
     if path.stem in {"__main__", "tests", "app"} or path.stem.startswith("convert_"):
         pytest.skip("a command or a Space's own file")
@@ -71,9 +62,7 @@ def test_a_package_neither_prints_nor_reads_arguments(path):
     assert "argparse" not in imported_roots(path)
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in SOURCES if "tests" not in p.relative_to(ROOT).parts[:1]], ids=name_of
-)
+@pytest.mark.parametrize("path", [p for p in SOURCES if "tests" not in p.relative_to(ROOT).parts[:1]], ids=name_of)
 def test_data_is_never_executed(path):
     calls = called_names(path)
     assert not calls & {"eval", "exec", "pickle.load", "pickle.loads", "os.system"}
@@ -84,9 +73,7 @@ def test_data_is_never_executed(path):
 
 def opened_videos(path: Path) -> list[str]:
     """The calls that open a video to read it; one that writes says so with its mode."""
-    calls = [
-        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
-    ]
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
     names = [(ast.unparse(call.func), call) for call in calls]
     return [
         ast.unparse(call)

@@ -12,9 +12,7 @@ ROOT = Path(__file__).parents[1]
 def test_the_python_versions_are_the_same_wherever_they_are_named():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = settings["project"]
-    named = [
-        version for line in project["classifiers"] for version in re.findall(r"Python :: (3\.\d+)", line)
-    ]
+    named = [version for line in project["classifiers"] for version in re.findall(r"Python :: (3\.\d+)", line)]
     allowed = SpecifierSet(project["requires-python"])
     assert named == [f"3.{minor}" for minor in range(30) if f"3.{minor}" in allowed]
     assert settings["tool"]["ruff"]["target-version"] == f"py{named[0].replace('.', '')}"

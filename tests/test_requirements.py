@@ -15,9 +15,9 @@ PINS = [line.partition(" --hash")[0] for line in PINNED]
 def test_every_package_is_pinned_with_hashes_and_no_address():
     assert len(PINNED) > 100
     for line in PINNED:
-        assert re.fullmatch(
-            r"[\w.-]+==[\w.!+-]+ *(?:; [^@/\\]+?)? *(?: +--hash=sha256:[0-9a-f]{64})+ *", line
-        ), line[:80]
+        assert re.fullmatch(r"[\w.-]+==[\w.!+-]+ *(?:; [^@/\\]+?)? *(?: +--hash=sha256:[0-9a-f]{64})+ *", line), line[
+            :80
+        ]
 
 
 def test_the_pins_are_versions_that_the_project_allows():

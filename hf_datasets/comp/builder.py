@@ -103,9 +103,7 @@ class CompBuilder(RegisteredBuilder):
             "release": partial(self._release, dl_manager),
             "source": self._source,
         }[self.config.name]
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"rows": rows}) for split, rows in read().items()
-        ]
+        return [datasets.SplitGenerator(name=split, gen_kwargs={"rows": rows}) for split, rows in read().items()]
 
     def _generate_tables(self, rows: Callable[[], Iterable[Row]]) -> Iterator[tuple[Key, pa.Table]]:
         yield Key(0, 0), pa.Table.from_pylist(list(rows()), schema=self._schema)
@@ -128,9 +126,7 @@ class CompBuilder(RegisteredBuilder):
             for split, videos in stretches.items()
         }
 
-    def _miniature_rows(
-        self, split: str, stretches: list[CaptionedVideo], root: Path, actions: Any
-    ) -> Iterator[Row]:
+    def _miniature_rows(self, split: str, stretches: list[CaptionedVideo], root: Path, actions: Any) -> Iterator[Row]:
         for row in self._constructed(split, stretches, actions):
             video_id = row["video_id"].partition(":")[0]  # a stretch is a part of one file
             yield row | {"video_id": video_id, "video": str(root / "videos" / f"{video_id}.mp4")}
@@ -140,10 +136,7 @@ class CompBuilder(RegisteredBuilder):
         data_dir = self._data_dir()
         files = self._download(dl_manager) if data_dir is None else find_files(data_dir, self.SOURCE)
         unit = self.config.time_unit
-        return {
-            split: partial(self._published_rows, Path(path), self.ID_PREFIX, unit)
-            for split, path in files.items()
-        }
+        return {split: partial(self._published_rows, Path(path), self.ID_PREFIX, unit) for split, path in files.items()}
 
     def _download(self, dl_manager: datasets.DownloadManager) -> dict[str, str]:
         addresses = {split: address(self.SOURCE, split) for split in ("train", "validation")}
@@ -166,9 +159,7 @@ class CompBuilder(RegisteredBuilder):
                 "pass data_dir: the folder of the upstream annotations (train*.json, val*.json), or one that "
                 "recipes/build_comp.py made"
             )
-        published = {
-            path.name.partition("-")[0]: path for path in sorted((data_dir / "source").glob("*.parquet"))
-        }
+        published = {path.name.partition("-")[0]: path for path in sorted((data_dir / "source").glob("*.parquet"))}
         if published:
             self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
             return {split: partial(self._generated_rows, path) for split, path in published.items()}
@@ -189,9 +180,7 @@ class CompBuilder(RegisteredBuilder):
 
     def _constructed(self, split: str, videos: list[CaptionedVideo], actions: Any) -> Iterator[Row]:
         ask = OfflineAsk(self.rejections)
-        construction = Construction(
-            videos, ask, actions=actions, seed=self.config.seed, multiple=split == "train"
-        )
+        construction = Construction(videos, ask, actions=actions, seed=self.config.seed, multiple=split == "train")
         yield from self._kept(construction.rows())
 
     def _kept(self, records: Iterable[Any]) -> Iterator[Any]:

@@ -71,9 +71,7 @@ def read_stretches(root: Path, style: Source, seed: int = 0) -> dict[str, list[C
         clips.sort(key=lambda clip: clip["start_seconds"])
         for start, end in _windows(video_id, len(clips), style, seed):
             events = tuple(
-                CaptionedEvent(
-                    clip["start_seconds"], clip["end_seconds"], caption(ACTIONS[clip["label"]], style)
-                )
+                CaptionedEvent(clip["start_seconds"], clip["end_seconds"], caption(ACTIONS[clip["label"]], style))
                 for clip in clips[start:end]
             )
             stretch = CaptionedVideo(f"{video_id}:{start:03d}", clips[-1]["end_seconds"], events)
@@ -124,9 +122,7 @@ def _find(sentence: str) -> tuple[str, list[str]]:
     for place in PLACES.values():
         if place not in sentence:
             continue
-        phrases = {
-            f"{action_phrase(one)} {place}" for one in ACTIONS.values() if PLACES[one.apparatus] == place
-        }
+        phrases = {f"{action_phrase(one)} {place}" for one in ACTIONS.values() if PLACES[one.apparatus] == place}
         told = [phrase for phrase in phrases if phrase in sentence]
         if told:
             longest = max(told, key=len)  # "a split leap" is in "a switch split leap"

@@ -68,9 +68,7 @@ def find_files(data_dir: Path, stem: str) -> dict[str, Path]:
     return found
 
 
-def read_release(
-    path: Path, *, prefix: str = "", time_unit: TimeUnit = "auto"
-) -> Iterator[dict[str, Any] | Rejection]:
+def read_release(path: Path, *, prefix: str = "", time_unit: TimeUnit = "auto") -> Iterator[dict[str, Any] | Rejection]:
     """Read one published file.
 
     Args:

@@ -74,9 +74,7 @@ def stack_clips(
     if dataset.features and isinstance(dataset.features.get(columns.video), Video):
         dataset = dataset.cast_column(columns.video, Video(decode=False))
     streaming = isinstance(dataset, IterableDataset)
-    shuffled = (
-        dataset.shuffle(seed=seed, buffer_size=buffer_size) if streaming else dataset.shuffle(seed=seed)
-    )
+    shuffled = dataset.shuffle(seed=seed, buffer_size=buffer_size) if streaming else dataset.shuffle(seed=seed)
     return shuffled.map(
         _stack,
         batched=True,
@@ -98,9 +96,7 @@ def frames_per_clip(num_frames: int, num_clips: int) -> list[int]:
         ([4, 4, 4, 4], [3, 3, 2])
     """
     if not 1 <= num_clips <= num_frames:
-        raise ValueError(
-            f"{num_frames} frames cannot show {num_clips} clips; take more frames or fewer clips"
-        )
+        raise ValueError(f"{num_frames} frames cannot show {num_clips} clips; take more frames or fewer clips")
     share, rest = divmod(num_frames, num_clips)
     return [share + (index < rest) for index in range(num_clips)]
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from hf_datasets.comp.disruptions import generator_for
 from hf_datasets.comp.paragraphs import join, keeps_words, split_sentences, word_overlap
 from hf_datasets.comp.verbs import Verbs
-from hf_datasets.generation.objections import is_foreign
+from hf_datasets.generation.answer_checks import is_foreign
 from hf_datasets.generation.repair import read_object
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
@@ -39,9 +39,7 @@ ACTION_PROMPT: Final = (
     "another that is plausible in its context but does not describe the video any more: no synonym, the same "
     "grammatical form. Change nothing else. " + DATA_RULE
 )
-BACKWARD_WORDS: Final = frozenset(
-    ["before", "earlier", "previously", "beforehand", "formerly", "prior", "preceding"]
-)
+BACKWARD_WORDS: Final = frozenset(["before", "earlier", "previously", "beforehand", "formerly", "prior", "preceding"])
 CONNECTIVES: Final = ("Then", "Next,", "After that,", "Afterwards,")
 LAST_CONNECTIVES: Final = ("Finally,", "In the end,")
 STARTS_IN_TIME: Final = re.compile(
@@ -270,9 +268,7 @@ class ActionTask:
             ValueError: No sentence has an action that another verb of the data set could replace.
         """
         if self.verbs is None:
-            raise ValueError(
-                "the offline writer replaces actions by the data set's own: give ActionTask its Verbs"
-            )
+            raise ValueError("the offline writer replaces actions by the data set's own: give ActionTask its Verbs")
         generator = generator_for(row.key, row.seed)
         for index in generator.sample(range(len(row.sentences)), len(row.sentences)):
             replaced = self.verbs.replace(row.sentences[index], generator)

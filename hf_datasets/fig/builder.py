@@ -133,9 +133,7 @@ class FIG(RegisteredBuilder):
         files = release.find_files(data_dir, name) if data_dir else release.download(manager, name)
         absent = [split for split in release.FILES[name] if split not in files]
         if absent:
-            self.info.description += (
-                f" Not in {data_dir}: {', '.join(release.FILES[name][split] for split in absent)}."
-            )
+            self.info.description += f" Not in {data_dir}: {', '.join(release.FILES[name][split] for split in absent)}."
         return read_moments(files)
 
     def _source(self) -> tuple[pl.DataFrame, list[Rejection]]:

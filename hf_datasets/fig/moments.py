@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from hf_datasets.fig.release import Split, read_release
 from hf_datasets.records import Moment, Rejection
-from hf_datasets.tfcovr.tables import check_columns, is_empty, judge
+from hf_datasets.tables import check_columns, is_empty, judge
 
 MOMENT_SCHEMA = pa.schema(
     {
@@ -146,9 +146,7 @@ def clip_to_duration(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFram
         The moments with `end_seconds` at most `duration_seconds`, and a rejection for each that is none any more.
     """
     outside = {
-        "starts after its video ends; mend the row, or load it without clip_to_duration": pl.col(
-            "start_seconds"
-        )
+        "starts after its video ends; mend the row, or load it without clip_to_duration": pl.col("start_seconds")
         >= pl.col("duration_seconds")
     }
     inside, rejections = judge(moments, outside, source=source, key="desc_id")
@@ -163,9 +161,7 @@ def describe_ends(moments: pl.DataFrame) -> str:
         late = int((excess > 0).sum())
         counts = f"{split}: {len(part):,} moments of {part['video_id'].n_unique():,} videos"
         ends = (
-            f"{late:,} end after their video, by {excess.max():.2f} s at most"
-            if late
-            else "all end within their video"
+            f"{late:,} end after their video, by {excess.max():.2f} s at most" if late else "all end within their video"
         )
         sentences.append(f"{counts}; {ends}.")
     return " ".join(sentences)
@@ -178,11 +174,7 @@ def videos_of(moments: pl.DataFrame) -> pl.DataFrame:
         moments: See `FRAME_SCHEMA`.
     """
     videos = moments.group_by("split", "video_id").agg(pl.col("duration_seconds").first())
-    return (
-        videos.with_columns(video=pl.lit(None, pl.String))
-        .select(VIDEO_SCHEMA.names)
-        .sort("split", "video_id")
-    )
+    return videos.with_columns(video=pl.lit(None, pl.String)).select(VIDEO_SCHEMA.names).sort("split", "video_id")
 
 
 def locate(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.DataFrame, str]:

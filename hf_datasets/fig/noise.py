@@ -83,24 +83,19 @@ def built_examples(data_dir: Path) -> tuple[dict[Split, list[NoiseExample]], lis
     moments, rejections = published_moments(data_dir)
     texts: dict[tuple[int, str], tuple[str, ...]] = {
         (desc_id, kind): tuple(captions)
-        for desc_id, kind, captions in pl.read_parquet(files)
-        .select("desc_id", "kind", "captions")
-        .iter_rows()
+        for desc_id, kind, captions in pl.read_parquet(files).select("desc_id", "kind", "captions").iter_rows()
     }
     examples: dict[Split, list[NoiseExample]] = {}
     for row in moments.iter_rows(named=True):
         static, dynamic, same = (
-            texts.get((row["desc_id"], kind), ())
-            for kind in ("static_negatives", "dynamic_negatives", "positives")
+            texts.get((row["desc_id"], kind), ()) for kind in ("static_negatives", "dynamic_negatives", "positives")
         )
         if static or dynamic:
             example = _example(row, (row["coarse_caption"], *same), static, dynamic)
             examples.setdefault(row["split"], []).append(example)
         else:
             raw = json.dumps(row, ensure_ascii=False)
-            rejections.append(
-                Rejection(f"no disturbed caption: desc_id {row['desc_id']}", raw, str(row["desc_id"]))
-            )
+            rejections.append(Rejection(f"no disturbed caption: desc_id {row['desc_id']}", raw, str(row["desc_id"])))
     return examples, rejections
 
 
@@ -159,9 +154,7 @@ def _example(
 ) -> NoiseExample:
     fitting = tuple(dict.fromkeys(positives))
     span = (row["start_seconds"], row["end_seconds"])
-    kinds = (
-        tuple(text for text in dict.fromkeys(texts) if text not in fitting) for texts in (static, dynamic)
-    )
+    kinds = (tuple(text for text in dict.fromkeys(texts) if text not in fitting) for texts in (static, dynamic))
     return NoiseExample(row["desc_id"], row["video_id"], *span, fitting, *kinds)
 
 

@@ -109,15 +109,11 @@ def find_files(data_dir: Path, name: str) -> dict[Split, Path]:
     for split, file_name in FILES[name].items():
         paths = sorted(data_dir.rglob(file_name))
         if len(paths) > 1:
-            raise ValueError(
-                f"{data_dir} holds {file_name} several times: {', '.join(map(str, paths))}; keep one"
-            )
+            raise ValueError(f"{data_dir} holds {file_name} several times: {', '.join(map(str, paths))}; keep one")
         if paths:
             files[split] = paths[0]
     if not files:
-        raise FileNotFoundError(
-            f"{data_dir} holds none of {', '.join(FILES[name].values())}; {_where(name)} into it"
-        )
+        raise FileNotFoundError(f"{data_dir} holds none of {', '.join(FILES[name].values())}; {_where(name)} into it")
     return files
 
 

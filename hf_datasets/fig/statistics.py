@@ -112,8 +112,7 @@ def statistics(*splits: Dataset) -> Statistics:
         repeated_coarse=_repeated(rows, *MOMENT, "coarse_caption"),
         repeated_fine=_repeated(rows, "video_id", "fine_caption"),
         padded_captions=sum(
-            int((rows[name].str.strip_chars() != rows[name]).sum())
-            for name in ("coarse_caption", "fine_caption")
+            int((rows[name].str.strip_chars() != rows[name]).sum()) for name in ("coarse_caption", "fine_caption")
         ),
     )
 
@@ -156,7 +155,7 @@ def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
     scores = {name: _frame(rows)["fine_caption_score"].drop_nulls() for name, rows in splits.items()}
     known = pl.concat(list(scores.values()))
     if known.is_empty():
-        raise ValueError("no row has a score; recipes/judge_captions.py gives them to a built data set")
+        raise ValueError("no row has a score; recipes/select_captions.py gives them to a built data set")
     first, last = int(known.floor().min()), int(known.floor().max()) + 1
     edges = [first + step / 4 for step in range(4 * (last - first) + 1)]
     figure = Figure(figsize=(4.6 * len(scores), 3.4), layout="constrained")

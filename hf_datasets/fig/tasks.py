@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from hf_datasets.fig.captions import after_list, clean, json_strings, labelled_sections, numbered_items
+from hf_datasets.fig.parsing import after_list, clean, json_strings, labelled_sections, numbered_items
 from hf_datasets.fig.prompts import (
     ANSWERS_PROMPT,
     ATTRIBUTES_PROMPT,
@@ -24,7 +24,7 @@ from hf_datasets.fig.prompts import (
     QUESTIONS_PROMPT,
     STATIC_PROMPT,
 )
-from hf_datasets.generation.objections import is_foreign
+from hf_datasets.generation.answer_checks import is_foreign
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Moment, Rejection
 
@@ -32,9 +32,7 @@ NUM_CANDIDATES: Final = 3
 NUM_QUESTIONS: Final = 5
 MAX_WORDS: Final = 80
 """A longer caption is an essay; the published fine captions have 4 to 53 words."""
-EXPLICIT_TIME: Final = re.compile(
-    r"\b(?:\d+(?:\.\d+)? ?(?:s|secs?|seconds?)|seconds|timestamps?)\b", re.IGNORECASE
-)
+EXPLICIT_TIME: Final = re.compile(r"\b(?:\d+(?:\.\d+)? ?(?:s|secs?|seconds?)|seconds|timestamps?)\b", re.IGNORECASE)
 """Explicit time gives the moment away (listing 6)."""
 
 
@@ -139,9 +137,7 @@ def check_candidates(moment: Moment, captions: list[str], answer: str) -> Candid
     words = set(original.split())
     if not any(words & set(body(caption).lower().split()) for caption in kept):
         return Rejection("shares no word with the original", answer, moment.key)
-    timed = [
-        caption for caption in kept if EXPLICIT_TIME.search(caption) and not EXPLICIT_TIME.search(original)
-    ]
+    timed = [caption for caption in kept if EXPLICIT_TIME.search(caption) and not EXPLICIT_TIME.search(original)]
     if timed:
         return Rejection(f"tells the time: {timed[0][:80]}", answer, moment.key)
     return Candidates(moment.desc_id, tuple(kept))
@@ -182,9 +178,7 @@ class AttributesTask:
 
     def write(self, row: Keyframe) -> str:
         """What can be said without eyes: nothing but the caption."""
-        return (
-            f"Background: not known\nObjects Attributes: not known\nDesc: {clean(row.moment.coarse_caption)}"
-        )
+        return f"Background: not known\nObjects Attributes: not known\nDesc: {clean(row.moment.coarse_caption)}"
 
 
 @dataclass(frozen=True)
@@ -204,8 +198,7 @@ class StaticTask:
     def messages(self, row: StaticRow) -> list[Message]:
         """The instructions, the caption and the keyframes' attributes as data."""
         frames = [
-            {"background": a.background, "objects": a.objects, "description": a.description}
-            for a in row.keyframes
+            {"background": a.background, "objects": a.objects, "description": a.description} for a in row.keyframes
         ]
         content = as_data(
             original_description=row.moment.coarse_caption,
@@ -336,9 +329,7 @@ class DynamicTask:
             original=row.moment.coarse_caption,
             st=row.moment.start_seconds,
             ed=row.moment.end_seconds,
-            questions_and_answers=[
-                {"Q": q, "A": a} for q, a in zip(row.questions, row.answers, strict=False)
-            ],
+            questions_and_answers=[{"Q": q, "A": a} for q, a in zip(row.questions, row.answers, strict=False)],
             dynamic_description=row.description,
         )
         return [{"role": "system", "content": DYNAMIC_PROMPT}, {"role": "user", "content": content}]

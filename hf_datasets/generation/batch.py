@@ -19,7 +19,7 @@ from hf_datasets.generation.chat import (
     event_loop,
     result_of,
 )
-from hf_datasets.generation.faults import CURES, MalformedResponseError, rejected_option
+from hf_datasets.generation.errors import CURES, MalformedResponseError, rejected_option
 from hf_datasets.generation.openai_chat import OpenAIChat
 
 URL = "/v1/chat/completions"
@@ -173,9 +173,7 @@ class OpenAIBatchChat(OpenAIChat):
         status, file_ids, causes = await self._end_of(batch_id)
         if status == "failed":
             cache.end_batch(fingerprint)
-            raise GenerationStoppedError(
-                f"the server refused batch {batch_id}: {causes or 'no reason given'}"
-            )
+            raise GenerationStoppedError(f"the server refused batch {batch_id}: {causes or 'no reason given'}")
         open_keys = set(cache.batch_keys(fingerprint))
         errors: dict[str, NoAnswerError] = {}
         for file_id in file_ids:
@@ -268,9 +266,7 @@ class OpenAIBatchChat(OpenAIChat):
         try:
             return await retrying(attempt)
         except openai.APIError as error:
-            remedy = CURES.get(
-                getattr(error, "status_code", 0), "try again later; nothing that was answered is lost"
-            )
+            remedy = CURES.get(getattr(error, "status_code", 0), "try again later; nothing that was answered is lost")
             raise GenerationStoppedError(f"{remedy} ({self.redact(error.message)[:300]})") from None
         except UNREADABLE:
             raise UnreadableError(

@@ -38,9 +38,7 @@ def _hashed(part: dict[str, Any]) -> dict[str, Any]:
     if part.get("type") != "image_url":
         return part
     image = part["image_url"]
-    return part | {
-        "image_url": image | {"url": "sha256:" + hashlib.sha256(image["url"].encode()).hexdigest()}
-    }
+    return part | {"image_url": image | {"url": "sha256:" + hashlib.sha256(image["url"].encode()).hexdigest()}}
 
 
 def request_key(request: Request, chat: Chat) -> str:
@@ -124,9 +122,7 @@ class AnswerCache:
 
     def get(self, key: str) -> Answer | None:
         """The answer to the request of that key, or None."""
-        rows = self._query(
-            "SELECT text, input_tokens, output_tokens, finish_reason FROM answers WHERE key = ?", key
-        )
+        rows = self._query("SELECT text, input_tokens, output_tokens, finish_reason FROM answers WHERE key = ?", key)
         return Answer(*rows[0]) if rows else None
 
     def put(self, key: str, answer: Answer, model: str, request: Request | None = None) -> Answer:

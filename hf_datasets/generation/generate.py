@@ -20,7 +20,7 @@ from hf_datasets.generation.chat import (
     event_loop,
     result_of,
 )
-from hf_datasets.generation.dialogue import dialogue
+from hf_datasets.generation.conversation import dialogue
 from hf_datasets.generation.task import Task
 from hf_datasets.records import Rejection
 
@@ -68,9 +68,7 @@ def generate(
     if not isinstance(chat, BatchChat):
         return _generate_live(task, rows, chat, cache, max_answers)
     if cache is None:
-        raise ValueError(
-            "batches need a cache: it is where their answers arrive and how a killed run finds them"
-        )
+        raise ValueError("batches need a cache: it is where their answers arrive and how a killed run finds them")
     return _generate_in_batches(task, rows, chat, cache, max_answers)
 
 
@@ -97,9 +95,7 @@ def _generate_live(
             outcome.cancel()
 
 
-def _start(
-    task: Task[Any, Any], row: Any, chat: Chat, cache: AnswerCache | None, max_answers: int
-) -> "Future[Any]":
+def _start(task: Task[Any, Any], row: Any, chat: Chat, cache: AnswerCache | None, max_answers: int) -> "Future[Any]":
     """Make the first request here, where reading frames holds up nobody's answer, and leave the rest to the loop."""
     steps = dialogue(task, row, max_answers)
     first = _first(steps, row)

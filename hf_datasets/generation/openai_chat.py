@@ -18,7 +18,7 @@ from tenacity.wait import wait_random_exponential
 
 from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request, event_loop
 from hf_datasets.generation.completions import read_completion
-from hf_datasets.generation.faults import (
+from hf_datasets.generation.errors import (
     MalformedResponseError,
     cure,
     passes_with_time,
@@ -132,15 +132,11 @@ class OpenAIChat:
         self.window = max(64, 4 * limits.max_concurrency)
         self.meter = Meter(price or price_of(model, batch=self.batch))
         if limits.max_usd is not None and self.meter.price is None:
-            raise ValueError(
-                f"no price is listed for {model!r}, so a budget cannot be kept; give its price per token"
-            )
+            raise ValueError(f"no price is listed for {model!r}, so a budget cannot be kept; give its price per token")
         key = api_key or os.environ.get("OPENAI_API_KEY") or ("none" if base_url else None)
         if key is None:
             raise GenerationStoppedError("no API key: set the environment variable OPENAI_API_KEY")
-        self._client = openai.AsyncOpenAI(
-            api_key=key, base_url=base_url, max_retries=0, timeout=limits.timeout_seconds
-        )
+        self._client = openai.AsyncOpenAI(api_key=key, base_url=base_url, max_retries=0, timeout=limits.timeout_seconds)
         weakref.finalize(self, _close, self._client)
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.max_concurrency)
@@ -171,9 +167,7 @@ class OpenAIChat:
             except NoAnswerError:
                 self._failures += 1
                 if self._failures >= self._limits.max_failures:
-                    self._stop(
-                        f"{self._failures} requests in a row found no answer at {self.endpoint}; is it up?"
-                    )
+                    self._stop(f"{self._failures} requests in a row found no answer at {self.endpoint}; is it up?")
                 raise
             self._failures = 0
             return answer
@@ -311,9 +305,7 @@ class OpenAIChat:
             if self._stopped:
                 raise self._stopped
             if not self._under_way:
-                self._stop(
-                    f"the budget of ${limit:g} is used up: ${self.meter.usd:.4f} spent, next up to ${usd:.4f}"
-                )
+                self._stop(f"the budget of ${limit:g} is used up: ${self.meter.usd:.4f} spent, next up to ${usd:.4f}")
             change = asyncio.get_running_loop().create_future()
             self._settled.append(change)
             await change

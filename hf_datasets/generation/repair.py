@@ -35,8 +35,6 @@ def read_object(text: str) -> dict[str, Any] | None:
         return None
     try:
         found = repair_json(text[start:], return_objects=True)
-    except (
-        Exception
-    ):  # It guesses, and some texts break it: too deep a nesting, a fence where a key is expected.
+    except Exception:  # It guesses, and some texts break it: too deep a nesting, a fence where a key is expected.
         return None
     return found if isinstance(found, dict) else None

@@ -30,12 +30,8 @@ class MiniatureConfig:
     """
 
     labels: tuple[str, ...] = tuple(ACTIONS)
-    clips_per_label: Mapping[str, int] = field(
-        default_factory=lambda: {"train": 22, "validation": 4, "test": 4}
-    )
-    videos_per_split: Mapping[str, int] = field(
-        default_factory=lambda: {"train": 52, "validation": 10, "test": 10}
-    )
+    clips_per_label: Mapping[str, int] = field(default_factory=lambda: {"train": 22, "validation": 4, "test": 4})
+    videos_per_split: Mapping[str, int] = field(default_factory=lambda: {"train": 52, "validation": 10, "test": 10})
     size: int = 112
     fps: int = 20
     shortest_seconds: float = 1.1
@@ -45,9 +41,7 @@ class MiniatureConfig:
     def __post_init__(self) -> None:
         unknown = sorted(set(self.labels) - set(ACTIONS))
         if unknown or not self.labels:
-            raise ValueError(
-                f"labels {unknown or '()'} cannot be rendered; choose from hf_datasets.miniature.ACTIONS"
-            )
+            raise ValueError(f"labels {unknown or '()'} cannot be rendered; choose from hf_datasets.miniature.ACTIONS")
 
 
 def with_more_competitions(train_times: int = 1, test_times: int = 1) -> MiniatureConfig:

@@ -107,9 +107,7 @@ class Camera:
         """A world point in pixels right and down."""
         (a, b, _), (d, e, f), _ = self.axes
         x, y, z = x - self.target[0], y - self.target[1], z - self.target[2]
-        return self.size / 2 + self.scale * (a * x + b * y), self.size / 2 - self.scale * (
-            d * x + e * y + f * z
-        )
+        return self.size / 2 + self.scale * (a * x + b * y), self.size / 2 - self.scale * (d * x + e * y + f * z)
 
     def project(self, points: np.ndarray) -> np.ndarray:
         """World points `(..., 3)` to pixels right, pixels down and depth (larger is farther)."""
@@ -181,9 +179,7 @@ def _draw_hall(brush: ImageDraw.ImageDraw, camera: Camera, scene: Scene) -> None
     depth = {"beam": -0.75, "platform": -PLATFORM_DROP}.get(scene.apparatus, 0.0)
     edge = max(camera.pixel(0, 2.2, depth)[1], 0)
     if edge < size:
-        brush.rectangle(
-            (0, edge, size, size), fill=_colour(scene.floor_hue, 0.5, 0.75 * scene.wall_value + 0.13)
-        )
+        brush.rectangle((0, edge, size, size), fill=_colour(scene.floor_hue, 0.5, 0.75 * scene.wall_value + 0.13))
 
 
 def _box(brush: ImageDraw.ImageDraw, camera: Camera, low: Point, high: Point, colour: Colour) -> None:
@@ -195,9 +191,7 @@ def _box(brush: ImageDraw.ImageDraw, camera: Camera, low: Point, high: Point, co
     brush.polygon((left, right, camera.pixel(x1, y1, z1), camera.pixel(x0, y1, z1)), fill=colour)
 
 
-def _rod(
-    brush: ImageDraw.ImageDraw, camera: Camera, first: Point, second: Point, colour: Colour, width: float
-) -> None:
+def _rod(brush: ImageDraw.ImageDraw, camera: Camera, first: Point, second: Point, colour: Colour, width: float) -> None:
     pixels = max(round(width * camera.scale), 1)
     brush.line((camera.pixel(*first), camera.pixel(*second)), fill=colour, width=pixels)
 
@@ -220,9 +214,7 @@ def _draw_apparatus(brush: ImageDraw.ImageDraw, camera: Camera, scene: Scene, st
         table = start + 0.42
         _box(brush, camera, (table - 0.75, -0.2, 0), (table - 0.45, 0.2, 0.05), GREY)
         _box(brush, camera, (table - 0.12, -0.1, 0), (table + 0.12, 0.1, TABLE_HEIGHT - 0.1), GREY)
-        _box(
-            brush, camera, (table - 0.3, -0.25, TABLE_HEIGHT - 0.12), (table + 0.3, 0.25, TABLE_HEIGHT), WOOD
-        )
+        _box(brush, camera, (table - 0.3, -0.25, TABLE_HEIGHT - 0.12), (table + 0.3, 0.25, TABLE_HEIGHT), WOOD)
     else:
         edge = start + 0.2
         _box(brush, camera, (edge - 2.5, -0.5, -0.14), (edge, 0.5, 0), _colour(0.05, 0.1, 0.6))
@@ -273,9 +265,7 @@ def _limb(
     _disc(brush, camera, second, colour, width / 2)
 
 
-def _disc(
-    brush: ImageDraw.ImageDraw, camera: Camera, centre: list[float], colour: Colour, radius: float
-) -> None:
+def _disc(brush: ImageDraw.ImageDraw, camera: Camera, centre: list[float], colour: Colour, radius: float) -> None:
     (x, y, _), reach = centre, radius * camera.scale
     brush.ellipse((x - reach, y - reach, x + reach, y + reach), fill=colour)
 

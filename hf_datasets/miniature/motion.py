@@ -121,9 +121,7 @@ def _leap(action: Action) -> Program:
             (0.84, "step"),
             (1, "present"),
         ]
-    return Program(
-        poses=poses, twist=[(0, 0), (up, 0), (down, action.turns)], contacts=[(0, up, 0), (down, 1, 0)]
-    )
+    return Program(poses=poses, twist=[(0, 0), (up, 0), (down, action.turns)], contacts=[(0, up, 0), (down, 1, 0)])
 
 
 def _pivot(action: Action) -> Program:
@@ -219,9 +217,7 @@ def _dive(action: Action) -> Program:
     else:
         middle = [(0.26, shape), (0.8, shape)]
         twist = [(0, 0), (1, 0)]
-    before = (
-        [(0, "straight"), (up, "straight")] if armstand else [(0, "stand"), (0.08, "crouch"), (0.15, "reach")]
-    )
+    before = [(0, "straight"), (up, "straight")] if armstand else [(0, "stand"), (0.08, "crouch"), (0.15, "reach")]
     return Program(
         poses=[*before, *middle, (0.9, "straight"), (1, "straight")],
         somersault=[(0, start), (up - 0.02, start), (entry, end)],
@@ -293,9 +289,7 @@ def _blend(keys: Sequence[tuple[float, str]], time: np.ndarray) -> np.ndarray:
     return poses[index] * (1 - share) + poses[index + 1] * share
 
 
-def _pelvis_path(
-    program: Program, style: Style, time: np.ndarray, joints: np.ndarray, action: Action
-) -> np.ndarray:
+def _pelvis_path(program: Program, style: Style, time: np.ndarray, joints: np.ndarray, action: Action) -> np.ndarray:
     """Where the pelvis is: held by the contacts, on a parabola between them, forward at an even pace."""
     path = np.zeros((len(time), 3))
     path[:, 0] = style.travel * (time - 0.5)

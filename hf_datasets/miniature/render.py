@@ -83,9 +83,7 @@ def prepare_miniature(
                 bar.update()
         _write_table(folder / "videos.parquet", [video_row(one, config.fps) for one in competitions])
         # Last, because its presence says that the folder is complete.
-        _write_table(
-            folder / "clips.parquet", [row for one in competitions for row in clip_rows(one, config.fps)]
-        )
+        _write_table(folder / "clips.parquet", [row for one in competitions for row in clip_rows(one, config.fps)])
     return folder
 
 
@@ -109,9 +107,7 @@ def contact_sheet(shots: list[Shot], size: int = 112, num_frames: int = 12) -> I
     for shot in shots:
         frames = list(draw_frames(perform(shot.action, shot.style, shot.num_frames), shot.scene, size))
         rows.append(
-            np.concatenate(
-                [frames[i] for i in np.linspace(0, len(frames) - 1, num_frames).round().astype(int)], 1
-            )
+            np.concatenate([frames[i] for i in np.linspace(0, len(frames) - 1, num_frames).round().astype(int)], 1)
         )
     return Image.fromarray(np.concatenate(rows))
 

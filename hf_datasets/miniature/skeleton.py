@@ -116,20 +116,14 @@ def body_joints(poses: np.ndarray, body: Body) -> np.ndarray:
             ("shoulder", "elbow", "hand", shoulder, shoulder + elbow, reach, body.upper_arm, body.forearm),
         )
         for root, middle, tip, upper, lower, aside, upper_length, lower_length in chains:
-            joints[:, J[f"{side}_{middle}"]] = joints[:, J[f"{side}_{root}"]] + upper_length * _limb(
-                upper, aside, sign
-            )
-            joints[:, J[f"{side}_{tip}"]] = joints[:, J[f"{side}_{middle}"]] + lower_length * _limb(
-                lower, aside, sign
-            )
+            joints[:, J[f"{side}_{middle}"]] = joints[:, J[f"{side}_{root}"]] + upper_length * _limb(upper, aside, sign)
+            joints[:, J[f"{side}_{tip}"]] = joints[:, J[f"{side}_{middle}"]] + lower_length * _limb(lower, aside, sign)
     return joints
 
 
 def _limb(lift: np.ndarray, aside: np.ndarray, sign: float) -> np.ndarray:
     """Unit vectors of a limb that hangs down at 0 and is lifted forward and aside."""
-    return np.stack(
-        (np.sin(lift) * np.cos(aside), sign * np.sin(aside), -np.cos(lift) * np.cos(aside)), axis=-1
-    )
+    return np.stack((np.sin(lift) * np.cos(aside), sign * np.sin(aside), -np.cos(lift) * np.cos(aside)), axis=-1)
 
 
 def rotate(points: np.ndarray, axis: int, angles: np.ndarray) -> np.ndarray:

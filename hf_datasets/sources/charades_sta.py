@@ -50,9 +50,7 @@ def read_durations(path: str | Path) -> dict[str, float]:
             rows = csv.reader(table)
             header = next(rows, [])
             if not {"id", "length"} <= set(header):
-                raise ValueError(
-                    f"{path} lacks the columns id and length; give Charades_v1_train.csv or _test.csv"
-                )
+                raise ValueError(f"{path} lacks the columns id and length; give Charades_v1_train.csv or _test.csv")
             columns = header.index("id"), header.index("length")
             for row in _parsed(rows):
                 try:
@@ -99,6 +97,4 @@ def _moment(line: str, durations: Mapping[str, float], desc_id: int, key: str) -
         return Rejection(f"empty caption: {key}", line, key)
     if not 0 <= start < end:
         return Rejection(f"the moment does not end after it starts: {key}", line, key)
-    return Moment(
-        desc_id, found["video"], durations[found["video"]], start, end, found["sentence"].strip(), "", None
-    )
+    return Moment(desc_id, found["video"], durations[found["video"]], start, end, found["sentence"].strip(), "", None)

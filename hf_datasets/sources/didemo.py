@@ -12,9 +12,7 @@ SEGMENT_SECONDS = 5.0
 VIDEO_SUFFIXES = frozenset({".avi", ".mov", ".mp4", ".mpg", ".3gp", ".wmv", ".m4v", ".mts", ".m2ts", ".mpeg"})
 
 
-def read_didemo(
-    path: str | Path, durations: Mapping[str, float] | None = None
-) -> Iterator[Moment | Rejection]:
+def read_didemo(path: str | Path, durations: Mapping[str, float] | None = None) -> Iterator[Moment | Rejection]:
     """Read `train_data.json`, `val_data.json` or `test_data.json`.
 
     Of the annotators' intervals the most frequent one is taken, the first of those that are equally frequent;

@@ -81,9 +81,7 @@ def read_finediving(annotation: Path, *, descriptions: Mapping[str, str]) -> Ite
         if not isinstance(label, str):
             yield Rejection(f"no action type: {name} of {annotation.name}", raw, name)
         elif label not in descriptions:
-            yield Rejection(
-                f"class outside the label set: {name} of {annotation.name} has {shorten(label)}", raw, name
-            )
+            yield Rejection(f"class outside the label set: {name} of {annotation.name} has {shorten(label)}", raw, name)
         elif name in seen:
             yield Rejection(f"duplicate clip id: {name} of {annotation.name}; the first is kept", raw, name)
         else:

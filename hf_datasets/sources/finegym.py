@@ -70,9 +70,7 @@ def read_finegym(
     """
     labels = None if categories is None else read_categories(categories, descriptions)
     if labels is None and any("gym99" in path.name for path in elements):
-        raise ValueError(
-            "the classes of gym99 lists are not label ids; pass gym99_categories.txt, or gym288 lists"
-        )
+        raise ValueError("the classes of gym99 lists are not label ids; pass gym99_categories.txt, or gym288 lists")
     classes: dict[str, tuple[str, str]] = {}
     for path in elements:
         yield from _read_elements(path, classes)
@@ -84,9 +82,7 @@ def read_finegym(
         name, video_id, start, end = segment
         used.add(name)
         if name not in classes:
-            yield Rejection(
-                f"no element label: {name} of {annotation.name} is in none of the lists", name, name
-            )
+            yield Rejection(f"no element label: {name} of {annotation.name} is in none of the lists", name, name)
             continue
         label, place = classes[name]
         label = label if labels is None else labels.get(label, label)
@@ -96,9 +92,7 @@ def read_finegym(
             yield Rejection(f"class outside the label set: {place} has {label!r}", name, name)
     for name, (_, place) in classes.items():
         if name not in used:
-            yield Rejection(
-                f"not annotated: {place} is not in {annotation.name} or has no usable span", name, name
-            )
+            yield Rejection(f"not annotated: {place} is not in {annotation.name} or has no usable span", name, name)
 
 
 def read_categories(path: Path, descriptions: Mapping[str, str]) -> dict[str, str]:
@@ -123,9 +117,7 @@ def read_categories(path: Path, descriptions: Mapping[str, str]) -> dict[str, st
     for place, line in enumerate(_lines(path), 1):
         match = CATEGORY.fullmatch(line)
         if match is None:
-            raise ValueError(
-                f"{path}, line {place}: {line!r} is not 'Clabel: c; set: s; Glabel: g; (VT) text'"
-            )
+            raise ValueError(f"{path}, line {place}: {line!r} is not 'Clabel: c; set: s; Glabel: g; (VT) text'")
         same_text = by_text.get(_normalised(match[4]), [])
         if same_text:
             labels[match[1]] = match[1] if match[1] in same_text else same_text[0]
@@ -167,9 +159,7 @@ def _read_elements(path: Path, classes: dict[str, tuple[str, str]]) -> Iterator[
             yield Rejection(f"malformed clip id: {where}: {error}", line, where)
             continue
         if name in classes:
-            yield Rejection(
-                f"duplicate clip id: {where} repeats {classes[name][1]}, which is kept", line, name
-            )
+            yield Rejection(f"duplicate clip id: {where} repeats {classes[name][1]}, which is kept", line, name)
         else:
             classes[name] = (rest[0], where)
 
@@ -213,7 +203,5 @@ def _absolute_span(event: Mapping[str, Any], segment: Mapping[str, Any]) -> tupl
     stages = segment["timestamps"]
     start, end = event_start + number(stages[0][0]), event_start + number(stages[-1][1])
     if not event_start <= start < end <= event_end + SPAN_TOLERANCE_SECONDS:
-        raise ValueError(
-            f"stages {shorten(stages)} do not lie in their event of {event_end - event_start:.2f} s"
-        )
+        raise ValueError(f"stages {shorten(stages)} do not lie in their event of {event_end - event_start:.2f} s")
     return start, end

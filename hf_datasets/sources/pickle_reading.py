@@ -130,9 +130,7 @@ class _Machine:
 
     def top(self, kind: type) -> Any:
         if type(self.stack[-1]) is not kind:
-            raise ValueError(
-                f"it adds items to a {type(self.stack[-1]).__name__} as if it were a {kind.__name__}"
-            )
+            raise ValueError(f"it adds items to a {type(self.stack[-1]).__name__} as if it were a {kind.__name__}")
         return self.stack[-1]
 
     def put(self, index: int | None) -> None:

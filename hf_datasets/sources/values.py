@@ -63,9 +63,7 @@ def parse_json(content: str) -> Any:
 
 
 def _whole_or_infinite(digits: str) -> int | float:
-    return (
-        int(digits) if len(digits) <= MAX_DIGITS else math.copysign(math.inf, -1 if digits[0] == "-" else 1)
-    )
+    return int(digits) if len(digits) <= MAX_DIGITS else math.copysign(math.inf, -1 if digits[0] == "-" else 1)
 
 
 def number(value: Any) -> float:

@@ -11,9 +11,9 @@ from datasets.builder import Key
 
 from hf_datasets.records import Rejection
 from hf_datasets.registration import RegisteredBuilder
-from hf_datasets.tfcovr import collection, own, release
+from hf_datasets.tfcovr import construction, own, release
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, RECORD_SCHEMA, locate
-from hf_datasets.tfcovr.collection import Collection, Tables, check_enough, compose, write_changes
+from hf_datasets.tfcovr.construction import Collection, Tables, check_enough, compose, write_changes
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs
 from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_SCHEMA, Split, split_by_video
@@ -109,9 +109,7 @@ class TFCoVR(RegisteredBuilder):
             "own": self._own,
         }[origin]
         tables = read()
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"tables": part}) for split, part in tables.items()
-        ]
+        return [datasets.SplitGenerator(name=split, gen_kwargs={"tables": part}) for split, part in tables.items()]
 
     def _generate_tables(self, tables: Tables) -> Iterator[tuple[Key, pa.Table]]:
         for number, table in enumerate(tables()):
@@ -119,22 +117,22 @@ class TFCoVR(RegisteredBuilder):
 
     def _miniature(self) -> dict[Split, Tables]:
         self._refuse(("video_dir", *SPLITTING), "the miniature has its own videos and splits")
-        return self._generated(*collection.miniature_clips(self._miniature_dir()))
+        return self._generated(*construction.miniature_clips(self._miniature_dir()))
 
     def _release(self) -> dict[Split, Tables]:
         self._refuse(GENERATION, "the published rows are as they are")
         data_dir = self._data_dir() or release.download(self.token)
-        return self._opened(collection.release_collection(data_dir, video_dir=self.config.video_dir))
+        return self._opened(construction.release_collection(data_dir, video_dir=self.config.video_dir))
 
     def _source(self) -> dict[Split, Tables]:
         data_dir = self._data_dir()
         if data_dir is None:
-            raise ValueError(f"pass data_dir: {collection.SOURCE_HELP}")
-        published = collection.read_published(data_dir, self.config.name)
+            raise ValueError(f"pass data_dir: {construction.SOURCE_HELP}")
+        published = construction.read_published(data_dir, self.config.name)
         if published:
             self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
             return self._published(published)
-        clips, rejections, coverage = collection.source_clips(data_dir, video_dir=self.config.video_dir)
+        clips, rejections, coverage = construction.source_clips(data_dir, video_dir=self.config.video_dir)
         split = split_by_video(
             clips,
             validation_fraction=self.config.validation_fraction,
@@ -147,7 +145,7 @@ class TFCoVR(RegisteredBuilder):
         data_dir = self._data_dir()
         if data_dir is None:
             raise ValueError(f"pass data_dir: {own.OWN_HELP}")
-        published = collection.read_published(data_dir, self.config.name)
+        published = construction.read_published(data_dir, self.config.name)
         if published:
             self._refuse(GENERATION, f"{data_dir} has rows that were generated before")
             return self._published(published, whole_videos=True)

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from hf_datasets.generation.images import image_part
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.grammar import number_text
 from hf_datasets.tfcovr.labels import Label, find_label
-from hf_datasets.tfcovr.labels_diving import DivingAttributes, counted
-from hf_datasets.tfcovr.labels_gymnastics import APPARATUS
+from hf_datasets.tfcovr.labels.diving import DivingAttributes, counted
+from hf_datasets.tfcovr.labels.gymnastics import APPARATUS
+from hf_datasets.tfcovr.labels.template import number_text
 
 Sport = Literal["gymnastics", "diving"]
 
@@ -65,9 +65,7 @@ CAPTION_PROMPTS: Final[dict[Sport, str]] = {
     "diving": DIVING_CAPTION_PROMPT,
 }
 CAPTION_FORMS: Final[dict[Sport, re.Pattern[str]]] = {
-    "gymnastics": re.compile(
-        r"(?P<moves>[^\n()]+?)\.? ?\(Apparatus: ?\[?(?P<place>FX|VT|BB|UB|Unknown)\]?\)\.?"
-    ),
+    "gymnastics": re.compile(r"(?P<moves>[^\n()]+?)\.? ?\(Apparatus: ?\[?(?P<place>FX|VT|BB|UB|Unknown)\]?\)\.?"),
     "diving": re.compile(r"(?P<moves>[^\n()]+?)\.? ?\(Platform: ?\[?(?P<place>10 ?m|3 ?m|Unknown)\]?\)\.?"),
 }
 GENERIC_WORDS = re.compile(
@@ -136,9 +134,7 @@ class CaptionTask:
         """The caption in `answer`, or why there is none, with the answer as it was."""
         text = answer.strip()
         if len(text) > MAX_CAPTION_CHARACTERS:
-            return Rejection(
-                f"has {len(text)} characters, {MAX_CAPTION_CHARACTERS} at most", answer, row.clip_id
-            )
+            return Rejection(f"has {len(text)} characters, {MAX_CAPTION_CHARACTERS} at most", answer, row.clip_id)
         match = CAPTION_FORMS[row.sport].fullmatch(text)
         if match is None:
             ending = "(Apparatus: ...)" if row.sport == "gymnastics" else "(Platform: ...)"

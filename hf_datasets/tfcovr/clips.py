@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from hf_datasets.records import Clip, Rejection
+from hf_datasets.tables import check_columns, is_empty, judge
 from hf_datasets.tfcovr.labels import load_labels
-from hf_datasets.tfcovr.tables import check_columns, is_empty, judge
 
 CLIP_SCHEMA = pa.schema(
     {
@@ -89,7 +89,7 @@ def check_clips(
     )
     checks = {
         "empty id; mend the annotation": is_empty("clip_id") | is_empty("video_id"),
-        "unknown label; hf_datasets/tfcovr/labels.tsv lists the 306": ~pl.col("label")
+        "unknown label; hf_datasets/tfcovr/labels/labels.tsv lists the 306": ~pl.col("label")
         .fill_null("")
         .is_in(list(descriptions())),
         "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty": ~is_span(start, end),
@@ -163,9 +163,7 @@ def locate(
         .join(own.rename({"id": "clip_id", "path": "own"}), on="clip_id", how="left", maintain_order="left")
         .with_columns(pl.when(has_span).then(pl.coalesce("long", "own")).otherwise("own").alias("video"))
     )
-    is_own = (
-        pl.col("video").is_not_null() & pl.col("video").eq_missing(pl.col("own")) & pl.col("long").is_null()
-    )
+    is_own = pl.col("video").is_not_null() & pl.col("video").eq_missing(pl.col("own")) & pl.col("long").is_null()
     found = found.with_columns(
         pl.when(is_own).then(None).otherwise(name).alias(name) for name in ("start_seconds", "end_seconds")
     )
@@ -199,17 +197,14 @@ def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> di
         Video id -> seconds as the container says, for the videos that are there and say so.
     """
     with_span = clips.filter(pl.col("start_seconds").is_not_null())
-    found = {
-        video_id: read_duration(path)
-        for video_id, path in _paths(with_span["video_id"], video_dir).iter_rows()
-    }
+    found = {video_id: read_duration(path) for video_id, path in _paths(with_span["video_id"], video_dir).iter_rows()}
     return {video_id: duration for video_id, duration in found.items() if duration}
 
 
 def read_duration(path: str) -> float | None:
     """The seconds that a video's container claims; None where it claims none or cannot be opened."""
     from hf_datasets.video import VideoError, VideoLimits
-    from hf_datasets.video_backends import PYAV_FILES
+    from hf_datasets.video.backends import PYAV_FILES
 
     try:
         with PYAV_FILES.lend(Path(path)) as video:

@@ -68,8 +68,6 @@ def read_damaged_csv(path: Path, *, separator: str = ",") -> tuple[pl.DataFrame,
 def _fault(fields: list[str], columns: int) -> str | None:
     if len(fields) > columns:
         return f"{len(fields)} fields where the header has {columns}"
-    if any(
-        "\ud800" <= character <= "\udfff" for field in fields if not field.isascii() for character in field
-    ):
+    if any("\ud800" <= character <= "\udfff" for field in fields if not field.isascii() for character in field):
         return "bytes that are not UTF-8"
     return None

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from hf_datasets.tfcovr.labels import Label, describe, parse_description, reading
-from hf_datasets.tfcovr.normalisation import MAX_WORDS, NUMBER
+from hf_datasets.tfcovr.modifications.normalization import MAX_WORDS, NUMBER
 
 MIN_WORDS: Final = 2
 MAX_CHARACTERS: Final = 300
@@ -122,9 +122,7 @@ def write_free_modification(source: str, target: str) -> str:
 
 
 def _clauses(source: list[str], target: list[str]) -> Iterator[str]:
-    matcher = SequenceMatcher(
-        None, *([word.casefold() for word in words] for words in (source, target)), False
-    )
+    matcher = SequenceMatcher(None, *([word.casefold() for word in words] for words in (source, target)), False)
     for kind, first, last, start, end in matcher.get_opcodes():
         lost, gained = " ".join(source[first:last]), " ".join(target[start:end])
         if kind == "replace":
@@ -154,16 +152,12 @@ def free_objection_to(source: str, target: str, text: str) -> str | None:
         return "has a line break or a control character: expected one line of text"
     count = len(text.split())
     if not MIN_WORDS <= count <= MAX_WORDS:
-        return (
-            f"has {count} words, expected {MIN_WORDS} to {MAX_WORDS}; shorter descriptions give shorter texts"
-        )
+        return f"has {count} words, expected {MIN_WORDS} to {MAX_WORDS}; shorter descriptions give shorter texts"
     had, has, said = ({word.casefold() for word in _words(words)} for words in (source, target, text))
     strange = sorted(set(NUMBER.findall(text)) - set(NUMBER.findall(f"{source} {target}")))
     if strange:
         return f"says {strange[0]}, a number that neither description has"
     changed = has - had or had - has
     if changed and not changed & said and not has <= said:
-        return (
-            f"does not name what changes: expected one of the words {', '.join(map(repr, sorted(changed)))}"
-        )
+        return f"does not name what changes: expected one of the words {', '.join(map(repr, sorted(changed)))}"
     return None

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from hf_datasets.records import Rejection
+from hf_datasets.tables import check_columns, is_empty, judge, read_text_table
 from hf_datasets.tfcovr.clips import (
     CLIP_SCHEMA,
     DURATION_TOLERANCE_SECONDS,
@@ -21,7 +22,6 @@ from hf_datasets.tfcovr.clips import (
 from hf_datasets.tfcovr.free_text import own_labels
 from hf_datasets.tfcovr.labels import Label, reading
 from hf_datasets.tfcovr.splitting import held_out_videos
-from hf_datasets.tfcovr.tables import check_columns, is_empty, judge, read_text_table
 from hf_datasets.tfcovr.triplets import SPLITS, Split
 
 logger = logging.getLogger(__name__)
@@ -94,9 +94,7 @@ def read_own_clips(
     rejections += conflicts
     clips = rows.with_columns(description=pl.col("label").replace_strict(texts, return_dtype=pl.String))
     if clips["split"].null_count():
-        clips = split_clips(
-            clips, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed
-        )
+        clips = split_clips(clips, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed)
     else:
         check_splits(clips, source=str(path))
     clips, refused, coverage = _with_videos(clips, video_dir, source=str(path))
@@ -126,8 +124,7 @@ def find_table(data_dir: Path) -> Path:
     if len(chosen) != 1:
         names = ", ".join(path.name for path in tables)
         raise ValueError(
-            f"{data_dir} has several tables ({names}); keep one, or name the one to read {TABLE_STEM}"
-            f"{tables[0].suffix}"
+            f"{data_dir} has several tables ({names}); keep one, or name the one to read {TABLE_STEM}{tables[0].suffix}"
         )
     return chosen[0]
 

@@ -9,7 +9,7 @@ import numpy as np
 from hf_datasets.records import ChangeType, LabelPair, Rejection
 from hf_datasets.tfcovr.free_text import character_vectors
 from hf_datasets.tfcovr.labels import Attributes, Label, load_labels, reading
-from hf_datasets.tfcovr.labels_gymnastics import GymnasticsAttributes
+from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes
 
 Encoder = Callable[[list[str]], Any]
 """Texts -> embeddings (n, d), of any norm."""
@@ -144,9 +144,7 @@ def attribute_similarity(first: Attributes, second: Attributes) -> float:
     """
     if kind(first) != kind(second):
         return 0.0
-    values = [
-        (getattr(first, slot.name), getattr(second, slot.name)) for slot in fields(first) if slot.compare
-    ]
+    values = [(getattr(first, slot.name), getattr(second, slot.name)) for slot in fields(first) if slot.compare]
     stated = [one == other for one, other in values if one or other]
     if not isinstance(first, GymnasticsAttributes):
         stated.append(True)
@@ -203,9 +201,7 @@ def text_encoder(name_or_path: str, *, batch_size: int = 64, device: str = "cpu"
         batches = [texts[start : start + batch_size] for start in range(0, len(texts), batch_size)]
         vectors = []
         for batch in batches:
-            inputs = tokenizer(
-                batch, padding=True, truncation=limit is not None, max_length=limit, return_tensors="pt"
-            )
+            inputs = tokenizer(batch, padding=True, truncation=limit is not None, max_length=limit, return_tensors="pt")
             vectors.append(text_features(model, inputs.to(device)).float().cpu().numpy())
         return np.concatenate(vectors)
 

@@ -17,11 +17,11 @@ import polars as pl
 from hf_datasets.records import Rejection
 from hf_datasets.sources.finegym import CLIP_ID
 from hf_datasets.sources.values import is_utf8
+from hf_datasets.tables import check_columns, is_empty, judge, read_table
 from hf_datasets.tfcovr.clips import RECORD_SCHEMA, descriptions
 from hf_datasets.tfcovr.damaged_csv import ROW
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_datasets.tfcovr.pairs import change_type
-from hf_datasets.tfcovr.tables import check_columns, is_empty, judge, read_table
 from hf_datasets.tfcovr.triplets import SPLITS, Split
 
 REPOSITORY = "ucf-crcv/TF-CoVR"
@@ -56,9 +56,7 @@ def find_files(data_dir: Path) -> dict[Split, Path]:
     for split, prefixes in FILE_PREFIXES.items():
         named = [path for path in paths if path.name.startswith(prefixes) and not path.stem.endswith("_desc")]
         if len(named) > 1:
-            raise ValueError(
-                f"{split} has several files: {', '.join(map(str, named))}; keep one in {data_dir}"
-            )
+            raise ValueError(f"{split} has several files: {', '.join(map(str, named))}; keep one in {data_dir}")
         if named:
             files[split] = named[0]
     if not {"train", "test"} <= files.keys():
@@ -82,11 +80,7 @@ def download(token: bool | str | None = None) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
-        return Path(
-            snapshot_download(
-                REPOSITORY, repo_type="dataset", allow_patterns=list(FILE_PATTERNS), token=token
-            )
-        )
+        return Path(snapshot_download(REPOSITORY, repo_type="dataset", allow_patterns=list(FILE_PATTERNS), token=token))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ConnectionError) as error:
         raise FileNotFoundError(
             f"the TF-CoVR annotations could not be fetched ({type(error).__name__}). Download the csv or Parquet files of "
@@ -137,13 +131,11 @@ def _triplets(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Rejec
     )
     checks = {
         "empty clip id; fetch the file again": is_empty("query_video") | is_empty("target_video"),
-        "unknown label; hf_datasets/tfcovr/labels.tsv lists the 306": ~_is_label("label1")
+        "unknown label; hf_datasets/tfcovr/labels/labels.tsv lists the 306": ~_is_label("label1")
         | ~_is_label("label2"),
         "no modification text for label2; mend the cell": is_empty("text"),
         "own target; a clip does not answer itself": pl.col("query_video") == pl.col("target_video"),
-        "duplicate triplet; the first is kept": ~pl.struct(
-            "query_video", "target_video", "text"
-        ).is_first_distinct(),
+        "duplicate triplet; the first is kept": ~pl.struct("query_video", "target_video", "text").is_first_distinct(),
     }
     accepted, rejections = judge(table, checks, source=str(path), key="query_video")
     rows = (
@@ -170,9 +162,7 @@ def _queries(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Reject
     )
     same = pl.struct("query_video", "modification")
     checks = {
-        "empty query; fetch the file again": is_empty("query_id")
-        | is_empty("query_video")
-        | is_empty("modification"),
+        "empty query; fetch the file again": is_empty("query_id") | is_empty("query_video") | is_empty("modification"),
         "no list of targets; mend the cell": pl.col("targets").is_null(),
         "conflicting query_id; one id is one clip with one text": same != same.first().over("query_id"),
     }
@@ -187,16 +177,12 @@ def _queries(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Reject
     )
     is_own = pl.col("target") == pl.col("query_video")
     for query_id, clip_id in targets.filter(is_own).select("query_id", "target").iter_rows():
-        reason = (
-            f"own target: query {query_id!r} of {path}; a clip does not answer itself, its other targets stay"
-        )
+        reason = f"own target: query {query_id!r} of {path}; a clip does not answer itself, its other targets stay"
         rejections.append(Rejection(reason, clip_id, query_id))
     answers = targets.filter(~is_own).group_by("query_id", maintain_order=True).agg(target_clip_ids="target")
     queries = accepted.unique("query_id", keep="first", maintain_order=True)
     for query_id in queries.join(answers, on="query_id", how="anti")["query_id"]:
-        rejections.append(
-            Rejection(f"no target: query {query_id!r} of {path}; give a target", query_id, query_id)
-        )
+        rejections.append(Rejection(f"no target: query {query_id!r} of {path}; give a target", query_id, query_id))
     rows = _with_change_types(queries.join(answers, on="query_id", maintain_order="left")).select(
         "query_id",
         pl.col("query_video").alias("query_clip_id"),
@@ -224,14 +210,10 @@ def release_clips(rows: Mapping[Split, pl.DataFrame]) -> tuple[pl.DataFrame, lis
     for split, table in rows.items():
         queries = table.select(clip_id="query_clip_id", label="query_label")
         targets = table.select(clip_id="target_clip_ids", label="target_label").explode("clip_id")
-        parts.append(
-            pl.concat([queries, targets]).unique(maintain_order=True).with_columns(split=pl.lit(split))
-        )
+        parts.append(pl.concat([queries, targets]).unique(maintain_order=True).with_columns(split=pl.lit(split)))
     said = pl.concat(parts)
     labelled = said.drop_nulls("label").with_columns(first=pl.col("label").first().over("clip_id"))
-    conflicts = labelled.filter(pl.col("label") != pl.col("first")).unique(
-        ["clip_id", "label"], maintain_order=True
-    )
+    conflicts = labelled.filter(pl.col("label") != pl.col("first")).unique(["clip_id", "label"], maintain_order=True)
     rejections = [
         Rejection(
             f"conflicting label: clip {clip_id!r} has {first!r} and {label!r}; the first is kept",
@@ -244,9 +226,9 @@ def release_clips(rows: Mapping[Split, pl.DataFrame]) -> tuple[pl.DataFrame, lis
         said.sort(pl.col("label").is_null(), maintain_order=True)
         .unique(["clip_id", "split"], keep="first", maintain_order=True)
         .with_columns(
-            pl.coalesce(
-                *(pl.col("clip_id").str.extract(pattern, 1) for pattern in VIDEO_OF_CLIP), "clip_id"
-            ).alias("video_id"),
+            pl.coalesce(*(pl.col("clip_id").str.extract(pattern, 1) for pattern in VIDEO_OF_CLIP), "clip_id").alias(
+                "video_id"
+            ),
             pl.lit(None, pl.Float64).alias("start_seconds"),
             pl.lit(None, pl.Float64).alias("end_seconds"),
         )
@@ -255,9 +237,7 @@ def release_clips(rows: Mapping[Split, pl.DataFrame]) -> tuple[pl.DataFrame, lis
     )
     shared = clips.group_by("video_id", maintain_order=True).agg(pl.col("split").unique(maintain_order=True))
     for video_id, splits in shared.filter(pl.col("split").list.len() > 1).iter_rows():
-        reason = (
-            f"video in two splits: {video_id!r} is in {' and '.join(splits)} of the release; its clips stay"
-        )
+        reason = f"video in two splits: {video_id!r} is in {' and '.join(splits)} of the release; its clips stay"
         rejections.append(Rejection(reason, video_id, video_id))
     return clips, rejections
 

@@ -13,13 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hf_datasets.tfcovr.labels import LabelSource, labels_by_id, load_labels
-from hf_datasets.tfcovr.normalisation import MARKS, expand_numbers
+from hf_datasets.tfcovr.modifications.normalization import MARKS, expand_numbers
 
 COLOURS: Mapping[LabelSource, str] = {"finegym": "#2a6f97", "finediving": "#c1666b", "own": "#5f8f4e"}
 NAMES: Mapping[LabelSource, str] = {"finegym": "FineGym", "finediving": "FineDiving", "own": "own labels"}
-FUNCTION_WORDS = frozenset(
-    ["a", "an", "and", "by", "in", "it", "of", "off", "on", "the", "then", "to", "with"]
-)
+FUNCTION_WORDS = frozenset(["a", "an", "and", "by", "in", "it", "of", "off", "on", "the", "then", "to", "with"])
 """Words that no lexicon is asked for."""
 
 
@@ -80,9 +78,7 @@ def clips_per_label(clips: Dataset) -> pl.DataFrame:
         orient="row",
     )
     joined = labels.join(counts, on="label", how="left", maintain_order="left")
-    return joined.with_columns(pl.col("clips").fill_null(0)).sort(
-        "clips", descending=True, maintain_order=True
-    )
+    return joined.with_columns(pl.col("clips").fill_null(0)).sort("clips", descending=True, maintain_order=True)
 
 
 def targets_per_query(queries: Dataset) -> pl.Series:
@@ -110,9 +106,7 @@ def modification_lexicon(rows: Dataset) -> pl.DataFrame:
     """
     words = _words(rows).with_row_index("row").explode("words").drop_nulls().unique(["row", "words"])
     counted = words.filter(~pl.col("words").is_in(list(FUNCTION_WORDS))).group_by(word="words").len("texts")
-    return counted.with_columns(share=pl.col("texts") / len(rows)).sort(
-        "texts", "word", descending=[True, False]
-    )
+    return counted.with_columns(share=pl.col("texts") / len(rows)).sort("texts", "word", descending=[True, False])
 
 
 def plot_clips_per_label(clips: Dataset, source: LabelSource) -> Figure:
@@ -148,11 +142,7 @@ def plot_durations(clips: Dataset) -> Figure:
     seconds = durations(clips)
     summary = summarise_values(seconds)
     # At least a few frames to a bin, or the frame rate draws a comb.
-    bins = (
-        1
-        if len(seconds) == summary.missing
-        else max(1, min(40, round((summary.maximum - summary.minimum) / 0.1)))
-    )
+    bins = 1 if len(seconds) == summary.missing else max(1, min(40, round((summary.maximum - summary.minimum) / 0.1)))
     figure, axes = _axes()
     axes.hist(seconds.drop_nulls(), bins=bins, color=COLOURS["finegym"], rwidth=0.9)
     axes.set_xlabel("seconds")

@@ -65,18 +65,12 @@ def split_by_video(
     """
     videos = clips["video_id"].unique().sort().to_numpy().copy()
     if min(validation_fraction, test_fraction) < 0 or validation_fraction + test_fraction >= 1:
-        raise ValueError(
-            f"fractions {validation_fraction} and {test_fraction} must be at least 0 and sum below 1"
-        )
+        raise ValueError(f"fractions {validation_fraction} and {test_fraction} must be at least 0 and sum below 1")
     np.random.default_rng(seed).shuffle(videos)
-    first, second = (
-        (np.array([test_fraction, test_fraction + validation_fraction]) * len(videos)).round().astype(int)
-    )
+    first, second = (np.array([test_fraction, test_fraction + validation_fraction]) * len(videos)).round().astype(int)
     names = np.full(len(videos), "train", dtype=object)
     names[:first], names[first:second] = "test", "validation"
-    of_video = pl.DataFrame(
-        {"video_id": videos, "split": names}, schema={"video_id": pl.String, "split": pl.String}
-    )
+    of_video = pl.DataFrame({"video_id": videos, "split": names}, schema={"video_id": pl.String, "split": pl.String})
     return clips.drop("split", strict=False).join(of_video, on="video_id", how="left", maintain_order="left")
 
 
@@ -141,17 +135,12 @@ def plan_join(
     answers = answers_of() if answers is None else answers
     numbered = _with_answers(clips.select("label"), "label", answers).with_row_index("clip")
     sources, targets = (
-        {
-            name: np.array(rows, dtype=np.uint32)
-            for name, rows in numbered.group_by(column).agg("clip").iter_rows()
-        }
+        {name: np.array(rows, dtype=np.uint32) for name, rows in numbered.group_by(column).agg("clip").iter_rows()}
         for column in ("label", "answer")
     )
     draws: dict[int, npt.NDArray[np.uint32]] = {}
     plan = []
-    for change, source, answer in (
-        _distinct(changes, answers).select("change", "source", "answer").iter_rows()
-    ):
+    for change, source, answer in _distinct(changes, answers).select("change", "source", "answer").iter_rows():
         if source not in sources or answer not in targets:
             continue
         size = len(sources[source]) * len(targets[answer])
@@ -263,10 +252,7 @@ def composed_queries(
     """
     answers = answers_of() if answers is None else answers
     answered = (
-        _with_answers(clips, "label", answers)
-        .group_by("answer")
-        .agg(target_clip_ids="clip_id")
-        .with_row_index("place")
+        _with_answers(clips, "label", answers).group_by("answer").agg(target_clip_ids="clip_id").with_row_index("place")
     )
     queries = (
         _distinct(changes, answers)
@@ -307,7 +293,5 @@ def _distinct(changes: pl.DataFrame, answers: Answers) -> pl.DataFrame:
     same = answered.filter(pl.col("own") == pl.col("answer"))
     if not same.is_empty():
         source, target = same.select("source", "target").row(0)
-        raise ValueError(
-            f"labels {source!r} and {target!r} read the same, so no change leads from one to the other"
-        )
+        raise ValueError(f"labels {source!r} and {target!r} read the same, so no change leads from one to the other")
     return answered.unique(["source", "answer"], keep="first", maintain_order=True)

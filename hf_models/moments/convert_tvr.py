@@ -165,18 +165,14 @@ def save(model: XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval, output_dir:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("output_dir", type=Path)
     parser.add_argument("--arch", choices=sorted(MODELS), required=True)
     parser.add_argument("--num_attention_heads", "--num-attention-heads", type=int)
     arguments = parser.parse_args()
     try:
-        model = convert(
-            arguments.checkpoint, arguments.arch, num_attention_heads=arguments.num_attention_heads
-        )
+        model = convert(arguments.checkpoint, arguments.arch, num_attention_heads=arguments.num_attention_heads)
         save(model, arguments.output_dir)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -160,9 +160,7 @@ class Attention(nn.Module):
         )
         # Finite, so that a sequence that is all padding gives no NaN.
         bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -1e4)
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         read, weights = attend(
             self,
             query,
@@ -253,8 +251,7 @@ class SpanHead(nn.Module):
         """What to compare with the clips, `(Q, M, D)` in at least float32, the mean over streams included."""
         with without_autocast(queries):
             projected = [
-                linear(queries[:, stream].to(linear.weight.dtype))
-                for stream, linear in enumerate(self.queries)
+                linear(queries[:, stream].to(linear.weight.dtype)) for stream, linear in enumerate(self.queries)
             ]
             return in_single(torch.stack(projected, 1)) / len(projected)
 

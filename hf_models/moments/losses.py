@@ -80,9 +80,7 @@ def ranking_loss(
     return rows.sum() / (counts > 0).sum().clamp(min=1)
 
 
-def span_loss(
-    start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor
-) -> Tensor:
+def span_loss(start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor) -> Tensor:
     """Cross-entropy of the first clip plus that of the last one.
 
     Args:

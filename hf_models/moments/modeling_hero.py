@@ -90,9 +90,7 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         return super().train(mode)
 
     @classmethod
-    def from_roberta(
-        cls, name_or_path: str, *, revision: str = "main", **config: Any
-    ) -> "HEROForMomentRetrieval":
+    def from_roberta(cls, name_or_path: str, *, revision: str = "main", **config: Any) -> "HEROForMomentRetrieval":
         """Build a HERO whose cross-modal transformer is every n-th layer of a RoBERTa, as its authors did.
 
         Args:
@@ -158,9 +156,7 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         """
         config, mask = self.config, query_mask.bool()
         if config.query_feature_size is not None:
-            check_sequence(
-                "query_features", query_features, config.query_feature_size, config.max_query_tokens
-            )
+            check_sequence("query_features", query_features, config.query_feature_size, config.max_query_tokens)
             features = self.query_embedding(query_features.to(self.dtype))
             embedded = self.cross_modal.embeddings(inputs_embeds=features)
         elif query_features.ndim == 2 and query_features.shape[1] <= config.max_query_tokens:

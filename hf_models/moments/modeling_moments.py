@@ -181,9 +181,7 @@ class MomentRetrievalModel(PreTrainedModel):
         """
         config = self.config
         wanted = {
-            "hidden_states": config.output_hidden_states
-            if output_hidden_states is None
-            else output_hidden_states,
+            "hidden_states": config.output_hidden_states if output_hidden_states is None else output_hidden_states,
             "attentions": config.output_attentions if output_attentions is None else output_attentions,
         }
         with recording(self, **wanted) as of_queries:
@@ -271,9 +269,7 @@ class MomentRetrievalModel(PreTrainedModel):
             **weights,
         )
 
-    def _check_streams(
-        self, video_features: Tensor, video_mask: Tensor, subtitle_features: Tensor | None
-    ) -> None:
+    def _check_streams(self, video_features: Tensor, video_mask: Tensor, subtitle_features: Tensor | None) -> None:
         """Refuse videos or subtitles that do not fit the configuration.
 
         Raises:

@@ -61,9 +61,7 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
 
     def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
         """Encode queries; see `MomentRetrievalModel.encode_query`."""
-        check_sequence(
-            "query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens
-        )
+        check_sequence("query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens)
         check_mask("query_mask", query_mask, "query_features", query_features)
         return self.query_encoder(query_features.to(self.dtype), query_mask.bool())
 
@@ -103,8 +101,7 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
         clips = torch.arange(own.shape[-1], device=targets.device)
         inside = (clips >= labels.start_positions[:, None]) & (clips <= labels.end_positions[:, None])
         by_stream = [
-            frame_contrastive_loss(own[:, stream], inside, videos.mask[targets])
-            for stream in range(own.shape[1])
+            frame_contrastive_loss(own[:, stream], inside, videos.mask[targets]) for stream in range(own.shape[1])
         ]
         frames = labels.mean(torch.stack(by_stream).mean())
         parts["frame_contrast"] = self.config.frame_contrast_weight * frames

@@ -55,9 +55,7 @@ class XMLForMomentRetrieval(MomentRetrievalModel):
 
     def encode_query(self, query_features: Tensor, query_mask: Tensor) -> Tensor:
         """Encode queries; see `MomentRetrievalModel.encode_query`."""
-        check_sequence(
-            "query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens
-        )
+        check_sequence("query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens)
         check_mask("query_mask", query_mask, "query_features", query_features)
         return self.query_encoder(query_features.to(self.dtype), query_mask.bool())
 

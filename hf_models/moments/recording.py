@@ -28,9 +28,7 @@ class Record:
 
 
 @contextmanager
-def recording(
-    model: PreTrainedModel, *, hidden_states: bool | list[int], attentions: bool
-) -> Iterator[Record]:
+def recording(model: PreTrainedModel, *, hidden_states: bool | list[int], attentions: bool) -> Iterator[Record]:
     """Record what the layers of a model give while the block runs.
 
     Attention runs in its plain form for as long as its weights are asked for: others do not give them.

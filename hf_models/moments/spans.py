@@ -183,9 +183,7 @@ class SpanSearch:
         self.length = corpus.localization.shape[1]
         self.offsets = range(self.offsets.start, min(self.offsets.stop, self.length))
         if not self.offsets:
-            raise ValueError(
-                f"the longest video has {self.length} clips, too few for a moment of at least {min_clips}"
-            )
+            raise ValueError(f"the longest video has {self.length} clips, too few for a moment of at least {min_clips}")
         predictors = model.span_head.predictors(self.length, model.execution_device)
         self.predictors, self.buffer = predictors.detach(), None
         floats = memory_megabytes * 2**20 / 4
@@ -306,9 +304,7 @@ class SpanSearch:
         rank, first = starts // self.length, starts % self.length
         reach = torch.arange(self.offsets.start, self.offsets.stop, device=starts.device)
         ends = (rank * end.shape[-1] + first)[..., None] + reach
-        scores = start.flatten(1).gather(1, starts)[..., None] + end.flatten(1).gather(
-            1, ends.flatten(1)
-        ).view_as(ends)
+        scores = start.flatten(1).gather(1, starts)[..., None] + end.flatten(1).gather(1, ends.flatten(1)).view_as(ends)
         top = scores.flatten(1).topk(min(self.num_spans, scores[0].numel()), sorted=False).indices
         top = top.sort().values  # equal scores come in order of video, start and end
         values, order = scores.flatten(1).gather(1, top).sort(descending=True, stable=True)
@@ -321,9 +317,7 @@ class SpanSearch:
     def _empty(self, num_queries: int) -> MomentRanking:
         """A ranking to write into; filled from the start, it does not scatter small arrays between the large ones."""
         shape = (num_queries, self.num_spans)
-        return MomentRanking(
-            np.full(shape, -1), np.zeros(shape), np.zeros(shape), np.full(shape, -np.inf, np.float32)
-        )
+        return MomentRanking(np.full(shape, -1), np.zeros(shape), np.zeros(shape), np.full(shape, -np.inf, np.float32))
 
     def _write(
         self, ranking: MomentRanking, rows: slice, videos: Tensor, first: Tensor, stop: Tensor, scores: Tensor

@@ -61,9 +61,7 @@ def _kept(
     ranks = np.broadcast_to(np.arange(num_ranks), videos.shape)
     if (scores[:, 1:] > scores[:, :-1]).any():
         ranks = np.argsort(-scores, axis=1, kind="stable")
-        videos, start, end, scores = (
-            np.take_along_axis(one, ranks, 1) for one in (videos, start, end, scores)
-        )
+        videos, start, end, scores = (np.take_along_axis(one, ranks, 1) for one in (videos, start, end, scores))
     # Integers that order as the scores do, since sorting integers is many times faster.
     levels = np.cumsum(scores[:, 1:] != scores[:, :-1], axis=1)
     levels = np.pad(levels, ((0, 0), (1, 0))) + num_ranks * np.arange(len(videos))[:, None]

@@ -64,9 +64,7 @@ class AIMTuner(BaseTuner):
         target.add(adapter_name, peft_config)
         target.train(target.base_layer.training)
 
-    def _replace_module(
-        self, parent: nn.Module, child_name: str, new_module: nn.Module, child: nn.Module
-    ) -> None:
+    def _replace_module(self, parent: nn.Module, child_name: str, new_module: nn.Module, child: nn.Module) -> None:
         # PEFT's own copies `weight`, which a block of CLIP does not have.
         setattr(parent, child_name, new_module)
         if isinstance(child, AIMNormLayer):
@@ -77,9 +75,7 @@ class AIMTuner(BaseTuner):
         """Leave adapters in the type of the base: they multiply with its weights."""
 
     def _check_merge_allowed(self) -> None:
-        raise ValueError(
-            "AIM adapters run attention a second time and cannot be merged; use unload or to_aim"
-        )
+        raise ValueError("AIM adapters run attention a second time and cannot be merged; use unload or to_aim")
 
     @classmethod
     def _remove_adapter_name_from_key(cls, key: str, adapter_name: str) -> str:
@@ -148,9 +144,7 @@ def fingerprint_base(tower: CLIPVisionModel) -> dict[str, Any]:
         digest = hashlib.sha256()
         for name in names:
             digest.update(f"{name} {tuple(weights[name].shape)}".encode())
-            digest.update(
-                weights[name].to("cpu", tower.dtype).contiguous().flatten().view(torch.uint8).numpy()
-            )
+            digest.update(weights[name].to("cpu", tower.dtype).contiguous().flatten().view(torch.uint8).numpy())
         fields["base_digest"] = digest.hexdigest()
     return fields
 
@@ -178,16 +172,12 @@ def check_base(config: AIMAdapterConfig, found: dict[str, Any]) -> None:
         same = same and is_close(known, found["base_matrix_sample"], rtol=tolerance, atol=1e-7)
     if not same:
         name = config.base_model_name_or_path
-        raise ValueError(
-            f"this adapter was trained on another CLIP than this one{f': {name!r}' if name else ''}"
-        )
+        raise ValueError(f"this adapter was trained on another CLIP than this one{f': {name!r}' if name else ''}")
 
 
 def is_close(known: list[float], found: list[float], *, rtol: float, atol: float) -> bool:
     """Whether two lists have one length and close values."""
-    return len(known) == len(found) and torch.allclose(
-        torch.tensor(found), torch.tensor(known), rtol=rtol, atol=atol
-    )
+    return len(known) == len(found) and torch.allclose(torch.tensor(found), torch.tensor(known), rtol=rtol, atol=atol)
 
 
 def add_peft_type() -> None:

@@ -62,9 +62,7 @@ class AIMConfig(CLIPVisionConfig):
         Returns:
             The configuration.
         """
-        sizes = {field.name for field in fields(CLIPVisionConfig)} - {
-            field.name for field in fields(PreTrainedConfig)
-        }
+        sizes = {field.name for field in fields(CLIPVisionConfig)} - {field.name for field in fields(PreTrainedConfig)}
         return cls(**{**{name: getattr(clip, name) for name in sizes}, **changes})
 
     @classmethod
@@ -83,9 +81,7 @@ class AIMConfig(CLIPVisionConfig):
         """
         found = config_dict.get("model_type", cls.model_type)
         if found != cls.model_type:
-            raise ValueError(
-                f"this is a {found!r} configuration; AIMModel.from_clip builds an AIM on CLIP's weights"
-            )
+            raise ValueError(f"this is a {found!r} configuration; AIMModel.from_clip builds an AIM on CLIP's weights")
         return super().from_dict(config_dict, **kwargs)
 
     @property
@@ -105,9 +101,7 @@ class AIMConfig(CLIPVisionConfig):
         if self.num_frames < 1:
             raise ValueError(f"num_frames is {self.num_frames}; a clip has at least 1")
         if self.adapter_size < 1:
-            raise ValueError(
-                f"adapter_ratio {self.adapter_ratio} of {self.hidden_size} leaves the adapters no width"
-            )
+            raise ValueError(f"adapter_ratio {self.adapter_ratio} of {self.hidden_size} leaves the adapters no width")
         for name in ("drop_path_rate", "classifier_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must lie in [0, 1)")

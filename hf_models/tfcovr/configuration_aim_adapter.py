@@ -59,8 +59,6 @@ class AIMAdapterConfig(PeftConfig):
         names = ("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale", "drop_path_rate")
         changes = {name: getattr(self, name) for name in (*names, "classifier_dropout")}
         if self.num_labels:
-            changes["id2label"] = self.id2label or {
-                index: f"LABEL_{index}" for index in range(self.num_labels)
-            }
+            changes["id2label"] = self.id2label or {index: f"LABEL_{index}" for index in range(self.num_labels)}
             changes["label2id"] = {label: index for index, label in changes["id2label"].items()}
         return AIMConfig.from_clip_config(clip, **changes)

@@ -87,9 +87,7 @@ class TFCoVRConfig(PreTrainedConfig):
             fields = dict(self.vision_config or {})
             kind = fields.pop("model_type", "aim")
             # AIM comes from the file beside this one, so that a saved folder works where nothing registered it.
-            self.vision_config = (
-                AIMConfig(**fields) if kind == "aim" else AutoConfig.for_model(kind, **fields)
-            )
+            self.vision_config = AIMConfig(**fields) if kind == "aim" else AutoConfig.for_model(kind, **fields)
         self.auto_map = {
             "AutoConfig": "configuration_tfcovr.TFCoVRConfig",
             "AutoModel": "modeling_tfcovr.TFCoVRForComposedRetrieval",
@@ -161,9 +159,7 @@ class TFCoVRConfig(PreTrainedConfig):
         if self.temperature <= 0:
             raise ValueError(f"temperature must be positive, not {self.temperature}")
         if not 0 < self.alpha <= 1 or self.beta < 0:
-            raise ValueError(
-                f"alpha must lie in (0, 1] and beta be at least 0, not {self.alpha} and {self.beta}"
-            )
+            raise ValueError(f"alpha must lie in (0, 1] and beta be at least 0, not {self.alpha} and {self.beta}")
 
 
 def _embed_dim(config: PreTrainedConfig, model_class: str | None) -> int:

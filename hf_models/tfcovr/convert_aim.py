@@ -84,22 +84,16 @@ def split_head(weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str,
     Raises:
         ValueError: If this is no AIM, or holds more than a backbone and one linear layer.
     """
-    ends = [
-        name.removesuffix("temporal_embedding") for name in weights if name.endswith("temporal_embedding")
-    ]
+    ends = [name.removesuffix("temporal_embedding") for name in weights if name.endswith("temporal_embedding")]
     if len(ends) != 1:
         raise ValueError(f"this is no AIM checkpoint: it has {len(ends)} temporal embeddings, not 1")
-    known = re.compile(
-        re.escape(ends[0]) + r"(?:\w+_embedding|conv1\.|ln_(?:pre|post)\.|transformer\.resblocks\.).*"
-    )
+    known = re.compile(re.escape(ends[0]) + r"(?:\w+_embedding|conv1\.|ln_(?:pre|post)\.|transformer\.resblocks\.).*")
     backbone = {name.removeprefix(ends[0]): value for name, value in weights.items() if known.match(name)}
     others = {name: value for name, value in weights.items() if not known.match(name)}
     head = {name.rpartition(".")[2]: value for name, value in others.items()}
     is_linear = len(others) == 2 and head.keys() == {"weight", "bias"} and head["weight"].ndim == 2
     if others and not is_linear:
-        raise ValueError(
-            f"the checkpoint has weights that AIM has no place for: {', '.join(sorted(others)[:8])[:300]}"
-        )
+        raise ValueError(f"the checkpoint has weights that AIM has no place for: {', '.join(sorted(others)[:8])[:300]}")
     return backbone, head
 
 
@@ -136,14 +130,10 @@ def infer_config(
     num_frames = size_of(backbone, "temporal_embedding", 1, 3)
     heads = num_attention_heads or HEADS_OF_CLIP.get(hidden_size)
     if heads is None:
-        raise ValueError(
-            f"the weights do not show the number of heads at width {hidden_size}: --num_attention_heads"
-        )
+        raise ValueError(f"the weights do not show the number of heads at width {hidden_size}: --num_attention_heads")
     blocks = {name.split(".")[2] for name in backbone if name.startswith("transformer.resblocks.")}
     if blocks != {str(number) for number in range(len(blocks))}:
-        raise ValueError(
-            f"the blocks of the checkpoint are not numbered from 0: {', '.join(sorted(blocks))[:80]}"
-        )
+        raise ValueError(f"the blocks of the checkpoint are not numbered from 0: {', '.join(sorted(blocks))[:80]}")
     return make_config(
         AIMConfig,
         hidden_size=hidden_size,
@@ -177,9 +167,7 @@ def convert(
         ValueError: If the checkpoint cannot be read, is no AIM, or a weight is missing, too many or of another shape.
     """
     backbone, head = split_head(read_checkpoint(checkpoint))
-    config = infer_config(
-        backbone, head, num_attention_heads=num_attention_heads, adapter_scale=adapter_scale
-    )
+    config = infer_config(backbone, head, num_attention_heads=num_attention_heads, adapter_scale=adapter_scale)
     weights = dict(pair for name, value in backbone.items() for pair in rename(name, value))
     if head:
         weights = {f"aim.{name}": value for name, value in weights.items()}
@@ -204,9 +192,7 @@ def save(model: AIMModel | AIMForVideoClassification, output_dir: Path) -> None:
     scratch = Path(tempfile.mkdtemp(dir=output_dir.parent, prefix=f".{output_dir.name}-"))
     try:
         model.save_pretrained(scratch)
-        AIMVideoProcessor(num_frames=model.config.num_frames, size=size, crop_size=size).save_pretrained(
-            scratch
-        )
+        AIMVideoProcessor(num_frames=model.config.num_frames, size=size, crop_size=size).save_pretrained(scratch)
         scratch.chmod(0o755)  # mkdtemp's folders are private
         scratch.replace(output_dir)
     finally:
@@ -215,9 +201,7 @@ def save(model: AIMModel | AIMForVideoClassification, output_dir: Path) -> None:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("output_dir", type=Path)
     parser.add_argument("--adapter_scale", "--adapter-scale", type=float, required=True)

@@ -120,9 +120,7 @@ def load_encoder(name_or_path: str | Path, encoder: PreTrainedModel, kind: str) 
         ValueError: a weight that the embedding depends on is missing or of another shape.
     """
     with _quiet():
-        loaded, info = type(encoder).from_pretrained(
-            name_or_path, config=encoder.config, output_loading_info=True
-        )
+        loaded, info = type(encoder).from_pretrained(name_or_path, config=encoder.config, output_loading_info=True)
     unread = set(unread_weights(loaded, kind))
     for name in unread & info["missing_keys"]:  # RoBERTa's release has no pooler, for instance
         loaded.get_parameter(name).zero_()

@@ -66,9 +66,7 @@ def embed_clips(
             f"pixel_values has shape {shape}; it must be (batch, frames, {num_channels} channels, height, width)"
         )
     if not pixel_values.is_floating_point():
-        raise ValueError(
-            f"pixel_values is {pixel_values.dtype}; pass the frames through AIMVideoProcessor first"
-        )
+        raise ValueError(f"pixel_values is {pixel_values.dtype}; pass the frames through AIMVideoProcessor first")
     batch_size, num_frames = shape[:2]
     if num_frames != temporal_embedding.shape[1]:
         if not interpolate_temporal:
@@ -217,16 +215,12 @@ class AIMAdapters(nn.Module):
         batch_size, num_frames, num_tokens, _ = hidden_states.shape
         attention = block.self_attn
 
-        tracks = block.layer_norm1(hidden_states.transpose(1, 2)).flatten(
-            0, 1
-        )  # (batch * tokens, frames, hidden)
+        tracks = block.layer_norm1(hidden_states.transpose(1, 2)).flatten(0, 1)  # (batch * tokens, frames, hidden)
         if self.temporal_input is not None:
             tracks = tracks + self.temporal_input(tracks)
         attended, over_time = attend(attention, tracks, tracks, with_maps=with_maps)
         change = self.temporal.forward_projected(attention.out_proj, attended)
-        hidden_states = hidden_states + self.drop_path(
-            change.unflatten(0, (batch_size, num_tokens)).transpose(1, 2)
-        )
+        hidden_states = hidden_states + self.drop_path(change.unflatten(0, (batch_size, num_tokens)).transpose(1, 2))
 
         frames = block.layer_norm1(hidden_states).flatten(0, 1)  # (batch * frames, tokens, hidden)
         queries = frames
@@ -260,9 +254,7 @@ class AIMLayer(CLIPEncoderLayer):
         self, hidden_states: torch.Tensor, class_token_only: bool = False, with_maps: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """See `AIMAdapters.run_block`."""
-        return self.adapters.run_block(
-            self, hidden_states, class_token_only=class_token_only, with_maps=with_maps
-        )
+        return self.adapters.run_block(self, hidden_states, class_token_only=class_token_only, with_maps=with_maps)
 
 
 class AIMEmbeddings(CLIPVisionEmbeddings):

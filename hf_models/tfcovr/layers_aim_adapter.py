@@ -75,9 +75,7 @@ class AIMEmbeddingsLayer(nn.Module, AIMTunerLayer):
     def add(self, adapter_name: str, config: AIMAdapterConfig) -> None:
         """Add an adapter's temporal embedding, at zero."""
         like = self.base_layer.class_embedding
-        zeros = torch.zeros(
-            1, config.num_frames, self.base_layer.embed_dim, dtype=like.dtype, device=like.device
-        )
+        zeros = torch.zeros(1, config.num_frames, self.base_layer.embed_dim, dtype=like.dtype, device=like.device)
         self.aim_temporal_embedding[adapter_name] = nn.Parameter(zeros)
 
     def forward(self, pixel_values: torch.Tensor, interpolate_pos_encoding: bool = False) -> torch.Tensor:
@@ -124,17 +122,13 @@ class AIMBlockLayer(GradientCheckpointingLayer, AIMTunerLayer):
         self.aim_adapters[adapter_name] = place_like(adapters, self.base_layer.self_attn.out_proj.weight)
         self.num_frames[adapter_name] = config.num_frames
 
-    def forward(
-        self, hidden_states: torch.Tensor, attention_mask: None = None, **kwargs: Any
-    ) -> torch.Tensor:
+    def forward(self, hidden_states: torch.Tensor, attention_mask: None = None, **kwargs: Any) -> torch.Tensor:
         """Run the block on `(batch * frames, tokens, hidden_size)`; the last one gives the class tokens alone."""
         if self.acting is None:
             return self.base_layer(hidden_states, attention_mask, **kwargs)
         clips = hidden_states.unflatten(0, (-1, self.num_frames[self.acting]))
         is_last = self.index == self.num_layers - 1
-        clips, _, _ = self.aim_adapters[self.acting].run_block(
-            self.base_layer, clips, class_token_only=is_last
-        )
+        clips, _, _ = self.aim_adapters[self.acting].run_block(self.base_layer, clips, class_token_only=is_last)
         return clips.flatten(0, 1)
 
 
@@ -146,9 +140,7 @@ class AIMHead(nn.Module):
         self.num_frames = config.num_frames
         self.norm = copy.deepcopy(norm)
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = (
-            nn.Linear(norm.normalized_shape[0], config.num_labels) if config.num_labels else None
-        )
+        self.classifier = nn.Linear(norm.normalized_shape[0], config.num_labels) if config.num_labels else None
         if self.classifier is not None:
             self.classifier.init_std = 0.01
 
@@ -229,9 +221,7 @@ def refuse_hidden_states(tower: CLIPVisionModel, _: tuple, kwargs: dict[str, Any
         return
     for name in ("output_hidden_states", "output_attentions"):
         if kwargs.get(name, getattr(tower.config, name)):
-            raise ValueError(
-                f"{name} is not available with an active AIM adapter; call to_aim and ask that model"
-            )
+            raise ValueError(f"{name} is not available with an active AIM adapter; call to_aim and ask that model")
 
 
 def pool_clips(tower: CLIPVisionModel, _: tuple, kwargs: dict[str, Any], output: Any) -> Any:

@@ -76,9 +76,7 @@ def load_clip_vision(name_or_path: str, revision: str = "main") -> tuple[CLIPVis
             )
     except (OSError, ValueError) as error:
         raise ValueError(f"{str(name_or_path)!r} is no CLIP checkpoint that can be read: {error}") from error
-    raise ValueError(
-        f"{str(name_or_path)!r} is a {found!r} model; AIM is built on a 'clip' with its vision tower"
-    )
+    raise ValueError(f"{str(name_or_path)!r} is a {found!r} model; AIM is built on a 'clip' with its vision tower")
 
 
 class AIMPreTrainedModel(PreTrainedModel):
@@ -100,9 +98,7 @@ class AIMPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if hasattr(module, "init_std"):
-            init.normal_(module.weight, std=module.init_std) if module.init_std else init.zeros_(
-                module.weight
-            )
+            init.normal_(module.weight, std=module.init_std) if module.init_std else init.zeros_(module.weight)
             init.zeros_(module.bias)
         elif isinstance(module, AIMEmbeddings):
             init.zeros_(module.temporal_embedding)
@@ -130,10 +126,7 @@ class AIMPreTrainedModel(PreTrainedModel):
         kwargs["output_loading_info"] = True
         model, info = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         deeper = {key.partition(".")[2] for key in info["unexpected_keys"]}
-        if (
-            not model.state_dict().keys() - info["missing_keys"]
-            and deeper & model.base_model.state_dict().keys()
-        ):
+        if not model.state_dict().keys() - info["missing_keys"] and deeper & model.base_model.state_dict().keys():
             raise ValueError(
                 f"{str(pretrained_model_name_or_path)!r} is no {cls.__name__} but a larger model that holds an AIM: load it "
                 "with AutoModel and take its vision_model"
@@ -170,9 +163,7 @@ class AIMPreTrainedModel(PreTrainedModel):
         model = cls(AIMConfig.from_clip_config(clip.config, num_frames=num_frames, **config))
         unexpected = model.base_model.load_state_dict(clip.state_dict(), strict=False).unexpected_keys
         if unexpected:
-            raise ValueError(
-                f"{str(name_or_path)!r} has weights that AIM has no place for: {', '.join(unexpected)}"
-            )
+            raise ValueError(f"{str(name_or_path)!r} has weights that AIM has no place for: {', '.join(unexpected)}")
         return model.eval()
 
     def freeze_backbone(self) -> None:
@@ -234,9 +225,7 @@ class AIMModel(AIMPreTrainedModel):
         Returns:
             `last_hidden_state (batch, frames, hidden_size)`, `pooler_output (batch, hidden_size)`, and what was asked.
         """
-        want_states = (
-            self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        )
+        want_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         want_maps = self.config.output_attentions if output_attentions is None else output_attentions
         hidden_states = self.embeddings(
             pixel_values,

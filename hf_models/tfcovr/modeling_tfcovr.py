@@ -91,16 +91,12 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         learned = config.fusion != "average"
         self.text_projection = nn.Linear(config.text_embed_dim, size) if learned else nn.Identity()
         self.fusion = FUSIONS[config.fusion](config)
-        self.target_projection = (
-            nn.Linear(config.video_embed_dim, size) if config.project_targets else nn.Identity()
-        )
+        self.target_projection = nn.Linear(config.video_embed_dim, size) if config.project_targets else nn.Identity()
         if config.standardize_video:
             self.register_buffer("video_mean", torch.zeros(config.video_embed_dim))
             self.register_buffer("video_deviation", torch.ones(config.video_embed_dim))
         if config.learnable_temperature:
-            self.log_temperature = nn.Parameter(
-                torch.tensor([math.log(config.temperature)])
-            )  # FSDP wants no scalars
+            self.log_temperature = nn.Parameter(torch.tensor([math.log(config.temperature)]))  # FSDP wants no scalars
         self.post_init()
 
     @torch.no_grad()
@@ -174,9 +170,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             ValueError: The configuration does not standardize.
         """
         if not self.config.standardize_video:
-            raise ValueError(
-                "this model does not standardize; set standardize_video=True in its configuration"
-            )
+            raise ValueError("this model does not standardize; set standardize_video=True in its configuration")
         self.video_mean.copy_(video_embeds.mean(0))
         self.video_deviation.copy_(video_embeds.std(0).clamp_min(1e-6))
 
@@ -231,9 +225,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         """
         return self._run_text(input_ids, attention_mask)[0]
 
-    def _run_text(
-        self, input_ids: Tensor, attention_mask: Tensor | None, **asked: Any
-    ) -> tuple[Tensor, ModelOutput]:
+    def _run_text(self, input_ids: Tensor, attention_mask: Tensor | None, **asked: Any) -> tuple[Tensor, ModelOutput]:
         outputs = self.text_model(input_ids=input_ids, attention_mask=attention_mask, **asked)
         return pooled_text(outputs, self.config.text_config.model_type), outputs
 
@@ -281,9 +273,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             text = video_embeds.new_zeros(len(video_embeds), self.config.projection_dim)
         return F.normalize(self.fusion(video_embeds, text), dim=-1)
 
-    def get_target_features(
-        self, pixel_values: Tensor | None = None, *, video_embeds: Tensor | None = None
-    ) -> Tensor:
+    def get_target_features(self, pixel_values: Tensor | None = None, *, video_embeds: Tensor | None = None) -> Tensor:
         """Embed videos that may answer a query: unit-norm `(B, D)`.
 
         Args:
@@ -373,9 +363,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
     def _loss(self, query: Tensor, target: Tensor, target_labels: Tensor | None) -> Tensor:
         config = self.config
         if config.loss == "multi_positive" and target_labels is None:
-            raise ValueError(
-                "the loss 'multi_positive' needs target_labels, the label that answers each query"
-            )
+            raise ValueError("the loss 'multi_positive' needs target_labels, the label that answers each query")
         if self.training:
             query, target = gather_with_gradient(query), gather_with_gradient(target)
             target_labels = None if target_labels is None else gather_with_gradient(target_labels)
@@ -384,9 +372,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         if config.loss == "infonce":
             return infonce(query, target, self.temperature)
         normalization = config.row_normalization
-        return hn_nce(
-            query, target, self.temperature, config.alpha, config.beta, row_normalization=normalization
-        )
+        return hn_nce(query, target, self.temperature, config.alpha, config.beta, row_normalization=normalization)
 
 
 def _check_given_once(**inputs: Tensor | None) -> None:

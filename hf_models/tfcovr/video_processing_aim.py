@@ -83,9 +83,7 @@ def read_frames(
                 )
             stream.thread_type = "AUTO"
             # Containers may leave the number of frames out or get it wrong, and packets are cheap to count.
-            total_num_frames = sum(
-                packet.size > 0 and not packet.is_discard for packet in container.demux(stream)
-            )
+            total_num_frames = sum(packet.size > 0 and not packet.is_discard for packet in container.demux(stream))
             metadata = VideoMetadata(
                 total_num_frames=total_num_frames,
                 fps=float(stream.average_rate) if stream.average_rate else None,
@@ -104,9 +102,7 @@ def read_frames(
     except (av.FFmpegError, IndexError) as error:
         raise ValueError(f"{path!r} does not decode as a video: {error}") from error
     if missing := wanted - set(frames):
-        raise ValueError(
-            f"{path!r} is damaged: of {total_num_frames} frames {sorted(missing)} did not decode"
-        )
+        raise ValueError(f"{path!r} is damaged: of {total_num_frames} frames {sorted(missing)} did not decode")
     metadata.frames_indices = indices.tolist()
     return np.stack([frames[index] for index in indices]), metadata
 
@@ -169,26 +165,20 @@ class AIMVideoProcessor(BaseVideoProcessor):
             raise ValueError(f"give num_frames or fps, not both and not neither; got {num_frames} and {fps}")
         if num_frames is None:
             if not metadata.fps:
-                raise ValueError(
-                    "sampling by fps needs the frame rate of the video; pass it in video_metadata"
-                )
+                raise ValueError("sampling by fps needs the frame rate of the video; pass it in video_metadata")
             num_frames = max(1, round(metadata.total_num_frames / metadata.fps * fps))
         return middle_frame_indices(metadata.total_num_frames, num_frames)
 
     def fetch_videos(self, video_url_or_urls: Any, sample_indices_fn: Callable | None = None) -> Any:
         """Decode with PyAV, which everyone has who has this package; transformers would want torchcodec."""
         if isinstance(video_url_or_urls, list):
-            return list(
-                zip(*(read_frames(path, sample_indices_fn) for path in video_url_or_urls), strict=True)
-            )
+            return list(zip(*(read_frames(path, sample_indices_fn) for path in video_url_or_urls), strict=True))
         return read_frames(video_url_or_urls, sample_indices_fn)
 
     def _preprocess(self, videos: list[torch.Tensor], **kwargs: Any) -> BatchFeature:
         for video in videos:
             if kwargs["do_rescale"] and video.is_floating_point() and 0 < video.max() <= 1:
-                raise ValueError(
-                    "the frames are floats in [0, 1] already: pass uint8 frames, or do_rescale=False"
-                )
+                raise ValueError("the frames are floats in [0, 1] already: pass uint8 frames, or do_rescale=False")
         features = super()._preprocess(videos, **kwargs)
         features["pixel_values"] = features.pop("pixel_values_videos")
         return features

@@ -117,9 +117,7 @@ class AttentionPooler(nn.Module):
             states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for states in (query, self.k_proj(context), self.v_proj(context))
         )
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         scaling = query.shape[-1] ** -0.5
         pooled, _ = attend(self, query, key, value, None, scaling=scaling, is_causal=False)
         return self.layernorm(self.out_proj(pooled.flatten(2)))  # from (batch, queries, heads, width / heads)

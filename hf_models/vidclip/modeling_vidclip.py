@@ -97,9 +97,7 @@ class VidCLIPModel(PreTrainedModel):
         self.text_model = CLIPTextModel._from_config(config.text_config)
         self.vision_model = CLIPVisionModel._from_config(config.vision_config)
         self.video_pooler = VideoPooler(config)
-        self.visual_projection = nn.Linear(
-            config.vision_config.hidden_size, config.projection_dim, bias=False
-        )
+        self.visual_projection = nn.Linear(config.vision_config.hidden_size, config.projection_dim, bias=False)
         self.text_projection = nn.Linear(config.text_config.hidden_size, config.projection_dim, bias=False)
         self.logit_scale = nn.Parameter(torch.tensor(float(config.logit_scale_init_value)))
         self.post_init()
@@ -257,9 +255,7 @@ class VidCLIPModel(PreTrainedModel):
         self, input_ids: Tensor, attention_mask: Tensor | None, **options: Any
     ) -> tuple[Tensor, BaseModelOutputWithPooling]:
         mask = attention_mask if input_ids.shape[0] else None
-        read = self.text_model(
-            input_ids=at_least_one_row(input_ids), attention_mask=mask, return_dict=True, **options
-        )
+        read = self.text_model(input_ids=at_least_one_row(input_ids), attention_mask=mask, return_dict=True, **options)
         pooled = read.pooler_output[: input_ids.shape[0]]
         return F.normalize(self.text_projection(pooled), dim=-1), read
 
@@ -310,9 +306,7 @@ class VidCLIPModel(PreTrainedModel):
             raise ValueError("give input_ids, and either pixel_values or frame_tokens")
         options, seen = self._tower_options(output_hidden_states, output_attentions), None
         if frame_tokens is None:
-            frame_tokens, seen = self._see(
-                pixel_values, interpolate_pos_encoding=interpolate_pos_encoding, **options
-            )
+            frame_tokens, seen = self._see(pixel_values, interpolate_pos_encoding=interpolate_pos_encoding, **options)
         video = self.pool_frame_tokens(frame_tokens, interpolate_temporal=interpolate_temporal)
         text, read = self._read(input_ids, attention_mask, **options)
         text = text.to(video.device)  # the towers may be on two devices
@@ -364,9 +358,7 @@ class VidCLIPModel(PreTrainedModel):
     def _loss(self, video: Tensor, text: Tensor, negative: Tensor | None, levels: Tensor | None) -> Tensor:
         config = self.config
         if config.loss != "clip" and negative is None:
-            raise ValueError(
-                f"the loss {config.loss!r} needs negative_input_ids; without them use loss 'clip'"
-            )
+            raise ValueError(f"the loss {config.loss!r} needs negative_input_ids; without them use loss 'clip'")
         if self.training and world_size() > 1:
             video, text = gather_with_gradient(video), gather_with_gradient(text)
             if config.loss != "clip":

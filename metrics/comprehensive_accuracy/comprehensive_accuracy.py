@@ -72,7 +72,5 @@ class ComprehensiveAccuracy(BufferedMetric):
     def _read(self, predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]:
         return judge(predictions, references)
 
-    def _compute(
-        self, predictions: Any, references: Any, types: Sequence[str] = DISRUPTION_TYPES
-    ) -> dict[str, Any]:
+    def _compute(self, predictions: Any, references: Any, types: Sequence[str] = DISRUPTION_TYPES) -> dict[str, Any]:
         return comprehensive_accuracy(predictions, references, types=types)

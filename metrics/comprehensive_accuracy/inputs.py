@@ -134,8 +134,6 @@ def read_cuts(k: Any) -> list[int]:
         [5, 10]
     """
     cuts = [k] if isinstance(k, Integral) else read_rows(k, "k", "whole numbers above 0")
-    if not cuts or not all(
-        isinstance(cut, Integral) and not isinstance(cut, bool) and 0 < cut <= MOST for cut in cuts
-    ):
+    if not cuts or not all(isinstance(cut, Integral) and not isinstance(cut, bool) and 0 < cut <= MOST for cut in cuts):
         raise ValueError(f"k must be one or more whole numbers above 0 and up to {MOST}, not {quoted(k)}")
     return [int(cut) for cut in cuts]

@@ -26,9 +26,7 @@ class Verdicts:
     @staticmethod
     def concatenate(parts: Sequence["Verdicts"]) -> "Verdicts":
         """The verdicts of all parts in order."""
-        columns = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("right", "unreadable")
-        )
+        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("right", "unreadable"))
         return Verdicts(*columns)
 
 
@@ -91,18 +89,13 @@ def _judge_answers(predictions: list, references: list) -> tuple[Verdicts, Disru
     right, unreadable, types = [], [], []
     for row, (answer, reference) in enumerate(zip(predictions, references, strict=True)):
         if not isinstance(answer, str):
-            raise ValueError(
-                f"predictions[{row}] must be a judge's answer such as '1' or '(1)', not {quoted(answer)}"
-            )
+            raise ValueError(f"predictions[{row}] must be a judge's answer such as '1' or '(1)', not {quoted(answer)}")
         if not isinstance(reference, Mapping) or not reference.keys() >= REFERENCE:
             raise ValueError(
                 f"references[{row}] must be {{'disruption_type': ..., 'answer': '1' or '2'}} beside a judge's answer, "
                 f"not {quoted(reference)}"
             )
-        if (
-            not all(isinstance(reference[name], str) for name in REFERENCE)
-            or reference["answer"] not in CHOICES
-        ):
+        if not all(isinstance(reference[name], str) for name in REFERENCE) or reference["answer"] not in CHOICES:
             raise ValueError(
                 f"references[{row}] must have the answer '1' or '2' and a disruption type, not {quoted(reference)}"
             )
@@ -144,14 +137,10 @@ def _numbers(given: list, name: str) -> np.ndarray:
 def _finite(values: np.ndarray, name: str) -> np.ndarray:
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
-        raise ValueError(
-            f"predictions[{wrong[0]}] has {name} similarity {values[wrong[0]]}; similarities are finite"
-        )
+        raise ValueError(f"predictions[{wrong[0]}] has {name} similarity {values[wrong[0]]}; similarities are finite")
     return values
 
 
-def _check_lengths(
-    left: Any, right: Any, left_name: str = "predictions", right_name: str = "references"
-) -> None:
+def _check_lengths(left: Any, right: Any, left_name: str = "predictions", right_name: str = "references") -> None:
     if len(left) != len(right):
         raise ValueError(f"{len(left)} {left_name} but {len(right)} {right_name}; give one of each per row")

@@ -58,9 +58,7 @@ def comprehensive_accuracy(
     if verdicts.unreadable.any():
         result["unreadable_answers"] = int(verdicts.unreadable.sum())
     counts = ",".join(f"{name}={len(right)}" for name, right in rows.items())
-    result["signature"] = (
-        f"comprehensive_accuracy|rows:{counts}|ties:wrong|product:types-present|version:{VERSION}"
-    )
+    result["signature"] = f"comprehensive_accuracy|rows:{counts}|ties:wrong|product:types-present|version:{VERSION}"
     return result
 
 

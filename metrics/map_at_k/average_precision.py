@@ -73,9 +73,7 @@ def find_hits(
         if not allow_duplicates:
             _refuse_duplicates(rankings[block], first)
         removed = None if excluded is None else excluded[block]
-        query, rank, precision = _hits_of_block(
-            rankings[block], relevant, starts[block], num_relevant[block], removed
-        )
+        query, rank, precision = _hits_of_block(rankings[block], relevant, starts[block], num_relevant[block], removed)
         blocks.append((query + first, rank, precision))
     columns = zip(*blocks, strict=True) if blocks else [[np.zeros(0, dtype=np.int64)]] * 3
     return Hits(*(np.concatenate(column) for column in columns), num_relevant)

@@ -54,9 +54,7 @@ class BufferedMetric(evaluate.Metric, abc.ABC):
             references=[reference if references is None else references],
         )
 
-    def compute(
-        self, *, predictions: Any = None, references: Any = None, **options: Any
-    ) -> dict[str, Any] | None:
+    def compute(self, *, predictions: Any = None, references: Any = None, **options: Any) -> dict[str, Any] | None:
         """Compute the figures over all rows added so far and the ones given here.
 
         Options are those of `_compute`. When this raises, rows given here are dropped, rows added before stay.

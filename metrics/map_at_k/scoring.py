@@ -103,9 +103,7 @@ def check_lengths(predictions: Sized, references: Sized) -> None:
         ValueError: With both lengths.
     """
     if len(predictions) != len(references):
-        raise ValueError(
-            f"{len(predictions)} predictions but {len(references)} references; give one of each per query"
-        )
+        raise ValueError(f"{len(predictions)} predictions but {len(references)} references; give one of each per query")
     if not len(predictions):
         raise ValueError("there is no query; give at least one prediction and one reference")
 
@@ -115,9 +113,7 @@ def _encode(rankings: IdLists, relevant: IdLists, exclude: Any) -> _Queries:
     if exclude is not None:
         columns["exclude"] = read_ids(exclude, "exclude")
         if len(columns["exclude"]) != len(rankings):
-            raise ValueError(
-                f"exclude has {len(columns['exclude'])} ids for {len(rankings)} queries; give one each"
-            )
+            raise ValueError(f"exclude has {len(columns['exclude'])} ids for {len(rankings)} queries; give one each")
     codes = to_codes(**columns)
     return _Queries(
         _as_matrix(codes[0], rankings.lengths),

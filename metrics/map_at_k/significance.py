@@ -76,10 +76,7 @@ def compare(
     block = max(1, VALUES_PER_BLOCK // len(differences))
     as_large = np.zeros(differences.shape[1])
     for done in range(0, permutations, block):
-        signs = (
-            draw.integers(0, 2, size=(min(block, permutations - done), len(differences)), dtype=np.int8) * 2.0
-            - 1
-        )
+        signs = draw.integers(0, 2, size=(min(block, permutations - done), len(differences)), dtype=np.int8) * 2.0 - 1
         # The sums of equal numbers in another order may differ in the last bits: that is no smaller difference.
         as_large += (np.abs(signs @ differences) / len(differences) >= np.abs(observed) - 1e-12).sum(axis=0)
     p_values = (as_large + 1) / (permutations + 1)
@@ -92,23 +89,17 @@ def compare(
 def _paired(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     for name, run in (("a", a), ("b", b)):
         if not isinstance(run, Mapping) or not {"per_query", "signature"} <= run.keys():
-            raise ValueError(
-                f"compare takes two results of compute(..., per_query=True); {name} is {quoted(run)}"
-            )
+            raise ValueError(f"compare takes two results of compute(..., per_query=True); {name} is {quoted(run)}")
     signatures = [a["signature"], b["signature"]]
     if not all(isinstance(one, str) for one in signatures) or signatures[0] != signatures[1]:
-        raise ValueError(
-            f"the runs follow different protocols: {quoted(signatures[0])} and {quoted(signatures[1])}"
-        )
+        raise ValueError(f"the runs follow different protocols: {quoted(signatures[0])} and {quoted(signatures[1])}")
     first, second = _figures(a["per_query"], "a"), _figures(b["per_query"], "b")
     if list(a["per_query"]) != list(b["per_query"]):
         raise ValueError(
             f"the runs hold different figures: {quoted(list(a['per_query']))} and {quoted(list(b['per_query']))}"
         )
     if len(first) != len(second):
-        raise ValueError(
-            f"the runs answer {len(first)} and {len(second)} queries; compare answers to the same ones"
-        )
+        raise ValueError(f"the runs answer {len(first)} and {len(second)} queries; compare answers to the same ones")
     skipped = np.isnan(first).any(axis=1)
     if (skipped != np.isnan(second).any(axis=1)).any():
         raise ValueError("the runs skipped different queries; compare answers to the same ones")

@@ -76,9 +76,7 @@ def read_id_lists(rows: Any, name: str) -> IdLists:
         lists = [_as_list(row, number, name) for number, row in enumerate(lists)]
     lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     first = next((row[0] for row in lists if row), 0)
-    return IdLists(
-        _strings(lists, name) if isinstance(first, str) else _integers(lists, lengths, name), lengths
-    )
+    return IdLists(_strings(lists, name) if isinstance(first, str) else _integers(lists, lengths, name), lengths)
 
 
 def to_codes(**columns: IdLists) -> list[np.ndarray]:

@@ -36,9 +36,7 @@ class RankedSpans:
         if len(parts) == 1:
             return parts[0]
         video_ids = IdLists.concatenate([part.video_ids for part in parts])
-        columns = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("start", "end", "missing")
-        )
+        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("start", "end", "missing"))
         return RankedSpans(video_ids, *columns)
 
 
@@ -88,17 +86,13 @@ def read_ranked_spans(predictions: Any) -> RankedSpans:
         records = read_rows(predictions, "predictions", "one record per query")
         missing = np.array([record is None for record in records], dtype=bool)
         columns = [
-            [
-                [] if record is None else _field(record, name, f"predictions[{n}]")
-                for n, record in enumerate(records)
-            ]
+            [[] if record is None else _field(record, name, f"predictions[{n}]") for n, record in enumerate(records)]
             for name in FIELDS
         ]
     video_ids = read_id_lists(columns[0], "video_id of predictions")
     missing = np.zeros(len(video_ids), dtype=bool) if missing is None else missing
     start, end = (
-        _read_seconds(column, video_ids.lengths, name)
-        for name, column in zip(FIELDS[1:], columns[1:], strict=True)
+        _read_seconds(column, video_ids.lengths, name) for name, column in zip(FIELDS[1:], columns[1:], strict=True)
     )
     _check_spans(start, end, video_ids.lengths, "predictions")
     return RankedSpans(video_ids, start, end, missing)
@@ -150,16 +144,12 @@ def _read_seconds(column: Any, lengths: np.ndarray, field: str) -> np.ndarray:
             return column.astype(np.float64, copy=False).ravel()
     rows = read_rows(column, f"{field!r} of predictions", "one list of seconds per query")
     if len(rows) != len(lengths):
-        raise ValueError(
-            f"predictions have 'video_id' of {len(lengths)} queries but {field!r} of {len(rows)}"
-        )
+        raise ValueError(f"predictions have 'video_id' of {len(lengths)} queries but {field!r} of {len(rows)}")
     flat = array("d")
     for number, (row, length) in enumerate(zip(rows, lengths, strict=True)):
         values = read_rows(row, f"{field!r} of predictions[{number}]", "seconds")
         if len(values) != length:
-            raise ValueError(
-                f"predictions[{number}] has {length} of 'video_id' but {len(values)} of {field!r}"
-            )
+            raise ValueError(f"predictions[{number}] has {length} of 'video_id' but {len(values)} of {field!r}")
         flat.fromlist(_checked_seconds(values, f"{field!r} of predictions[{number}]"))
     return np.frombuffer(flat, dtype=np.float64) if flat else np.zeros(0)
 
@@ -208,9 +198,7 @@ def _pairs_of(spans: Any) -> list[float] | None:
 
 
 def _check_spans(start: np.ndarray, end: np.ndarray, lengths: np.ndarray, name: str) -> None:
-    if not len(start) or (
-        (start <= end).all() and start.min() >= -MOST_SECONDS and end.max() <= MOST_SECONDS
-    ):
+    if not len(start) or ((start <= end).all() and start.min() >= -MOST_SECONDS and end.max() <= MOST_SECONDS):
         return
     within = (np.abs(start) <= MOST_SECONDS) & (np.abs(end) <= MOST_SECONDS)
     wrong = int(np.flatnonzero(~((start <= end) & within))[0])

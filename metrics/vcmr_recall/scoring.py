@@ -91,9 +91,7 @@ def check_lengths(predictions: Sized, references: Sized) -> None:
         ValueError: With both lengths.
     """
     if len(predictions) != len(references):
-        raise ValueError(
-            f"{len(predictions)} predictions but {len(references)} references; give one of each per query"
-        )
+        raise ValueError(f"{len(predictions)} predictions but {len(references)} references; give one of each per query")
     if not len(predictions):
         raise ValueError("there is no query; give at least one prediction and one reference")
 
@@ -135,9 +133,7 @@ def _figures(
 def _by_type(figures: Figures, types: Sequence[str], num_queries: int) -> dict[str, float]:
     types = read_rows(types, "types", "one name per query")
     if len(types) != num_queries or not all(isinstance(one, str) and one for one in types):
-        raise ValueError(
-            f"types must hold one name for each of the {num_queries} queries, not {quoted(types)}"
-        )
+        raise ValueError(f"types must hold one name for each of the {num_queries} queries, not {quoted(types)}")
     places = {one: place for place, one in enumerate(dict.fromkeys(types))}
     of_query = np.array([places[one] for one in types])
     return {
@@ -174,9 +170,7 @@ def _check_missing(is_missing: np.ndarray, missing: WhenMissing) -> None:
 def _checked_cuts(k: int | Sequence[int], max_predictions: int) -> list[int]:
     cuts = read_cuts(k)
     if max(cuts) > max_predictions:
-        raise ValueError(
-            f"k={max(cuts)} lies beyond the cut of {max_predictions} predictions; raise max_predictions"
-        )
+        raise ValueError(f"k={max(cuts)} lies beyond the cut of {max_predictions} predictions; raise max_predictions")
     return cuts
 
 

@@ -39,9 +39,7 @@ def read_tvr_submission(
     """
     check_choice(task, TASKS, "task")
     if not isinstance(submission, Mapping) or not {task.upper(), "video2idx"} <= submission.keys():
-        raise ValueError(
-            f"task {task!r} is not in the submission; it must be one of {TASKS}, beside 'video2idx'"
-        )
+        raise ValueError(f"task {task!r} is not in the submission; it must be one of {TASKS}, beside 'video2idx'")
     video_indices = _read_video_indices(submission["video2idx"])
     answers = _read_answers(submission[task.upper()], f"submission[{task.upper()!r}]")
     predictions: list[dict[str, list] | None] = []
@@ -68,9 +66,7 @@ def _read_video_indices(video2idx: Any) -> dict[str, int]:
     names: dict[int, str] = {}
     for video, index in video2idx.items():
         if not isinstance(video, str) or isinstance(index, bool) or not isinstance(index, Integral):
-            raise ValueError(
-                f"video2idx maps {quoted(video)} to {quoted(index)}; give a name and a whole number"
-            )
+            raise ValueError(f"video2idx maps {quoted(video)} to {quoted(index)}; give a name and a whole number")
         if index in names:
             raise ValueError(
                 f"video2idx gives {quoted(video)} the index {quoted(index)} of {quoted(names[index])}; number each video"
@@ -104,27 +100,19 @@ def _read_query(row: Any, fields: tuple[str, ...], name: str) -> str | int:
     return query
 
 
-def _read_reference(
-    row: Mapping[str, Any], query: str | int, video_indices: dict[str, int]
-) -> dict[str, Any]:
+def _read_reference(row: Mapping[str, Any], query: str | int, video_indices: dict[str, int]) -> dict[str, Any]:
     video = row["vid_name"]
     if not isinstance(video, str) or video not in video_indices:
-        raise ValueError(
-            f"video {quoted(video)} of query {quoted(query)} is not in video2idx; index the whole corpus"
-        )
+        raise ValueError(f"video {quoted(video)} of query {quoted(query)} is not in video2idx; index the whole corpus")
     spans = read_rows(row["ts"], f"'ts' of query {quoted(query)}", "start and end, or several such lists")
     is_one = len(spans) == 2 and all(read_number(one) is not None for one in spans)
     return {"video_id": video_indices[video], "spans": [spans] if is_one else spans}
 
 
 def _columns(answer: Any, query: str | int) -> dict[str, list]:
-    rows = read_rows(
-        answer, f"'predictions' of query {quoted(query)}", "[video index, start, end, score] rows"
-    )
+    rows = read_rows(answer, f"'predictions' of query {quoted(query)}", "[video index, start, end, score] rows")
     if not all(isinstance(row, (list, tuple)) and len(row) in {3, 4} for row in rows):
-        raise ValueError(
-            f"query {quoted(query)} holds a prediction that is not [video index, start, end, score]"
-        )
+        raise ValueError(f"query {quoted(query)} holds a prediction that is not [video index, start, end, score]")
     if not set(map(type, chain.from_iterable(rows))) <= {int, float}:
         rows = [_numbers(row, place, query) for place, row in enumerate(rows)]
     videos, start, end = ([row[field] for row in rows] for field in range(3))

@@ -49,18 +49,14 @@ async def ask_bare(url: str) -> int:
         async def ask(row: int) -> str | None:
             async with slots:
                 messages = task.messages(row)
-                done = await client.chat.completions.create(
-                    model="m", messages=messages, max_completion_tokens=1024
-                )
+                done = await client.chat.completions.create(model="m", messages=messages, max_completion_tokens=1024)
                 return done.choices[0].message.content
 
         return len(await asyncio.gather(*map(ask, range(REQUESTS))))
 
 
 def measure() -> Iterator[Ratio]:
-    server = subprocess.Popen(
-        [sys.executable, SERVER], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-    )
+    server = subprocess.Popen([sys.executable, SERVER], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
     try:
         url = server.stdout.readline().strip()
         with tempfile.TemporaryDirectory() as folder:

@@ -37,9 +37,7 @@ def peak_memory(way: Callable[[], object]) -> str:
 def rankings_and_targets(num_queries: int) -> tuple[np.ndarray, list[list[int]]]:
     rng = np.random.default_rng(0)
     offsets = rng.integers(GALLERY, size=(num_queries, 1))
-    ranked = (
-        offsets + 7 * rng.permuted(np.tile(np.arange(200), (num_queries, 1)), axis=1)[:, :RANKS]
-    ) % GALLERY
+    ranked = (offsets + 7 * rng.permuted(np.tile(np.arange(200), (num_queries, 1)), axis=1)[:, :RANKS]) % GALLERY
     targets = [
         np.unique(row[rng.integers(RANKS, size=rng.integers(1, MOST_TARGETS))] + rng.integers(2)).tolist()
         for row in ranked
@@ -76,9 +74,7 @@ class ArrowMapAtK(evaluate.Metric):
         return mean_average_precision(predictions, references, k=CUTS)
 
 
-def peers_of_map(
-    rankings: list[list[int]], targets: list[list[int]]
-) -> tuple[dict[str, Callable], list[str]]:
+def peers_of_map(rankings: list[list[int]], targets: list[list[int]]) -> tuple[dict[str, Callable], list[str]]:
     """The tools that are installed, and the names of those that are not; both divide by all relevant items."""
     qrels = {str(q): {str(one): 1 for one in relevant} for q, relevant in enumerate(targets)}
     run = {
@@ -96,9 +92,7 @@ def peers_of_map(
     try:
         trec = importlib.import_module("pytrec_eval")
         measures = {"map_cut." + ",".join(map(str, CUTS))}
-        ways["pytrec_eval, from dictionaries"] = lambda: trec.RelevanceEvaluator(qrels, measures).evaluate(
-            run
-        )
+        ways["pytrec_eval, from dictionaries"] = lambda: trec.RelevanceEvaluator(qrels, measures).evaluate(run)
     except ImportError:
         absent.append("pytrec_eval")
     return ways, absent
@@ -130,13 +124,9 @@ def measure_map_at_k(num_queries: int) -> Iterator[Ratio]:
     def ratio(way: str, baseline: str, least: float | None, detail: str = "") -> Ratio:
         milliseconds = f"{1000 * seconds[way]:.1f} ms"
         what = f"map_at_k, {num_queries:,} queries, from {way}"
-        return Ratio(
-            what, baseline, seconds[baseline] / seconds[way], least, detail=f"{milliseconds} {detail}".strip()
-        )
+        return Ratio(what, baseline, seconds[baseline] / seconds[way], least, detail=f"{milliseconds} {detail}".strip())
 
-    yield Ratio(
-        f"map_at_k, {num_queries:,} queries, difference", "CIRCO's loop", difference, 1e-12, at_most=True
-    )
+    yield Ratio(f"map_at_k, {num_queries:,} queries, difference", "CIRCO's loop", difference, 1e-12, at_most=True)
     yield ratio("arrays", "CIRCO's loop", 50 if goal else None, peak)
     yield ratio("lists", "CIRCO's loop", 18 if goal else None)
     yield ratio("evaluate, arrays", "Arrow, arrays", 20 if goal else None)
@@ -144,16 +134,12 @@ def measure_map_at_k(num_queries: int) -> Iterator[Ratio]:
     for peer in peers:
         yield ratio("lists", peer, None, "the peer's figures differ below K targets")
     for peer in absent:
-        yield Ratio(
-            f"map_at_k, {num_queries:,} queries", peer, float("nan"), detail=f"{peer} is not installed"
-        )
+        yield Ratio(f"map_at_k, {num_queries:,} queries", peer, float("nan"), detail=f"{peer} is not installed")
 
 
 def reference_loop(predictions: list[np.ndarray], videos: np.ndarray, spans: np.ndarray) -> dict[str, float]:
     """The evaluator's way, one query after the other: pad, IoU of all predictions, compare, cut."""
-    found: dict[str, list[bool]] = {
-        f"vcmr_recall@{k}_iou@{t}": [] for t in (0.5, 0.7) for k in (1, 5, 10, 100)
-    }
+    found: dict[str, list[bool]] = {f"vcmr_recall@{k}_iou@{t}": [] for t in (0.5, 0.7) for k in (1, 5, 10, 100)}
     for ranked, video, true in zip(predictions, videos, spans.astype(np.float32), strict=True):
         padded = np.zeros((100, 3), dtype=np.float32)
         padded[: len(ranked)] = ranked[:100, :3]
@@ -188,9 +174,7 @@ def measure_vcmr_recall(num_queries: int, num_ranks: int = 100) -> Iterator[Rati
     seconds = interleave(
         {
             "the reference's way, arrays": lambda: reference_loop(stacked, true_videos, true),
-            "the reference's way, lists": lambda: reference_loop(
-                [np.array(one) for one in listed], true_videos, true
-            ),
+            "the reference's way, lists": lambda: reference_loop([np.array(one) for one in listed], true_videos, true),
             "arrays": lambda: moment_retrieval_recall(arrays, columns),
             "dictionaries": lambda: moment_retrieval_recall(records, rows),
         }

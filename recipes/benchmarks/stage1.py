@@ -69,9 +69,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Run the block."""
         tokens, _, width = x.shape
-        by_time = (
-            x.reshape(tokens, -1, self.frames, width).permute(2, 1, 0, 3).reshape(self.frames, -1, width)
-        )
+        by_time = x.reshape(tokens, -1, self.frames, width).permute(2, 1, 0, 3).reshape(self.frames, -1, width)
         change = self.T_Adapter(self.attention(self.ln_1(by_time)))
         x = x + change.reshape(self.frames, -1, tokens, width).permute(2, 1, 0, 3).reshape(x.shape)
         x = x + self.S_Adapter(self.attention(self.ln_1(x)))
@@ -98,10 +96,7 @@ class Reference(nn.Module):
     def forward(self, pixel_values: Tensor) -> Tensor:
         """Encode clips as `(batch, width)`."""
         patches = self.conv1(pixel_values.flatten(0, 1)).flatten(2).transpose(1, 2)
-        x = (
-            torch.cat([self.class_embedding.expand(len(patches), 1, -1), patches], 1)
-            + self.positional_embedding
-        )
+        x = torch.cat([self.class_embedding.expand(len(patches), 1, -1), patches], 1) + self.positional_embedding
         x = x.unflatten(0, (-1, self.frames)) + self.temporal_embedding.unsqueeze(2)
         x = self.ln_pre(x).flatten(0, 1).transpose(0, 1)
         for block in self.transformer.resblocks:
@@ -180,9 +175,7 @@ def allocated_megabytes(run: Callable[[], object]) -> float:
     The profiler tells of every allocation and release, so this is the same on every machine. The peak of a process is
     not: it depends on what its allocator keeps and on the scratch memory of its matrix products.
     """
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         run()
     changes = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     changes.sort(key=lambda event: event.start_ns())
@@ -207,16 +200,12 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
 
 def gradient_error(reference: Reference, aim: AIMModel) -> float:
     """Largest distance between the gradients of one weight in both models, over the gradient's length."""
-    gradients = {
-        name: parameter.grad for name, parameter in reference.named_parameters() if parameter.requires_grad
-    }
+    gradients = {name: parameter.grad for name, parameter in reference.named_parameters() if parameter.requires_grad}
     renamed = dict(pair for name, gradient in gradients.items() for pair in rename(name, gradient))
     trained = {name: parameter.grad for name, parameter in aim.named_parameters() if parameter.requires_grad}
     if renamed.keys() != trained.keys():
         raise RuntimeError("the two models train different weights")
-    return max(
-        ((trained[name] - gradient).norm() / gradient.norm()).item() for name, gradient in renamed.items()
-    )
+    return max(((trained[name] - gradient).norm() / gradient.norm()).item() for name, gradient in renamed.items())
 
 
 def seconds_ratio(seconds: dict[str, float], ours: str, base: str = "reference") -> tuple[float, str]:
@@ -257,9 +246,7 @@ def measure_training(reference: Reference, aim: AIMModel, clips: Tensor, has_amx
             yield Ratio(f"adapter training step, {name}", REFERENCE, value, goal, detail=detail)
     if has_amx:
         ways["fp32"]()  # its gradients, not those of bfloat16, are compared
-    yield Ratio(
-        "gradients, largest difference", REFERENCE, gradient_error(reference, aim), 1e-5, at_most=True
-    )
+    yield Ratio("gradients, largest difference", REFERENCE, gradient_error(reference, aim), 1e-5, at_most=True)
     saved = [saved_megabytes(model, clips) for model in (aim, reference)]
     detail = f"{saved[0]:.0f} MB against {saved[1]:.0f} MB"
     yield Ratio("saved activations", REFERENCE, saved[0] / saved[1], 0.80, at_most=True, detail=detail)
@@ -294,9 +281,7 @@ def measure_gpu(device: str = "cuda", num_clips: int = 32, **changes: float) -> 
             seconds = interleave({name: wait(training_step(model, clips, bf16=True))}, 10)[name]
             utilisation = counter.get_total_flops() / seconds / rate
             what = f"GPU training step, {name}{', checkpointed' if checkpointing else ''}"
-            yield Ratio(
-                what, "measured bf16 product", utilisation, detail=f"{num_clips / seconds:.0f} clips/s"
-            )
+            yield Ratio(what, "measured bf16 product", utilisation, detail=f"{num_clips / seconds:.0f} clips/s")
 
 
 def measure() -> Iterator[Ratio]:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import torch
 from embeddings import EmbeddingStore
-from queries import Triplets
-from sources import EmbeddingSource
 from torch import Tensor
 from transformers import BertConfig, BertModel, BertTokenizerFast, CLIPVisionConfig
 
 from benchmarks.timing import Ratio, interleave
 from hf_models import TFCoVRConfig, TFCoVRForComposedRetrieval
 from hf_models.tfcovr.losses import infonce
+from tfcovr.batches import EmbeddingSource
+from tfcovr.queries import Triplets
 
 BATCH, SIZE, NUM_CLIPS, NUM_TEXTS, TOKENS, SLICE = 512, 768, 4000, 1000, 32, 32
 WORDS = [f"word{number}" for number in range(500)]
@@ -45,9 +45,7 @@ def text_of(number: int) -> str:
     return "show " + " ".join(WORDS[i] for i in torch.randint(0, len(WORDS), (5,), generator=generator))
 
 
-def our_step(
-    model: TFCoVRForComposedRetrieval, optimizer: torch.optim.Optimizer, batches: Iterator[dict]
-) -> None:
+def our_step(model: TFCoVRForComposedRetrieval, optimizer: torch.optim.Optimizer, batches: Iterator[dict]) -> None:
     model(**next(batches), return_loss=True).loss.backward()
     optimizer.step()
     optimizer.zero_grad()
@@ -64,25 +62,18 @@ class Released:
         self.model = make_model()
         self.optimizer = torch.optim.AdamW([*self.bert.parameters(), *self.model.parameters()], lr=1e-5)
         self.items = [
-            {"ref_img": video[i], "edit": text_of(i % NUM_TEXTS), "tar_img_feat": video[-1 - i]}
-            for i in range(BATCH)
+            {"ref_img": video[i], "edit": text_of(i % NUM_TEXTS), "tar_img_feat": video[-1 - i]} for i in range(BATCH)
         ]
 
     def step(self) -> None:
         """One batch of an epoch."""
         texts = [item["edit"] for item in self.items]
-        tokens = self.tokenizer(
-            texts, padding="max_length", truncation=True, max_length=TOKENS, return_tensors="pt"
-        )
-        reference, target = (
-            torch.stack([item[name] for item in self.items]) for name in ("ref_img", "tar_img_feat")
-        )
+        tokens = self.tokenizer(texts, padding="max_length", truncation=True, max_length=TOKENS, return_tensors="pt")
+        reference, target = (torch.stack([item[name] for item in self.items]) for name in ("ref_img", "tar_img_feat"))
         encoded = torch.zeros(BATCH, SIZE, requires_grad=True)
         for start in range(0, BATCH, SLICE):
             part = slice(start, start + SLICE)
-            hidden = self.bert(**{name: value[part] for name, value in tokens.items()}).last_hidden_state[
-                :, 0
-            ]
+            hidden = self.bert(**{name: value[part] for name, value in tokens.items()}).last_hidden_state[:, 0]
             hidden.backward(torch.full_like(hidden, 1e-6))
         query = self.model.get_query_features(video_embeds=reference, text_embeds=encoded)
         infonce(query, self.model.get_target_features(video_embeds=target), 0.07).backward()

@@ -22,7 +22,7 @@ STARTS: dict[str, tuple[list[str], float | None]] = {
     "import hf_models": (["-c", "import hf_models"], 1.0),
     "import hf_datasets": (["-c", "import hf_datasets"], 0.5),
     "import metrics": (["-c", "import metrics"], 0.5),
-    "a decoding worker": (["-c", "import hf_datasets.video_worker, av.video.reformatter, PIL.Image"], 0.5),
+    "a decoding worker": (["-c", "import hf_datasets.video.worker, av.video.reformatter, PIL.Image"], 0.5),
     "stage2.py --help": ([str(STAGE2), "--help"], 0.5),
     "from hf_models import AIMModel": (["-c", "from hf_models import AIMModel"], None),
     "import hf_models, peft": (["-c", "import hf_models, peft"], None),

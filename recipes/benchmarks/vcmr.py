@@ -89,9 +89,7 @@ def reference_search(case: Case, num_queries: int) -> tuple[Tensor, Tensor]:
             projected = head.queries[stream](query)
             similarities = similarities + torch.einsum("md,nld->mnl", projected, deep[stream]) / len(deep)
         rows = similarities.view(-1, 1, CLIPS)
-        start, end = (
-            F.softmax(conv(rows).view(len(queries), VIDEOS, CLIPS), -1) for conv in (head.start, head.end)
-        )
+        start, end = (F.softmax(conv(rows).view(len(queries), VIDEOS, CLIPS), -1) for conv in (head.start, head.end))
         top = torch.exp(case.model.config.score_scale * scores).topk(TOP_VIDEOS, 1)
         row = torch.arange(len(queries))[:, None]
         start, end = start[row, top.indices], end[row, top.indices]
@@ -113,8 +111,7 @@ def one_at_a_time(case: Case, num_queries: int) -> None:
         unit = F.normalize(query, dim=-1)
         span_query = head.span_queries(query[None])[0]
         scores = [
-            float(torch.einsum("md,mld->ml", unit, case.shallow[:, video]).amax(1).mean())
-            for video in range(VIDEOS)
+            float(torch.einsum("md,mld->ml", unit, case.shallow[:, video]).amax(1).mean()) for video in range(VIDEOS)
         ]
         spans = []
         for video in np.argsort(scores)[::-1][:TOP_VIDEOS].tolist():
@@ -175,10 +172,7 @@ def reference_recall(predictions: list[list[list[float]]], references: list[dict
 def as_lists(ranking: MomentRanking) -> list[list[list[float]]]:
     """[video, start, end, score] of each query, as a submission holds them."""
     columns = [getattr(ranking, name).tolist() for name in MomentRanking.__dataclass_fields__]
-    return [
-        [list(span) for span in zip(*query, strict=True) if span[0] >= 0]
-        for query in zip(*columns, strict=True)
-    ]
+    return [[list(span) for span in zip(*query, strict=True) if span[0] >= 0] for query in zip(*columns, strict=True)]
 
 
 class AfterSearch:
@@ -300,6 +294,4 @@ def measure() -> Iterator[Ratio]:
     detail = after.check()
     seconds = interleave({"ours": after.ours, "reference": after.reference}, rounds=3)
     detail = f"{seconds['ours']:.2f} against {seconds['reference']:.2f} s for {QUERIES} queries; {detail}"
-    yield Ratio(
-        "NMS and evaluation", "released procedure", seconds["reference"] / seconds["ours"], 6.5, detail=detail
-    )
+    yield Ratio("NMS and evaluation", "released procedure", seconds["reference"] / seconds["ours"], 6.5, detail=detail)

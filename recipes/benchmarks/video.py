@@ -24,7 +24,7 @@ from torchvision.transforms.v2 import InterpolationMode, functional
 
 from benchmarks.timing import Ratio, interleave
 from hf_datasets.video import frame_indices, read_frames
-from hf_datasets.video_pool import VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import VideoReaderPool, VideoRequest
 
 WIDTH, HEIGHT, BLOCK, BITS, RATE = 426, 240, 24, 17, 25
 NUM_FRAMES = 12
@@ -149,9 +149,7 @@ def usable(library: str, ways: dict[str, Way], clip: Clip) -> dict[str, Way]:
     try:
         next(iter(ways.values()))(clip)
     except (ImportError, RuntimeError, OSError) as error:  # torchcodec looks for FFmpeg's libraries only now
-        console.print(
-            f"{library} is left out: {str(error).splitlines()[0].partition('. ')[0]}", highlight=False
-        )
+        console.print(f"{library} is left out: {str(error).splitlines()[0].partition('. ')[0]}", highlight=False)
         return {}
     return ways
 
@@ -174,9 +172,7 @@ def milliseconds(clips: list[Clip], rounds: int) -> dict[str, float]:
     return {name: 1000 * seconds / len(clips) for name, seconds in interleave(runs, rounds).items()}
 
 
-def compare(
-    what: str, figures: dict[str, float], baseline: str, goal: float | None, *, at_most: bool
-) -> Ratio:
+def compare(what: str, figures: dict[str, float], baseline: str, goal: float | None, *, at_most: bool) -> Ratio:
     """Ours against one baseline, or a line that says that it is not here."""
     if baseline not in figures:
         return Ratio(what, baseline, float("nan"), detail="skipped: not usable here")

@@ -280,9 +280,7 @@ def test_a_folder_that_the_recipe_made_is_opened_with_its_videos(tmp_path, mini)
     options = {"data_dir": str(folder), "video_dir": str(videos), "split": "validation"}
     opened = load_dataset("activitynet_comp", "source", **options)
     assert opened["key"] == rows["key"]
-    expected = [
-        str(videos / f"{one}.mp4") if one == rows[0]["video_id"] else None for one in rows["video_id"]
-    ]
+    expected = [str(videos / f"{one}.mp4") if one == rows[0]["video_id"] else None for one in rows["video_id"]]
     assert opened["video"] == expected
     assert "videos are in video_dir" in opened.info.description
 

@@ -77,9 +77,7 @@ def test_a_stream_without_known_columns_works():
 
 def test_the_seed_decides_the_stacks_and_repeats():
     def texts(seed):
-        return [
-            (row["positive_text"], row["negative_texts"]) for row in stack_clips(clips(), size=3, seed=seed)
-        ]
+        return [(row["positive_text"], row["negative_texts"]) for row in stack_clips(clips(), size=3, seed=seed)]
 
     assert texts(0) == texts(0) != texts(1)
 

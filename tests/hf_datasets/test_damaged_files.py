@@ -137,9 +137,7 @@ def damaged(generator, rows, write):
     content = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     if isinstance(rows, str) or generator.random() < 0.3:
         start = generator.randrange(len(content))
-        piece = generator.choice(
-            [b"", b"\xff", b'"', b",", b"\n", b"\0", b"[" * 50_000, b"9" * 5_000, b"1e999", b"-"]
-        )
+        piece = generator.choice([b"", b"\xff", b'"', b",", b"\n", b"\0", b"[" * 50_000, b"9" * 5_000, b"1e999", b"-"])
         content = content[:start] + piece + content[start + generator.randrange(4) :]
     return content
 
@@ -270,9 +268,7 @@ def test_deep_json_is_an_error_of_one_line_in_a_list_and_a_rejection_in_a_line(t
     deep = "[" * 100_000 + "]" * 100_000
     for name, read in (("val_1.json", read_activitynet_captions), ("x.json", comp_release.read_release)):
         (tmp_path / name).write_text(deep)
-        with pytest.raises(
-            ValueError, match=rf"{re.escape(name)} is not a JSON file \(.*recursion"
-        ) as caught:
+        with pytest.raises(ValueError, match=rf"{re.escape(name)} is not a JSON file \(.*recursion") as caught:
             list(read(tmp_path / name))
         assert "\n" not in str(caught.value)
     (tmp_path / "charades_fig_test.jsonl").write_text(f"{deep}\n{as_lines(FIG)}")
@@ -314,9 +310,7 @@ def test_a_table_of_durations_keeps_its_readable_rows(tmp_path):
 def test_a_csv_file_keeps_its_readable_rows_under_their_numbers(tmp_path):
     (tmp_path / "test.csv").write_text(as_csv(QUERIES))
     lines = (
-        as_csv([TRAIN[0], TRAIN[0] | {"query_video": "q1\n_1"}, TRAIN[1], TRAIN[2]])
-        .encode()
-        .splitlines(keepends=True)
+        as_csv([TRAIN[0], TRAIN[0] | {"query_video": "q1\n_1"}, TRAIN[1], TRAIN[2]]).encode().splitlines(keepends=True)
     )
     lines.insert(4, b"a,b,c,d,e,f,g\r\n")  # row 3: more fields than the header
     lines.insert(5, b"\xffa,b,40,41,c\r\n")  # row 4: not UTF-8
@@ -326,8 +320,7 @@ def test_a_csv_file_keeps_its_readable_rows_under_their_numbers(tmp_path):
     rows, rejections = tfcovr_release.read_release(tmp_path)
     assert rows["train"]["query_clip_id"].to_list() == ["q0_1", "q1\n_1", "q1_1", "q2_1"]
     found = [
-        (one.reason.partition(":")[0], re.search(r"row (\d+) of .*train\.csv", one.reason)[1])
-        for one in rejections
+        (one.reason.partition(":")[0], re.search(r"row (\d+) of .*train\.csv", one.reason)[1]) for one in rejections
     ]
     assert found == [
         ("unreadable row", "3"),

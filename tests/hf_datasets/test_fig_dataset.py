@@ -63,9 +63,7 @@ def didemo(tmp_path):
 @pytest.fixture
 def built(tmp_path):
     """A folder as `recipes/build_fig.py` writes it."""
-    schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string())).append(
-        pa.field("candidates", pa.list_(pa.string()))
-    )
+    schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string())).append(pa.field("candidates", pa.list_(pa.string())))
     row = {"desc_id": 1, "video_id": "a", "duration_seconds": 9.0, "start_seconds": 1.0, "end_seconds": 4.0}
     row |= {"coarse_caption": "A.", "fine_caption": "A b.", "fine_caption_score": None, "kind": "static"}
     row |= {"candidates": ["A b.", "A c."]}
@@ -214,9 +212,7 @@ def test_a_process_that_imports_only_datasets_finds_the_name_in_the_cache(miniat
     assert set(prepare("charades_fig")) == {"mini", "mini-videos"}
     code = "from datasets import load_dataset; print(load_dataset('charades_fig')['test'].num_rows)"
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "12", done.stderr
 
 

@@ -87,9 +87,9 @@ EXPECTED = {
 @pytest.mark.parametrize(("name", "split"), EXPECTED)
 def test_the_statistics_of_the_release_are_those_of_its_files(name, split, request):
     found = statistics(request.getfixturevalue(name)[split])
-    videos, most, span, duration, late, excess, late_starts, score, five, negative, words, repeated = (
-        EXPECTED[name, split]
-    )
+    videos, most, span, duration, late, excess, late_starts, score, five, negative, words, repeated = EXPECTED[
+        name, split
+    ]
     assert (found.videos, found.most_per_video) == (videos, most)
     spans = found.span_seconds
     assert (spans.mean, spans.median, spans.minimum, spans.maximum) == pytest.approx(span, abs=5e-5)
@@ -174,9 +174,7 @@ def test_a_bad_row_is_refused_with_its_reason_and_the_others_stay(bad, reason, t
 def test_a_line_of_coarse_captions_alone_is_a_moment_for_the_pipeline(tmp_path):
     row = {"video": "a", "time": [0, 1], "desc_id": 1, "duration": 2.0, "cog_desc": "A person eats."}
     (tmp_path / "x.jsonl").write_text(json.dumps(row) + "\n\n")
-    assert list(read_release(tmp_path / "x.jsonl")) == [
-        Moment(1, "a", 2.0, 0.0, 1.0, "A person eats.", "", None)
-    ]
+    assert list(read_release(tmp_path / "x.jsonl")) == [Moment(1, "a", 2.0, 0.0, 1.0, "A person eats.", "", None)]
     (tmp_path / "x.jsonl").write_text("no json\n")
     (rejection,) = read_release(tmp_path / "x.jsonl")
     assert isinstance(rejection, Rejection)

@@ -153,8 +153,6 @@ def test_shared_references_do_not_blow_up_a_rejection(tmp_path):
     laughs = ["ha"] * 10
     for _ in range(12):
         laughs = [laughs] * 10
-    records = list(
-        read_finediving(write(tmp_path / "fine.pkl", {("01", 1): laughs}), descriptions=DESCRIPTIONS)
-    )
+    records = list(read_finediving(write(tmp_path / "fine.pkl", {("01", 1): laughs}), descriptions=DESCRIPTIONS))
     assert records[0].reason.startswith("no action type")
     assert len(records[0].raw) < 2000

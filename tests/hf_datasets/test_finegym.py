@@ -55,9 +55,7 @@ def rejected(records):
 
 def test_times_relative_to_the_event_become_seconds_of_the_long_video(files):
     annotation, elements = files
-    clips = [
-        r for r in read_finegym(annotation, [elements], descriptions=DESCRIPTIONS) if isinstance(r, Clip)
-    ]
+    clips = [r for r in read_finegym(annotation, [elements], descriptions=DESCRIPTIONS) if isinstance(r, Clip)]
     assert clips[0] == Clip(VAULT, VIDEO, "0", 1782.26, 1788.01)
     assert clips[1] == Clip(LEAP, VIDEO, "40", pytest.approx(2219.1), pytest.approx(2220.4))
     assert len(clips) == 2
@@ -79,8 +77,7 @@ def test_lines_that_cannot_be_used_name_file_and_line(files):
     records = list(read_finegym(annotation, [elements, extra], descriptions=DESCRIPTIONS))
     reasons = rejected(records)
     assert (
-        "duplicate clip id: gym288_val_element.txt, line 1 repeats gym288_train_element_v1.1.txt, line 1"
-        in reasons[0]
+        "duplicate clip id: gym288_val_element.txt, line 1 repeats gym288_train_element_v1.1.txt, line 1" in reasons[0]
     )
     assert reasons[1].startswith("malformed line: gym288_val_element.txt, line 2")
     assert reasons[2].startswith("malformed clip id: gym288_val_element.txt, line 3")

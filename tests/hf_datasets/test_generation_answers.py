@@ -24,9 +24,7 @@ INPUT_TOKENS = message_tokens(SentenceTask().messages(BAD_ROW))
 OUTPUT_TOKENS = text_tokens(GOOD)
 
 
-def completion(
-    content=f'"{GOOD}"', finish_reason='"stop"', usage='{"prompt_tokens": 60, "completion_tokens": 9}'
-):
+def completion(content=f'"{GOOD}"', finish_reason='"stop"', usage='{"prompt_tokens": 60, "completion_tokens": 9}'):
     message = f'{{"role": "assistant", "content": {content}}}'
     choice = f'{{"index": 0, "message": {message}, "finish_reason": {finish_reason}}}'
     return f'{{"id": "c", "choices": [{choice}], "usage": {usage}}}'
@@ -138,9 +136,7 @@ def test_sensible_usage_is_metered_as_it_was_reported():
 @pytest.mark.parametrize("sent", [usage(-1_000_000, -1_000_000), usage(0, 0), "null"])
 def test_a_server_that_reports_too_little_does_not_stretch_the_budget(sent):
     with ChatServer(answer) as server:
-        server.payload = lambda body, usual: json.dumps(
-            json.loads(usual) | {"usage": json.loads(sent)}
-        ).encode()
+        server.payload = lambda body, usual: json.dumps(json.loads(usual) | {"usage": json.loads(sent)}).encode()
         limits = Limits(max_usd=0.1, max_concurrency=2)
         chat = OpenAIChat("m", base_url=server.url, limits=limits, price=PRICE, sampling=SHORT)
         with pytest.raises(GenerationStoppedError, match=r"budget of \$0.1 is used up"):
@@ -248,9 +244,7 @@ def test_a_line_separator_inside_an_answer_does_not_break_its_line(cache):
 def test_a_batch_answers_only_what_it_was_asked(cache):
     foreign = "f" * 64
     with ChatServer(answer) as server:
-        server.line = lambda entry, usual: "\n".join(
-            [usual, usual, usual.replace(entry["custom_id"], foreign)]
-        )
+        server.line = lambda entry, usual: "\n".join([usual, usual, usual.replace(entry["custom_id"], foreign)])
         chat = batch_chat(server)
         assert list(generate(SentenceTask(), ROWS[:3], chat, cache)) == EXPECTED[:3]
     assert cache.get(foreign) is None
@@ -293,9 +287,7 @@ def test_a_batch_api_that_talks_nonsense_stops_in_one_line_and_nothing_is_lost(c
 def test_answers_of_a_batch_that_are_nonsense_reject_their_rows(cache, body):
     with server_that_says(body, "download") as server:
         outcomes = list(generate(SentenceTask(), ROWS[:2], batch_chat(server), cache))
-    assert [(one.reason, one.key) for one in outcomes] == [
-        ("no batch answered this request", row) for row in ROWS[:2]
-    ]
+    assert [(one.reason, one.key) for one in outcomes] == [("no batch answered this request", row) for row in ROWS[:2]]
 
 
 def test_a_batch_whose_name_came_back_broken_is_found_and_not_sent_again(cache):

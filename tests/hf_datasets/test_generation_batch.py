@@ -96,9 +96,7 @@ def test_an_option_that_the_server_does_not_know_is_left_out_of_the_next_batch(c
 def test_the_budget_cuts_a_batch(cache):
     price = Price("m", input_usd=10.0, output_usd=1000.0)  # $0.011 an answer, $0.0205 at worst
     with ChatServer(answer) as server:
-        chat = batch_chat(
-            server, price=price, sampling=Sampling(max_output_tokens=20), limits=Limits(max_usd=0.15)
-        )
+        chat = batch_chat(server, price=price, sampling=Sampling(max_output_tokens=20), limits=Limits(max_usd=0.15))
         outcomes = generate(SentenceTask(), ROWS, chat, cache)
         done = [next(outcomes) for _ in range(12)]
         with pytest.raises(GenerationStoppedError, match="budget"):

@@ -188,12 +188,10 @@ def test_a_caption_that_commands_changes_nothing():
 def test_a_reordering_may_not_lead_back_in_time():
     text = join(SENTENCES).replace("He lifts", "Before that he lifts")
     assert ReorderingTask().parse(ROW, text).reason.startswith(("leads back in time: before", "changes"))
-    longer = Paragraph(
-        "v", (*SENTENCES, "The people in the large hall stand up and clap their hands for him.")
+    longer = Paragraph("v", (*SENTENCES, "The people in the large hall stand up and clap their hands for him."))
+    assert ReorderingTask().parse(longer, join(longer.sentences).replace("He lifts", "Before He lifts")).reason == (
+        "leads back in time: before"
     )
-    assert ReorderingTask().parse(
-        longer, join(longer.sentences).replace("He lifts", "Before He lifts")
-    ).reason == ("leads back in time: before")
 
 
 def test_an_action_must_be_replaced():
@@ -217,9 +215,7 @@ def test_a_replaced_verb_keeps_its_form_and_its_place():
 
 def test_near_synonyms_do_not_replace_one_another():
     assert alike("speak", "talk")
-    assert (
-        Verbs(["He slices an onion."], min_count=1).replace("She chops an onion.", random.Random(0)) is None
-    )
+    assert Verbs(["He slices an onion."], min_count=1).replace("She chops an onion.", random.Random(0)) is None
 
 
 def test_light_verbs_are_no_actions():

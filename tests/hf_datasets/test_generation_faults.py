@@ -42,9 +42,7 @@ def test_thirty_percent_of_faults_lose_nothing(tmp_path):
     faults = [*PASSING, "utf8"]
     limits = Limits(max_wait_seconds=0.01, timeout_seconds=2, max_tries=12, max_concurrency=16)
     with (
-        ChatServer(
-            answer, lambda body, times: dice.choice(faults) if dice.random() < 0.3 else None
-        ) as server,
+        ChatServer(answer, lambda body, times: dice.choice(faults) if dice.random() < 0.3 else None) as server,
         AnswerCache(tmp_path / "answers.sqlite") as cache,
     ):
         outcomes = outcomes_with(server, cache, limits)

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from hf_datasets.fig.captions import after_list, json_strings, labelled_sections, numbered_items
+from hf_datasets.fig.lexicon import beside, named_things
+from hf_datasets.fig.negatives import rewriting_tasks
+from hf_datasets.fig.parsing import after_list, json_strings, labelled_sections, numbered_items
 from hf_datasets.fig.release import read_release
-from hf_datasets.fig.rewording import beside, named_things
-from hf_datasets.fig.rewritings import rewriting_tasks
 from hf_datasets.fig.tasks import (
     AnswersTask,
     AttributesTask,
@@ -93,10 +93,7 @@ def test_candidates_come_from_json_or_from_a_list():
     row = StaticRow(MOMENT)
     answer = json.dumps({"original": MOMENT.coarse_caption, "1": "A person in red closes the big door."})
     assert StaticTask().parse(row, answer).captions == ("A person in red closes the big door.",)
-    assert (
-        len(StaticTask().parse(row, "1. A person in red closes it. 2. A person in blue closes it.").captions)
-        == 2
-    )
+    assert len(StaticTask().parse(row, "1. A person in red closes it. 2. A person in blue closes it.").captions) == 2
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from chat_server import ChatServer, result
 from mutations import mutated_json, mutated_text
 from sentences import ROWS, SentenceTask, answer
 
-from hf_datasets.comp.judging import JudgedPair, JudgeTask
+from hf_datasets.comp.judge import JudgedPair, JudgeTask
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask
-from hf_datasets.fig.rewritings import rewriting_tasks
+from hf_datasets.fig.negatives import rewriting_tasks
 from hf_datasets.fig.tasks import (
     AnswersTask,
     AttributesTask,
@@ -29,14 +29,14 @@ from hf_datasets.fig.tasks import (
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Answer, NoAnswerError, Request
-from hf_datasets.generation.dialogue import judge
-from hf_datasets.generation.faults import MalformedResponseError
+from hf_datasets.generation.conversation import judge
+from hf_datasets.generation.errors import MalformedResponseError
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
 from hf_datasets.records import LabelPair, Moment, Rejection
 from hf_datasets.tfcovr.captions import CaptionTask, ClipFrames
 from hf_datasets.tfcovr.labels import Label
-from hf_datasets.tfcovr.tasks import ModificationTask
+from hf_datasets.tfcovr.modifications.task import ModificationTask
 
 SECONDS = 1.0
 """No text that a task reads may take longer; usual ones take a millisecond."""
@@ -204,12 +204,8 @@ def test_a_server_of_mutated_answers_does_not_end_a_build(tmp_path):
     rows = [f"{ROWS[0]} {number}" for number in range(150)]
     limits = Limits(max_wait_seconds=0.001, max_tries=2, max_failures=1000, timeout_seconds=5)
     with ChatServer(answer) as server, AnswerCache(tmp_path / "answers.sqlite") as cache:
-        server.payload = lambda body, usual: mutated_json(dice, json.loads(usual)).encode(
-            errors="surrogatepass"
-        )
-        outcomes = list(
-            generate(SentenceTask(), rows, OpenAIChat("m", base_url=server.url, limits=limits), cache)
-        )
+        server.payload = lambda body, usual: mutated_json(dice, json.loads(usual)).encode(errors="surrogatepass")
+        outcomes = list(generate(SentenceTask(), rows, OpenAIChat("m", base_url=server.url, limits=limits), cache))
     assert len(outcomes) == len(rows)
     rejected = [(row, one) for row, one in zip(rows, outcomes, strict=True) if isinstance(one, Rejection)]
     assert rejected

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sentences import ROWS, SentenceTask
 
-from hf_datasets.generation.estimate import DryRun, tokenizer_of
+from hf_datasets.generation.dry_run import DryRun, tokenizer_of
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.images import image_part
 from hf_datasets.generation.openai_chat import Sampling
@@ -30,9 +30,7 @@ def test_what_is_not_listed_has_no_price(model):
     assert price_of(model) is None
 
 
-@pytest.mark.parametrize(
-    ("size", "tiles"), [((512, 512), 1), ((512, 640), 2), ((100, 60), 1), ((768, 768), 4)]
-)
+@pytest.mark.parametrize(("size", "tiles"), [((512, 512), 1), ((512, 640), 2), ((100, 60), 1), ((768, 768), 4)])
 def test_images_cost_by_tiles(size, tiles):
     url = image_part(np.zeros((3, *size), np.uint8))["image_url"]["url"]
     assert image_tokens(url, price_of("gpt-4o")) == 85 + 170 * tiles

@@ -15,8 +15,6 @@ print(datasets.inspect.dataset_module_factory is datasets.load.dataset_module_fa
 
 
 def test_importing_the_package_imports_nothing_heavy_and_registers_when_datasets_is_imported():
-    run = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == ["[]", "hf_datasets.tfcovr.builder", "True"]

@@ -13,8 +13,8 @@ from hf_datasets.tfcovr.labels import (
     load_labels,
     parse_description,
 )
-from hf_datasets.tfcovr.labels_diving import DivingAttributes, decode_dive_number, dive_disagreements
-from hf_datasets.tfcovr.labels_gymnastics import GymnasticsAttributes, readings
+from hf_datasets.tfcovr.labels.diving import DivingAttributes, decode_dive_number, dive_disagreements
+from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes, readings
 
 
 def test_all_306_descriptions_are_parsed_and_printed_back():
@@ -37,9 +37,7 @@ def test_the_table_has_the_class_order_and_counts_of_the_release():
 
 def test_the_shipped_table_equals_the_papers(shared):
     with (shared / "data" / "tfcovr_labels.tsv").open(encoding="utf-8") as file:
-        rows = [
-            (row["label"], row["source"], row["description"]) for row in csv.DictReader(file, delimiter="\t")
-        ]
+        rows = [(row["label"], row["source"], row["description"]) for row in csv.DictReader(file, delimiter="\t")]
     assert rows == [(label.label_id, label.source, label.description) for label in load_labels()]
 
 

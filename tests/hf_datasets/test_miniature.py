@@ -31,9 +31,7 @@ SMALL = MiniatureConfig(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return prepare_miniature(
-        tmp_path_factory.mktemp("miniature"), config=SMALL, num_workers=2, progress=False
-    )
+    return prepare_miniature(tmp_path_factory.mktemp("miniature"), config=SMALL, num_workers=2, progress=False)
 
 
 def decode(path):
@@ -109,9 +107,7 @@ def test_the_tables_agree_with_the_files(folder):
 def test_rendering_twice_gives_the_same_bytes(folder, tmp_path):
     competition = plan_competitions(SMALL)[0]
     render_video(competition, tmp_path / "again.mp4", SMALL)
-    assert (tmp_path / "again.mp4").read_bytes() == (
-        folder / f"videos/{competition.video_id}.mp4"
-    ).read_bytes()
+    assert (tmp_path / "again.mp4").read_bytes() == (folder / f"videos/{competition.video_id}.mp4").read_bytes()
 
 
 def test_a_killed_run_resumes_with_what_is_missing(tmp_path, monkeypatch):

@@ -128,6 +128,4 @@ def test_front_and_back_of_the_torso_differ_in_colour():
 def test_a_mirrored_scene_is_the_flipped_picture():
     motion = perform(ACTIONS["45"], Style(), 3)
     plain, mirrored = (next(draw_frames(motion, Scene(mirror=mirror), 64)) for mirror in (False, True))
-    assert (
-        np.abs(plain[:, ::-1].astype(int) - mirrored).mean() < 4
-    )  # the grain is the camera's and is not mirrored
+    assert np.abs(plain[:, ::-1].astype(int) - mirrored).mean() < 4  # the grain is the camera's and is not mirrored

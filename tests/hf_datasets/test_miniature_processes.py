@@ -29,9 +29,7 @@ else:
 
 def render(what, path, **environment):
     command = [sys.executable, "-c", RENDER, what, str(path)]
-    return subprocess.Popen(
-        command, env=os.environ | environment, start_new_session=True, stderr=subprocess.PIPE
-    )
+    return subprocess.Popen(command, env=os.environ | environment, start_new_session=True, stderr=subprocess.PIPE)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc fills new memory on demand")

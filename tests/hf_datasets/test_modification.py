@@ -8,9 +8,9 @@ import pytest
 from hf_datasets.generation.task import Task
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr.labels import find_label, load_labels, parse_description
-from hf_datasets.tfcovr.normalisation import count_words, normalise_text
-from hf_datasets.tfcovr.pairs import label_pairs
-from hf_datasets.tfcovr.tasks import (
+from hf_datasets.tfcovr.modifications.checks import objection_to
+from hf_datasets.tfcovr.modifications.normalization import count_words, normalise_text
+from hf_datasets.tfcovr.modifications.task import (
     DIVING_PROMPT,
     GYMNASTICS_PROMPT,
     Modification,
@@ -18,8 +18,8 @@ from hf_datasets.tfcovr.tasks import (
     ModificationTask,
     examples,
 )
-from hf_datasets.tfcovr.validation import objection_to
-from hf_datasets.tfcovr.writer import write_modification
+from hf_datasets.tfcovr.modifications.writer import write_modification
+from hf_datasets.tfcovr.pairs import label_pairs
 
 EXAMPLES = [*examples("gymnastics"), *examples("diving")]
 SWITCH_LEAP, SPLIT_LEAP_ON_BEAM = "(FX) switch leap with 0.5 turn", "(BB) split leap with 1 turn"
@@ -237,9 +237,7 @@ def test_the_modification_task_is_a_task_with_the_papers_examples():
 )
 def test_an_answer_is_read_from_json_or_a_plain_line(answer):
     pair = LabelPair("40", "145", "event", 0.8)
-    assert ModificationTask().parse(pair, answer) == Modification(
-        "40", "145", "event", "Show on Balance Beam."
-    )
+    assert ModificationTask().parse(pair, answer) == Modification("40", "145", "event", "Show on Balance Beam.")
 
 
 @pytest.mark.parametrize(

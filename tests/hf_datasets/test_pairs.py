@@ -49,9 +49,7 @@ def test_the_57_groups_that_differ_in_turns_are_temporal_changes(pairs):
     groups = grouped(lambda label: TURNS.sub("", label.description))
     within = [pair for group in groups for pair in ordered_pairs(group)]
     assert (len(groups), len(within)) == (57, 460)
-    differing = [
-        (one.label_id, other.label_id) for one, other in within if one.description != other.description
-    ]
+    differing = [(one.label_id, other.label_id) for one, other in within if one.description != other.description]
     assert all(pairs[key].change_type == "temporal" for key in differing)
 
 
@@ -68,9 +66,7 @@ def test_pairs_of_identical_text_are_rejected_with_the_reason(pairs):
         for first, second in [("180", "216"), ("181", "217"), ("185", "222"), ("5253b", "5251b")]
         for one, other in [(first, second), (second, first)]
     }
-    assert {found.reason for found in rejections} == {
-        "identical description: no text can tell the two labels apart"
-    }
+    assert {found.reason for found in rejections} == {"identical description: no text can tell the two labels apart"}
     assert not any(tuple(found.key.split("->")) in pairs for found in rejections)
 
 
@@ -98,9 +94,7 @@ def test_embeddings_decide_instead_of_attributes():
     labels = [find_label(label_id) for label_id in ("45", "148", "407c", "40")]
     vectors = np.array([[1, 0], [3, 0.1], [1, 0], [0, 1]])
     found = list(propose_pairs(labels, embeddings=vectors, threshold=0.9))
-    assert [
-        (pair.source, pair.target, pair.change_type) for pair in found if isinstance(pair, LabelPair)
-    ] == [
+    assert [(pair.source, pair.target, pair.change_type) for pair in found if isinstance(pair, LabelPair)] == [
         ("45", "148", "event"),
         ("148", "45", "event"),
     ]
@@ -140,9 +134,7 @@ def tokenizer_folder(tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    words = sorted(
-        {word for label in load_labels() for word in re.findall(r"\w+|[^\w\s]", label.description)}
-    )
+    words = sorted({word for label in load_labels() for word in re.findall(r"\w+|[^\w\s]", label.description)})
     vocabulary = {word: index for index, word in enumerate(["<pad>", "<unk>", "<bos>", "<eos>", *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -221,9 +221,7 @@ def fuzz(seed, times):
         except ValueError:
             continue
         except Exception as error:
-            pytest.fail(
-                f"seed {seed!r}, input {number} gave {type(error).__name__} {error}: {bytes(content)!r}"
-            )
+            pytest.fail(f"seed {seed!r}, input {number} gave {type(error).__name__} {error}: {bytes(content)!r}")
 
 
 def test_mutated_pickles_are_read_or_refused():

@@ -167,9 +167,7 @@ def test_a_split_without_rows_is_left_out_and_said(numbers):
     assert set(rows) == {"train"}
     assert "Without rows, so left out: test." in rows["train"].info.description
     assert set(datasets.load_dataset(numbers, count=4)) == {"train", "test"}
-    with pytest.raises(
-        ValueError, match="numbers mini-count=0 has no row in train, test, the first refused: odd: 1"
-    ):
+    with pytest.raises(ValueError, match="numbers mini-count=0 has no row in train, test, the first refused: odd: 1"):
         datasets.load_dataset(numbers, count=0)
 
 

@@ -44,9 +44,7 @@ def test_a_published_folder_opens_with_its_configurations(tmp_path, card):
     assert opened["train"][-1] == {"query_id": "a", "target_clip_ids": ["x"]}
     assert opened["test"][1] == {"query_id": "c", "target_clip_ids": []}
     clips = datasets.load_dataset(str(folder), "source-clips", split="train")
-    assert clips[:] == {"clip_id": ["x", "y"], "video": [None, None]}, (
-        "paths of this machine are not published"
-    )
+    assert clips[:] == {"clip_id": ["x", "y"], "video": [None, None]}, "paths of this machine are not published"
     assert b"someone" not in (folder / "source-clips" / "train-00000-of-00001.parquet").read_bytes()
 
 
@@ -60,9 +58,7 @@ def test_a_dataset_is_published_as_it_is(tmp_path, card):
 def test_the_card_has_counts_configurations_provenance_and_rejections(tmp_path, card):
     rejections = [Rejection("no text: 3", "raw", "k"), Rejection("no text: 4", "raw", "l")]
     provenance = {"writer": "offline\n---\n<script>", "seed": 7}
-    folder = write_folder(
-        CONFIGURATIONS, tmp_path / "out", card=card, provenance=provenance, rejections=rejections
-    )
+    folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=card, provenance=provenance, rejections=rejections)
     _, header, body = (folder / "README.md").read_text().split("---\n", 2)
     header = yaml.safe_load(header)
     assert header["license"] == "mit"
@@ -113,9 +109,7 @@ def test_videos_of_a_video_feature_are_published_and_their_folders_are_not(tmp_p
     videos = [str(tmp_path / "home" / "x.mp4"), {"bytes": b"bytes", "path": "/home/someone/y.mp4"}, None] * 5
     features = datasets.Features({"video": datasets.Video(decode=False)})
     dataset = datasets.Dataset.from_dict({"video": videos}, features=features)
-    folder = write_folder(
-        {"own": {"train": dataset.with_format("arrow").iter(100)}}, tmp_path / "out", card=card
-    )
+    folder = write_folder({"own": {"train": dataset.with_format("arrow").iter(100)}}, tmp_path / "out", card=card)
     opened = datasets.load_dataset(str(folder), split="train")
     assert isinstance(opened.features["video"], datasets.Video)
     stored = opened.cast_column("video", datasets.Video(decode=False))["video"]
@@ -152,9 +146,7 @@ def test_a_configuration_or_split_that_is_no_name_is_refused_before_anything_is_
         ("language: {a: b}", "has language"),
     ],
 )
-def test_a_header_that_is_malformed_or_of_wrong_types_is_an_error_of_one_line(
-    header, message, tmp_path, card
-):
+def test_a_header_that_is_malformed_or_of_wrong_types_is_an_error_of_one_line(header, message, tmp_path, card):
     card.write_text(f"---\n{header}\n---\n{COUNTS_START}\n{COUNTS_END}\n")
     with pytest.raises(ValueError, match=message) as caught:
         write_folder(CONFIGURATIONS, tmp_path / "out", card=card)

@@ -52,14 +52,10 @@ def test_a_folder_of_that_name_wins_and_a_warning_names_it_and_the_cure(numbers,
     folder = tmp_path / "here" / numbers
     folder.mkdir()
     (folder / "train.csv").write_text("n\n1\n")
-    with pytest.warns(
-        UserWarning, match=f"opens the folder {folder}, not the registered.*rename the folder"
-    ) as caught:
+    with pytest.warns(UserWarning, match=f"opens the folder {folder}, not the registered.*rename the folder") as caught:
         assert len(datasets.load_dataset(numbers)["train"]) == 1
     assert caught[0].filename == __file__
-    assert len(prepare(numbers)["mini"]["train"]) == 3, (
-        "what is prepared is the registered dataset all the same"
-    )
+    assert len(prepare(numbers)["mini"]["train"]) == 3, "what is prepared is the registered dataset all the same"
     folder.rename(tmp_path / "here" / "else")
     assert len(datasets.load_dataset(numbers)["train"]) == 3
 
@@ -86,9 +82,7 @@ def test_what_a_registered_name_would_ignore_is_refused_with_the_cure(name, igno
 @pytest.mark.parametrize("name", BUILDERS)
 def test_a_folder_that_is_no_miniature_is_refused_with_the_other_configurations(name, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    expected = (
-        rf"holds no clips\.parquet and no videos\.parquet.*load_dataset\('{name}', 'release', data_dir=...\)"
-    )
+    expected = rf"holds no clips\.parquet and no videos\.parquet.*load_dataset\('{name}', 'release', data_dir=...\)"
     with pytest.raises(FileNotFoundError, match=expected):
         datasets.load_dataset(name, data_dir=str(tmp_path))
 

@@ -35,7 +35,5 @@ def test_a_cell_or_a_name_that_begins_as_a_formula_does_gets_an_apostrophe(text)
 
 
 def test_numbers_and_other_texts_stay_as_they_are():
-    table = pl.DataFrame(
-        {"score": [-0.5, 1e-7], "count": [-1, 2], "text": ["a=b", "1-2"], "seen": [True, None]}
-    )
+    table = pl.DataFrame({"score": [-0.5, 1e-7], "count": [-1, 2], "text": ["a=b", "1-2"], "seen": [True, None]})
     assert as_csv(table) == table.write_csv()

@@ -75,15 +75,10 @@ def test_plots_show_what_was_counted():
     assert axes.get_yscale() == "log"
     assert [bar.get_height() for bar in axes.patches] == [3, 1]
     assert axes.get_title() == "FineGym: 4 clips of 2 labels"
-    assert (
-        "FineDiving: 1 clips of 1 labels"
-        in statistics.plot_clips_per_label(CLIPS, "finediving").axes[0].get_title()
-    )
+    assert "FineDiving: 1 clips of 1 labels" in statistics.plot_clips_per_label(CLIPS, "finediving").axes[0].get_title()
     lengths = statistics.plot_text_lengths(ROWS).axes[0]
     assert sorted((bar.get_x() + 0.4, bar.get_height()) for bar in lengths.patches) == [(2, 2), (7, 2)]
-    assert (
-        statistics.plot_targets_per_query(ROWS).axes[0].get_title() == "Targets per query: 0 to 3, mean 1.50"
-    )
+    assert statistics.plot_targets_per_query(ROWS).axes[0].get_title() == "Targets per query: 0 to 3, mean 1.50"
     assert "2 unknown" in statistics.plot_durations(CLIPS).axes[0].get_title()
     assert len(statistics.plot_modification_lexicon(ROWS, top=3).axes[0].patches) == 3
 

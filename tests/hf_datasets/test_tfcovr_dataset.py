@@ -17,7 +17,7 @@ from hf_datasets.__main__ import main
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.publish import write_folder
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, check_clips, locate
-from hf_datasets.tfcovr.collection import SOURCE_HELP
+from hf_datasets.tfcovr.construction import SOURCE_HELP
 from hf_datasets.tfcovr.labels import answer_class, find_label
 from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
 from hf_datasets.video import VideoError
@@ -36,9 +36,7 @@ def miniature(tmp_path_factory):
         shortest_seconds=0.4,
         longest_seconds=0.6,
     )
-    return prepare_miniature(
-        tmp_path_factory.mktemp("miniature"), config=config, num_workers=0, progress=False
-    )
+    return prepare_miniature(tmp_path_factory.mktemp("miniature"), config=config, num_workers=0, progress=False)
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +58,7 @@ def upstream(tmp_path):
         for place, label in enumerate(("51", "41", "136")):
             segments[f"A_{place:04}_{place + 1:04}"] = {"stages": 1, "timestamps": [[place, place + 0.9]]}
             lines.append(f"{video_id}_E_000100_000110_A_{place:04}_{place + 1:04} {label}")
-        videos[video_id] = {
-            "E_000100_000110": {"event": 2, "timestamps": [[100.0, 110.0]], "segments": segments}
-        }
+        videos[video_id] = {"E_000100_000110": {"event": 2, "timestamps": [[100.0, 110.0]], "segments": segments}}
     (folder / "finegym_annotation_info_v1.1.json").write_text(json.dumps(videos))
     (folder / "gym288_train_element_v1.1.txt").write_text("\n".join(lines[:30]))
     (folder / "gym288_val_element.txt").write_text("\n".join([*lines[30:], "x 1"]))
@@ -167,16 +163,9 @@ def test_videos_are_found_long_or_cut_and_their_coverage_is_said(upstream, tmp_p
     (videos / "00_1.mp4").touch()
     loaded = datasets.load_dataset("tfcovr", "source-clips", data_dir=str(upstream), video_dir=str(videos))
     clips = {clip["clip_id"]: clip for part in loaded.values() for clip in part}
-    found = {
-        name: (Path(clip["video"]).name, clip["start_seconds"])
-        for name, clip in clips.items()
-        if clip["video"]
-    }
+    found = {name: (Path(clip["video"]).name, clip["start_seconds"]) for name, clip in clips.items() if clip["video"]}
     assert found == {
-        **{
-            f"-Hv_d_vqJ00_E_000100_000110_A_{i:04}_{i + 1:04}": ("-Hv_d_vqJ00.mp4", 100.0 + i)
-            for i in range(3)
-        },
+        **{f"-Hv_d_vqJ00_E_000100_000110_A_{i:04}_{i + 1:04}": ("-Hv_d_vqJ00.mp4", 100.0 + i) for i in range(3)},
         cut: (f"{cut}.mp4", None),
         "00_1": ("00_1.mp4", None),
     }
@@ -206,18 +195,12 @@ def test_a_published_folder_is_the_source_configuration(upstream, tmp_path):
     }
     folder = write_folder(configurations, tmp_path / "made", card=card)
     assert datasets.load_dataset("tfcovr", "source", data_dir=str(folder))["test"][:] == first["test"][:]
-    assert (
-        datasets.load_dataset("tfcovr", "source-clips", data_dir=str(folder))["train"][:] == clips["train"][:]
-    )
+    assert datasets.load_dataset("tfcovr", "source-clips", data_dir=str(folder))["train"][:] == clips["train"][:]
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "-Hv_d_vqJ00.mp4").touch()
-    located = datasets.load_dataset(
-        "tfcovr", "source-clips", data_dir=str(folder), video_dir=str(tmp_path / "videos")
-    )
+    located = datasets.load_dataset("tfcovr", "source-clips", data_dir=str(folder), video_dir=str(tmp_path / "videos"))
     assert "3 of 80 clips (0.037)" in located["train"].info.description
-    assert {split: len(part) for split, part in located.items()} == {
-        split: len(part) for split, part in clips.items()
-    }
+    assert {split: len(part) for split, part in located.items()} == {split: len(part) for split, part in clips.items()}
     with pytest.raises(ValueError, match="seed cannot be chosen"):
         datasets.load_dataset("tfcovr", "source", data_dir=str(folder), seed=3)
     pl.DataFrame({"query_id": ["a"]}).write_parquet(folder / "source" / "test-00000-of-00001.parquet")
@@ -249,9 +232,7 @@ def test_the_release_opens_from_a_folder(tmp_path):
     assert {split: len(part) for split, part in opened.items()} == {"train": 2, "test": 1}
     assert opened["train"][1]["target_clip_ids"] == ["a_3"]
     assert opened["test"][0]["query_id"] == "7"
-    clips = datasets.load_dataset(
-        "tfcovr", "release-clips", data_dir=str(folder), video_dir=str(tmp_path / "videos")
-    )
+    clips = datasets.load_dataset("tfcovr", "release-clips", data_dir=str(folder), video_dir=str(tmp_path / "videos"))
     assert [clip["clip_id"] for clip in clips["test"]] == ["b_1", "b_2", "b_3"]
     assert [clip["video"] is not None for clip in clips["test"]] == [False, False, True]
     with pytest.raises(ValueError, match="seed cannot be chosen for 'release'"):
@@ -328,9 +309,7 @@ def test_tables_that_spoil_everything_are_errors():
         check_clips(clip_table(label=["x", "y", "z"]), source="clips.parquet")
 
 
-def test_prepare_fills_the_cache_for_processes_that_import_only_datasets(
-    tmp_path, miniature, monkeypatch, capsys
-):
+def test_prepare_fills_the_cache_for_processes_that_import_only_datasets(tmp_path, miniature, monkeypatch, capsys):
     # On the small miniature: the default one takes a minute to render.
     monkeypatch.setattr("hf_datasets.miniature.prepare_miniature", lambda: miniature)
     monkeypatch.setattr(sys, "argv", ["hf_datasets", "prepare", "tfcovr"])
@@ -341,9 +320,7 @@ def test_prepare_fills_the_cache_for_processes_that_import_only_datasets(
     ]
     code = "from datasets import load_dataset; print(load_dataset('tfcovr').num_rows, load_dataset('tfcovr', 'mini-clips').num_rows)"
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
-    opened = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
+    opened = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert opened.stdout == (
         "{'train': 54, 'validation': 6, 'test': 12} {'train': 18, 'validation': 6, 'test': 12}\n"
     ), opened.stderr

@@ -16,10 +16,10 @@ from hf_datasets.tfcovr import statistics
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.free_text import free_objection_to, own_labels, write_free_modification
 from hf_datasets.tfcovr.labels import find_label
+from hf_datasets.tfcovr.modifications.task import Modification, ModificationTask
 from hf_datasets.tfcovr.own import find_table, read_own_clips
 from hf_datasets.tfcovr.pairs import label_pairs
 from hf_datasets.tfcovr.splitting import held_out_videos
-from hf_datasets.tfcovr.tasks import Modification, ModificationTask
 from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
 
 LABELS = ("rolls left slowly", "rolls left quickly", "rolls right slowly", "drops", "bounces_twice")
@@ -142,8 +142,7 @@ def test_splits_are_the_same_with_and_without_videos_and_differ_by_seed(tmp_path
     assert both["split"].equals(both["split_right"], check_names=False)
     assert with_videos.labels == without.labels
     tests = {
-        tuple(read_own_clips(folder, seed=seed).clips.filter(pl.col("split") == "test")["clip_id"])
-        for seed in range(5)
+        tuple(read_own_clips(folder, seed=seed).clips.filter(pl.col("split") == "test")["clip_id"]) for seed in range(5)
     }
     assert len(tests) > 1
 
@@ -190,9 +189,7 @@ def test_a_bad_row_is_rejected_with_a_cure_and_the_others_stay(tmp_path, videos,
 def test_a_line_that_is_no_json_is_rejected_and_counted_in_the_description(tmp_path):
     columns = table()
     lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
-    (tmp_path / "clips.jsonl").write_text(
-        "\n".join([*lines[:3], "{broken", "[1]", *lines[3:]]), encoding="utf-8"
-    )
+    (tmp_path / "clips.jsonl").write_text("\n".join([*lines[:3], "{broken", "[1]", *lines[3:]]), encoding="utf-8")
     assert "2 x no JSON object" in load(tmp_path)["train"].info.description
 
 
@@ -251,9 +248,7 @@ def test_ids_of_the_306_take_their_texts_and_their_writer(tmp_path, caplog):
     assert texts["40", "41"] == "show with 1 turn"
     assert "event" in rows["train"]["change_type"]
     assert "ids of TF-CoVR" in caplog.text
-    described = read_own_clips(
-        write(tmp_path / "other", columns | {"description": columns["label"][0] + " m race"})
-    )
+    described = read_own_clips(write(tmp_path / "other", columns | {"description": columns["label"][0] + " m race"}))
     assert {label.source for label in described.labels} == {"own"}
 
 

@@ -136,9 +136,7 @@ def test_rows_that_cannot_be_used_name_file_row_and_cure(folder):
     ]
     assert all("train_finegd.csv" in rejection.reason for rejection in rejections)
     assert len(read["train"]) + len(rejections) == 12
-    assert "__import__" in read["train"]["modification_text"][4], (
-        "a cell that is no dictionary is text, not run"
-    )
+    assert "__import__" in read["train"]["modification_text"][4], "a cell that is no dictionary is text, not run"
 
 
 def test_a_query_that_answers_itself_keeps_its_other_targets(folder):
@@ -204,9 +202,7 @@ def test_files_that_are_missing_or_ambiguous_are_named(folder, tmp_path):
 
 def test_offline_the_error_says_what_to_fetch_from_where(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(
-        FileNotFoundError, match=r"hf download ucf-crcv/TF-CoVR --repo-type dataset.*data_dir=DIR"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"hf download ucf-crcv/TF-CoVR --repo-type dataset.*data_dir=DIR"):
         download()
 
 

@@ -71,15 +71,9 @@ def test_every_clip_of_the_source_meets_every_clip_of_the_target_once():
 
 def test_the_join_equals_dictionaries_and_loops():
     labels = ["40", "41", "45", "46", "180", "216", "136"]
-    clips = pl.DataFrame(
-        {"clip_id": [f"c{i}" for i in range(200)], "label": [labels[i * i % 7] for i in range(200)]}
-    )
+    clips = pl.DataFrame({"clip_id": [f"c{i}" for i in range(200)], "label": [labels[i * i % 7] for i in range(200)]})
     changes = pl.DataFrame(
-        [
-            (a, b, "temporal", f"{a} {b}")
-            for a, b in itertools.permutations(labels, 2)
-            if {a, b} != {"180", "216"}
-        ],
+        [(a, b, "temporal", f"{a} {b}") for a, b in itertools.permutations(labels, 2) if {a, b} != {"180", "216"}],
         schema=CHANGE_SCHEMA,
         orient="row",
     )
@@ -87,14 +81,10 @@ def test_the_join_equals_dictionaries_and_loops():
     for source, target, *_ in changes.iter_rows():
         answers = {"180", "216"} if target in {"180", "216"} else {target}
         queries = [clip for clip, label in clips.iter_rows() if label == source]
-        expected |= set(
-            itertools.product(queries, [clip for clip, label in clips.iter_rows() if label in answers])
-        )
+        expected |= set(itertools.product(queries, [clip for clip, label in clips.iter_rows() if label in answers]))
     batches = joined(clips, changes)
     found = list(
-        zip(
-            clips["clip_id"].gather(batches["query"]), clips["clip_id"].gather(batches["target"]), strict=True
-        )
+        zip(clips["clip_id"].gather(batches["query"]), clips["clip_id"].gather(batches["target"]), strict=True)
     )
     assert len(found) == len(set(found))
     assert set(found) == expected
@@ -168,9 +158,7 @@ def test_a_long_video_is_in_one_split_only():
     sizes = dict(split.group_by("split").agg(pl.col("video_id").n_unique()).iter_rows())
     assert sizes == {"train": 35, "validation": 5, "test": 10}
     assert split["clip_id"].equals(clips["clip_id"])
-    assert split.equals(
-        split_by_video(clips.reverse(), validation_fraction=0.1, test_fraction=0.2, seed=3).reverse()
-    )
+    assert split.equals(split_by_video(clips.reverse(), validation_fraction=0.1, test_fraction=0.2, seed=3).reverse())
     assert not split.equals(split_by_video(clips, validation_fraction=0.1, test_fraction=0.2, seed=4))
 
 

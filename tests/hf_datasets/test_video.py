@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_datasets import video_backends
-from hf_datasets.video import VideoError, VideoLimits, VideoSpanError, frame_indices, read_frames
-from hf_datasets.video_pool import VideoReaderPool, VideoRequest
+from hf_datasets.video import VideoError, VideoLimits, VideoSpanError, backends, frame_indices, read_frames
+from hf_datasets.video.pool import VideoReaderPool, VideoRequest
 from tests.fixtures.videos import HEIGHT, WIDTH, numbers_of, write_video
 
 
@@ -33,9 +32,7 @@ def is_installed(backend: str) -> bool:
 
 
 BACKENDS = [
-    pytest.param(
-        name, marks=pytest.mark.skipif(not is_installed(name), reason=f"{name} cannot be imported here")
-    )
+    pytest.param(name, marks=pytest.mark.skipif(not is_installed(name), reason=f"{name} cannot be imported here"))
     for name in ("pyav", "torchcodec", "decord")
 ]
 PEERS = BACKENDS[1:]
@@ -116,9 +113,7 @@ def test_a_variable_frame_rate_is_read_by_its_timestamps(videos, backend, suffix
         inside = [number for number, tick in enumerate(ticks) if 1000 * start <= tick < 1000 * end]
         clip = read_frames(path, 5, start, end, backend=backend)
         assert numbers_of(clip) == picked(inside, 5)
-        assert clip.timestamps_seconds == pytest.approx(
-            [ticks[number] / 1000 for number in picked(inside, 5)]
-        )
+        assert clip.timestamps_seconds == pytest.approx([ticks[number] / 1000 for number in picked(inside, 5)])
     longest_gap = max(range(79), key=lambda number: ticks[number + 1] - ticks[number])
     middle = (ticks[longest_gap] + ticks[longest_gap + 1]) / 2000
     assert numbers_of(read_frames(path, 1, middle, middle + 0.01, backend=backend)) == [longest_gap]
@@ -305,7 +300,7 @@ def test_a_missing_backend_says_what_to_do(b_frames, monkeypatch):
     def absent(*_):
         raise ImportError("No module named 'decord'")
 
-    monkeypatch.setitem(video_backends.PIXELS, "decord", absent)
+    monkeypatch.setitem(backends.PIXELS, "decord", absent)
     with pytest.raises(VideoError, match="install it, or use backend='pyav'"):
         read_frames(b_frames, 4, backend="decord")
 
@@ -319,11 +314,11 @@ def test_a_file_that_changed_is_opened_again(tmp_path):
 
 def test_open_files_are_bounded(tmp_path):
     original = write_video(tmp_path / "0.mp4", 3).read_bytes()
-    for number in range(2 * video_backends.MAX_OPEN_FILES):
+    for number in range(2 * backends.MAX_OPEN_FILES):
         path = tmp_path / f"{number}.mp4"
         path.write_bytes(original)
         read_frames(path, 2)
-    assert len(video_backends.PYAV_FILES) == video_backends.MAX_OPEN_FILES
+    assert len(backends.PYAV_FILES) == backends.MAX_OPEN_FILES
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -362,9 +357,7 @@ def rotated(videos, b_frames):
     matrix = content.index(b"tkhd") + 4 + 40  # of a version 0 header: nine 16.16 and 2.30 numbers
     assert content[matrix : matrix + 4] == (1 << 16).to_bytes(4, "big")
     quarter_turn = [0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30]
-    content[matrix : matrix + 36] = b"".join(
-        number.to_bytes(4, "big", signed=True) for number in quarter_turn
-    )
+    content[matrix : matrix + 36] = b"".join(number.to_bytes(4, "big", signed=True) for number in quarter_turn)
     path = videos / "rotated.mp4"
     path.write_bytes(content)
     return path

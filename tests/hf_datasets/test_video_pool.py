@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_datasets import video_worker
-from hf_datasets.video import VideoFrames, read_frames
-from hf_datasets.video_pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video import VideoFrames, read_frames, worker
+from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from tests.fixtures.videos import numbers_of, write_video
 
 # A reader for workers that does to them what hostile files do. The hang holds the interpreter's lock, as decord's
@@ -160,16 +159,12 @@ def test_a_closed_pool_says_so(folder):
 def test_a_run_in_which_all_is_refused_ends(folder):
     with VideoReaderPool(2, num_workers=2) as pool:
         pool.quarantine[str(folder / "a.mp4")] = "bad"
-        assert [answer.reason for _, answer in pool.read([VideoRequest(0, folder / "a.mp4")] * 3)] == [
-            "bad"
-        ] * 3
+        assert [answer.reason for _, answer in pool.read([VideoRequest(0, folder / "a.mp4")] * 3)] == ["bad"] * 3
         assert list(pool.read([])) == []
         assert not pool._workers, "no worker was needed"
 
 
-def test_a_killed_program_takes_hanging_readers_with_it_and_needs_no_main_guard(
-    folder, hostile_reader, tmp_path
-):
+def test_a_killed_program_takes_hanging_readers_with_it_and_needs_no_main_guard(folder, hostile_reader, tmp_path):
     for name in ("hang-1", "hang-2"):
         (folder / f"{name}.mp4").write_bytes((folder / "a.mp4").read_bytes())
     script = tmp_path / "script.py"
@@ -179,7 +174,7 @@ def test_a_killed_program_takes_hanging_readers_with_it_and_needs_no_main_guard(
         from pathlib import Path
         sys.path.insert(0, {str(Path(sys.modules[hostile_reader.__module__].__file__).parent)!r})
         import hostile_reader
-        from hf_datasets.video_pool import VideoReaderPool, VideoRequest
+        from hf_datasets.video.pool import VideoReaderPool, VideoRequest
         pools = [
             VideoReaderPool(2, num_workers=1, timeout_seconds=3600, reader=hostile_reader.read) for _ in range(2)
         ]
@@ -244,8 +239,8 @@ def test_a_worker_loads_no_heavy_library_and_a_size_is_given_in_it(folder):
 def test_reading_pixels_imports_neither_torch_nor_datasets(folder):
     program = f"""
 import sys
-import hf_datasets.video_worker, hf_datasets.video, hf_datasets.video_pool
-from hf_datasets.video_reading import read_pixels
+import hf_datasets.video.worker, hf_datasets.video, hf_datasets.video.pool
+from hf_datasets.video.reading import read_pixels
 assert read_pixels({str(folder / "a.mp4")!r}, 2, size=48).pixels.shape == (2, 48, 64, 3)
 print(*sorted({{name.split(".")[0] for name in sys.modules}}))
 """
@@ -256,9 +251,9 @@ print(*sorted({{name.split(".")[0] for name in sys.modules}}))
 
 def test_a_reader_passes_over_the_rest_of_a_line_that_its_predecessor_was_killed_over(monkeypatch):
     lines = iter([b'ber": 3, "path": "a.mp4"}\n', b"\n", b""])
-    monkeypatch.setattr(video_worker, "_line", lambda: next(lines))
+    monkeypatch.setattr(worker, "_line", lambda: next(lines))
     said = io.StringIO()
-    video_worker._serve(said, read_frames, {}, 1.0)
+    worker._serve(said, read_frames, {}, 1.0)
     assert json.loads(said.getvalue()) == {"ready": os.getpid()}
 
 
@@ -284,8 +279,6 @@ def test_no_room_for_frames_is_an_error_and_no_fault_of_the_video(folder):
     with VideoReaderPool(2, num_workers=1) as pool:
         list(pool.read([VideoRequest(0, folder / "a.mp4")]))
         shutil.rmtree(pool._folder)
-        with pytest.raises(
-            OSError, match=r"cannot hold the frames of a clip .*; make room there and run again"
-        ):
+        with pytest.raises(OSError, match=r"cannot hold the frames of a clip .*; make room there and run again"):
             list(pool.read([VideoRequest(1, folder / "b.mp4")]))
         assert not pool.quarantine

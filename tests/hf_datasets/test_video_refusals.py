@@ -8,7 +8,7 @@ import pytest
 
 from hf_datasets.tfcovr import clips
 from hf_datasets.video import VideoError, VideoLimits, read_frames
-from hf_datasets.video_pyav import FORMATS
+from hf_datasets.video.pyav import FORMATS
 from hf_models.tfcovr import video_processing_aim as processor
 from tests.fixtures.videos import write_video
 
@@ -65,9 +65,7 @@ def test_what_is_no_ordinary_file_is_refused_without_being_opened(tmp_path, monk
     assert refuses(READERS[reader], tmp_path / "wrong.mp4")
 
 
-@pytest.mark.parametrize(
-    "content", ["ffconcat version 1.0\nfile good.mp4\n", "#EXTM3U\n#EXTINF:1,\ngood.mp4\n"]
-)
+@pytest.mark.parametrize("content", ["ffconcat version 1.0\nfile good.mp4\n", "#EXTM3U\n#EXTINF:1,\ngood.mp4\n"])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_file_that_points_to_other_files_is_refused(tmp_path, reader, content):
     write_video(tmp_path / "good.mp4", 5)
@@ -78,9 +76,7 @@ def test_a_file_that_points_to_other_files_is_refused(tmp_path, reader, content)
 
 def test_a_path_that_cannot_be_looked_at_is_an_error_about_the_video(tmp_path):
     (tmp_path / "loop.mp4").symlink_to("loop.mp4")
-    with pytest.raises(
-        VideoError, match=r"loop\.mp4: no such video file \(Too many levels of symbolic links\)"
-    ):
+    with pytest.raises(VideoError, match=r"loop\.mp4: no such video file \(Too many levels of symbolic links\)"):
         read_frames(tmp_path / "loop.mp4", 2)
     with pytest.raises(VideoError, match="no such video file \\(File name too long\\)"):
         read_frames(tmp_path / ("a" * 300 + ".mp4"), 2)

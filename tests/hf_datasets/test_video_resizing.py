@@ -6,7 +6,7 @@ import torch
 from torchvision.transforms.v2 import InterpolationMode, functional
 
 from hf_datasets.video import VideoError, VideoLimits, read_frames
-from hf_datasets.video_resizing import resize, resized_size
+from hf_datasets.video.resizing import resize, resized_size
 from tests.fixtures.videos import write_video
 
 SHAPES = [(96, 128), (128, 96), (111, 77), (341, 257), (17, 300), (1, 5)]

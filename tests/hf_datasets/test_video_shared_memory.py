@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from hf_datasets import video_shared_memory
-from hf_datasets.video_shared_memory import PREFIX, PixelFolder
+from hf_datasets.video import shared_memory
+from hf_datasets.video.shared_memory import PREFIX, PixelFolder
 
 HOLDER = """
 import sys, pathlib
-from hf_datasets import video_shared_memory
-video_shared_memory.MEMORY = pathlib.Path(sys.argv[1])
-video_shared_memory.MIN_FREE_MEMORY_BYTES = 0
-folder = video_shared_memory.PixelFolder()
+from hf_datasets.video import shared_memory
+shared_memory.MEMORY = pathlib.Path(sys.argv[1])
+shared_memory.MIN_FREE_MEMORY_BYTES = 0
+folder = shared_memory.PixelFolder()
 (folder.path / "slot").write_bytes(b"pixels")
 print(folder.path, flush=True)
 sys.stdin.read()
@@ -24,8 +24,8 @@ sys.stdin.read()
 
 @pytest.fixture
 def memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(video_shared_memory, "MEMORY", tmp_path)
-    monkeypatch.setattr(video_shared_memory, "MIN_FREE_MEMORY_BYTES", 0)
+    monkeypatch.setattr(shared_memory, "MEMORY", tmp_path)
+    monkeypatch.setattr(shared_memory, "MIN_FREE_MEMORY_BYTES", 0)
     return tmp_path
 
 
@@ -61,9 +61,9 @@ def test_what_others_put_there_stays(memory):
 
 
 def test_without_room_in_memory_it_lies_among_the_temporary_files(memory, tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(video_shared_memory, "MIN_FREE_MEMORY_BYTES", 1 << 62)
+    monkeypatch.setattr(shared_memory, "MIN_FREE_MEMORY_BYTES", 1 << 62)
     temporary = tmp_path_factory.mktemp("temporary")
-    monkeypatch.setattr(video_shared_memory.tempfile, "gettempdir", lambda: str(temporary))
+    monkeypatch.setattr(shared_memory.tempfile, "gettempdir", lambda: str(temporary))
     folder = PixelFolder()
     assert folder.path.parent == temporary
     os.close(folder._lock)  # as the kernel does at the end of a program
@@ -76,7 +76,7 @@ def test_a_file_system_without_locks_is_used_but_not_swept(memory, monkeypatch):
     def flock(*_):
         raise OSError("no locks")
 
-    monkeypatch.setattr(video_shared_memory.fcntl, "flock", flock)
+    monkeypatch.setattr(shared_memory.fcntl, "flock", flock)
     folder, other = PixelFolder(), PixelFolder()
     assert folder.path.is_dir()
     for one in (folder, other):

@@ -1,5 +1,7 @@
 """Ids come from annotation files and are not trusted."""
 
+import os
+
 import pytest
 
 from hf_datasets.video import VideoError, VideoStore
@@ -115,11 +117,9 @@ def test_coverage_counts_each_id_once_by_what_became_of_it(root):
 
 
 def test_the_folder_is_listed_once(root, monkeypatch):
-    from hf_datasets import video
-
     listings = []
-    walk = video.os.walk
-    monkeypatch.setattr(video.os, "walk", lambda *args: listings.append(args) or walk(*args))
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda *args: listings.append(args) or walk(*args))
     store = VideoStore(root)
     assert not listings
     store.coverage(str(number) for number in range(100))

@@ -62,15 +62,11 @@ class MomentSuite(ComparesAttention, ModelTesterMixin):
 
     additional_model_inputs = ["query_mask", "video_features", "video_mask", "subtitle_features"]  # noqa: RUF012
     test_can_init_all_missing_weights_before_2023 = True  # which the suite takes every foreign class for
-    test_resize_embeddings = (
-        False  # they read features, but for HERO, whose tokens are not where the suite looks
-    )
+    test_resize_embeddings = False  # they read features, but for HERO, whose tokens are not where the suite looks
 
     @staticmethod
     def compared(output):
-        return output.start_logits.masked_fill(
-            output.start_logits < -1e9, 0
-        )  # padding; it would widen tolerances
+        return output.start_logits.masked_fill(output.start_logits < -1e9, 0)  # padding; it would widen tolerances
 
     def setUp(self):
         super().setUp()
@@ -97,9 +93,7 @@ class XMLTest(MomentSuite, unittest.TestCase):
     """With subtitles, whose layers attend to each other."""
 
     all_model_classes = (XMLForMomentRetrieval,)
-    model_tester = MomentModelTester(
-        XMLConfig, num_hidden_layers=6, query_feature_size=10, subtitle_feature_size=9
-    )
+    model_tester = MomentModelTester(XMLConfig, num_hidden_layers=6, query_feature_size=10, subtitle_feature_size=9)
 
 
 class ReLoCLNetTest(MomentSuite, unittest.TestCase):

@@ -78,9 +78,7 @@ def small_aim(cls=AIMModel, **changes):
 
 @pytest.mark.parametrize("whole", [True, False], ids=["clip-with-text", "vision-tower-alone"])
 @pytest.mark.parametrize("num_temporal_adapters", [1, 2])
-def test_a_new_aim_computes_what_clip_does_frame_by_frame(
-    tmp_path, pixel_values, whole, num_temporal_adapters
-):
+def test_a_new_aim_computes_what_clip_does_frame_by_frame(tmp_path, pixel_values, whole, num_temporal_adapters):
     if whole:  # with the activation of LAION's models, not OpenAI's
         saved = CLIPModel(CLIPConfig(vision_config=TOWER | {"hidden_act": "gelu"}, text_config=TEXT)).eval()
         tower = saved.vision_model
@@ -153,24 +151,16 @@ def test_order_is_invisible_until_the_temporal_embedding_is_not_zero(clip_folder
 
 def test_adapters_and_temporal_embedding_start_at_zero_whether_new_or_from_clip(clip_folder):
     for model in (AIMModel(AIMConfig(**TOWER)), AIMModel.from_clip(clip_folder, num_temporal_adapters=2)):
-        zeros = [
-            value
-            for name, value in model.named_parameters()
-            if ".up." in name or "temporal_embedding" in name
-        ]
+        zeros = [value for name, value in model.named_parameters() if ".up." in name or "temporal_embedding" in name]
         assert len(zeros) == 1 + 3 * 2 * (2 + model.config.num_temporal_adapters)
         assert not any(value.any() for value in zeros)
         assert all(value.std() > 0 for name, value in model.named_parameters() if "down.weight" in name)
 
 
-@pytest.mark.parametrize(
-    ("adapters", "total", "trained"), [(1, 96_695_346, 10_897_458), (2, 100_245_810, 14_447_922)]
-)
+@pytest.mark.parametrize(("adapters", "total", "trained"), [(1, 96_695_346, 10_897_458), (2, 100_245_810, 14_447_922)])
 def test_vit_b_16_has_the_parameters_of_the_paper(adapters, total, trained):
     with torch.device("meta"):
-        model = AIMForVideoClassification(
-            AIMConfig(num_frames=12, num_labels=306, num_temporal_adapters=adapters)
-        )
+        model = AIMForVideoClassification(AIMConfig(num_frames=12, num_labels=306, num_temporal_adapters=adapters))
     model.freeze_backbone()
     assert model.num_parameters() == total
     assert model.num_parameters(only_trainable=True) == trained
@@ -263,9 +253,7 @@ def test_a_low_rank_adapter_on_the_output_projection_is_not_overlooked(pixel_val
     model = get_peft_model(base, LoraConfig(target_modules=["out_proj"], init_lora_weights=False)).eval()
     assert (model(pixel_values).pooler_output - before).abs().max() > 1e-3
     after = model(pixel_values).pooler_output
-    torch.testing.assert_close(
-        model.merge_and_unload()(pixel_values).pooler_output, after, atol=1e-4, rtol=1e-4
-    )
+    torch.testing.assert_close(model.merge_and_unload()(pixel_values).pooler_output, after, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from transformers import CLIPConfig, CLIPModel, CLIPTextModel, CLIPVisionConfig,
 
 from hf_models import AIMAdapterConfig, AIMConfig, AIMForVideoClassification, AIMModel
 from hf_models.tfcovr.adapter_aim import AIMTuner, fingerprint_base
-from hf_models.tfcovr.conversion_aim import to_adapter, to_aim
+from hf_models.tfcovr.merging_aim import to_adapter, to_aim
 from hf_models.tfcovr.modeling_aim import load_clip_vision
 
 TOWER = {
@@ -43,9 +43,7 @@ def pixel_values():
 
 def adapted(clip, seed=1, **changes):
     """A copy of CLIP with an adapter that was trained, that is, whose weights are not zero."""
-    model = get_peft_model(
-        copy.deepcopy(clip), AIMAdapterConfig(**{"num_frames": FRAMES, "num_labels": 5, **changes})
-    )
+    model = get_peft_model(copy.deepcopy(clip), AIMAdapterConfig(**{"num_frames": FRAMES, "num_labels": 5, **changes}))
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -71,9 +69,7 @@ def test_peft_still_takes_a_method_from_outside():
     assert PEFT_TYPE_TO_TUNER_MAPPING[PeftType.AIM] is AIMTuner
 
 
-@pytest.mark.parametrize(
-    "hook", ["_prepare_model", "_replace_module", "_cast_adapter_dtype", "_check_merge_allowed"]
-)
+@pytest.mark.parametrize("hook", ["_prepare_model", "_replace_module", "_cast_adapter_dtype", "_check_merge_allowed"])
 def test_the_hooks_that_we_override_are_still_there(hook):
     assert hasattr(super(AIMTuner, AIMTuner), hook), f"PEFT no longer calls {hook}"
 
@@ -88,9 +84,7 @@ def test_a_new_adapter_changes_nothing(clip, pixel_values):
 
 @pytest.mark.parametrize("num_temporal_adapters", [1, 2])
 @pytest.mark.parametrize("num_labels", [0, 5])
-def test_both_forms_compute_the_same_from_the_same_weights(
-    clip, pixel_values, num_temporal_adapters, num_labels
-):
+def test_both_forms_compute_the_same_from_the_same_weights(clip, pixel_values, num_temporal_adapters, num_labels):
     model = adapted(clip, num_temporal_adapters=num_temporal_adapters, num_labels=num_labels)
     output = model(pixel_values)
     native = to_aim(model)
@@ -250,9 +244,7 @@ def test_the_shipped_adapter_knows_all_weights_of_the_shipped_clip():
     assert model.peft_config["default"].base_digest == fingerprint_base(tower)["base_digest"] is not None
 
 
-@pytest.mark.parametrize(
-    "change", [{"num_hidden_layers": 2}, {"hidden_size": 48, "num_attention_heads": 6}], ids=str
-)
+@pytest.mark.parametrize("change", [{"num_hidden_layers": 2}, {"hidden_size": 48, "num_attention_heads": 6}], ids=str)
 def test_a_clip_of_another_size_is_refused(clip, tmp_path, change):
     adapted(clip).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="another CLIP"):
@@ -260,9 +252,7 @@ def test_a_clip_of_another_size_is_refused(clip, tmp_path, change):
 
 
 def test_what_has_no_vision_tower_is_refused():
-    text = CLIPTextModel(
-        CLIPConfig().text_config.__class__(hidden_size=16, num_attention_heads=2, num_hidden_layers=1)
-    )
+    text = CLIPTextModel(CLIPConfig().text_config.__class__(hidden_size=16, num_attention_heads=2, num_hidden_layers=1))
     with pytest.raises(ValueError, match="CLIPVisionModel"):
         get_peft_model(text, AIMAdapterConfig())
 
@@ -357,9 +347,7 @@ def test_an_unknown_adapter_is_named(clip):
         to_aim(clip)
 
 
-def test_what_embeds_patches_is_found_under_an_adapter_and_can_be_made_to_require_gradients(
-    clip, pixel_values
-):
+def test_what_embeds_patches_is_found_under_an_adapter_and_can_be_made_to_require_gradients(clip, pixel_values):
     model = adapted(clip)
     embedding = model.get_input_embeddings()
     assert torch.equal(embedding.weight, clip.get_input_embeddings().weight)

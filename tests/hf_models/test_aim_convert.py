@@ -79,9 +79,7 @@ def test_a_backbone_alone_becomes_an_encoder(weights, expected, tmp_path):
 
 def test_a_second_temporal_adapter_is_seen(weights, tmp_path):
     more = {
-        name.replace(".T_Adapter.", ".T_Adapter_in."): value
-        for name, value in weights.items()
-        if ".T_Adapter." in name
+        name.replace(".T_Adapter.", ".T_Adapter_in."): value for name, value in weights.items() if ".T_Adapter." in name
     }
     torch.save(weights | more, tmp_path / "two.pth")
     assert convert(tmp_path / "two.pth", **KNOWN).config.num_temporal_adapters == 2

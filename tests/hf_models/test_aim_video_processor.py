@@ -25,13 +25,7 @@ SMALL = {"size": {"height": 16, "width": 16}}
 
 def numbered(count, height=16, width=16):
     """Frames whose grey value is four times their number."""
-    return (
-        torch.arange(count, dtype=torch.uint8)
-        .mul(4)
-        .view(-1, 1, 1, 1)
-        .expand(-1, 3, height, width)
-        .contiguous()
-    )
+    return torch.arange(count, dtype=torch.uint8).mul(4).view(-1, 1, 1, 1).expand(-1, 3, height, width).contiguous()
 
 
 def numbers(pixel_values):
@@ -130,9 +124,7 @@ def test_the_default_stretches_and_the_option_cuts_out_the_centre():
 
 
 def test_pixels_are_normalised_as_clip_does():
-    white = AIMVideoProcessor()(
-        torch.full((12, 3, 30, 30), 255, dtype=torch.uint8), return_tensors="pt"
-    ).pixel_values
+    white = AIMVideoProcessor()(torch.full((12, 3, 30, 30), 255, dtype=torch.uint8), return_tensors="pt").pixel_values
     expected = (1 - torch.tensor([0.48145466, 0.4578275, 0.40821073])) / torch.tensor(
         [0.26862954, 0.26130258, 0.27577711]
     )
@@ -146,9 +138,7 @@ def test_frames_per_second_can_be_asked_instead(video):
         processor(numbered(30))
     with pytest.raises(ValueError, match="not both"):
         AIMVideoProcessor()(video, num_frames=8, fps=5)
-    assert (
-        AIMVideoProcessor(num_frames=8, **SMALL)(video, fps=5, return_tensors="pt").pixel_values.shape[1] == 6
-    )
+    assert AIMVideoProcessor(num_frames=8, **SMALL)(video, fps=5, return_tensors="pt").pixel_values.shape[1] == 6
 
 
 def test_it_comes_back_as_it_was_saved(video, tmp_path):

@@ -272,9 +272,7 @@ def mutated_weights(rng, weights):
         if change == 0:
             del weights[name]
         elif change == 1:
-            weights[
-                rng.choice((name + ".x", "x." + name, name[:-1], "", "transformer.resblocks.9.ln_1.bias"))
-            ] = weight
+            weights[rng.choice((name + ".x", "x." + name, name[:-1], "", "transformer.resblocks.9.ln_1.bias"))] = weight
         elif change == 2:
             weights[name] = weight.reshape(-1)
         elif change == 3:
@@ -313,9 +311,7 @@ def fuzz_bytes(tmp_path, seed, times):
         content, suffix = rng.choice(list(zip(contents, (".pth", ".pth", ".safetensors"), strict=True)))
         content = bytearray(content)
         for _ in range(rng.choice((1, 1, 3, 20))):
-            content[rng.randrange(min(len(content), 6000))] = rng.choice(
-                (rng.randrange(256), 0, 255, 0x85, 0x2E)
-            )
+            content[rng.randrange(min(len(content), 6000))] = rng.choice((rng.randrange(256), 0, 255, 0x85, 0x2E))
         path = tmp_path / f"a{suffix}"
         path.write_bytes(content[: rng.choice((len(content), len(content), rng.randrange(len(content))))])
         try:

@@ -34,9 +34,7 @@ print("registered")
 
 
 def output_of(code: str) -> str:
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
 

@@ -36,9 +36,7 @@ def test_hn_nce_gives_the_golden_values(temperature, alpha, beta, correct, offic
 
 def test_hn_nce_equals_its_formula_written_out():
     generator = torch.Generator().manual_seed(0)
-    query, target = (
-        F.normalize(torch.randn(5, 4, generator=generator, dtype=torch.float64), dim=1) for _ in range(2)
-    )
+    query, target = (F.normalize(torch.randn(5, 4, generator=generator, dtype=torch.float64), dim=1) for _ in range(2))
     logits, alpha, beta, n = query @ target.T / 0.3, 0.7, 1.3, 5
     total = 0.0
     for i in range(n):
@@ -77,9 +75,7 @@ def test_a_saturated_matrix_gives_a_finite_loss_and_gradient(beta):
     assert saturated.grad.isfinite().all()
 
 
-@pytest.mark.parametrize(
-    "loss", [hn_nce, infonce, lambda q, t, tau: multi_positive(q, t, tau, torch.zeros(1))]
-)
+@pytest.mark.parametrize("loss", [hn_nce, infonce, lambda q, t, tau: multi_positive(q, t, tau, torch.zeros(1))])
 def test_one_pair_is_refused(loss):
     with pytest.raises(ValueError, match="at least 2 pairs, there are 1"):
         loss(torch.ones(1, 3), torch.ones(1, 3), 0.07)

@@ -114,9 +114,7 @@ def test_xml_of_video_only_has_the_parameters_of_the_released_model():
 
 def test_hero_takes_every_other_layer_of_a_roberta(tmp_path):
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 30}
-    roberta = RobertaModel(
-        RobertaConfig(**sizes, num_hidden_layers=4, type_vocab_size=1, max_position_embeddings=20)
-    )
+    roberta = RobertaModel(RobertaConfig(**sizes, num_hidden_layers=4, type_vocab_size=1, max_position_embeddings=20))
     roberta.save_pretrained(tmp_path)
     model = HEROForMomentRetrieval.from_roberta(tmp_path, num_cross_modal_layers=2, video_feature_size=10)
     for mine, theirs in ((0, 0), (1, 2)):
@@ -246,9 +244,7 @@ def test_a_model_with_subtitles_asks_for_one_for_each_clip(name):
     model = small(name, subtitles=True)
     with pytest.raises(ValueError, match="needs subtitle_features"):
         model(**inputs())
-    with pytest.raises(
-        ValueError, match=r"subtitle_features has shape \(3, 8, 7\).*one subtitle for each clip"
-    ):
+    with pytest.raises(ValueError, match=r"subtitle_features has shape \(3, 8, 7\).*one subtitle for each clip"):
         model(**inputs(), subtitle_features=torch.zeros(3, 8, 7))
 
 

@@ -18,17 +18,14 @@ from hf_models.moments.spans import SpanSearch
 @pytest.fixture(scope="module")
 def parity(shared):
     return {
-        name: torch.from_numpy(value)
-        for name, value in np.load(shared / "parity" / "xml_video_parity.npz").items()
+        name: torch.from_numpy(value) for name, value in np.load(shared / "parity" / "xml_video_parity.npz").items()
     }
 
 
 @pytest.fixture(scope="module")
 def checkpoint(parity, tmp_path_factory):
     path = tmp_path_factory.mktemp("checkpoint") / "xml.safetensors"
-    weights = {
-        name.removeprefix("param/"): value for name, value in parity.items() if name.startswith("param/")
-    }
+    weights = {name.removeprefix("param/"): value for name, value in parity.items() if name.startswith("param/")}
     save_file(weights, path)
     return path
 
@@ -80,9 +77,7 @@ def reference_weights(parity, streams, architecture="reloclnet"):
     generator = torch.Generator().manual_seed(0)
     xml = {name.removeprefix("param/"): value for name, value in parity.items() if name.startswith("param/")}
     attention = {
-        name.removeprefix("query_encoder."): value
-        for name, value in xml.items()
-        if name.startswith("query_encoder.")
+        name.removeprefix("query_encoder."): value for name, value in xml.items() if name.startswith("query_encoder.")
     }
     shapes = {name: value for name, value in xml.items() if name.startswith(("query_", "ctx_"))}
     if architecture == "reloclnet":
@@ -141,9 +136,7 @@ class Released:
 
     def clips(self, features, mask):
         shallow = {
-            stream: self.block(
-                f"{stream}_encoder1", self.embed(f"{stream}_input_proj", "ctx_pos_embed", x), mask
-            )
+            stream: self.block(f"{stream}_encoder1", self.embed(f"{stream}_input_proj", "ctx_pos_embed", x), mask)
             for stream, x in features.items()
         }
         # The released cross-attention masks readers as well as read: a padded reader is left with no choice but all.
@@ -152,9 +145,7 @@ class Released:
         for stream, x in shallow.items():
             other = next((name for name in shallow if name != stream), stream)
             crossed = self.attend(f"{stream}_cross_att", x, shallow[other], both)
-            middle = self.block(
-                f"{stream}_encoder2", self.norm(f"{stream}_cross_layernorm", crossed + x), mask
-            )
+            middle = self.block(f"{stream}_encoder2", self.norm(f"{stream}_cross_layernorm", crossed + x), mask)
             deep.append(middle if self.is_xml else self.block(f"{stream}_encoder3", middle, mask))
         return (list(shallow.values()) if self.is_xml else deep), deep
 

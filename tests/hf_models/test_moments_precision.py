@@ -94,9 +94,7 @@ def test_cosines_of_half_vectors_are_taken_in_single():
 def test_a_search_under_autocast_finds_what_it_finds_without(name):
     model, batch = small(name), inputs()
     videos = VideoBatch(["a", "b", "c"], batch["video_features"], batch["video_mask"], torch.ones(3))
-    search = SpanSearch(
-        model, encode_corpus(model, [videos], num_videos=3), min_clips=1, max_clips=4, num_spans=20
-    )
+    search = SpanSearch(model, encode_corpus(model, [videos], num_videos=3), min_clips=1, max_clips=4, num_spans=20)
     queries = model.encode_query(batch["query_features"], batch["query_mask"])
     expected, _ = search.rank(queries)
     with torch.autocast("cpu", torch.bfloat16):

@@ -31,9 +31,7 @@ def test_a_tuple_comes_where_no_dictionary_is_wanted(name):
 def test_hidden_states_and_attention_maps_come_on_request_and_change_nothing(name, subtitles):
     model, batch = small(name, subtitles=subtitles), inputs(subtitles=subtitles)
     plain = model(**batch)
-    assert (
-        plain.hidden_states is plain.attentions is plain.query_hidden_states is plain.query_attentions is None
-    )
+    assert plain.hidden_states is plain.attentions is plain.query_hidden_states is plain.query_attentions is None
     output = model(**batch, output_hidden_states=True, output_attentions=True)
     torch.testing.assert_close(output.start_logits, plain.start_logits, atol=1e-4, rtol=1e-5)
     for_queries, for_videos = LAYERS[name][0], LAYERS[name][1 + subtitles]

@@ -15,7 +15,7 @@ from hf_models import (
     TFCoVRConfig,
     TFCoVRForComposedRetrieval,
 )
-from hf_models.tfcovr.conversion_aim import to_aim
+from hf_models.tfcovr.merging_aim import to_aim
 
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}
 TOWER = {"image_size": 16, "patch_size": 8, **SMALL}
@@ -80,6 +80,4 @@ def test_an_adapter_on_an_offloaded_clip_is_refused_with_a_way_out(tmp_path):
     adapted = get_peft_model(copy.deepcopy(clip), AIMAdapterConfig(num_frames=4)).eval()
     to_aim(adapted).save_pretrained(tmp_path / "aim")
     way_out = AIMModel.from_pretrained(tmp_path / "aim", **offload)
-    torch.testing.assert_close(
-        way_out(CLIPS).pooler_output, adapted(CLIPS).pooler_output, atol=1e-5, rtol=1e-5
-    )
+    torch.testing.assert_close(way_out(CLIPS).pooler_output, adapted(CLIPS).pooler_output, atol=1e-5, rtol=1e-5)

@@ -63,9 +63,7 @@ STUBS = {
 # Failing test -> the message it fails with, and why that is right for us.
 STATES = "states and attention maps are in the outputs of the encoders, as in CLIP, not beside the logits"
 BARE = "VidCLIP's features are bare unit-norm tensors, not an output object with states"
-MAPS = (
-    "the suite asks 'sdpa' for attention maps, which it does not make; VidCLIP says so instead of giving none"
-)
+MAPS = "the suite asks 'sdpa' for attention maps, which it does not make; VidCLIP says so instead of giving none"
 LIMIT = "the processor's own limit of tokens decides, not one that the tokenizer was saved with for something else"
 DEPTH = "the papers say how many layers it has; there is no setting for fewer"
 FEATURES = "it reads features, not tokens: there are no embeddings to give or to replace"
@@ -263,9 +261,7 @@ def test_every_model_processor_and_adapter_of_ours_is_in_a_suite(results):
 
 
 def test_every_failure_is_explained_and_every_explanation_needed(results):
-    failures = {
-        name: message for name, (outcome, message) in results.items() if outcome in {"failure", "error"}
-    }
+    failures = {name: message for name, (outcome, message) in results.items() if outcome in {"failure", "error"}}
     assert failures.keys() == FAILURES.keys()
     for name, (message, _) in FAILURES.items():
         assert re.search(message, failures[name]), f"{name} fails in another way: {failures[name]}"

@@ -48,9 +48,7 @@ def test_when_all_scores_are_equal_the_corpus_order_decides():
 
 @pytest.mark.parametrize("most_candidates", [0, 60, 2**18])  # never, in some blocks, always
 @pytest.mark.parametrize("order", [torch.arange(400), torch.arange(400).flip(0), torch.arange(400) % 7])
-def test_scores_that_rise_or_fall_or_tie_along_the_corpus_are_found_in_every_block(
-    order, most_candidates, monkeypatch
-):
+def test_scores_that_rise_or_fall_or_tie_along_the_corpus_are_found_in_every_block(order, most_candidates, monkeypatch):
     monkeypatch.setattr(retrieval, "MOST_CANDIDATES", most_candidates)
     monkeypatch.setattr(retrieval, "CORPUS_BLOCK", 60)
     corpus = torch.stack([order.float(), torch.ones(400)], dim=1)

@@ -80,17 +80,13 @@ def in_two_batches(videos):
 @torch.no_grad()
 def make_queries(model, num_queries=5):
     generator = torch.Generator().manual_seed(2)
-    return model.encode_query(
-        torch.randn(num_queries, 4, 12, generator=generator), torch.ones(num_queries, 4)
-    )
+    return model.encode_query(torch.randn(num_queries, 4, 12, generator=generator), torch.ones(num_queries, 4))
 
 
 @torch.no_grad()
 def every_span(model, queries, videos, *, offsets, num_videos, convention):
     """(video, start, end, score) of all spans of each query, best first, one query and one video at a time."""
-    encoded = model.encode_video(
-        videos.video_features, videos.video_mask, subtitle_features=videos.subtitle_features
-    )
+    encoded = model.encode_video(videos.video_features, videos.video_mask, subtitle_features=videos.subtitle_features)
     scores = model.video_scores(queries, encoded)
     start_logits, end_logits = model.span_head(queries, encoded)
     found = []
@@ -239,9 +235,7 @@ def test_limits_that_leave_no_span_are_refused():
         SpanSearch(model, corpus, min_clips=11, max_clips=12)
 
 
-@pytest.mark.parametrize(
-    ("name", "spans"), [("charades_fig", 415), ("didemo_fig", 325), ("activitynet_fig", 26850)]
-)
+@pytest.mark.parametrize(("name", "spans"), [("charades_fig", 415), ("didemo_fig", 325), ("activitynet_fig", 26850)])
 def test_the_presets_under_the_released_convention_have_the_papers_number_of_spans(name, spans):
     preset = PRESETS[name]
     offsets = end_offsets(preset.min_clips, preset.max_clips, "xml_legacy")
@@ -287,9 +281,7 @@ def test_nms_keeps_what_the_released_code_keeps(shared):
         spans = [(0, *span) for span in case["predictions"]]
         kept = temporal_nms(ranking_of(spans), threshold=case["nms_thd"], max_spans=case["max_after"])
         count = (kept.video_indices[0] >= 0).sum()
-        found = zip(
-            kept.start_seconds[0][:count], kept.end_seconds[0][:count], kept.scores[0][:count], strict=True
-        )
+        found = zip(kept.start_seconds[0][:count], kept.end_seconds[0][:count], kept.scores[0][:count], strict=True)
         assert [list(span) for span in found] == case["expected"]
 
 
@@ -331,9 +323,7 @@ def test_nms_of_many_queries_is_that_of_each(ties, ordered, max_spans):
     assert kept.video_indices.shape == (queries, max_spans)
     for query in range(queries):
         spans = [
-            span
-            for span in zip(video[query], start[query], end[query], score[query], strict=True)
-            if span[0] >= 0
+            span for span in zip(video[query], start[query], end[query], score[query], strict=True) if span[0] >= 0
         ]
         expected = plain_nms(spans, 0.5, max_spans)
         columns = (kept.video_indices, kept.start_seconds, kept.end_seconds, kept.scores)

@@ -47,9 +47,7 @@ def bert():
 
 
 def clip_text():
-    return CLIPTextConfig(
-        vocab_size=20, projection_dim=12, eos_token_id=2, pad_token_id=0, bos_token_id=1, **SMALL
-    )
+    return CLIPTextConfig(vocab_size=20, projection_dim=12, eos_token_id=2, pad_token_id=0, bos_token_id=1, **SMALL)
 
 
 def make_model(**config):
@@ -159,9 +157,7 @@ def test_the_average_of_clip_needs_no_training():
     video, text = model.encode_video(CLIPS), model.encode_text(TOKENS, MASK)
     expected = F.normalize(F.normalize(video, dim=-1) + F.normalize(text, dim=-1), dim=-1)
     torch.testing.assert_close(model.get_query_features(CLIPS, TOKENS, MASK), expected)
-    assert not [
-        name for name, _ in model.named_parameters() if not name.startswith(("vision_model", "text_model"))
-    ]
+    assert not [name for name, _ in model.named_parameters() if not name.startswith(("vision_model", "text_model"))]
 
 
 @pytest.mark.parametrize("fusion", ["mlp", "gated"])
@@ -236,12 +232,8 @@ def test_an_encoder_may_lack_the_weights_that_nothing_reads(tmp_path):
 
 
 def test_encoders_come_from_the_models_that_contain_them(tmp_path):
-    AIMForVideoClassification(AIMConfig(num_frames=4, num_labels=3, **IMAGE, **SMALL)).save_pretrained(
-        tmp_path / "aim"
-    )
-    clip = CLIPModel(
-        CLIPConfig(text_config=clip_text().to_dict(), vision_config={**IMAGE, **SMALL}, projection_dim=12)
-    )
+    AIMForVideoClassification(AIMConfig(num_frames=4, num_labels=3, **IMAGE, **SMALL)).save_pretrained(tmp_path / "aim")
+    clip = CLIPModel(CLIPConfig(text_config=clip_text().to_dict(), vision_config={**IMAGE, **SMALL}, projection_dim=12))
     clip.save_pretrained(tmp_path / "clip")
     model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "aim", tmp_path / "clip")
     aim_model = AIMForVideoClassification.from_pretrained(tmp_path / "aim").eval()

@@ -84,9 +84,7 @@ def test_a_loss_comes_on_request_with_labels_and_in_training():
     assert torch.equal(asked, labelled)
     assert trained.requires_grad
     model.eval()
-    assert (
-        model(CLIPS, TOKENS, None, CLIPS, target_labels=torch.tensor([0, 1]), return_loss=False).loss is None
-    )
+    assert model(CLIPS, TOKENS, None, CLIPS, target_labels=torch.tensor([0, 1]), return_loss=False).loss is None
 
 
 def test_a_tuple_holds_what_the_output_does():
@@ -121,9 +119,7 @@ def test_the_encoders_states_and_maps_come_on_request():
     assert [isinstance(part, tuple) for part in nested] == [False] * 3 + [True] * 3
     model.config.output_hidden_states = True
     assert model(CLIPS, TOKENS, None, CLIPS).text_model_output.hidden_states is not None
-    stored = model(
-        video_embeds=torch.rand(2, 16), text_embeds=torch.rand(2, 16), target_video_embeds=torch.rand(2, 16)
-    )
+    stored = model(video_embeds=torch.rand(2, 16), text_embeds=torch.rand(2, 16), target_video_embeds=torch.rand(2, 16))
     assert stored.vision_model_output is None
 
 

@@ -181,9 +181,7 @@ def test_gradients_reach_every_weight(loss):
 def test_padding_among_negatives_changes_nothing(loss):
     model, data = small_vidclip(loss=loss), inputs()
     expected = model(**data, return_loss=True).loss
-    data["negative_input_ids"] = torch.cat(
-        [data["negative_input_ids"], sentences(3, 9, seed=5)[:, None]], dim=1
-    )
+    data["negative_input_ids"] = torch.cat([data["negative_input_ids"], sentences(3, 9, seed=5)[:, None]], dim=1)
     data["negative_levels"] = torch.cat([data["negative_levels"], torch.zeros(3, 1, dtype=torch.long)], dim=1)
     output = model(**data, return_loss=True)
     torch.testing.assert_close(output.loss, expected)

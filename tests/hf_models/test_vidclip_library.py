@@ -249,9 +249,7 @@ def test_the_text_tower_exports_for_any_number_of_texts_and_of_tokens():
 
 
 @torch.no_grad()
-def test_a_model_offloaded_to_the_disk_says_the_same_and_refuses_what_reads_past_the_offloading(
-    tmp_path, data
-):
+def test_a_model_offloaded_to_the_disk_says_the_same_and_refuses_what_reads_past_the_offloading(tmp_path, data):
     model = small_vidclip(class_token_residual=True)
     torch.nn.init.ones_(model.video_pooler.video_pooler.layernorm.weight)
     model.save_pretrained(tmp_path / "model")

@@ -33,16 +33,13 @@ def plain_comp_loss(positive, negatives, levels, pairs):
         "positive": [(0, level) for level in order[1:]],
     }[pairs]
     terms = [
-        sum(math.log1p(math.exp(low - high)) for high in texts[i] for low in texts[j])
-        / (len(texts[i]) * len(texts[j]))
+        sum(math.log1p(math.exp(low - high)) for high in texts[i] for low in texts[j]) / (len(texts[i]) * len(texts[j]))
         for i, j in compared
     ]
     return sum(terms) / len(terms)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "expected"), [("adjacent", 0.657754), ("all", 0.641167), ("positive", 0.637181)]
-)
+@pytest.mark.parametrize(("pairs", "expected"), [("adjacent", 0.657754), ("all", 0.641167), ("positive", 0.637181)])
 def test_comp_loss_has_the_golden_values(pairs, expected):
     loss = comp_loss(*GOLDEN, torch.tensor([[1, 2, 3]]), pairs=pairs)
     assert loss.item() == pytest.approx(expected, abs=1e-6)

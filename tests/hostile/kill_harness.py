@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_datasets.video_shared_memory import PREFIX, PixelFolder
+from hf_datasets.video.shared_memory import PREFIX, PixelFolder
 
 LAUNCH = Path(__file__).with_name("launch.py")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -110,9 +110,7 @@ class Run:
                 start_new_session=True,
             )
 
-    def wait(
-        self, is_enough: Callable[[], bool] = lambda: False, seconds: float = LONGEST_RUN_SECONDS
-    ) -> bool:
+    def wait(self, is_enough: Callable[[], bool] = lambda: False, seconds: float = LONGEST_RUN_SECONDS) -> bool:
         """Wait until the process has ended or something else is enough; whether either came in time."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None and not is_enough():
@@ -230,9 +228,7 @@ def chain(job: Job, folder: Path, seconds: tuple[float, float], seed: str, most:
                     )
                     continue
             if not run.wait() or not run.is_complete:
-                report.faults.append(
-                    f"{seed}: resumed, it ended with {run.process.poll()}:\n{run.said()[-3000:]}"
-                )
+                report.faults.append(f"{seed}: resumed, it ended with {run.process.poll()}:\n{run.said()[-3000:]}")
             break
         finally:
             run.end()
@@ -248,8 +244,7 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any], tolerance
         one, other = expected[name], found[name]
         if isinstance(one, np.ndarray):
             same = one.shape == other.shape and (
-                np.array_equal(one, other)
-                or bool(np.abs(one - other).max() <= tolerance * max(1.0, np.abs(one).max()))
+                np.array_equal(one, other) or bool(np.abs(one - other).max() <= tolerance * max(1.0, np.abs(one).max()))
             )
         else:
             same = one == other

@@ -50,7 +50,7 @@ def start_command(name: str) -> None:
 def start_recipe(path: str) -> None:
     """A recipe; builds look for the answers of a batch more often, and need no scene detector."""
     sys.path.insert(0, str(RECIPES))
-    import config
+    from harness import config
 
     run_recipe = config.run_recipe
 

@@ -25,25 +25,19 @@ def trained(folder):
 def built(folder):
     """Rows and rejections."""
     assert json.loads((folder / "results.json").read_text())["complete"]
-    tables = {
-        str(path.relative_to(folder)): pq.read_table(path).to_pylist() for path in folder.rglob("*.parquet")
-    }
+    tables = {str(path.relative_to(folder)): pq.read_table(path).to_pylist() for path in folder.rglob("*.parquet")}
     assert len(tables) > 1
     return tables
 
 
 def embeddings(folder):
     values = {kind: zip(*EmbeddingStore(folder / kind).load(), strict=True) for kind in ("video", "text")}
-    return {f"{kind} {one}": row.numpy() for kind, rows in values.items() for one, row in rows} | counted(
-        folder
-    )
+    return {f"{kind} {one}": row.numpy() for kind, rows in values.items() for one, row in rows} | counted(folder)
 
 
 def features(folder):
     stores = {kind: FeatureStore(folder / kind) for kind in ("video", "query-fine", "query-coarse")}
-    return {f"{kind} {one}": store[one].numpy() for kind, store in stores.items() for one in store} | counted(
-        folder
-    )
+    return {f"{kind} {one}": store[one].numpy() for kind, store in stores.items() for one in store} | counted(folder)
 
 
 def counted(folder):

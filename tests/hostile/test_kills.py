@@ -11,15 +11,13 @@ import pytest
 from chat_server import ChatServer
 
 from hf_datasets.tfcovr.labels import parse_description
-from hf_datasets.tfcovr.tasks import answer_text
-from hf_datasets.tfcovr.writer import write_modification
+from hf_datasets.tfcovr.modifications.task import answer_text
+from hf_datasets.tfcovr.modifications.writer import write_modification
 from tests.hostile.kill_harness import Job, hunt
 from tests.hostile.outcomes import built, embeddings, features, prepared, rendered, trained
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-KILLS, SEED = (
-    int(os.environ.get(name, value)) for name, value in (("KILLS_PER_RECIPE", "8"), ("KILL_SEED", "0"))
-)
+KILLS, SEED = (int(os.environ.get(name, value)) for name, value in (("KILLS_PER_RECIPE", "8"), ("KILL_SEED", "0")))
 VIDEOS, EVENTS = (
     20,
     ("A man lifts a heavy bar.", "He throws the bar on the floor.", "He drinks a glass of water."),
@@ -44,9 +42,7 @@ def answer(body):
         return "1. A person sleeps."
     asked = json.loads(asked)
     if "source" in asked:
-        return answer_text(
-            write_modification(parse_description(asked["source"]), parse_description(asked["target"]))
-        )
+        return answer_text(write_modification(parse_description(asked["source"]), parse_description(asked["target"])))
     if "paragraph" in asked and "Select one key word" not in system:
         return json.dumps({"paragraph": asked["paragraph"]})
     return "1. A person sleeps."
@@ -189,9 +185,7 @@ def commands():
     """`python -m hf_datasets`, which renders into a folder or prepares in the cache of `datasets`."""
     return {
         "render": Job("render", lambda folder: ["hf_datasets", "render", "--root", folder], rendered),
-        "prepare": Job(
-            "prepare", lambda folder: ["hf_datasets", "prepare", "tfcovr", "activitynet_comp"], prepared
-        ),
+        "prepare": Job("prepare", lambda folder: ["hf_datasets", "prepare", "tfcovr", "activitynet_comp"], prepared),
     }
 
 

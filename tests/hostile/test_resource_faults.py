@@ -21,9 +21,9 @@ import stage1
 import stage2
 import vcmr
 import vidclip
-from config import run_recipe
 
-from hf_datasets import video_shared_memory
+from harness.config import run_recipe
+from hf_datasets.video import shared_memory
 from tests.hostile.kill_harness import differences
 from tests.hostile.launch import TINY
 from tests.hostile.outcomes import embeddings, features, trained
@@ -70,9 +70,7 @@ def runs(tiny, embedded, tiny_comp, moment_features, moments, monkeypatch, tmp_p
         "stage2": stage2.Stage2Config(
             **tiny, embeddings=embedded, projection_dim=16, fusion_hidden_dim=32, epochs=2, checkpoint_steps=1
         ),
-        "vidclip": vidclip.VidCLIPRunConfig(
-            **tiny_comp, num_frames=4, epochs=1, batch_size=8, checkpoint_steps=1
-        ),
+        "vidclip": vidclip.VidCLIPRunConfig(**tiny_comp, num_frames=4, epochs=1, batch_size=8, checkpoint_steps=1),
         "vcmr": vcmr.VCMRConfig(
             dataset=str(moment_features),
             features=f"{moment_features}/features",
@@ -115,9 +113,7 @@ RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "embed", "embed_moments")
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_full_disk_is_one_line_and_with_room_the_run_completes_the_same(
-    name, runs, small_disk, tmp_path, capsys
-):
+def test_a_full_disk_is_one_line_and_with_room_the_run_completes_the_same(name, runs, small_disk, tmp_path, capsys):
     main, config, outcome = runs[name]
     assert run_into(tmp_path / "whole", main, config) == 0
     expected = outcome(tmp_path / "whole")
@@ -194,12 +190,10 @@ def test_few_open_files_are_one_line_or_no_obstacle(runs, tmp_path, capsys):
     assert not differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run"), 1e-6)
 
 
-def test_no_room_for_pixels_is_one_line_and_no_fault_of_the_videos(
-    runs, small_disk, tmp_path, capsys, monkeypatch
-):
+def test_no_room_for_pixels_is_one_line_and_no_fault_of_the_videos(runs, small_disk, tmp_path, capsys, monkeypatch):
     main, config, outcome = runs["embed"]
     assert run_into(tmp_path / "whole", main, config) == 0
-    monkeypatch.setattr(video_shared_memory, "MEMORY", small_disk / "no-memory")
+    monkeypatch.setattr(shared_memory, "MEMORY", small_disk / "no-memory")
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
     (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - 4096))
     capsys.readouterr()

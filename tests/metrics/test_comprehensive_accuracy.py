@@ -10,9 +10,7 @@ from metrics.comprehensive_accuracy.tests import test_cases
 @pytest.mark.parametrize("case", test_cases)
 def test_the_cases_of_the_space_hold(case):
     result = comprehensive_accuracy(case["predictions"], case["references"])
-    assert {name: value for name, value in result.items() if name != "signature"} == pytest.approx(
-        case["result"]
-    )
+    assert {name: value for name, value in result.items() if name != "signature"} == pytest.approx(case["result"])
 
 
 def test_figures_equal_a_plain_count():
@@ -23,9 +21,7 @@ def test_figures_equal_a_plain_count():
     product = 1.0
     result = comprehensive_accuracy(rows, types)
     for name in DISRUPTION_TYPES:
-        right = [
-            row["positive"] > row["negative"] for row, one in zip(rows, types, strict=True) if one == name
-        ]
+        right = [row["positive"] > row["negative"] for row, one in zip(rows, types, strict=True) if one == name]
         assert result[f"accuracy/{name}"] == pytest.approx(sum(right) / len(right), abs=1e-12)
         product *= sum(right) / len(right)
     assert result["comprehensive_accuracy"] == pytest.approx(product, abs=1e-12)
@@ -46,9 +42,7 @@ def test_the_product_is_the_one_of_the_paper(per_type, product):
     rows, types = [], []
     for accuracy, name in zip(per_type, DISRUPTION_TYPES, strict=False):
         right = round(accuracy * 10)
-        rows += [{"positive": 1.0, "negative": 0.0}] * right + [{"positive": 0.0, "negative": 1.0}] * (
-            1000 - right
-        )
+        rows += [{"positive": 1.0, "negative": 0.0}] * right + [{"positive": 0.0, "negative": 1.0}] * (1000 - right)
         types += [name] * 1000
     assert round(100 * comprehensive_accuracy(rows, types)["comprehensive_accuracy"], 1) == product
 

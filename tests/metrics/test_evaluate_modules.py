@@ -92,9 +92,7 @@ def test_changing_an_array_after_adding_it_changes_nothing(tmp_path):
     assert metric.compute(k=1)["map@1"] == 1
     spans = {"video_id": np.array([[1]]), "start": np.array([[0.0]]), "end": np.array([[4.0]])}
     moments = load("vcmr_recall", tmp_path)
-    moments.add_batch(
-        predictions=spans, references={"video_id": np.array([1]), "spans": np.array([[0.0, 4.0]])}
-    )
+    moments.add_batch(predictions=spans, references={"video_id": np.array([1]), "spans": np.array([[0.0, 4.0]])})
     spans["video_id"][:], spans["end"][:] = 2, 99
     assert moments.compute(k=1, iou=0.7)["vcmr_recall@1_iou@0.7"] == 1
 
@@ -119,9 +117,7 @@ def test_comparing_two_runs_works_on_the_loaded_metric(tmp_path):
 
 
 def one_process(rank, name, cache, predictions, references, options, results):
-    metric = evaluate.load(
-        str(SPACES / name), cache_dir=cache, num_process=2, process_id=rank, experiment_id="joint"
-    )
+    metric = evaluate.load(str(SPACES / name), cache_dir=cache, num_process=2, process_id=rank, experiment_id="joint")
     metric.add_batch(predictions=predictions[rank::2], references=references[rank::2])
     results[rank] = metric.compute(**options)
 
@@ -135,8 +131,7 @@ def test_two_processes_give_the_joint_figures_on_the_first(name, tmp_path):
         results = manager.dict()
         arguments = (name, str(tmp_path), predictions, references, options, results)
         processes = [
-            multiprocessing.get_context("fork").Process(target=one_process, args=(rank, *arguments))
-            for rank in (0, 1)
+            multiprocessing.get_context("fork").Process(target=one_process, args=(rank, *arguments)) for rank in (0, 1)
         ]
         for process in processes:
             process.start()
@@ -161,9 +156,7 @@ def test_a_space_has_a_valid_card_and_pinned_requirements(name):
 def test_a_space_computes_its_examples_where_it_stands_alone(name, tmp_path):
     pytest.importorskip("gradio")
     space = shutil.copytree(SPACES / name, tmp_path / "space", ignore=shutil.ignore_patterns("__pycache__"))
-    code = (
-        "import app\nfor example in app.examples: app.compute(*example)\nprint(app.compute(*app.examples[0]))"
-    )
+    code = "import app\nfor example in app.examples: app.compute(*example)\nprint(app.compute(*app.examples[0]))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=space, capture_output=True, text=True, check=False, timeout=120
     )
@@ -183,9 +176,7 @@ def test_files_that_stand_in_several_spaces_are_the_same():
 @pytest.mark.parametrize("name", NAMES)
 def test_evaluate_copies_every_file_that_the_module_needs(name):
     script = SPACES / name / f"{name}.py"
-    copied = {
-        imported for kind, imported, *_ in evaluate.loading.get_imports(str(script)) if kind == "internal"
-    }
+    copied = {imported for kind, imported, *_ in evaluate.loading.get_imports(str(script)) if kind == "internal"}
     modules = {path.stem for path in script.parent.glob("*.py")} - {"__init__", "app", "tests", name}
     assert copied == modules
 

@@ -114,9 +114,7 @@ def check_recall(predictions, references, options):
         references = plain_rows(references, ("video_id", "spans"))
     task, found = options.get("task", "vcmr"), {}
     for prediction, reference in zip(plain_list(predictions), plain_list(references), strict=True):
-        columns = [
-            plain_list(prediction[name]) if prediction else [] for name in ("video_id", "start", "end")
-        ]
+        columns = [plain_list(prediction[name]) if prediction else [] for name in ("video_id", "start", "end")]
         ranked = [
             (plain_id(video), plain_number(start), plain_number(end))
             for video, start, end in zip(*columns, strict=True)

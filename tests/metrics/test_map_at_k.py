@@ -73,9 +73,7 @@ def test_many_queries_across_blocks_agree_with_the_plain_implementation(monkeypa
     predictions = np.argsort(rng.random((9000, 60)), axis=1)[:, :20]
     references = [rng.integers(0, 60, rng.integers(1, 9)).tolist() for _ in predictions]
     plain = [plain_average_precision(p, r, 10) for p, r in zip(predictions.tolist(), references, strict=True)]
-    assert mean_average_precision(predictions, references, k=10)["map@10"] == pytest.approx(
-        np.mean(plain), abs=1e-12
-    )
+    assert mean_average_precision(predictions, references, k=10)["map@10"] == pytest.approx(np.mean(plain), abs=1e-12)
 
 
 def test_lists_arrays_strings_and_tensors_give_the_same_figures():
@@ -95,9 +93,7 @@ def test_lists_arrays_strings_and_tensors_give_the_same_figures():
     ):
         assert mean_average_precision(predictions, references) == expected
     assert mean_average_precision(*as_text) == expected
-    huge = mean_average_precision(
-        matrix * 2**50 - 7, [[one * 2**50 - 7 for one in row] for row in references]
-    )
+    huge = mean_average_precision(matrix * 2**50 - 7, [[one * 2**50 - 7 for one in row] for row in references])
     assert huge == expected
 
 

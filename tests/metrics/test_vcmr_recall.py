@@ -36,9 +36,7 @@ def random_run(seed, num_queries=60):
     rng = np.random.default_rng(seed)
 
     def spans(count):
-        return np.sort(
-            rng.integers(0, 11, (count, 2)), axis=1
-        )  # whole seconds, so IoU often meets a threshold
+        return np.sort(rng.integers(0, 11, (count, 2)), axis=1)  # whole seconds, so IoU often meets a threshold
 
     predictions, references = [], []
     for _ in range(num_queries):
@@ -66,9 +64,7 @@ def test_every_figure_equals_the_plain_implementation(task, seed):
 def test_real_queries_give_the_reference_evaluators_figures(shared, task):
     stem = shared / "parity" / "charades_fig_test_300"
     submission = json.loads(gzip.decompress(stem.with_name(f"{stem.name}_predictions.json.gz").read_bytes()))
-    ground_truth = [
-        json.loads(line) for line in stem.with_name(f"{stem.name}_gt.jsonl").read_text().splitlines()
-    ]
+    ground_truth = [json.loads(line) for line in stem.with_name(f"{stem.name}_gt.jsonl").read_text().splitlines()]
     expected = json.loads(stem.with_name(f"{stem.name}_expected.json").read_text())[task.upper()]
     result = moment_retrieval_recall(*read_tvr_submission(submission, ground_truth, task), task=task)
     for key, value in expected.items():

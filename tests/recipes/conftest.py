@@ -121,23 +121,15 @@ def tiny(tmp_path_factory):
         Dataset.from_list(queries, QUERY_FEATURES).to_parquet(data / "mini" / f"{split}.parquet")
     (data / "README.md").write_text(CARD)
     torch.manual_seed(0)
-    save_spread(
-        AIMForVideoClassification(AIMConfig(num_frames=4, image_size=16, patch_size=8, **SMALL)), root / "aim"
-    )
+    save_spread(AIMForVideoClassification(AIMConfig(num_frames=4, image_size=16, patch_size=8, **SMALL)), root / "aim")
     AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=4).save_pretrained(root / "aim")
-    (root / "vocab.txt").write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "show", *LABELS])
-    )
+    (root / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "show", *LABELS]))
     save_spread(BertModel(BertConfig(vocab_size=10, **SMALL)), root / "text")
     BertTokenizerFast(str(root / "vocab.txt")).save_pretrained(root / "text")
     small = {**SMALL, "projection_dim": 16}
-    clip = CLIPConfig(
-        vision_config={"image_size": 16, "patch_size": 8, **small}, text_config=small, projection_dim=16
-    )
+    clip = CLIPConfig(vision_config={"image_size": 16, "patch_size": 8, **small}, text_config=small, projection_dim=16)
     save_spread(CLIPModel(clip), root / "clip")
-    CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}).save_pretrained(
-        root / "clip"
-    )
+    CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}).save_pretrained(root / "clip")
     return {
         "dataset": str(data),
         "vision_model": str(root / "aim"),
@@ -203,9 +195,7 @@ def tiny_comp(tmp_path_factory):
     text["max_position_embeddings"] = 40
     vision = {**SMALL, "image_size": 16, "patch_size": 8}
     torch.manual_seed(0)
-    save_spread(
-        CLIPModel(CLIPConfig(vision_config=vision, text_config=text, projection_dim=16)), root / "clip"
-    )
+    save_spread(CLIPModel(CLIPConfig(vision_config=vision, text_config=text, projection_dim=16)), root / "clip")
     images = CLIPImageProcessor(size={"height": 16, "width": 16}, do_center_crop=False)
     CLIPProcessor(images, fast).save_pretrained(root / "clip")
     return {"data_dir": str(data), "model": str(root / "clip")}

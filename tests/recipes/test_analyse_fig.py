@@ -9,7 +9,8 @@ import pytest
 from analyse_fig import AnalyseFIGConfig, add_up, analyse, data_set_in
 from caption_clusters import NOISE, CaptionMap
 from sklearn.cluster import DBSCAN
-from user_study import ITEMS_FILE, AnswerFile, aggregate, draw_items, read_answers
+
+from fig.user_study import ITEMS_FILE, AnswerFile, aggregate, draw_items, read_answers
 
 CAPTIONS = [
     "A man sits.",
@@ -138,10 +139,7 @@ def test_forms_show_clips_and_captions_but_not_the_kind(study, capsys):
     assert "thing <b>" not in "".join(pages)
     key = json.loads((study / ITEMS_FILE).read_text())
     assert sorted(item["desc_id"] for item in key.values()) == [0, 1, 2, 3]
-    assert all(
-        item["kind"] not in {"static", "dynamic"} or item_id in "".join(pages)
-        for item_id, item in key.items()
-    )
+    assert all(item["kind"] not in {"static", "dynamic"} or item_id in "".join(pages) for item_id, item in key.items())
     assert "data-kind" not in "".join(pages)
 
 

@@ -17,15 +17,15 @@ import build_fig
 import build_tfcovr
 import pyarrow.parquet as pq
 import pytest
-from build import run
 from chat_server import ChatServer, last_text
-from config import parse_config, run_recipe
 from datasets import load_dataset
 
 import hf_datasets  # noqa: F401 - registers the names
+from harness.build import run
+from harness.config import parse_config, run_recipe
 from hf_datasets.tfcovr.labels import parse_description
-from hf_datasets.tfcovr.tasks import answer_text
-from hf_datasets.tfcovr.writer import write_modification
+from hf_datasets.tfcovr.modifications.task import answer_text
+from hf_datasets.tfcovr.modifications.writer import write_modification
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 CANARY = "sk-canary-77aa31e5"
@@ -34,9 +34,7 @@ CANARY = "sk-canary-77aa31e5"
 def writes(body):
     """What the offline writer would answer to a request for a modification."""
     asked = json.loads(body["messages"][-1]["content"])
-    return answer_text(
-        write_modification(parse_description(asked["source"]), parse_description(asked["target"]))
-    )
+    return answer_text(write_modification(parse_description(asked["source"]), parse_description(asked["target"])))
 
 
 def build(module, config_class, *options):
@@ -98,9 +96,7 @@ def test_a_dry_run_prints_the_price_without_a_network_call(tmp_path, monkeypatch
 
 def test_a_chat_model_that_writes_the_same_builds_the_same_rows_through_30_percent_faults(tmp_path, offline):
     faults = iter(range(10**6))
-    with ChatServer(
-        writes, lambda body, times: "server_error" if next(faults) % 10 in {0, 3, 7} else None
-    ) as server:
+    with ChatServer(writes, lambda body, times: "server_error" if next(faults) % 10 in {0, 3, 7} else None) as server:
         assert tfcovr(tmp_path, "--model", "m", "--base-url", server.url) == 0
         assert texts(tmp_path / "built") == offline
         asked = sum(server.asked.values())
@@ -145,9 +141,7 @@ def test_after_kill_9_the_build_is_the_same(tmp_path, offline):
         server.gate, server.gate_after = threading.Event(), 11
         options = [*output, "--model", "m", "--base-url", server.url]
         command = [sys.executable, RECIPES / "build_tfcovr.py", *options]
-        killed = subprocess.Popen(
-            command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, stderr=subprocess.DEVNULL
-        )
+        killed = subprocess.Popen(command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 120
         while server.at_once < 8 or sum(server.answered.values()) < 11:
             assert time.monotonic() < deadline, "the build did not start"
@@ -174,9 +168,7 @@ def test_the_api_key_appears_nowhere(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr()
     assert "the API key is wrong or missing" in shown.err
     assert CANARY not in shown.out + shown.err
-    assert not [
-        path for path in tmp_path.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()
-    ]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
 
 
 @pytest.mark.parametrize(
@@ -251,8 +243,7 @@ def test_videocomp_is_built_with_every_disruption_and_decision(tmp_path):
     candidates = re.findall(r"Candidate \d: (.*)", reordered["question"])
     assert candidates[int(reordered["answer"]) - 1] == reordered["positive_text"]
     reasons = {
-        (row["step"], row["reason"])
-        for row in pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
+        (row["step"], row["reason"]) for row in pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     }
     assert ("train: annotated videos", "empty caption: train.json") in reasons
     assert ("train: videos of several events", "fewer than two events") in reasons
@@ -272,11 +263,7 @@ def test_videocomp_asks_a_chat_model_and_keeps_to_the_word_rule(tmp_path):
     def answer(body):
         paragraph = json.loads(body["messages"][-1]["content"])["paragraph"]
         system = body["messages"][0]["content"]
-        return (
-            "Something else entirely."
-            if "Select one key word" in system
-            else json.dumps({"paragraph": paragraph})
-        )
+        return "Something else entirely." if "Select one key word" in system else json.dumps({"paragraph": paragraph})
 
     with ChatServer(answer) as server:
         assert comp(tmp_path, "--model", "m", "--base-url", server.url, "--max-answers", 1) == 1
@@ -334,9 +321,7 @@ def test_fine_captions_of_a_chat_model_come_from_its_eyes(tmp_path):
             "You see the frames": "1. a 2. b 3. c 4. d 5. e\n\nIt moves left.",
             "A caption describes a moment": "1. A person opens the brown bag and turns left. 2. A person turns left.",
         }
-        return next(
-            (text for start, text in answers.items() if system.startswith(start)), "1. A person sleeps."
-        )
+        return next((text for start, text in answers.items() if system.startswith(start)), "1. A person sleeps.")
 
     with ChatServer(answer) as server:
         options = ["--model", "m", "--base-url", server.url, "--video-dir", tmp_path / "videos"]

@@ -12,13 +12,13 @@ import time
 from functools import partial
 from pathlib import Path
 
-import build
 import build_tfcovr
 import judge
 import pytest
 from chat_server import ChatServer
 from small_builds import contents, hidden, options, tfcovr, writes
 
+from harness import build
 from hf_datasets.drafts import draft_of
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.openai_chat import Limits
@@ -37,9 +37,7 @@ def test_a_run_that_stops_early_leaves_a_complete_earlier_build_alone(tmp_path, 
     with ChatServer(writes) as server:
         assert tfcovr(tmp_path, server, limit=10) == 0
         before = contents(tmp_path / "built")
-        assert (
-            tfcovr(tmp_path, server, limit=20, max_usd=0.03, **PRICED) == 1
-        )  # another token limit: asks anew
+        assert tfcovr(tmp_path, server, limit=20, max_usd=0.03, **PRICED) == 1  # another token limit: asks anew
         assert contents(tmp_path / "built") == before
         assert "keeps the complete build" in capsys.readouterr().err
         url = server.url
@@ -124,9 +122,7 @@ def test_a_writer_that_fails_leaves_the_folder_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("writer", ["write_folder", "write_rejections", "write_results"])
-def test_a_full_disk_while_writing_is_one_line_and_the_next_run_completes(
-    tmp_path, monkeypatch, capsys, writer
-):
+def test_a_full_disk_while_writing_is_one_line_and_the_next_run_completes(tmp_path, monkeypatch, capsys, writer):
     assert tfcovr(tmp_path, limit=5) == 0
     before = contents(tmp_path / "built")
 
@@ -161,9 +157,7 @@ def small_disk(folder, size):
 
 
 @pytest.mark.skipif(not shutil.which("mount"), reason="there is no mount")
-def test_a_disk_that_fills_up_under_the_cache_or_the_build_stops_in_one_line_and_loses_nothing(
-    tmp_path, capsys
-):
+def test_a_disk_that_fills_up_under_the_cache_or_the_build_stops_in_one_line_and_loses_nothing(tmp_path, capsys):
     disk = tmp_path / "disk"
     with small_disk(disk, "1m"), ChatServer(writes) as server:
         for place, others in (("cache", 4_000), ("output_dir", 0)):

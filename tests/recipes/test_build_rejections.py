@@ -3,12 +3,12 @@
 from functools import partial
 from itertools import count
 
-import build
 import build_fig
 import pytest
 from chat_server import ChatServer
 from small_builds import CAPTIONS, MOMENTS, comp, enriched, fig, hidden, paragraph, rejected, tfcovr, writes
 
+from harness import build
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.openai_chat import Limits
 from hf_datasets.tfcovr.labels import load_labels

@@ -33,9 +33,7 @@ def test_a_build_runs_rejects_the_nonsense_and_reports_it(server, tmp_path):
     output = tmp_path / "built"
     options = ["--base-url", url, "--model", str(model), "--limit", "5", "--max-output-tokens", "8"]
     options += ["--output-dir", str(output), "--cache", str(tmp_path / "answers.sqlite"), "--quiet"]
-    done = subprocess.run(
-        [sys.executable, RECIPE, *options], capture_output=True, text=True, check=False, timeout=400
-    )
+    done = subprocess.run([sys.executable, RECIPE, *options], capture_output=True, text=True, check=False, timeout=400)
     assert done.returncode == 1, done.stderr
     assert "no answer was accepted in: modifications" in done.stderr
     results = json.loads((output / "results.json").read_text())

@@ -6,7 +6,8 @@ import io
 import av
 import numpy as np
 import pytest
-from clip_encoding import encode_clip
+
+from harness.inline_video import encode_clip
 
 
 def write_video(path, num_frames, frames_per_second):
@@ -43,6 +44,4 @@ def test_a_clip_whose_video_or_span_is_none_has_no_url(tmp_path):
     gone = {"video": str(tmp_path / "gone.mp4"), "start_seconds": None, "end_seconds": None}
     assert encode_clip(gone) is None
     assert encode_clip(gone | {"video": None}) is None
-    assert (
-        encode_clip({"video": str(tmp_path / "video.mp4"), "start_seconds": 1.0, "end_seconds": 1.0}) is None
-    )
+    assert encode_clip({"video": str(tmp_path / "video.mp4"), "start_seconds": 1.0, "end_seconds": 1.0}) is None

@@ -1,7 +1,8 @@
 """Compositionality and retrieval of a model that knows the truth, save where it is told to be wrong or undecided."""
 
 import torch
-from comp_scores import Scores
+
+from comp.scores import Scores
 
 KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
 

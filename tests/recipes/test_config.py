@@ -14,16 +14,16 @@ from typing import Literal
 
 import pytest
 import yaml
-from config import option, parse_config, run_recipe, settings_of
-from shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
+
+from harness.config import option, parse_config, run_recipe, settings_of
+from harness.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "recipes"
 VERBS = sorted(
     path.stem
     for path in RECIPES.glob("*.py")
-    if "parse_config(" in path.read_text(encoding="utf-8")
-    and '"__main__"' in path.read_text(encoding="utf-8")
+    if "parse_config(" in path.read_text(encoding="utf-8") and '"__main__"' in path.read_text(encoding="utf-8")
 )
 DOCUMENTS = [
     path
@@ -31,9 +31,7 @@ DOCUMENTS = [
     for path in sorted(ROOT.glob(pattern))
 ]
 CODE = [
-    path
-    for name in ("recipes", "hf_datasets", "hf_models", "metrics")
-    for path in sorted((ROOT / name).rglob("*.py"))
+    path for name in ("recipes", "hf_datasets", "hf_models", "metrics") for path in sorted((ROOT / name).rglob("*.py"))
 ]
 COMMAND = re.compile(r"(?:python|accelerate launch[^`\n]*?) (recipes/\w+\.py)([^`]*?)(?:`|#|\n|$)")
 
@@ -367,20 +365,31 @@ def test_values_that_configurations_repeat_are_those_of_the_packages():
     assert settings_of(EvaluateVCMRConfig)["architectures"].choices == tuple(MODELS)
 
 
-def test_an_interrupt_of_the_imports_is_one_line_and_exit_status_130():
+def run_interrupted(*statements):
+    """A recipe that does nothing and meets these statements outside its `main`."""
     program = f"""
-import os, signal, sys, time
+import atexit, os, signal, sys, time
 sys.path.insert(0, {str(RECIPES)!r})
 from dataclasses import dataclass
-from config import parse_config
+from harness.config import parse_config, run_recipe
 
 @dataclass
 class Nothing:
     pass
 
 config = parse_config(Nothing, None)
-os.kill(os.getpid(), signal.SIGINT)
-time.sleep(60)
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    program += "\n".join(statements)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+def test_an_interrupt_of_the_imports_is_one_line_and_exit_status_130():
+    run = run_interrupted("os.kill(os.getpid(), signal.SIGINT)", "time.sleep(60)")
     assert (run.returncode, run.stderr) == (130, "\ninterrupted; what is done is kept, run again to go on\n")
+
+
+def test_an_interrupt_after_the_results_are_written_does_not_turn_success_into_failure():
+    run = run_interrupted(
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT)", "sys.exit(run_recipe(lambda _: 0, config))"
+    )
+    assert (run.returncode, run.stderr) == (0, "")

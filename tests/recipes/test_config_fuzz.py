@@ -10,9 +10,10 @@ import stage1
 import stage2
 import vcmr
 import vidclip
-from config import parse_config
 from mangled_text import mutated_text
 from odd_values import LONG_RUN
+
+from harness.config import parse_config
 
 SHORT_RUN = 200
 CONFIGS = Path(__file__).parents[2] / "recipes" / "configs"

@@ -15,8 +15,8 @@ from clip_frames import FrameCache
 from datasets import Dataset
 from embed import EmbedConfig
 from embeddings import EmbeddingStore
-from encoders import load_encoders
 
+from harness.models import load_encoders
 from hf_datasets.video import read_frames
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -39,9 +39,7 @@ def test_an_embedding_is_what_the_model_says_of_the_frames(tiny, embedded):
     for row in (rows[0], rows[-1]):
         frames = read_frames(row["video"], 4, size=(16, 16)).frames
         pixels = processor(videos=[frames], do_sample_frames=False)["pixel_values"]
-        torch.testing.assert_close(
-            stored[row["clip_id"]], model.encode_video(pixels)[0], atol=1e-4, rtol=1e-4
-        )
+        torch.testing.assert_close(stored[row["clip_id"]], model.encode_video(pixels)[0], atol=1e-4, rtol=1e-4)
     text = load(embedded, "text")
     assert sorted(text) == ["show blue", "show green", "show grey", "show red"]
     torch.testing.assert_close(
@@ -86,9 +84,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path):
     options = {**tiny, "output_dir": tmp_path / "store", "batch_size": 1, "shard_size": 1}
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(RECIPES / "embed.py"), *arguments(options)]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         while process.poll() is None and len(list(tmp_path.glob("store/video/shard-*.safetensors"))) < 3:
             time.sleep(0.001)
         process.send_signal(signal.SIGKILL)

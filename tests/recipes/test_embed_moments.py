@@ -11,7 +11,7 @@ from moment_features import FeatureStore, open_features
 from transformers import AutoModel, ConvNextImageProcessor, ResNetConfig, ResNetModel
 
 from hf_datasets.video import VideoFrames
-from hf_datasets.video_pool import VideoRequest
+from hf_datasets.video.pool import VideoRequest
 
 CARD = """---
 configs:
@@ -125,9 +125,7 @@ def test_a_second_without_a_frame_shows_the_nearest():
     assert clips[:, :, 0, 0, 0].tolist() == [[0, 0], [0, 0], [1, 1], [1, 1]]
 
 
-def test_a_second_run_encodes_what_is_missing_and_another_model_is_refused(
-    config, tmp_path, monkeypatch, tiny
-):
+def test_a_second_run_encodes_what_is_missing_and_another_model_is_refused(config, tmp_path, monkeypatch, tiny):
     run(config)
     video = tmp_path / "features" / "video"
     before = {path.name for path in video.glob("shard-*")}

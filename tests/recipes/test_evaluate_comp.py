@@ -7,8 +7,6 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 import torch
-from config import parse_config
-from contrasts import SpanReader
 from evaluate_comp import EvaluateCompConfig, names, run
 from torch.nn import functional as F
 from transformers import (
@@ -28,6 +26,8 @@ from video_text_encoders import (
     load_encoder,
 )
 
+from comp.data import SpanReader
+from harness.config import parse_config
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 
 SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -74,9 +74,7 @@ def test_x_clip_compares_as_its_own_forward_pass():
     )
     similarity = encoder.compare(encoder.encode_videos(shown), encoder.encode_texts(told))
     whole = model(input_ids=Parts.tokenizer(told)["input_ids"], pixel_values=torch.stack(shown).float() / 255)
-    torch.testing.assert_close(
-        similarity, whole.logits_per_video / model.logit_scale.exp(), atol=1e-5, rtol=1e-4
-    )
+    torch.testing.assert_close(similarity, whole.logits_per_video / model.logit_scale.exp(), atol=1e-5, rtol=1e-4)
 
 
 @torch.inference_mode()
@@ -201,8 +199,9 @@ def test_figures_are_the_mean_over_several_drawings_of_the_pairs(tiny_comp, tmp_
 
 
 def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_path):
-    from contrasts import ContrastConfig, load_rows
     from datasets import load_dataset
+
+    from comp.data import ContrastConfig, load_rows
 
     data = load_dataset("activitynet_comp", data_dir=tiny_comp["data_dir"], split="test")
     videos = tmp_path / "videos"
@@ -237,7 +236,7 @@ def test_a_model_that_compares_nothing_is_refused(tmp_path):
 
 
 def test_frames_of_a_span_are_read_at_their_own_size(tiny_comp):
-    from contrasts import ContrastConfig, load_rows, span_of
+    from comp.data import ContrastConfig, load_rows, span_of
 
     rows, _ = load_rows(ContrastConfig(data_dir=tiny_comp["data_dir"]), "test")
     assert SpanReader()([span_of(rows[0])], 4).shape == (4, 3, 32, 32)
@@ -282,9 +281,7 @@ def test_perception_encoder_compares_as_its_own_forward_pass():
     model = PeVideoModel(PeVideoConfig(text_config=text, video_config=video)).eval()
     torch.nn.init.ones_(model.text_video_logit_scale)  # it starts at zero
     parts = Parts()
-    parts.video_processor = lambda frames, **_: {
-        "pixel_values_videos": torch.stack(frames)[..., :8, :8].float() / 255
-    }
+    parts.video_processor = lambda frames, **_: {"pixel_values_videos": torch.stack(frames)[..., :8, :8].float() / 255}
     encoder, shown, told = PerceptionEncoder(model, parts, 4), videos(2, 4, 8), ["a dog", "a cat", "birds"]
     similarity = encoder.compare(encoder.encode_videos(shown), encoder.encode_texts(told))
     whole = model(pixel_values_videos=torch.stack(shown).float() / 255, **Parts.tokenizer(told))

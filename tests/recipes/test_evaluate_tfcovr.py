@@ -190,9 +190,7 @@ def test_a_baseline_of_another_training_is_refused(config, tmp_path):
 
 def test_an_unknown_system_is_refused_with_those_there_are(config):
     config.compare, config.systems = True, ["audio-only"]
-    with pytest.raises(
-        SystemExit, match=r"no system \['audio-only'\]; there are 'two-stage', 'stage-2-only'"
-    ):
+    with pytest.raises(SystemExit, match=r"no system \['audio-only'\]; there are 'two-stage', 'stage-2-only'"):
         evaluate_tfcovr.run(config)
 
 
@@ -221,7 +219,5 @@ def test_embeddings_of_another_encoder_are_refused(config, tiny, tmp_path):
 
 def test_search_uses_cosines(config):
     evaluate_tfcovr.run(config)
-    scores = torch.tensor(
-        pl.read_parquet(Path(config.output_dir) / "predictions.parquet")["scores"].to_list()
-    )
+    scores = torch.tensor(pl.read_parquet(Path(config.output_dir) / "predictions.parquet")["scores"].to_list())
     assert scores.abs().max() <= 1 + 1e-5

@@ -11,7 +11,7 @@ from chat_server import ChatServer
 from judge import JudgeConfig, main
 from PIL import Image
 
-from hf_datasets.comp.judging import JudgedPair, JudgeTask
+from hf_datasets.comp.judge import JudgedPair, JudgeTask
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def config(tiny_comp, tmp_path):
 
 @pytest.fixture
 def rows(tiny_comp):
-    from contrasts import ContrastConfig, load_rows
+    from comp.data import ContrastConfig, load_rows
 
     return load_rows(ContrastConfig(data_dir=tiny_comp["data_dir"]), "test")[0]
 
@@ -65,9 +65,7 @@ def test_a_judge_that_knows_is_right_and_sees_frames_and_the_papers_prompt(confi
     data = base64.b64decode(content[0]["image_url"]["url"].partition(",")[2])
     assert Image.open(io.BytesIO(data)).size == (32, 32)
     text = content[-1]["text"]
-    assert text.startswith(
-        "Given the video and two text candidates, your task is to determine which paragraph"
-    )
+    assert text.startswith("Given the video and two text candidates, your task is to determine which paragraph")
     assert text.endswith('Answer with "1" or "2" only.')
 
 
@@ -119,15 +117,9 @@ def test_without_a_model_the_longer_text_wins(config, rows):
     one = config()
     assert main(one) == 0
     kind = "segment_mismatch"
-    longer = [
-        len(row["positive_text"]) > len(row["negative_text"])
-        for row in rows
-        if row["disruption_type"] == kind
-    ]
+    longer = [len(row["positive_text"]) > len(row["negative_text"]) for row in rows if row["disruption_type"] == kind]
     expected = sum(longer) / len(longer)
-    assert results(one)["figures"][f"accuracy/{kind}"] == pytest.approx(
-        expected, abs=0.13
-    )  # ties take the first
+    assert results(one)["figures"][f"accuracy/{kind}"] == pytest.approx(expected, abs=0.13)  # ties take the first
 
 
 def test_candidates_are_shuffled_by_key_and_seed():

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 import torch
 from embed import read_here
-from judge_captions import JudgeConfig
-from judge_captions import run as run_judge
 from matching import BlipMatcher, Encoded, Scorer, contrastive_loss, load_matcher, matching_loss
 from noise_evaluator import NoiseEvaluatorConfig, draw_texts, run
+from select_captions import JudgeConfig
+from select_captions import run as run_judge
 from transformers import AutoModel, BlipConfig, BlipForImageTextRetrieval, BlipImageProcessor
 
 from hf_datasets.fig.moments import MOMENT_SCHEMA
@@ -82,9 +82,7 @@ def clip(tiny, tmp_path):
     model.save_pretrained(folder)
     from transformers import CLIPImageProcessor
 
-    CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}).save_pretrained(
-        folder
-    )
+    CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}).save_pretrained(folder)
     AutoTokenizer.from_pretrained(tiny["text_model"]).save_pretrained(folder)
     return str(folder)
 
@@ -98,9 +96,7 @@ def config_of(build, tiny, clip, output_dir, **fields):
         "device": "cpu",
     } | fields
     videos = tiny["dataset"].replace("/data", "/videos")
-    return NoiseEvaluatorConfig(
-        build=str(build), video_dir=videos, model=clip, output_dir=str(output_dir), **options
-    )
+    return NoiseEvaluatorConfig(build=str(build), video_dir=videos, model=clip, output_dir=str(output_dir), **options)
 
 
 def unit(*rows):
@@ -176,7 +172,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(build, tiny, clip, tmp_pa
     short = {"epochs": 2, "max_evaluated": 1, "num_frames": 1}
     run(config_of(build, tiny, clip, tmp_path / "whole", **short))
     config = config_of(build, tiny, clip, tmp_path / "killed", **short)
-    from checkpoints import Checkpoints
+    from harness.checkpoints import Checkpoints
 
     save = Checkpoints.save
 
@@ -190,9 +186,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(build, tiny, clip, tmp_pa
         run(config)
     monkeypatch.setattr(Checkpoints, "save", save)
     run(config)
-    whole, resumed = (
-        load_matcher(str(tmp_path / name / "model"))[0].state_dict() for name in ("whole", "killed")
-    )
+    whole, resumed = (load_matcher(str(tmp_path / name / "model"))[0].state_dict() for name in ("whole", "killed"))
     for name, value in whole.items():
         torch.testing.assert_close(resumed[name], value, msg=name)
 
@@ -201,17 +195,13 @@ def test_a_saved_evaluator_scores_as_before(clip, tmp_path):
     torch.manual_seed(0)
     scorer = Scorer(*load_matcher(clip, num_frames=4))
     scorer.matcher.eval()
-    frames = torch.randint(
-        0, 255, (6, 3, 16, 16), dtype=torch.uint8
-    )  # more than the model's: some are left out
+    frames = torch.randint(0, 255, (6, 3, 16, 16), dtype=torch.uint8)  # more than the model's: some are left out
     before = scorer(frames, ["show red", "show green blue"])
     scorer.save(tmp_path / "model")
     again = Scorer(*load_matcher(str(tmp_path / "model")))
     again.matcher.eval()
     assert again(frames, ["show red", "show green blue"]) == pytest.approx(before, abs=1e-5)
-    assert again(frames, ["show green blue"]) == pytest.approx(
-        before[1:], abs=1e-5
-    )  # padding changes nothing
+    assert again(frames, ["show green blue"]) == pytest.approx(before[1:], abs=1e-5)  # padding changes nothing
 
 
 @pytest.fixture

@@ -15,17 +15,17 @@ import report
 import stage1
 import stage2
 import torch
-from build import run
 from chat_server import ChatServer
 from coloured_videos import write_coloured_video
-from config import parse_config, run_recipe
 from datasets import load_dataset
-from labelled_splits import labelled_splits
-from queries import load_split
-from shared_config import DataConfig
 
+from harness.build import run
+from harness.config import parse_config, run_recipe
+from harness.shared_config import DataConfig
 from hf_datasets.tfcovr.free_text import write_free_modification
-from hf_datasets.tfcovr.tasks import answer_text
+from hf_datasets.tfcovr.modifications.task import answer_text
+from tfcovr.labelled_splits import labelled_splits
+from tfcovr.queries import load_split
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {
@@ -46,12 +46,7 @@ COLOURS = {
 
 def blocks(language):
     """The code blocks of a language in the README's section on own clips."""
-    section = (
-        (ROOT / "README.md")
-        .read_text(encoding="utf-8")
-        .partition("## Your own clips")[2]
-        .partition("\n## ")[0]
-    )
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Your own clips")[2].partition("\n## ")[0]
     return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
@@ -104,10 +99,7 @@ def test_the_lines_of_the_readme_lead_from_a_table_to_a_report(myclips, tiny, ca
         recipe, config_class = RECIPES[name]
         torch.manual_seed(0)
         recipe.main(parse_config(config_class, recipe.__doc__, [*options, *quick.get(name, [])]))
-    results = {
-        name: json.loads(Path(f"outputs/{name}/results.json").read_text())
-        for name in ("stage1", "evaluation")
-    }
+    results = {name: json.loads(Path(f"outputs/{name}/results.json").read_text()) for name in ("stage1", "evaluation")}
     assert results["stage1"]["coverage"]["train"] == {"clips": 24, "usable": 24}
     assert {"validation/accuracy", "test/accuracy"} <= results["stage1"]["figures"].keys()
     (coverage,) = results["evaluation"]["coverage"].values()
@@ -173,9 +165,7 @@ def test_a_folder_of_videos_that_is_not_there_is_one_line(myclips, folder, says)
     row = "query_id,query_video,modification,target_video,target_videos_ids\n0,a,Show it.,b,['b']\n"
     (myclips / "test.csv").write_text(row)
     with pytest.raises(SystemExit, match=says):
-        load_split(
-            DataConfig(dataset_config=folder, data_dir="myclips", video_dir="nowhere"), "train", clips=True
-        )
+        load_split(DataConfig(dataset_config=folder, data_dir="myclips", video_dir="nowhere"), "train", clips=True)
 
 
 def test_a_run_on_own_clips_prints_the_rows_that_were_refused(myclips, capsys):

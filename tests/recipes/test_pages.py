@@ -2,7 +2,7 @@
 
 import re
 
-from pages import csp_hash, render_page
+from harness.pages import csp_hash, render_page
 
 
 def test_a_hash_is_that_of_the_standard():

@@ -8,8 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from classifiers import MINIATURE_AIM, ClassifierConfig, class_names, make_classifier, make_processor
-from encoders import MINIATURE_VIDCLIP
 from pretrain_miniature import (
     Batches,
     PretrainConfig,
@@ -23,6 +21,7 @@ from stills import clip_captions, modification_texts, pose_targets, read_stills,
 from torch.nn import functional as F
 from transformers import AutoModel, AutoProcessor, AutoTokenizer, CLIPModel
 
+from harness.models import MINIATURE_VIDCLIP
 from hf_datasets.comp.miniature import caption
 from hf_datasets.miniature import ACTIONS, MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
@@ -30,6 +29,7 @@ from hf_datasets.miniature.drawing import Scene, camera_joints
 from hf_datasets.miniature.motion import Style, perform
 from hf_datasets.miniature.render import render_video
 from hf_models import AIMModel
+from tfcovr.classifiers import MINIATURE_AIM, ClassifierConfig, class_names, make_classifier, make_processor
 
 SHIPPED = Path(__file__).parents[2] / "recipes/weights/miniature-clip"
 TINY = PretrainConfig(
@@ -133,8 +133,7 @@ def test_training_lowers_every_loss(stills):
 def test_batches_are_decided_by_the_seed(stills):
     processor = build_processor(["show backward"], TINY)
     first, second, other = (
-        next(iter(Batches(stills, ["show backward"], processor, replace(TINY, seed=seed))))
-        for seed in (0, 0, 1)
+        next(iter(Batches(stills, ["show backward"], processor, replace(TINY, seed=seed)))) for seed in (0, 0, 1)
     )
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["pixel_values"], other["pixel_values"])
@@ -170,9 +169,7 @@ def test_the_shipped_adapters_classify_unseen_clips_and_need_their_order(stills)
     mean, std = (255 * torch.tensor(v)[:, None, None] for v in (processor.image_mean, processor.image_std))
     pixels = (stills.frames.float() - mean) / std
     names = [shot.action.label for shot in stills.shots]
-    model = make_classifier(
-        ClassifierConfig(), sorted_names := class_names([{"label": n} for n in ACTIONS], "present")
-    )
+    model = make_classifier(ClassifierConfig(), sorted_names := class_names([{"label": n} for n in ACTIONS], "present"))
     generator = torch.Generator().manual_seed(0)
     shuffled = torch.stack([clip[torch.randperm(12, generator=generator)] for clip in pixels])
     with torch.no_grad():

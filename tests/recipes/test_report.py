@@ -10,9 +10,10 @@ import evaluate
 import polars as pl
 import pytest
 import report
-from pages import csp_hash
 from report import ReportConfig, as_csv, main, render
-from shown_queries import select_queries
+
+from harness.pages import csp_hash
+from tfcovr.shown_queries import select_queries
 
 
 def write_evaluation(folder, rows, **results):
@@ -131,7 +132,7 @@ def test_without_queries_no_clip_leaves_its_folder(config):
 
 
 def test_a_clip_whose_video_is_gone_is_shown_as_missing(config, monkeypatch):
-    monkeypatch.setattr("shown_queries.encode_clip", lambda row: None)
+    monkeypatch.setattr("tfcovr.shown_queries.encode_clip", lambda row: None)
     page, _ = render(config)
     assert page.count("the video cannot be read") == 8
 
@@ -197,9 +198,7 @@ def test_a_flag_wins_over_the_evaluations_dataset(config, tmp_path):
 
 def test_a_dataset_without_the_evaluated_clips_is_refused(config):
     config.split = "train"
-    with pytest.raises(
-        SystemExit, match=r"none of the evaluated queries' clips, such as 'test-red-0'.*--data_dir"
-    ):
+    with pytest.raises(SystemExit, match=r"none of the evaluated queries' clips, such as 'test-red-0'.*--data_dir"):
         render(config)
 
 
@@ -277,9 +276,7 @@ def test_what_a_label_holds_stays_text(config, monkeypatch):
 
 def test_the_page_may_run_its_own_script_and_reach_no_network(config):
     page = Page(render(config)[0])
-    (policy,) = (
-        one["content"] for one in page.all("meta") if one.get("http-equiv") == "Content-Security-Policy"
-    )
+    (policy,) = (one["content"] for one in page.all("meta") if one.get("http-equiv") == "Content-Security-Policy")
     rules = dict(rule.split(maxsplit=1) for rule in policy.split("; "))
     assert rules.pop("script-src") == csp_hash("".join(page.text["script"]))
     assert rules.pop("style-src") == csp_hash("".join(page.text["style"]))
@@ -289,9 +286,7 @@ def test_the_page_may_run_its_own_script_and_reach_no_network(config):
         "base-uri": "'none'",
         "form-action": "'none'",
     }
-    assert not [
-        one for _, one in page.elements if "style" in one or any(name.startswith("on") for name in one)
-    ]
+    assert not [one for _, one in page.elements if "style" in one or any(name.startswith("on") for name in one)]
 
 
 def test_no_clip_plays_before_the_script_has_seen_that_motion_is_welcome(config):

@@ -1,8 +1,9 @@
 """What the report calls clips and targets, and how it counts mistakes: on tables written by hand."""
 
 import polars as pl
-from clip_names import clip_captions, clip_classes, label_names, name_targets
-from confusion import confusion_counts, confusion_table, most_confused
+
+from tfcovr.clip_names import clip_captions, clip_classes, label_names, name_targets
+from tfcovr.confusion import confusion_counts, confusion_table, most_confused
 
 CLIPS = pl.DataFrame(
     {
@@ -18,9 +19,7 @@ def rows_of(*rows):
 
 
 def test_a_clip_is_called_by_its_description_else_its_label_else_its_id():
-    clips = CLIPS.with_columns(
-        description=pl.when(pl.col("clip_id") == "c").then(None).otherwise("description")
-    )
+    clips = CLIPS.with_columns(description=pl.when(pl.col("clip_id") == "c").then(None).otherwise("description"))
     assert clip_captions(clips) == {
         "a": "ring leap",
         "b": "ring leap",
@@ -85,9 +84,7 @@ def test_the_table_holds_the_most_mistaken_first_with_all_their_queries():
     assert [(row["name"], row["total"]) for row in table["rows"]] == [("b", 10), ("a", 6)]
     assert [[cell["count"] for cell in row["cells"]] for row in table["rows"]] == [[0, 2, 8, 0], [0, 5, 0, 1]]
     assert [[cell["shade"] for cell in row["cells"]] for row in table["rows"]] == [[0, 2, 5, 0], [0, 4, 0, 1]]
-    assert [
-        (pair["true"], pair["predicted"], pair["count"], pair["total"]) for pair in most_confused(counts)
-    ] == [
+    assert [(pair["true"], pair["predicted"], pair["count"], pair["total"]) for pair in most_confused(counts)] == [
         ("b", "y", 8, 10),
         ("b", "a", 2, 10),
         ("a", "z", 1, 6),

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from classifiers import (
+from clip_frames import Augmentation, FrameCache, LabelledClips
+from safetensors.torch import load_file
+from stage1 import Stage1, Stage1Config, epoch_items, learning_rate, run
+from transformers import AutoModelForVideoClassification, AutoVideoProcessor
+
+from harness.config import parse_config
+from hf_datasets.video import read_frames
+from hf_models import AIMVideoProcessor
+from tfcovr.classifiers import (
     MINIATURE_AIM,
     ClassifierConfig,
     accuracies,
@@ -21,14 +29,6 @@ from classifiers import (
     make_classifier,
     shipped_adapters,
 )
-from clip_frames import Augmentation, FrameCache, LabelledClips
-from config import parse_config
-from safetensors.torch import load_file
-from stage1 import Stage1, Stage1Config, epoch_items, learning_rate, run
-from transformers import AutoModelForVideoClassification, AutoVideoProcessor
-
-from hf_datasets.video import read_frames
-from hf_models import AIMVideoProcessor
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -77,11 +77,7 @@ def test_it_learns_colours_and_saves_both_forms(config):
     figures = run(replace(config, epochs=6, learning_rate=1e-2, brightness=0.0))
     assert figures["validation/accuracy"] > 0.7
     assert set(figures) == {
-        *(
-            f"{split}/{name}"
-            for split in ("validation", "test")
-            for name in ("accuracy", "mean_class_accuracy")
-        ),
+        *(f"{split}/{name}" for split in ("validation", "test") for name in ("accuracy", "mean_class_accuracy")),
         "validation/accuracy_shuffled_frames",
     }
     folder = Path(config.output_dir)
@@ -118,16 +114,12 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path
     config.epochs = 5
     figures = run(config)
     killed = replace(config, output_dir=str(tmp_path / "killed"))
-    (tmp_path / "killed.yaml").write_text(
-        yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None})
-    )
+    (tmp_path / "killed.yaml").write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
     command = [sys.executable, str(RECIPES / "stage1.py"), str(tmp_path / "killed.yaml")]
     if moment == "inside a checkpoint":
         command[1:2] = ["-c", DIE_INSIDE_A_CHECKPOINT, killed.output_dir]
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         while process.poll() is None and (
             moment == "inside a checkpoint" or not list(tmp_path.glob("killed/checkpoints/step-*"))
         ):
@@ -145,9 +137,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path
     for name, value in expected.items():
         assert torch.equal(value, resumed[name]), name
     # The best weights may come from before the kill; the losses of all epochs may not.
-    histories = [
-        json.loads(Path(one.output_dir, "results.json").read_text())["history"] for one in (config, killed)
-    ]
+    histories = [json.loads(Path(one.output_dir, "results.json").read_text())["history"] for one in (config, killed)]
     assert histories[0] == histories[1]
 
 
@@ -378,8 +368,6 @@ def test_gradient_checkpointing_changes_nothing(config):
     for stage in (plain, checkpointed):
         stage.model.train()
         stage.loss(stage.model(pixel_values=batch["pixel_values"]).logits, batch["labels"]).backward()
-    gradients = [
-        [p.grad for p in stage.model.parameters() if p.grad is not None] for stage in (plain, checkpointed)
-    ]
+    gradients = [[p.grad for p in stage.model.parameters() if p.grad is not None] for stage in (plain, checkpointed)]
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)

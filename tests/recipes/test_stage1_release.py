@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from coloured_videos import write_coloured_video
 from datasets import Dataset
-from labelled_splits import labelled_splits
-from shared_config import DataConfig
 from stage1 import Stage1, Stage1Config, run
+
+from harness.shared_config import DataConfig
+from tfcovr.labelled_splits import labelled_splits
 
 GYM = "A0xAXXysH{:02}_E_002184_002237_A_{:04}_{:04}"
 COLOURS = {"40": (250, 20, 20), "41": (20, 250, 20), "45": (20, 20, 250)}
@@ -43,9 +44,7 @@ def release(tmp_path_factory):
             "modification": "Show with 1 turn.",
             "target_video": answer,
         }
-        Dataset.from_list([row | {"target_videos_ids": str([answer])}]).to_csv(
-            annotations / f"{split}_finegd.csv"
-        )
+        Dataset.from_list([row | {"target_videos_ids": str([answer])}]).to_csv(annotations / f"{split}_finegd.csv")
         labels |= {query: "40", answer: "41"}
     for number, (clip_id, label) in enumerate(labels.items()):
         write_coloured_video(videos / f"{clip_id}.mp4", [COLOURS[label]], seed=number)

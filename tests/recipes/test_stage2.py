@@ -64,9 +64,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path
     killed = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "killed")})
     command = [sys.executable, str(RECIPES / "stage2.py"), as_yaml(killed, tmp_path / "killed.yaml")]
     environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
@@ -76,9 +74,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path
     expected, resumed = weights(config.output_dir), weights(killed.output_dir)
     assert expected.keys() == resumed.keys()
     assert all(torch.equal(expected[name], resumed[name]) for name in expected)
-    histories = [
-        json.loads(Path(one.output_dir, "results.json").read_text())["history"] for one in (config, killed)
-    ]
+    histories = [json.loads(Path(one.output_dir, "results.json").read_text())["history"] for one in (config, killed)]
     assert histories[0] == histories[1]
 
 
@@ -118,9 +114,7 @@ def test_end_to_end_training_moves_the_encoders(config, tiny):
     assert not torch.equal(trained[f"vision_model.{name}"], start[f"aim.{name}"])
 
 
-def test_an_end_to_end_run_goes_on_in_the_middle_of_an_epoch_as_if_it_had_not_stopped(
-    config, tmp_path, monkeypatch
-):
+def test_an_end_to_end_run_goes_on_in_the_middle_of_an_epoch_as_if_it_had_not_stopped(config, tmp_path, monkeypatch):
     config.end_to_end, config.epochs, config.checkpoint_steps = True, 1, 2
     stage2.run(config)
     stopped = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "stopped")})

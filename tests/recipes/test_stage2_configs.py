@@ -4,18 +4,15 @@ from pathlib import Path
 
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
-from config import parse_config
 from embed import EmbedConfig
 from evaluate_tfcovr import EvaluateConfig
 from stage2 import Stage2Config
 
+from harness.config import parse_config
+
 RECIPES = Path(__file__).parents[2] / "recipes"
 CONFIGS = {"embed": EmbedConfig, "stage2": Stage2Config, "evaluate_tfcovr": EvaluateConfig}
-FILES = [
-    (path, kind)
-    for name, kind in CONFIGS.items()
-    for path in sorted((RECIPES / "configs").glob(f"{name}*.yaml"))
-]
+FILES = [(path, kind) for name, kind in CONFIGS.items() for path in sorted((RECIPES / "configs").glob(f"{name}*.yaml"))]
 
 
 @pytest.mark.parametrize(("path", "kind"), FILES, ids=lambda value: getattr(value, "stem", ""))

@@ -16,14 +16,14 @@ import pytest
 import torch
 import vcmr
 import yaml
-from config import parse_config
 from evaluate_vcmr import EvaluateVCMRConfig
-from moment_data import MomentDataConfig, MomentSplit, span_preset
 from moment_features import FeatureStore
 from safetensors.torch import load_file
 from transformers import AutoModel
 from vcmr import VCMRConfig
 
+from fig.data import MomentDataConfig, MomentSplit, span_preset
+from harness.config import parse_config
 from hf_models import XMLConfig
 from hf_models.moments.spans import PRESETS
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
@@ -54,9 +54,7 @@ def a_split(split, num_videos, generator):
             features[first : first + 2, kind] += 4
             desc_id = len(rows) + {"train": 0, "validation": 10_000, "test": 20_000}[split]
             span = (float(first), float(first + 2))
-            rows.append(
-                (desc_id, video_id, float(CLIPS), *span, f"kind {kind}", f"kind {kind} in {colour}", None)
-            )
+            rows.append((desc_id, video_id, float(CLIPS), *span, f"kind {kind}", f"kind {kind} in {colour}", None))
             one_hot = np.eye(SIZE)
             coarse[str(desc_id)] = one_hot[[kind]]
             fine[str(desc_id)] = one_hot[[kind, 4 + colour]]
@@ -81,9 +79,7 @@ def data(tmp_path_factory):
     """A data set of moments as a folder, and its features."""
     folder = tmp_path_factory.mktemp("moments")
     generator = np.random.default_rng(0)
-    stores = {
-        kind: FeatureStore(folder / "features" / kind) for kind in ("video", "query-fine", "query-coarse")
-    }
+    stores = {kind: FeatureStore(folder / "features" / kind) for kind in ("video", "query-fine", "query-coarse")}
     for split, num_videos in (("train", 36), ("validation", 6), ("test", 6)):
         rows, *features = a_split(split, num_videos, generator)
         pl.DataFrame(rows, schema=SCHEMA, orient="row").write_parquet(folder / f"{split}.parquet")
@@ -159,9 +155,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path
     path.write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
     environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, str(RECIPES / "vcmr.py"), str(path)]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
@@ -170,9 +164,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path
     assert vcmr.run(killed) == whole
     expected, resumed = weights(config.output_dir), weights(killed.output_dir)
     assert all(torch.equal(expected[name], resumed[name]) for name in expected)
-    histories = [
-        json.loads(Path(one.output_dir, "results.json").read_text())["history"] for one in (config, killed)
-    ]
+    histories = [json.loads(Path(one.output_dir, "results.json").read_text())["history"] for one in (config, killed)]
     assert histories[0] == histories[1]
 
 
@@ -183,9 +175,7 @@ def test_training_stops_when_the_score_no_longer_rises(config):
     assert len(results["history"]) == 3
 
 
-def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(
-    small, config, tmp_path, monkeypatch
-):
+def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(small, config, tmp_path, monkeypatch):
     base = {"epochs": 2, "batch_size": 72, "learning_rate": 1e-3}
     (tmp_path / "vcmr.yaml").write_text(yaml.safe_dump(base))
     evaluation = EvaluateVCMRConfig(
@@ -250,9 +240,7 @@ def spoiled(data, tmp_path, change, *, drop=()):
 
 def read_test(folder, **changes):
     limits = {"min_clips": 1, "max_clips": 4, "max_video_clips": CLIPS, "nms_threshold": 0.5}
-    config = MomentDataConfig(
-        **{**limits, "dataset": str(folder), "features": f"{folder}/features", **changes}
-    )
+    config = MomentDataConfig(**{**limits, "dataset": str(folder), "features": f"{folder}/features", **changes})
     return MomentSplit(config, "test", granularity="fine", long_videos="pool")
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
-from contrasts import Contrast, Span, SpanReader, group, load_stacks
-from encoders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from safetensors.torch import load_file
 from vidclip import Training, VidCLIPRunConfig, run
+
+from comp.data import Contrast, Span, SpanReader, group, load_stacks
+from harness.models import MINIATURE_CLIP, MINIATURE_VIDCLIP
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "vidclip.py"
 
@@ -222,9 +223,7 @@ def test_stacks_leave_nothing_on_the_disk(config):
 
 
 def test_two_processes_end_with_the_weights_of_one(config):
-    alone, together = (
-        config(name, zero_init_rate=1.0) for name in ("alone", "together")
-    )  # rounding times 20
+    alone, together = (config(name, zero_init_rate=1.0) for name in ("alone", "together"))  # rounding times 20
     run(alone)
     flags = []
     for name, value in vars(together).items():

@@ -51,9 +51,7 @@ def videoprism(tokenizer):
     layers = {f"num_{kind}_layers": 1 for kind in ("spatial", "temporal", "auxiliary")}
     vision = {**SMALL, **IMAGES, **layers, "tubelet_size": [1, 8, 8], "num_frames": 4}
     config = VideoPrismConfig(text_config=text_fields(tokenizer), vision_config=vision)
-    return VideoPrismClipModel(config), VideoPrismProcessor(
-        LlavaOnevisionVideoProcessor(size=SIDES), tokenizer
-    )
+    return VideoPrismClipModel(config), VideoPrismProcessor(LlavaOnevisionVideoProcessor(size=SIDES), tokenizer)
 
 
 def siglip(tokenizer):
@@ -63,9 +61,7 @@ def siglip(tokenizer):
 
 def siglip_2(tokenizer):
     vision = {**SMALL, "patch_size": 8, "num_patches": 4}
-    config = Siglip2Config(
-        text_config={**text_fields(tokenizer), "projection_size": 16}, vision_config=vision
-    )
+    config = Siglip2Config(text_config={**text_fields(tokenizer), "projection_size": 16}, vision_config=vision)
     images = Siglip2ImageProcessor(patch_size=8, max_num_patches=4)
     return Siglip2Model(config), Siglip2Processor(images, tokenizer)
 

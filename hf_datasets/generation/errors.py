@@ -1,0 +1,67 @@
+"""What an error of the server means: stop with a cure, go on without an option, or try again."""
+
+import asyncio
+import re
+from typing import Any
+
+import openai
+
+OPTIONAL = ("response_format", "temperature", "seed", "max_completion_tokens")
+"""What a request can do without; the token limit then goes by its older name."""
+CURES = {
+    401: "the API key is wrong or missing: set the environment variable that holds it",
+    402: "the account is empty: add credit",
+    403: "this key may not use this model: choose another model or key",
+    404: "the server does not know this model or address: check --model and --base_url",
+}
+QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
+REFUSALS = {400, 413, 422}
+CONTEXT_WORDS = "context length|context window|maximum context|prompt is too long"
+
+
+class MalformedResponseError(Exception):
+    """A response that is no chat completion; `raw` is its body."""
+
+    def __init__(self, raw: str) -> None:
+        super().__init__("the response is no chat completion")
+        self.raw = raw
+
+
+def passes_with_time(error: BaseException) -> bool:
+    """Whether the same request may succeed a moment later."""
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code in {408, 409, 429} or error.status_code >= 500
+    return isinstance(error, (openai.APIConnectionError, asyncio.TimeoutError, MalformedResponseError))
+
+
+def cure(error: openai.APIStatusError) -> str | None:
+    """What the user has to do before any request can succeed; None where others may."""
+    if error.code in QUOTA_CODES or str(error.type) in QUOTA_CODES:  # whatever the server put there
+        return "the quota of this account is used up: add credit or raise its limit, then run again"
+    if error.code == "context_length_exceeded" or (
+        error.status_code in REFUSALS and _mentions(error.message, CONTEXT_WORDS)
+    ):
+        return "a request is longer than the model's context: choose a model with a longer one or shorter rows"
+    return CURES.get(error.status_code)
+
+
+def rejected_option(status_code: int, message: str, param: str | None, body: dict[str, Any]) -> str | None:
+    """The optional part of the request that the server does not know, if that is what the error says."""
+    if status_code not in REFUSALS:
+        return None
+    named = [option for option in OPTIONAL if option in body and (param == option or _mentions(message, option))]
+    return named[0] if named else None
+
+
+def retry_after_seconds(error: BaseException | None) -> float:
+    """The wait that the server asked for in its `Retry-After` header, 0 where it asked for none."""
+    if not isinstance(error, openai.APIStatusError):
+        return 0.0
+    try:
+        return float(error.response.headers.get("retry-after", 0))
+    except ValueError:
+        return 0.0
+
+
+def _mentions(message: str, words: str) -> bool:
+    return re.search(rf"\b({words})\b", message, re.IGNORECASE) is not None

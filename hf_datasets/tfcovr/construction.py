@@ -1,0 +1,271 @@
+"""Where TF-CoVR comes from: the miniature, the authors' release, the upstream annotations, or a folder made of them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hf_datasets.records import Clip, LabelPair, Rejection
+from hf_datasets.sources.finediving import read_finediving
+from hf_datasets.sources.finegym import read_finegym
+from hf_datasets.tables import check_columns
+from hf_datasets.tfcovr.clips import (
+    CLIP_SCHEMA,
+    check_clips,
+    clip_frame,
+    descriptions,
+    locate,
+    read_durations,
+)
+from hf_datasets.tfcovr.labels import Label, answers_of
+from hf_datasets.tfcovr.modifications.task import Modification, ModificationTask
+from hf_datasets.tfcovr.release import read_release, release_clips
+from hf_datasets.tfcovr.triplets import (
+    CHANGE_SCHEMA,
+    SPLITS,
+    TRIPLET_SCHEMA,
+    Split,
+    Tables,
+    composed_queries,
+    labels_without_clips,
+    train_triplets,
+)
+
+ANNOTATION = "finegym_annotation_info*.json"
+ELEMENTS = "gym*_element*.txt"
+CATEGORIES = "gym*_categories*.txt"
+DIVES = "FineDiving_fine-grained_annotation.pkl"
+COARSE_DIVES = "FineDiving_coarse_annotation.pkl"
+SOURCE_HELP = (
+    f"the source configuration reads, from data_dir, FineGym's {ANNOTATION} with its lists {ELEMENTS}, or FineDiving's "
+    f"{DIVES}, or both; or a folder that recipes/build_tfcovr.py made"
+)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A data set before it is written.
+
+    Attributes:
+        clips: The clips of all splits (`CLIP_SCHEMA`).
+        rows: Split -> a function that gives its triplets or queries (`TRIPLET_SCHEMA`), in tables.
+        rejections: What was left out on the way.
+        coverage: A sentence on how many clips have their video.
+    """
+
+    clips: pl.DataFrame
+    rows: Mapping[Split, Tables]
+    rejections: list[Rejection] = field(default_factory=list)
+    coverage: str = ""
+
+    def clip_tables(self, split: Split) -> list[pa.Table]:
+        """The clips of a split, as one table of `CLIP_SCHEMA`."""
+        clips = self.clips.filter(pl.col("split") == split)
+        return [clips.select(CLIP_SCHEMA.names).to_arrow().cast(CLIP_SCHEMA)]
+
+
+def compose(
+    clips: pl.DataFrame,
+    changes: pl.DataFrame,
+    *,
+    max_triplets_per_pair: int | None = None,
+    seed: int = 0,
+    labels: Iterable[Label] | None = None,
+) -> tuple[dict[Split, Tables], list[Rejection]]:
+    """Join clips and changes, every split for itself.
+
+    Args:
+        clips: Clips with `clip_id`, `label` and `split`.
+        changes: See `triplets.CHANGE_SCHEMA`.
+        max_triplets_per_pair: See `triplets.plan_join`; queries are never capped.
+        seed: See `triplets.plan_join`.
+        labels: The labels that clips and changes speak of; the 306 by default.
+
+    Returns:
+        Split -> its rows, and a rejection for each label of a change without a clip in a split.
+    """
+    rows: dict[Split, Tables] = {}
+    rejections = []
+    answers = answers_of(labels)
+    for split in SPLITS:
+        own = clips.filter(pl.col("split") == split)
+        rejections += labels_without_clips(own, changes, split, answers=answers)
+        if split == "train":
+            rows[split] = train_triplets(
+                own, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed, answers=answers
+            )
+        else:
+            rows[split] = composed_queries(own, changes, split, answers=answers)
+    return rows, rejections
+
+
+def check_enough(
+    clips: pl.DataFrame, labels: Iterable[Label], changes: pl.DataFrame, *, threshold: float
+) -> dict[Split, Rejection]:
+    """Say what is missing where clips and changes give no row.
+
+    Args:
+        clips: Clips with `label` and `split`.
+        labels: Their labels.
+        changes: See `triplets.CHANGE_SCHEMA`.
+        threshold: The least similarity that they were made with.
+
+    Returns:
+        The splits that have no row though another one has, each with a rejection.
+
+    Raises:
+        ValueError: No split has a row.
+    """
+    answers = answers_of(labels)
+    readings = sorted(set(answers.values()))
+    if len(readings) < 2:
+        raise ValueError(
+            f"all clips read the same, {readings[0]!r}, and a query leads from one label to another; give clips of two "
+            "labels at least"
+        )
+    if changes.is_empty():
+        raise ValueError(
+            f"no pair of the {len(readings)} labels is as similar as {threshold:g} and has a text; lower threshold, or "
+            "give descriptions with more words in common"
+        )
+    pairs = [(answers[source], answers[target]) for source, target in changes.select("source", "target").iter_rows()]
+    found = {
+        split: {answers[label] for label in clips.filter(pl.col("split") == split)["label"].unique()}
+        for split in SPLITS
+    }
+    empty = [split for split in SPLITS if not any({*pair} <= found[split] for pair in pairs)]
+    reasons = [
+        f"no rows in {split}: its clips are of {len(found[split])} labels, of which no two are a pair; give it videos "
+        "of two similar labels, by a split column or more videos"
+        for split in empty
+    ]
+    if len(empty) == len(SPLITS):
+        raise ValueError(f"there is no triplet and no query; {reasons[0]}")
+    return {split: Rejection(reason, split, split) for split, reason in zip(empty, reasons, strict=True)}
+
+
+def miniature_clips(root: Path) -> tuple[pl.DataFrame, list[Rejection], str]:
+    """Read the clips of a rendered miniature, found in its own `videos`."""
+    clips = _read(root / "clips.parquet", "prepare_miniature makes such a folder")
+    videos = _read(root / "videos.parquet", "prepare_miniature makes such a folder")
+    durations = dict(videos.select("video_id", "duration_seconds").iter_rows())
+    accepted, rejections = check_clips(clips, source=str(root / "clips.parquet"), durations=durations)
+    located, coverage = locate(accepted, root / "videos")
+    return located, rejections, coverage
+
+
+def source_clips(data_dir: Path, *, video_dir: str | None = None) -> tuple[pl.DataFrame, list[Rejection], str]:
+    """Read the clips of FineGym and FineDiving, whichever annotations are below a folder; they have no split yet.
+
+    Raises:
+        FileNotFoundError: The folder holds neither.
+        ValueError: Of an annotation there are several files, or it cannot be read.
+    """
+    clips, rejections = clip_frame(_source_records(data_dir))
+    durations = None if video_dir is None else read_durations(clips, video_dir)
+    accepted, refused = check_clips(clips, source=str(data_dir), durations=durations)
+    located, coverage = locate(accepted, video_dir)
+    return located, rejections + refused, coverage
+
+
+def _source_records(data_dir: Path) -> Iterator[Clip | Rejection]:
+    annotation = _one(data_dir, ANNOTATION)
+    dives = _one(data_dir, DIVES) or _one(data_dir, COARSE_DIVES)
+    if annotation is None and dives is None:
+        raise FileNotFoundError(f"{data_dir} holds no annotation: {SOURCE_HELP}")
+    if annotation is not None:
+        elements = sorted(data_dir.rglob(ELEMENTS))
+        if not elements:
+            raise FileNotFoundError(f"{annotation} has no element list {ELEMENTS} beside it; fetch gym288's two lists")
+        categories = _one(data_dir, CATEGORIES)
+        yield from read_finegym(annotation, elements, descriptions=descriptions(), categories=categories)
+    if dives is not None:
+        yield from read_finediving(dives, descriptions=descriptions())
+
+
+def _one(folder: Path, pattern: str) -> Path | None:
+    paths = sorted(folder.rglob(pattern))
+    if len(paths) > 1:
+        raise ValueError(f"{folder} holds several {pattern}: {', '.join(map(str, paths))}; keep one")
+    return paths[0] if paths else None
+
+
+def read_published(data_dir: Path, config_name: str) -> dict[Split, Tables]:
+    """Open the Parquet files of one configuration in a folder that `hf_datasets.publish` wrote.
+
+    Returns:
+        Split -> its tables; empty if the folder holds no such configuration.
+
+    Raises:
+        ValueError: A file lacks a column or is no Parquet.
+    """
+    schema = CLIP_SCHEMA if config_name.endswith("-clips") else TRIPLET_SCHEMA
+    found: dict[Split, Tables] = {}
+    for split in SPLITS:
+        paths = sorted((data_dir / config_name).glob(f"{split}-*.parquet"))
+        for path in paths:
+            list(check_columns(_columns(path), schema.names, source=str(path)))
+        if any(pq.read_metadata(path).num_rows for path in paths):  # `datasets` cannot open an empty split
+            found[split] = partial(_published_tables, paths, schema)
+    return found
+
+
+def _columns(path: Path) -> list[str]:
+    try:
+        return pq.read_schema(path).names
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is no Parquet file ({error}); make the folder again") from None
+
+
+def _published_tables(paths: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    for path in paths:
+        for batch in pq.ParquetFile(path).iter_batches(columns=schema.names):
+            yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+
+
+def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Collection:
+    """Read the authors' release; see `release.read_release` and `release.release_clips`."""
+    frames, rejections = read_release(data_dir)
+    clips, refused = release_clips(frames)
+    located, coverage = locate(clips, video_dir)
+    rows = {split: partial(iter, [frame.to_arrow().cast(TRIPLET_SCHEMA)]) for split, frame in frames.items()}
+    return Collection(located, rows, rejections + refused, coverage)
+
+
+def _read(path: Path, cure: str) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); {cure}") from None
+
+
+def write_changes(
+    pairs: Iterable[LabelPair | Rejection], labels: Iterable[Label] | None = None
+) -> tuple[pl.DataFrame, list[Rejection]]:
+    """Have the offline writer say what changes between the labels of each pair, and the validator judge it.
+
+    Args:
+        pairs: What `pairs.propose_pairs` gives; its rejections are passed on.
+        labels: The labels that they speak of; the 306 by default.
+
+    Returns:
+        See `change_frame`.
+    """
+    task = ModificationTask() if labels is None else ModificationTask({label.label_id: label for label in labels})
+    return change_frame(pair if isinstance(pair, Rejection) else task.parse(pair, task.write(pair)) for pair in pairs)
+
+
+def change_frame(records: Iterable[Modification | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
+    """Collect what a writer, the offline one or a chat model, makes of label pairs.
+
+    Returns:
+        The changes in their order (`triplets.CHANGE_SCHEMA`), and the rejections in theirs.
+    """
+    changes, rejections = [], []
+    for record in records:
+        (rejections if isinstance(record, Rejection) else changes).append(record)
+    return pl.DataFrame([asdict(change) for change in changes], schema=CHANGE_SCHEMA), rejections

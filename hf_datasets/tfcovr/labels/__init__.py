@@ -1,0 +1,41 @@
+"""Labels: the 306 of TF-CoVR and a user's own, what each says, and how two differ."""
+
+from hf_datasets.tfcovr.labels.table import (
+    Attributes,
+    Change,
+    InconsistencyKind,
+    Label,
+    LabelInconsistency,
+    LabelSource,
+    answer_class,
+    answers_of,
+    classes_by_description,
+    describe,
+    differences,
+    find_label,
+    label_inconsistencies,
+    labels_by_id,
+    load_labels,
+    parse_description,
+    reading,
+)
+
+__all__ = [
+    "Attributes",
+    "Change",
+    "InconsistencyKind",
+    "Label",
+    "LabelInconsistency",
+    "LabelSource",
+    "answer_class",
+    "answers_of",
+    "classes_by_description",
+    "describe",
+    "differences",
+    "find_label",
+    "label_inconsistencies",
+    "labels_by_id",
+    "load_labels",
+    "parse_description",
+    "reading",
+]

@@ -1,0 +1,211 @@
+"""The 306 labels of TF-CoVR: what each says, which say the same, and where the annotation contradicts itself.
+
+A user's own labels are the same record, made by `free_text.own_labels`.
+"""
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from hf_datasets.tfcovr.labels.diving import (
+    DivingAttributes,
+    describe_diving,
+    dive_disagreements,
+    parse_diving,
+)
+from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes, describe_gymnastics, parse_gymnastics
+
+LABELS_FILE = Path(__file__).with_name("labels.tsv")
+
+Attributes = GymnasticsAttributes | DivingAttributes
+LabelSource = Literal["finegym", "finediving", "own"]
+InconsistencyKind = Literal["identical text", "dive number"]
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One class: its index in the class order, its id upstream, its text and what the text says.
+
+    Attributes:
+        index: Position in the class order, 0 to 305; of a user's labels in theirs.
+        label_id: FineGym's gym288 class or the dive number, as text: `40`, `407c`; or the user's own.
+        source: The dataset that defines it.
+        description: Its text.
+        attributes: What the text says; None where it is not of TF-CoVR's grammar.
+    """
+
+    index: int
+    label_id: str
+    source: LabelSource
+    description: str
+    attributes: Attributes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelInconsistency:
+    """Labels whose annotation contradicts itself or that cannot be told apart by their text."""
+
+    label_ids: tuple[str, ...]
+    kind: InconsistencyKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One attribute that differs between two labels, with its value in each."""
+
+    attribute: str
+    source: Any
+    target: Any
+
+
+def parse_description(description: str) -> Attributes:
+    """What a description says: gymnastics descriptions begin with the apparatus in parentheses, dives do not.
+
+    >>> parse_description("Inward, 3.5 Soms.Tuck, Entry").somersaults
+    3.5
+    """
+    return parse_gymnastics(description) if description.startswith("(") else parse_diving(description)
+
+
+def describe(attributes: Attributes) -> str:
+    """The description with these attributes: the inverse of `parse_description`.
+
+    >>> describe(parse_description("(Vault) tsukahara stretched with 2 turn"))
+    '(Vault) tsukahara stretched with 2 turn'
+    """
+    if isinstance(attributes, GymnasticsAttributes):
+        return describe_gymnastics(attributes)
+    return describe_diving(attributes)
+
+
+@cache
+def load_labels() -> tuple[Label, ...]:
+    """The 306 labels in class order: 259 of FineGym, then 47 of FineDiving.
+
+    >>> labels = load_labels()
+    >>> len(labels), labels[0].label_id, labels[259].description
+    (306, '0', 'Inward, 3.5 Soms.Tuck, Entry')
+    """
+    with LABELS_FILE.open(encoding="utf-8", newline="") as file:
+        table = csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t")
+        return tuple(
+            Label(
+                index=int(row["index"]),
+                label_id=row["label"],
+                source=row["source"],
+                description=row["description"],
+                attributes=parse_description(row["description"]),
+            )
+            for row in table
+        )
+
+
+@cache
+def labels_by_id() -> dict[str, Label]:
+    """The labels under their ids."""
+    return {label.label_id: label for label in load_labels()}
+
+
+def find_label(label_id: str) -> Label:
+    """The label with this id.
+
+    >>> find_label("45").description
+    '(Floor Exercise) switch leap'
+
+    Raises:
+        ValueError: No label has this id.
+    """
+    label = labels_by_id().get(str(label_id))
+    if label is None:
+        raise ValueError(
+            f"{label_id!r} is no TF-CoVR label: expected one of 306 ids, a gym288 class from '0' to '287' (29 are "
+            "not used) or a dive number such as '407c'; hf_datasets/tfcovr/labels/labels.tsv lists them"
+        )
+    return label
+
+
+@cache
+def classes_by_description() -> dict[str, tuple[str, ...]]:
+    """The ids of the labels under each description, in class order."""
+    classes = defaultdict(tuple)
+    for label in load_labels():
+        classes[label.description] += (label.label_id,)
+    return dict(classes)
+
+
+def answer_class(label_id: str) -> tuple[str, ...]:
+    """The ids of all labels with this label's text, in class order: no text can tell them apart.
+
+    >>> answer_class("216"), answer_class("45")
+    (('180', '216'), ('45',))
+    """
+    return classes_by_description()[find_label(label_id).description]
+
+
+def reading(description: str) -> str:
+    """A description without what a reader does not tell apart: case and runs of white space."""
+    return " ".join(description.split()).casefold()
+
+
+def answers_of(labels: Iterable[Label] | None = None) -> dict[str, str]:
+    """The label that answers for each label: the first of those that read the same.
+
+    >>> answers_of()["216"], answers_of()["45"]
+    ('180', '45')
+
+    Args:
+        labels: All 306 by default.
+    """
+    first: dict[str, str] = {}
+    return {
+        label.label_id: first.setdefault(reading(label.description), label.label_id)
+        for label in (load_labels() if labels is None else labels)
+    }
+
+
+def differences(source: Attributes, target: Attributes) -> tuple[Change, ...]:
+    """The attributes in which two labels of one sport differ.
+
+    >>> differences(find_label("40").attributes, find_label("46").attributes)  # a switch and a split leap
+    (Change(attribute='turns', source=0.5, target=0.0), Change(attribute='legs', source='switch', target='split'))
+
+    Raises:
+        ValueError: The labels are of different sports.
+    """
+    if type(source) is not type(target):
+        raise ValueError(
+            f"{describe(source)!r} and {describe(target)!r} are of different sports and have no attributes in "
+            "common; compare labels of one sport"
+        )
+    return tuple(
+        Change(slot.name, getattr(source, slot.name), getattr(target, slot.name))
+        for slot in fields(source)
+        if slot.compare and getattr(source, slot.name) != getattr(target, slot.name)
+    )
+
+
+def label_inconsistencies() -> tuple[LabelInconsistency, ...]:
+    """What is known to be wrong with the labels, found by checking them: identical texts, then dive numbers.
+
+    >>> for found in label_inconsistencies()[3:5]:
+    ...     print(found.label_ids, found.message)
+    ('5253b', '5251b') both read 'Back, 1.5 Twists, 2.5 Soms.Pike, Entry'
+    ('6142d',) the number says 1 twists, the description 4.5; the description ends without the entry
+    """
+    identical = [
+        LabelInconsistency(label_ids, "identical text", f"both read {description!r}")
+        for description, label_ids in classes_by_description().items()
+        if len(label_ids) > 1
+    ]
+    disagreeing = [
+        LabelInconsistency((label.label_id,), "dive number", "; ".join(messages))
+        for label in load_labels()
+        if isinstance(label.attributes, DivingAttributes)
+        and (messages := dive_disagreements(label.label_id, label.attributes))
+    ]
+    return (*identical, *disagreeing)

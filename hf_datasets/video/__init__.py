@@ -1,0 +1,22 @@
+"""Video files by id, and their frames: `(T, C, H, W)` uint8, with the indices and times that were really read.
+
+Importing this does not import torch; the first frames do.
+"""
+
+from .backends import Backend
+from .pyav import VideoError, VideoLimits, VideoSpanError
+from .reading import VideoFrames, frame_indices, read_frames
+from .store import VIDEO_EXTENSIONS, VideoCoverage, VideoStore
+
+__all__ = [
+    "VIDEO_EXTENSIONS",
+    "Backend",
+    "VideoCoverage",
+    "VideoError",
+    "VideoFrames",
+    "VideoLimits",
+    "VideoSpanError",
+    "VideoStore",
+    "frame_indices",
+    "read_frames",
+]

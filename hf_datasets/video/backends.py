@@ -1,0 +1,212 @@
+"""Three decoders behind one plan: which frames a span holds is PyAV's answer, so all backends read the same ones.
+
+Nothing is imported before it is used. Open files are kept in a bounded cache per process and per backend: on a
+long video, opening costs more than decoding. A cache never survives a fork, because the file offset would be shared.
+"""
+
+import ctypes
+import os
+import stat
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+import numpy as np
+
+from .pyav import OpenVideo, VideoError, to_rgb
+
+if TYPE_CHECKING:
+    from decord import VideoReader
+    from torchcodec.decoders import VideoDecoder
+
+Backend = Literal["auto", "pyav", "torchcodec", "decord"]
+MAX_OPEN_FILES = 8
+MAX_BYTES_IN_ORDER = 1 << 30
+
+Opened = TypeVar("Opened")
+
+
+def status_of_file(path: Path) -> os.stat_result:
+    """The status of a file that can be opened without waiting for anyone: a pipe, a socket or a device is refused.
+
+    Raises:
+        VideoError: If it is no such file, or cannot be reached.
+    """
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:  # a loop of links, a name too long; a null character
+        what = getattr(error, "strerror", None) or error
+        raise VideoError(f"{path}: no such video file ({what}); check the folder, or fetch the video") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise VideoError(
+            f"{path}: no such video file, but a folder, pipe, socket or device; give the path of an ordinary file"
+        )
+    return status
+
+
+class OpenFiles(Generic[Opened]):
+    """The most recently used open files of one backend; one that is lent out is invisible to other threads."""
+
+    def __init__(self, open_file: Callable[[Path], Opened], capacity: int = MAX_OPEN_FILES) -> None:
+        self._open_file = open_file
+        self._capacity = capacity
+        self.clear()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._abandon)
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def clear(self) -> None:
+        """Forget every open file."""
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[tuple[str, int, int], Opened] = OrderedDict()
+
+    def _abandon(self) -> None:
+        """Forget the open files of the process that forked, and never close them.
+
+        Closing waits for a decoder's threads (decord's for ever), and none of them lives on in a fork.
+        """
+        for opened in self._idle.values():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
+        self.clear()
+
+    @contextmanager
+    def lend(self, path: Path) -> Iterator[Opened]:
+        """Lend the open file of `path`, reopened if it changed on disk, and forgotten if reading it fails.
+
+        Yields:
+            The file, to this thread alone.
+
+        Raises:
+            VideoError: If it is not an ordinary file, or the backend cannot open it.
+        """
+        status = status_of_file(path)
+        key = (str(path), status.st_mtime_ns, status.st_size)
+        with self._lock:
+            opened = self._idle.pop(key, None)
+        if opened is None:
+            opened = self._open_file(path)
+        yield opened
+        with self._lock:
+            self._idle[key] = opened
+            if len(self._idle) > self._capacity:
+                self._idle.popitem(last=False)
+
+
+@dataclass
+class _DecordFile:
+    reader: "VideoReader"
+    keys: Sequence[int] | None = None  # of all its frames, once it is known that decord finds them
+
+
+def _open_torchcodec(path: Path) -> "VideoDecoder":
+    from torchcodec.decoders import VideoDecoder
+
+    return VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode="exact")
+
+
+def _open_decord(path: Path) -> _DecordFile:
+    from decord import VideoReader
+
+    return _DecordFile(VideoReader(str(path), num_threads=1))
+
+
+PYAV_FILES = OpenFiles(OpenVideo)
+_TORCHCODEC_FILES = OpenFiles(_open_torchcodec)
+_DECORD_FILES = OpenFiles(_open_decord)
+
+
+def pyav_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    """Frames by key; what does not come at first is tried again from an earlier keyframe."""
+    height, width = video.size
+    pixels = {key: to_rgb(frame, height, width) for key, frame in video.decode(keys)}
+    lost = [key for key in keys if key not in pixels]
+    if lost and video.has_timestamps:
+        pixels |= {key: to_rgb(frame, height, width) for key, frame in video.decode(lost, thorough=True)}
+    return pixels
+
+
+def torchcodec_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    """Frames by key; a frame that torchcodec presents at another time is left out."""
+    if not video.has_timestamps:
+        return _torchcodec_in_order(video, keys)
+    with _TORCHCODEC_FILES.lend(video.path) as decoder:
+        wanted = [float(key * video.tick) for key in keys]
+        half_tick = float(video.tick) / 2
+        batch = decoder.get_frames_played_at([seconds + half_tick for seconds in wanted])
+    right = np.abs(batch.pts_seconds.numpy() - wanted) < half_tick
+    return {key: frame for key, frame, is_right in zip(keys, batch.data.numpy(), right, strict=True) if is_right}
+
+
+def _torchcodec_in_order(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    # Without presentation timestamps torchcodec seeks to wrong frames; from the first one on it does not err.
+    height, width = video.size
+    if (keys[-1] + 1) * height * width * 3 > MAX_BYTES_IN_ORDER:
+        raise VideoError(f"{video.path}: too long for torchcodec, as it has no timestamps; use backend='pyav'")
+    frames = _open_torchcodec(video.path).get_frames_in_range(0, keys[-1] + 1).data.numpy()
+    return {key: frames[key] for key in keys}
+
+
+def decord_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
+    """Frames by key; refuses files in which decord 0.6 is known to land on other frames than it was asked for.
+
+    Raises:
+        VideoError: For such a file.
+    """
+    with _DECORD_FILES.lend(video.path) as opened:
+        if opened.keys is None:
+            if not _has_closed_gops(video):
+                raise VideoError(
+                    f"{video.path}: decord would give wrong frames (edit list, open GOPs, or a container that it "
+                    "cannot seek in); use backend='pyav'"
+                )
+            opened.keys = video.span(None, None).keys
+        if len(opened.reader) != len(opened.keys):
+            raise VideoError(f"{video.path}: decord counts other frames than there are; use backend='pyav'")
+        numbers = [bisect_left(opened.keys, key) for key in keys]
+        return dict(zip(keys, opened.reader.get_batch(numbers).asnumpy(), strict=True))
+
+
+def _has_closed_gops(video: OpenVideo) -> bool:
+    """Whether every keyframe is a clean entry: nothing decoded after it is presented before it."""
+    if not video.format.startswith(("mov", "matroska", "avi")):
+        return False
+    keyframes: list[int | None] = []
+    for packet in video.packets(None):
+        if packet.is_keyframe:
+            keyframes.append(packet.pts)
+        is_leading = video.has_timestamps and (not keyframes or packet.pts < keyframes[-1])
+        if packet.is_discard or is_leading:
+            return False
+    return video.has_timestamps or len(keyframes) == 1
+
+
+PIXELS = {"auto": pyav_pixels, "pyav": pyav_pixels, "torchcodec": torchcodec_pixels, "decord": decord_pixels}
+
+
+def pixels_of(video: OpenVideo, keys: Sequence[int], backend: Backend) -> dict[int, np.ndarray]:
+    """The frames `keys` of a video, `(height, width, 3)` uint8 RGB each; one that does not decode is left out.
+
+    Raises:
+        VideoError: If the backend is not installed or fails on the file.
+    """
+    if backend not in PIXELS:
+        raise VideoError(f"backend={backend!r} is unknown; choose one of {', '.join(PIXELS)}")
+    try:
+        return PIXELS[backend](video, keys)
+    except VideoError:
+        raise
+    except ImportError as error:
+        raise VideoError(
+            f"backend={backend!r} cannot be imported ({error}); install it, or use backend='pyav'"
+        ) from error
+    except Exception as error:  # the decoders raise types of their own
+        if backend in {"auto", "pyav"}:
+            raise
+        raise VideoError(f"{video.path}: {backend} fails on it ({error}); use backend='pyav'") from error

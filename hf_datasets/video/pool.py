@@ -1,0 +1,324 @@
+"""Decoding many clips in worker processes, none of which can hang or bring down the program that asks.
+
+A thread cannot stop a decoder that hangs (some hold the interpreter's lock while they do), a process can be killed.
+Workers are started as programs of their own: they import nothing of the caller's script, need no guard around its
+main part, and share neither locks nor CUDA with it.
+"""
+
+import os
+import queue
+import signal
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .backends import Backend
+from .process import START_TIMEOUT_SECONDS, Messages, VideoRequest, WorkerProcess
+from .pyav import VideoLimits
+from .reading import ClipPixels, VideoFrames, frames_of, read_frames
+from .resizing import resized_size
+from .shared_memory import PixelFolder
+from .worker import READ_PIXELS
+
+__all__ = ["VideoFailure", "VideoReaderPool", "VideoRequest"]
+
+TIME_IS_UP = "signal SIGALRM"
+ENDED_FROM_OUTSIDE = "it was ended from outside"
+CAUSED_BY_LOAD = {TIME_IS_UP, ENDED_FROM_OUTSIDE, "signal SIGKILL"}
+
+
+@dataclass(frozen=True, slots=True)
+class VideoFailure:
+    """A clip that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Run:
+    """The requests of one call that no worker holds.
+
+    Attributes:
+        waiting: In the order in which they are to be read.
+        suspects: By file, the requests whose time was up, which a loaded machine can cause, and those behind them.
+        on_trial: The suspect that is being tried once more, while no other request is running.
+    """
+
+    waiting: deque[VideoRequest]
+    suspects: dict[str, deque[VideoRequest]] = field(default_factory=dict)
+    on_trial: VideoRequest | None = None
+
+    def suspect(self, request: VideoRequest) -> None:
+        """Set a request aside until nothing else is left."""
+        self.suspects.setdefault(str(request.path), deque()).append(request)
+
+    def is_suspect(self, request: VideoRequest) -> bool:
+        return str(request.path) in self.suspects and request is not self.on_trial
+
+    def try_next_suspect(self) -> None:
+        self.on_trial = next(iter(self.suspects.values())).popleft()
+        self.waiting.append(self.on_trial)
+
+    def settle(self, request: VideoRequest) -> None:
+        """After the answer to a request on trial, let go of the others of its file."""
+        if request is self.on_trial:
+            self.on_trial = None
+            self.waiting.extend(self.suspects.pop(str(request.path)))
+
+
+class VideoReaderPool:
+    """Worker processes that read clips under a time limit; a stuck or dead one is replaced and the work goes on.
+
+    Memory is bounded: a worker holds at most three clips that the caller has not taken.
+
+    A request whose time is up, or whose process is killed from outside, as the system does when memory runs out, may
+    only have met a loaded machine. It is set aside with the others of its file, and when no other request of this
+    call is left it is tried once more, alone in this pool. Only if that fails as well is the file in quarantine, so a
+    video that really hangs costs at most two time limits. Whatever is slow to import is imported before a worker
+    takes its first clip, in no clip's time.
+
+    Args:
+        num_frames: Frames per clip, as in `read_frames`.
+        num_workers: Processes; None is one per available core.
+        timeout_seconds: How long one clip may take before its process is killed.
+        backend: As in `read_frames`.
+        size: As in `read_frames`; resizing in the worker lets little travel between processes.
+        limits: As in `read_frames`.
+        reader: What the workers call, with the signature of `read_frames`; a function of an importable module. A
+            worker with one of its own imports torch, which takes seconds.
+
+    Attributes:
+        quarantine: Files that hung, killed their worker or cannot be read, with the reason. They are not tried again.
+
+    Raises:
+        ValueError: If a number is out of range or `reader` cannot be imported by name.
+
+    Example:
+        >>> requests = []  # such as VideoRequest(key="dive 1", path="dives.mp4", start_seconds=2.0, end_seconds=4.5)
+        >>> with VideoReaderPool(num_frames=12) as pool:
+        ...     clips = dict(pool.read(requests))
+        >>> clips, pool.quarantine
+        ({}, {})
+    """
+
+    def __init__(
+        self,
+        num_frames: int | Sequence[int],
+        *,
+        num_workers: int | None = None,
+        timeout_seconds: float = 60.0,
+        backend: Backend = "auto",
+        size: int | tuple[int, int] | None = None,
+        limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+        reader: Callable[..., VideoFrames] = read_frames,
+    ) -> None:
+        self.num_workers = _available_cores() if num_workers is None else num_workers
+        counts = [num_frames] if isinstance(num_frames, int) else list(num_frames)
+        if self.num_workers < 1 or min(counts, default=0) < 1 or not timeout_seconds > 0:
+            raise ValueError(
+                f"num_workers={num_workers}, num_frames={num_frames} and timeout_seconds={timeout_seconds} "
+                "must be positive"
+            )
+        if "." in reader.__qualname__ or reader.__module__ == "__main__":
+            raise ValueError(f"reader={reader.__qualname__} must be a function of a module that workers can import")
+        if size is not None:
+            resized_size(1, 1, size)
+        self.timeout_seconds = timeout_seconds
+        self.quarantine: dict[str, str] = {}
+        self._setup = {
+            "reader": READ_PIXELS if reader is read_frames else f"{reader.__module__}:{reader.__qualname__}",
+            "timeout_seconds": timeout_seconds,
+            "options": {"num_frames": num_frames, "backend": backend, "size": size, "limits": asdict(limits)},
+        }
+        self._workers: list[WorkerProcess] = []
+        self._messages: Messages = queue.SimpleQueue()
+        folder = PixelFolder()
+        self._folder = folder.path
+        self._num_requests = 0
+        self._is_reading = False
+        self._close = weakref.finalize(self, _shut_down, self._workers, folder)
+
+    def __enter__(self) -> "VideoReaderPool":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the workers and free their memory; also happens when the pool is forgotten or the program ends."""
+        self._close()
+
+    def read(self, requests: Iterable[VideoRequest]) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+        """Read clips, ordered by file and start so that open files serve their neighbours.
+
+        Every request gets exactly one answer, as it comes; with one worker that is the order of files and starts.
+
+        Args:
+            requests: Clips; keys need not be unique.
+
+        Yields:
+            The key of a request and its frames, or why there are none.
+
+        Raises:
+            RuntimeError: If the pool is closed, already reading, or its workers cannot start.
+            OSError: If there is no room for the frames in the folder through which they come.
+        """
+        if self._is_reading or not self._close.alive:
+            state = "already reading: finish or close that iterator, or make" if self._is_reading else "closed; make"
+            raise RuntimeError(f"this pool is {state} another pool")
+        self._is_reading = True
+        run = _Run(deque(sorted(requests, key=lambda request: (str(request.path), request.start_seconds or 0.0))))
+        try:
+            while run.waiting or run.suspects or self._num_busy:
+                if not run.waiting and not self._num_busy:
+                    run.try_next_suspect()
+                yield from self._pass_over(run)
+                self._hand_out(run)
+                if run.waiting or self._num_busy:
+                    yield from self._collect(run)
+        finally:
+            self._is_reading = False
+            for worker in self._workers:
+                if worker.held:  # the caller lost interest: this must not answer a later call
+                    worker.drop()
+                    worker.kill_reader()
+
+    @property
+    def _num_busy(self) -> int:
+        return sum(bool(worker.held) for worker in self._workers)
+
+    def _is_sendable(self, run: _Run) -> bool:
+        return (
+            bool(run.waiting) and str(run.waiting[0].path) not in self.quarantine and not run.is_suspect(run.waiting[0])
+        )
+
+    def _pass_over(self, run: _Run) -> Iterator[tuple[Hashable, VideoFailure]]:
+        while run.waiting and not self._is_sendable(run):
+            request = run.waiting.popleft()
+            if reason := self.quarantine.get(str(request.path)):
+                run.settle(request)
+                yield request.key, VideoFailure(str(request.path), reason)
+            else:
+                run.suspect(request)
+
+    def _hand_out(self, run: _Run) -> None:
+        while len(self._workers) < min(self.num_workers, len(run.waiting) + self._num_busy):
+            self._workers.append(WorkerProcess(self._setup, self._folder, self._messages))
+        for worker in sorted(self._workers, key=lambda worker: len(worker.held)):
+            while worker.slots and worker.is_ready and self._is_sendable(run):
+                self._num_requests += 1
+                worker.send(self._num_requests, run.waiting.popleft())
+
+    def _collect(self, run: _Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+        # Take one message, or give up the workers that should have said something.
+        try:
+            worker, message = self._messages.get(timeout=self._seconds_left())
+        except queue.Empty:
+            now = time.monotonic()
+            for worker in [one for one in self._workers if one.deadline(self.timeout_seconds) <= now]:
+                yield from self._give_up(worker, run, TIME_IS_UP, is_gone=True)
+            return
+        if worker not in self._workers:
+            return  # the last words of one that was stopped
+        if "ready" in message:
+            worker.reader_pid, worker.busy_since = message["ready"], time.monotonic()
+        elif "died" in message:
+            status = message["died"]
+            yield from self._give_up(worker, run, _cause(status), is_gone=status is None)
+        elif message["number"] in worker.held:
+            worker.busy_since = time.monotonic()
+            request, slot = worker.held.pop(message["number"])
+            answer = self._result(request, slot, message)
+            worker.slots.append(slot)
+            run.settle(request)
+            self._hand_out(run)
+            yield request.key, answer
+
+    def _seconds_left(self) -> float:
+        next_deadline = min(worker.deadline(self.timeout_seconds) for worker in self._workers)
+        return min(max(0.0, next_deadline - time.monotonic()), START_TIMEOUT_SECONDS)
+
+    def _result(self, request: VideoRequest, slot: Path, message: dict[str, Any]) -> VideoFrames | VideoFailure:
+        if "unwritable" in message:
+            number, error = message["unwritable"]
+            raise OSError(
+                number,
+                f"{self._folder} cannot hold the frames of a clip ({error}); make room there and run again",
+            )
+        if "reason" in message:
+            if message["quarantine"]:
+                self.quarantine[str(request.path)] = message["reason"]
+            return VideoFailure(str(request.path), message["reason"])
+        shape = message["shape"]
+        return frames_of(
+            ClipPixels(
+                np.fromfile(slot, np.uint8, int(np.prod(shape))).reshape(shape),
+                tuple(message["indices"]),
+                tuple(message["timestamps_seconds"]),
+                message["num_frames_in_clip"],
+                message["missing_seconds"],
+            )
+        )
+
+    def _give_up(
+        self, worker: WorkerProcess, run: _Run, cause: str, *, is_gone: bool
+    ) -> Iterator[tuple[Hashable, VideoFailure]]:
+        has_started = worker.reader_pid is not None or worker.is_killed
+        if is_gone or not has_started:
+            self._stop(worker)
+        if not has_started:
+            raise RuntimeError("a video worker did not start; its own words are on stderr")
+        held = worker.drop()
+        worker.reader_pid, worker.is_killed, worker.busy_since = None, False, time.monotonic()
+        if held:
+            run.waiting.extendleft(reversed(held[1:]))  # innocent: they were only next in line
+            yield from self._judge(held[0], run, cause)
+
+    def _judge(self, request: VideoRequest, run: _Run, cause: str) -> Iterator[tuple[Hashable, VideoFailure]]:
+        if cause in CAUSED_BY_LOAD and request is not run.on_trial:
+            run.suspect(request)
+            return
+        path = str(request.path)
+        what = f"its worker died ({cause})"
+        if cause == TIME_IS_UP:
+            what = f"no frames within {self.timeout_seconds:g} s"
+        if request is run.on_trial:
+            what += ", also when it was tried once more alone"
+        self.quarantine[path] = f"{path}: {what}; fetch the file again, or re-encode it"
+        run.settle(request)
+        yield request.key, VideoFailure(path, self.quarantine[path])
+
+    def _stop(self, worker: WorkerProcess) -> None:
+        self._workers.remove(worker)
+        worker.stop()
+        for slot in worker.slots:
+            slot.unlink(missing_ok=True)
+
+
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cause(status: int | None) -> str:
+    if status is None:
+        return ENDED_FROM_OUTSIDE
+    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+def _shut_down(workers: list[WorkerProcess], folder: PixelFolder) -> None:
+    if not folder.is_owned:
+        return  # a forked process ends; the workers are its parent's
+    for worker in workers:
+        worker.stop()
+    workers.clear()
+    folder.remove()

@@ -1,0 +1,132 @@
+"""A worker process as its pool sees it: what it holds and since when, and how it is ended."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Hashable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROGRAM = "from hf_datasets.video.worker import main; main()"
+# Requests a worker holds at a time: the next is being decoded while the caller takes the last.
+REQUESTS_PER_WORKER = 3
+START_TIMEOUT_SECONDS = 300.0
+KILL_TIMEOUT_SECONDS = 10.0  # a process stuck inside the kernel survives even a kill
+# A worker that can fork keeps the time limit itself; the pool steps in where even that fails.
+GRACE_SECONDS = KILL_TIMEOUT_SECONDS if hasattr(os, "fork") else 0.0
+
+Messages = queue.SimpleQueue[tuple["WorkerProcess", dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class VideoRequest:
+    """A clip to read: `[start_seconds, end_seconds)` of a file; None, None is the whole of it. `key` is the caller's."""
+
+    key: Hashable
+    path: str | os.PathLike[str]
+    start_seconds: float | None = None
+    end_seconds: float | None = None
+
+
+class WorkerProcess:
+    """A started worker; what it says arrives in a queue, its end as `{"died": None}`.
+
+    Args:
+        setup: What it needs to know, as `worker.main` reads it.
+        folder: Where it puts pixels.
+        messages: Where its words go.
+
+    Attributes:
+        reader_pid: The process that reads, once it is ready.
+        busy_since: When it was asked for what it is doing, on the monotonic clock.
+        held: Request and slot by number, oldest first.
+        is_killed: Whether its reader was killed on purpose and has not been replaced yet.
+    """
+
+    def __init__(self, setup: dict[str, Any], folder: Path, messages: Messages) -> None:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # a signal to the caller's group is not for it
+        )
+        self.slots = [folder / f"{self.process.pid}-{slot}" for slot in range(REQUESTS_PER_WORKER)]
+        self.reader_pid: int | None = None
+        self.busy_since = time.monotonic()
+        self.held: dict[int, tuple[VideoRequest, Path]] = {}
+        self.is_killed = False
+        threading.Thread(target=self._listen, args=(messages,), daemon=True).start()
+        self._write(setup | {"folder": str(folder)})
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its reader takes requests."""
+        return self.reader_pid is not None and not self.is_killed
+
+    def send(self, number: int, request: VideoRequest) -> None:
+        """Ask it for a clip; a slot must be free."""
+        slot = self.slots.pop()
+        if not self.held:
+            self.busy_since = time.monotonic()
+        self.held[number] = (request, slot)
+        message = {
+            "process": self.reader_pid,
+            "number": number,
+            "path": os.fspath(request.path),
+            "start_seconds": request.start_seconds,
+            "end_seconds": request.end_seconds,
+            "slot": str(slot),
+        }
+        self._write(message)
+
+    def deadline(self, timeout_seconds: float) -> float:
+        """When it must have said something, on the monotonic clock."""
+        if self.is_killed:
+            return self.busy_since + KILL_TIMEOUT_SECONDS
+        if self.reader_pid is None:
+            return self.busy_since + START_TIMEOUT_SECONDS
+        return self.busy_since + timeout_seconds + GRACE_SECONDS if self.held else float("inf")
+
+    def kill_reader(self) -> None:
+        """End the process that reads; where the platform can fork, the worker itself lives and starts another."""
+        self.is_killed, self.busy_since = True, time.monotonic()
+        if self.reader_pid in {None, self.process.pid}:
+            self.process.kill()
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(self.reader_pid, signal.SIGKILL)
+
+    def drop(self) -> list[VideoRequest]:
+        """Take back the requests, oldest first."""
+        requests = [request for request, _ in self.held.values()]
+        self.slots.extend(slot for _, slot in self.held.values())
+        self.held.clear()
+        return requests
+
+    def stop(self) -> None:
+        """End the worker with all that it started."""
+        self.process.kill()  # first, or it would start another reader
+        self.process.wait()
+        self.kill_reader()
+        self.process.stdin.close()
+
+    def _listen(self, messages: Messages) -> None:
+        with self.process.stdout as answers:
+            for line in answers:
+                with suppress(ValueError):  # cut short, as its reader was
+                    messages.put((self, json.loads(line)))
+        messages.put((self, {"died": None}))
+
+    def _write(self, message: dict[str, Any]) -> None:
+        with suppress(BrokenPipeError):  # it died, and the end of its answers says so
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()

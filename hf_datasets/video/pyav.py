@@ -1,0 +1,381 @@
+"""One open video file, through PyAV: which frames a span holds, and their pixels.
+
+The plan comes from packets, not from the container's promises: a packet is demuxed in a fiftieth of the time in which
+a frame is decoded, so the exact presentation timestamps of a span are read first, and only what is wanted is decoded.
+"""
+
+import math
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import av
+
+# Annotations are rounded to milliseconds, so a timestamp half of one before a bound counts as on it.
+TOLERANCE_SECONDS = Fraction(1, 2000)
+# Demuxers that read one file and nothing it points to: playlists and concatenation scripts are not among them.
+FORMATS = "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,h264,hevc,m4v,mpegvideo,gif,ivf"
+OPEN_OPTIONS = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
+# Codecs whose non-reference frames the decoder can leave out, one packet holding one frame.
+SKIPPABLE_CODECS = {"h264", "hevc"}
+# Fewer frames than this between two wanted ones are decoded rather than jumped over.
+MIN_FRAMES_TO_JUMP = 6
+
+_local = threading.local()
+
+
+class VideoError(RuntimeError):
+    """A video that cannot be read; the message names the file, what is wrong and the cure."""
+
+
+class VideoSpanError(VideoError):
+    """A span that holds no frame of an otherwise readable video."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoLimits:
+    """What a file may ask for before it is refused: a hostile header can claim any size and length."""
+
+    max_pixels: int = 8192 * 4320
+    max_duration_seconds: float = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The frames of a stretch of a video: `keys` in presentation order, and how much of it could not be had."""
+
+    keys: tuple[int, ...]
+    missing_seconds: float
+
+
+def _cannot(path: Path, what: str) -> VideoError:
+    cure = "the file is truncated or damaged, or not a video: fetch it again, or re-encode it with `ffmpeg -i`"
+    return VideoError(f"{path}: {what}; {cure}")
+
+
+class OpenVideo:
+    """A video file held open. A frame is named by its key: its presentation timestamp in ticks of the stream.
+
+    Seconds count from the start of the container, as players and `ffmpeg -ss` count them. Where a container stores
+    no presentation timestamps (AVI with B-frames, raw streams), the key is the frame's number in the order in which
+    the decoder presents it, found by decoding from the first on, and its time is that number over the frame rate:
+    right, but slow far into a long file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        VideoError: If the file is no readable video.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import av
+
+        self.path = path
+        self._errors = av.FFmpegError
+        try:
+            self._container = av.open(str(path.absolute()), options=dict(OPEN_OPTIONS), metadata_errors="replace")
+        except (av.FFmpegError, ValueError) as error:
+            raise _cannot(path, f"cannot be opened ({error})") from error
+        stream = self._container.streams.best("video")
+        if stream is None or stream.codec_context is None:
+            raise _cannot(path, "holds no video stream that can be decoded")
+        stream.thread_count = 1  # the pool's processes are the parallelism
+        self._stream = stream
+        self._codec = stream.codec_context
+        self.tick = stream.time_base
+        self._origin = self._start_of_container()
+        self._keyframes: list[int] = []
+        self._whole: Span | None = None
+        # AVI stores a decoding time per chunk and MPEG-PS a time now and then; with B-frames the rest is a guess.
+        self._by_number = self.format in {"avi", "mpeg"} and self._codec.has_b_frames
+
+    def _start_of_container(self) -> Fraction:
+        first = self._container.start_time
+        start = Fraction(first, 1_000_000) if first is not None else Fraction(0)
+        if self._stream.start_time is not None:
+            exact = self._stream.start_time * self.tick
+            if first is None or abs(exact - start) <= Fraction(1, 1_000_000):
+                return exact
+        return start
+
+    @property
+    def format(self) -> str:
+        """The demuxer's name, such as "mov,mp4,m4a,3gp,3g2,mj2"."""
+        return self._container.format.name
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width in pixels, as the header gives them."""
+        return self._codec.height, self._codec.width
+
+    @property
+    def container_seconds(self) -> float | None:
+        """How long the container says that it is, sound included; None where it does not say."""
+        return self._container.duration / 1_000_000 if self._container.duration else None
+
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether keys are presentation timestamps; otherwise they are frame numbers."""
+        return not self._by_number
+
+    @property
+    def _frame_rate(self) -> Fraction:
+        return self._stream.average_rate or self._stream.guessed_rate or Fraction(25)
+
+    @property
+    def _promised_seconds(self) -> float:
+        if self._stream.duration is not None:
+            return float(((self._stream.start_time or 0) + self._stream.duration) * self.tick - self._origin)
+        # Some containers count this from zero and some from their start; the smaller promise is the safe one.
+        return (self._container.duration or 0) / 1_000_000 - max(0.0, float(self._origin))
+
+    def check(self, limits: VideoLimits) -> None:
+        """Refuse a file that asks for more than `limits`.
+
+        Raises:
+            VideoError: If its frames or its duration are too large.
+        """
+        height, width = self.size
+        if height * width > limits.max_pixels:
+            raise VideoError(
+                f"{self.path}: frames of {width} x {height} exceed max_pixels={limits.max_pixels}; re-encode the "
+                "video smaller, or raise VideoLimits.max_pixels if you trust the file"
+            )
+        if self._promised_seconds > limits.max_duration_seconds:
+            raise VideoError(
+                f"{self.path}: {self._promised_seconds:.0f} s exceed max_duration_seconds="
+                f"{limits.max_duration_seconds:.0f}; cut the video, or raise VideoLimits.max_duration_seconds"
+            )
+
+    def seconds(self, key: int) -> float:
+        """When the frame `key` is presented, in seconds from the start of the container."""
+        return float(key / self._frame_rate if self._by_number else key * self.tick - self._origin)
+
+    def _key_at(self, seconds: float) -> int:
+        """The first key at or after `seconds`."""
+        at = Fraction(seconds) - TOLERANCE_SECONDS
+        return math.ceil(at * self._frame_rate if self._by_number else (at + self._origin) / self.tick)
+
+    def _key_shown_at(self, seconds: float) -> int:
+        return math.floor((Fraction(seconds) + TOLERANCE_SECONDS + self._origin) / self.tick)
+
+    def span(self, start_seconds: float | None, end_seconds: float | None) -> Span:
+        """The frames presented in `[start_seconds, end_seconds)`; None is the beginning or the end of the video.
+
+        A span that falls between two frames gives the frame on display.
+
+        Raises:
+            VideoSpanError: If the video ends before the span starts.
+        """
+        whole = start_seconds is None and end_seconds is None
+        start_seconds = 0.0 if start_seconds is None and not whole else start_seconds
+        if whole and self._whole is not None:
+            return self._whole
+        span = None if self._by_number else self._scan(start_seconds, end_seconds)
+        if span is None:
+            if not self._by_number:
+                self._by_number, self._whole = True, None
+            span = self._count(start_seconds, end_seconds)
+        if not span.keys:
+            raise VideoSpanError(
+                f"{self.path}: no frame in [{start_seconds}, {end_seconds}) seconds; the video has "
+                f"{self._promised_seconds:.3f} s: mend the annotation, or check that this is the right file"
+            )
+        if whole:
+            self._whole = span
+        return span
+
+    def _scan(self, start_seconds: float | None, end_seconds: float | None) -> Span | None:
+        """Timestamps of the packets of a span, without decoding; None where the container has none to trust."""
+        start = None if start_seconds is None else self._key_at(start_seconds)
+        end = None if end_seconds is None else self._key_at(end_seconds)
+        durations: dict[int, int] = {}
+        reached_end = True
+        for packet in self.packets(None if start_seconds is None else self._key_shown_at(start_seconds)):
+            if packet.pts is None or packet.pts in durations:
+                return None
+            if durations and end is not None and packet.dts is not None and packet.dts >= end:
+                reached_end = False
+                break
+            if packet.is_keyframe:
+                self._note_keyframe(packet.pts)
+            if not packet.is_discard:
+                durations[packet.pts] = packet.duration or round(1 / self._frame_rate / self.tick)
+        times = sorted(durations)
+        first = 0 if start is None else bisect_left(times, start)
+        keys = times[first : None if end is None else bisect_left(times, end)]
+        if not keys and start is not None:
+            keys = times[max(bisect_right(times, start) - 1, 0) :][:1]  # the frame on display
+        if not reached_end or not times:
+            return Span(tuple(keys), 0.0)
+        frame = durations[times[-1]] * self.tick
+        end_of_video = self.seconds(times[-1]) + frame
+        if start_seconds is not None and start_seconds + TOLERANCE_SECONDS >= end_of_video:
+            keys = []
+        return Span(tuple(keys), self._missing(end_of_video, end_seconds, frame))
+
+    def _missing(self, last: float, end_seconds: float | None, frame_seconds: Fraction) -> float:
+        wanted = self._promised_seconds if end_seconds is None else end_seconds
+        return wanted - last if wanted - last > frame_seconds else 0.0
+
+    def _count(self, start_seconds: float | None, end_seconds: float | None) -> Span:
+        """The frames of a span where there are no timestamps: the whole file is decoded once and counted."""
+        if self._whole is None:
+            number = sum(1 for _ in self._in_order())
+            missing = self._missing(self.seconds(number), None, 1 / self._frame_rate)
+            self._whole = Span(tuple(range(number)), missing)
+        number = len(self._whole.keys)
+        start = 0 if start_seconds is None else min(self._key_at(start_seconds), number)
+        end = number if end_seconds is None else min(self._key_at(end_seconds), number)
+        keys = range(start, end) or range(max(start - 1, 0), start if start < number else 0)
+        missing = self._missing(self.seconds(number), end_seconds, 1 / self._frame_rate)
+        return Span(tuple(keys), missing if end == number else 0.0)
+
+    def decodable(self, span: Span) -> Span:
+        """The span without the frames that the container lists and the decoder never gives."""
+        found = {key for key, _ in self.decode(span.keys, thorough=True)}
+        keys = tuple(key for key in span.keys if key in found)
+        lost_seconds = float((len(span.keys) - len(keys)) / self._frame_rate)
+        kept = Span(keys, span.missing_seconds + lost_seconds)
+        self._whole = kept if self._whole is span else self._whole
+        return kept
+
+    def _note_keyframe(self, key: int) -> None:
+        at = bisect_left(self._keyframes, key)
+        if at == len(self._keyframes) or self._keyframes[at] != key:
+            self._keyframes.insert(at, key)
+
+    def packets(self, key: int | None) -> Iterator["av.Packet"]:
+        """Demux the stream from a keyframe presented at or before `key`; None is the start.
+
+        Yields:
+            Packets in decoding order.
+        """
+        first = self._stream.start_time or 0
+        at, step = key, max(1, round(1 / self.tick))
+        while at is not None and at > first:
+            self._seek(at)
+            packets = self._demux()
+            # Open GOPs and late B-frames: a keyframe can be decoded before `key` and presented after it.
+            packet = next((packet for packet in packets if packet.is_keyframe), None)
+            if packet is not None and packet.pts is not None and packet.pts <= key:
+                yield packet
+                yield from packets
+                return
+            at, step = at - step, 2 * step
+        self._seek(min(first, 0))
+        yield from self._demux()
+
+    def _seek(self, key: int) -> None:
+        try:
+            self._container.seek(key, stream=self._stream)
+        except self._errors:  # raw streams cannot seek
+            self._reopen()
+
+    def _reopen(self) -> None:
+        fresh = OpenVideo(self.path)
+        self._container.close()
+        self._container, self._stream, self._codec = fresh._container, fresh._stream, fresh._codec
+
+    def _demux(self) -> Iterator["av.Packet"]:
+        try:
+            for packet in self._container.demux(self._stream):
+                if packet.size:
+                    yield packet
+        except self._errors:
+            return  # what a truncated file still holds has been given
+
+    def _feed(self, packet: "av.Packet | None") -> list["av.VideoFrame"]:
+        try:
+            return self._codec.decode(packet)
+        except self._errors:
+            return []  # a damaged packet costs its own frame
+
+    def _in_order(self) -> Iterator["av.VideoFrame"]:
+        self._seek(min(self._stream.start_time or 0, 0))
+        self._codec.skip_frame = "DEFAULT"
+        for packet in self._demux():
+            yield from self._feed(packet)
+        yield from self._feed(None)
+
+    def decode(self, keys: Collection[int], *, thorough: bool = False) -> Iterator[tuple[int, "av.VideoFrame"]]:
+        """Decode the frames `keys`, each once; one that does not decode is left out.
+
+        Args:
+            keys: Keys that `span` gave.
+            thorough: Start a keyframe earlier and leave out nothing: for streams whose keyframes are not entry
+                points, or that mark reference frames wrongly.
+
+        Yields:
+            Key and frame, in presentation order.
+        """
+        wanted = sorted(set(keys))
+        if self._by_number:
+            numbers = set(wanted)
+            for number, frame in enumerate(self._in_order()):
+                if number in numbers:
+                    yield number, frame
+                if number >= wanted[-1]:
+                    return
+            return
+        for group in [wanted] if thorough else self._groups(wanted):
+            yield from self._decode_group(group, thorough=thorough)
+
+    def _keyframe_of(self, key: int) -> int:
+        return self._keyframes[max(bisect_right(self._keyframes, key) - 1, 0)] if self._keyframes else key
+
+    def _groups(self, wanted: list[int]) -> Iterator[list[int]]:
+        # Runs of frames to decode in one go; between them it pays to jump to the next keyframe.
+        gap = MIN_FRAMES_TO_JUMP / self._frame_rate / self.tick
+        group = wanted[:1]
+        for key in wanted[1:]:
+            if self._keyframe_of(key) - group[-1] > gap:
+                yield group
+                group = []
+            group.append(key)
+        yield group
+
+    def _decode_group(self, group: list[int], *, thorough: bool) -> Iterator[tuple[int, "av.VideoFrame"]]:
+        keyframe = self._keyframe_of(group[0])
+        unsent, unseen = set(group), set(group)
+        skips = self._codec.name in SKIPPABLE_CODECS and not thorough
+        entered = thorough
+        for packet in self.packets(keyframe - 1 if thorough else group[0]):
+            entered = entered or packet.pts == keyframe or packet.pts in unsent
+            if not entered:
+                continue
+            self._codec.skip_frame = "NONREF" if skips and packet.pts not in unsent else "DEFAULT"
+            unsent.discard(packet.pts)
+            yield from self._wanted(self._feed(packet), unseen)
+            if not unsent:
+                break
+        # Once all of their packets are in, draining brings the delayed frames out without decoding any other.
+        yield from self._wanted(self._feed(None), unseen)
+
+    @staticmethod
+    def _wanted(frames: list["av.VideoFrame"], unseen: set[int]) -> Iterator[tuple[int, "av.VideoFrame"]]:
+        for frame in frames:
+            if frame.pts in unseen:
+                unseen.discard(frame.pts)
+                yield frame.pts, frame
+
+
+def to_rgb(frame: "av.VideoFrame", height: int, width: int) -> np.ndarray:
+    """A decoded frame as `(height, width, 3)` uint8 RGB, upright where the container asks for a rotation."""
+    from av.video.reformatter import VideoReformatter
+
+    # One reformatter per thread: a new one per frame builds its tables anew, a quarter of the time of a small clip.
+    if not hasattr(_local, "reformatter"):
+        _local.reformatter = VideoReformatter()
+    rgb = _local.reformatter.reformat(frame, width=width, height=height, format="rgb24", threads=1)
+    plane = rgb.planes[0]
+    pixels = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)[:, : 3 * width].reshape(height, width, 3)
+    return np.rot90(pixels, frame.rotation // 90) if frame.rotation else pixels

@@ -1,0 +1,213 @@
+"""Which frames of a clip are read, and their pixels: as NumPy arrays in a worker process, else as tensors.
+
+Workers run this, so nothing heavy is imported here; torch is when the first tensor is made.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .backends import PYAV_FILES, Backend, pixels_of
+from .pyav import VideoError, VideoLimits
+from .resizing import resize, resized_size
+
+if TYPE_CHECKING:
+    import torch
+
+
+def frame_indices(num_frames_in_clip: int, num_frames: int) -> list[int]:
+    """Which frames of a clip to read: the middle of each of `num_frames` equal segments, ascending.
+
+    A clip with fewer frames than asked for gives each of them once, in order, and again from the first on.
+
+    Source: `get_video_frames` of the TF-CoVR release. It cuts at floor(linspace(0, F, min(T, F) + 1)) and takes
+    floor((c_i + c_{i+1} - 1) / 2).
+
+    Args:
+        num_frames_in_clip: F, at least 1.
+        num_frames: T, at least 1.
+
+    Raises:
+        ValueError: If either is less than 1.
+
+    Example:
+        >>> frame_indices(100, 12)
+        [3, 11, 20, 28, 36, 45, 53, 61, 70, 78, 86, 95]
+        >>> frame_indices(5, 12)
+        [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
+    """
+    if num_frames_in_clip < 1 or num_frames < 1:
+        raise ValueError(
+            f"num_frames_in_clip={num_frames_in_clip} and num_frames={num_frames} must be at least 1; "
+            "a clip without frames has nothing to sample"
+        )
+    segments = min(num_frames, num_frames_in_clip)
+    # Integers, because linspace in floating point can fall short of a whole number.
+    cuts = [segment * num_frames_in_clip // segments for segment in range(segments + 1)]
+    middles = [(first + last - 1) // 2 for first, last in pairwise(cuts)]
+    return [middles[position % segments] for position in range(num_frames)]
+
+
+def sampled_indices(num_frames_in_clip: int, num_frames: int | Sequence[int]) -> list[int]:
+    """`frame_indices` of each of several numbers of frames, one after the other.
+
+    Example:
+        >>> sampled_indices(100, (4, 2))
+        [12, 37, 62, 87, 24, 74]
+    """
+    counts = [num_frames] if isinstance(num_frames, int) else num_frames
+    return [index for count in counts for index in frame_indices(num_frames_in_clip, count)]
+
+
+@dataclass(frozen=True, slots=True)
+class ClipPixels:
+    """Frames of a clip; as `hf_datasets.video.VideoFrames`, but the frames are an array with the channels last.
+
+    Attributes:
+        pixels: `(num_frames, height, width, 3)` uint8 RGB.
+        indices: See `VideoFrames`.
+        timestamps_seconds: See `VideoFrames`.
+        num_frames_in_clip: See `VideoFrames`.
+        missing_seconds: See `VideoFrames`.
+    """
+
+    pixels: np.ndarray
+    indices: tuple[int, ...]
+    timestamps_seconds: tuple[float, ...]
+    num_frames_in_clip: int
+    missing_seconds: float
+
+
+def read_pixels(
+    path: str | os.PathLike[str],
+    num_frames: int | Sequence[int],
+    start_seconds: float | None = None,
+    end_seconds: float | None = None,
+    *,
+    backend: Backend = "auto",
+    size: int | tuple[int, int] | None = None,
+    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+) -> ClipPixels:
+    """Read the frames of a clip; arguments and errors are those of `hf_datasets.video.read_frames`.
+
+    Raises:
+        ValueError: See there.
+        VideoError: See there.
+    """
+    path = Path(path)
+    _check_span(start_seconds, end_seconds)
+    end_seconds = None if end_seconds == float("inf") else end_seconds
+    with PYAV_FILES.lend(path) as video:
+        video.check(limits)
+        span = video.span(start_seconds, end_seconds)
+        indices = sampled_indices(len(span.keys), num_frames)
+        pixels = pixels_of(video, [span.keys[index] for index in sorted(set(indices))], backend)
+        if len(pixels) < len(set(indices)):
+            span = video.decodable(span)
+            if not span.keys:
+                raise VideoError(f"{path}: no frame of the clip decodes; fetch the file again, or re-encode it")
+            indices = sampled_indices(len(span.keys), num_frames)
+            pixels = pixels_of(video, [span.keys[index] for index in sorted(set(indices))], backend)
+        keys = [span.keys[index] for index in indices]
+        if not pixels.keys() >= set(keys):
+            cure = "re-encode the video" if backend in {"auto", "pyav"} else "use backend='pyav'"
+            raise VideoError(f"{path}: {backend} does not give the frames that the file lists; {cure}")
+        times = tuple(video.seconds(key) for key in keys)
+    once = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    frames = np.stack([pixels[key] for key in once])
+    if size is not None:
+        _check_resized(path, frames.shape[1:3], size, limits)
+        frames = resize(frames, size)
+    if len(once) < len(keys):
+        frames = frames[[once[key] for key in keys]]
+    return ClipPixels(frames, tuple(indices), times, len(span.keys), span.missing_seconds)
+
+
+def _check_resized(path: Path, shape: tuple[int, int], size: int | tuple[int, int], limits: VideoLimits) -> None:
+    # A frame of 1 x 10,000,000 is within the limits; with a shorter side of 224 it would have 500 billion pixels.
+    height, width = resized_size(*shape, size)
+    if height * width > limits.max_pixels:
+        raise VideoError(
+            f"{path}: frames of {shape[1]} x {shape[0]} resized to {width} x {height} exceed "
+            f"max_pixels={limits.max_pixels}; give (height, width) as size, or raise VideoLimits.max_pixels"
+        )
+
+
+def _check_span(start_seconds: float | None, end_seconds: float | None) -> None:
+    start = 0.0 if start_seconds is None else start_seconds
+    end = float("inf") if end_seconds is None else end_seconds
+    if not 0 <= start < end:
+        raise ValueError(
+            f"start_seconds={start_seconds}, end_seconds={end_seconds}: a clip is [start, end) in seconds with "
+            "0 <= start < end; mend the annotation"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VideoFrames:
+    """Frames of a clip and where they come from.
+
+    Attributes:
+        frames: `(num_frames, 3, height, width)` uint8 RGB; in memory the channels come last.
+        indices: For each frame its number among the frames of the clip, 0 to `num_frames_in_clip - 1`.
+        timestamps_seconds: For each frame when it is presented, from the start of the video.
+        num_frames_in_clip: How many frames the clip really holds.
+        missing_seconds: How much of the requested span (of the duration that the container promises, for a whole
+            file) lies beyond the last frame or does not decode; 0.0 where all is there.
+    """
+
+    frames: "torch.Tensor"
+    indices: tuple[int, ...]
+    timestamps_seconds: tuple[float, ...]
+    num_frames_in_clip: int
+    missing_seconds: float
+
+
+def read_frames(
+    path: str | os.PathLike[str],
+    num_frames: int | Sequence[int],
+    start_seconds: float | None = None,
+    end_seconds: float | None = None,
+    *,
+    backend: Backend = "auto",
+    size: int | tuple[int, int] | None = None,
+    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+) -> VideoFrames:
+    """Read `num_frames` frames, spread over a clip by `frame_indices`.
+
+    The clip is every frame presented in `[start_seconds, end_seconds)`, counted from the start of the container as
+    players do and compared to half a millisecond, because annotations are rounded; a span that falls between two
+    frames gives the frame on display. Timestamps are read from the file, so variable frame rates, B-frames and
+    edit lists are right, and a container's claims about its length are not believed.
+
+    Args:
+        path: A video file.
+        num_frames: T, at least 1; or several numbers, whose frames come one after the other from one decoding.
+        start_seconds: Where the clip starts; None is the beginning.
+        end_seconds: Where it ends, exclusive; None is the end. Beyond the end of the video, what there is is read
+            and `missing_seconds` says so.
+        backend: Who decodes. "auto" is PyAV, the fastest on long videos. All give the same frames; pixels differ by
+            rounding in the colour conversion.
+        size: Resize in the same call: the shorter side, or (height, width); bicubic with antialiasing (`resizing.resize`).
+        limits: What a file may ask for.
+
+    Raises:
+        ValueError: If the span is empty or negative, or `num_frames` is less than 1.
+        VideoError: If the file is missing, damaged, too large, or has no frame in the span (`VideoSpanError`).
+    """
+    return frames_of(
+        read_pixels(path, num_frames, start_seconds, end_seconds, backend=backend, size=size, limits=limits)
+    )
+
+
+def frames_of(clip: ClipPixels) -> VideoFrames:
+    """The same frames as a tensor; no pixel is copied."""
+    import torch
+
+    frames = torch.from_numpy(clip.pixels).permute(0, 3, 1, 2)  # (T, C, H, W)
+    return VideoFrames(frames, clip.indices, clip.timestamps_seconds, clip.num_frames_in_clip, clip.missing_seconds)

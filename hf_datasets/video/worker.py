@@ -1,0 +1,196 @@
+"""What a process of `VideoReaderPool` runs: requests come in as JSON lines, pixels go out through files in memory.
+
+Where processes can fork there are two of them. The worker imports what is needed and watches; the reader, its child,
+decodes. The reader sets itself a time limit that the kernel enforces, ends with the worker, and is replaced in an
+instant when it dies. The worker ends with the program that asks, whatever the reader is doing, and cleans up.
+"""
+
+import ctypes
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .pyav import VideoError, VideoLimits, VideoSpanError
+from .reading import ClipPixels, VideoFrames
+
+READ_PIXELS = "hf_datasets.video.reading:read_pixels"
+REQUESTS = 0  # the descriptor of the standard input
+SECONDS_BETWEEN_LOOKS_AT_PARENT = 1
+MAX_TIMER_SECONDS = 1e9
+PR_SET_PDEATHSIG = 1
+
+Reader = Callable[..., ClipPixels | VideoFrames]
+
+
+def main() -> None:
+    """Answer requests until the program that asks ends or closes its side, then remove the folder of the pixels."""
+    program = os.getppid()
+    # Whatever a codec library prints must not end up among the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    # What ends a program is often sent to all that it started; only its end is an order.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    if not (line := _line()):
+        return  # the program ended before it could say what to read
+    setup = json.loads(line)
+    reader = _imported_reader(setup)
+    options = setup["options"] | {"limits": VideoLimits(**setup["options"]["limits"])}
+    with suppress(BrokenPipeError):  # the program that asked is gone
+        if hasattr(os, "fork"):
+            _supervise(program, answers, lambda: _serve(answers, reader, options, setup["timeout_seconds"]))
+        else:
+            _serve(answers, reader, options, setup["timeout_seconds"])
+    shutil.rmtree(setup["folder"], ignore_errors=True)
+    os._exit(0)  # at once, as the answers may have nobody left to be flushed to
+
+
+def _imported_reader(setup: dict[str, Any]) -> Reader:
+    # All that is slow to import is imported here, where no clip's time is running.
+    needed = ["av", "av.video.reformatter", "PIL.Image"]
+    if setup["reader"] != READ_PIXELS or setup["options"]["backend"] == "torchcodec":
+        needed.append("torch")
+    if setup["options"]["backend"] in {"torchcodec", "decord"}:
+        needed.append({"torchcodec": "torchcodec.decoders", "decord": "decord"}[setup["options"]["backend"]])
+    for module in needed:
+        with suppress(ImportError, RuntimeError, OSError):  # each clip's answer will say it
+            importlib.import_module(module)
+    return named_function(setup["reader"])
+
+
+def named_function(name: str) -> Reader:
+    """The function `module:name`."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def _supervise(program: int, answers: Any, serve: Callable[[], None]) -> None:
+    """Have `serve` run by a child, and by another whenever one dies, until the program has ended."""
+    worker = os.getpid()
+    while True:
+        alive, held_by_child = os.pipe()  # closed by the kernel when the child ends
+        if not (child := os.fork()):
+            with suppress(BrokenPipeError):
+                _end_with(worker)
+                serve()
+            os._exit(0)
+        os.close(held_by_child)
+        is_wanted = _outlasts(program, alive)
+        os.close(alive)
+        if not is_wanted:
+            os.kill(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if not is_wanted:
+            return
+        answers.write("\n")  # it may have died over half an answer
+        _say(answers, {"died": status})
+
+
+def _outlasts(program: int, alive: int) -> bool:
+    """Wait until the child ends, which closes `alive`, or the program does; whether the program is the one that lasts."""
+    ends = select.poll()
+    for descriptor in (REQUESTS, alive):
+        ends.register(descriptor, 0)  # nothing but the other side's end
+    # A process forked from the program holds the requests open beyond its end, so its parenthood is asked too.
+    while os.getppid() == program:
+        ended = [descriptor for descriptor, _ in ends.poll(1000 * SECONDS_BETWEEN_LOOKS_AT_PARENT)]
+        if ended:
+            return REQUESTS not in ended
+    return False
+
+
+def _end_with(worker: int) -> None:
+    # On Linux the kernel ends the reader with its worker; elsewhere a reader that hangs has until its time limit.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != worker:
+        os._exit(0)
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """End this process if the block takes longer; the kernel does it, as a decoder may hold the interpreter's lock."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, min(seconds, MAX_TIMER_SECONDS))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _serve(answers: Any, reader: Reader, options: dict[str, Any], timeout_seconds: float) -> None:
+    if hasattr(signal, "SIGALRM"):  # as a program may have left them
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    _say(answers, {"ready": os.getpid()})
+    while line := _line():
+        try:
+            request = json.loads(line)
+        except ValueError:
+            continue  # the rest of a line that another reader was killed over
+        if request["process"] == os.getpid():  # else it was meant for one that died
+            with _at_most(timeout_seconds):
+                answer = _answer(request, reader, options)
+            _say(answers, answer)
+
+
+def _line() -> bytes:
+    # Unbuffered, because what a buffer holds dies with its process.
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(REQUESTS, 1)):
+        line += byte
+    return line
+
+
+def _say(answers: Any, message: dict[str, Any]) -> None:
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
+
+
+def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) -> dict[str, Any]:
+    try:
+        clip = reader(
+            request["path"],
+            start_seconds=request["start_seconds"],
+            end_seconds=request["end_seconds"],
+            **options,
+        )
+        pixels = _pixels_of(clip)
+    except Exception as error:  # whatever a file provokes belongs to that file
+        is_fault_of_file = isinstance(error, VideoError) and not isinstance(error, VideoSpanError)
+        reason = str(error) if isinstance(error, (VideoError, ValueError)) else f"{type(error).__name__}: {error}"
+        return {"number": request["number"], "reason": reason, "quarantine": is_fault_of_file}
+    try:
+        slot = Path(request["slot"])
+        # Written over, so that its pages are used again. Not by `tofile`, which a full disk cuts short without an error.
+        with slot.open("r+b" if slot.exists() else "w+b") as file:
+            file.write(np.ascontiguousarray(pixels).data)
+    except OSError as error:  # no fault of the video's
+        return {"number": request["number"], "unwritable": [error.errno, str(error)]}
+    return {
+        "number": request["number"],
+        "shape": pixels.shape,
+        "indices": clip.indices,
+        "timestamps_seconds": clip.timestamps_seconds,
+        "num_frames_in_clip": clip.num_frames_in_clip,
+        "missing_seconds": clip.missing_seconds,
+    }
+
+
+def _pixels_of(clip: ClipPixels | VideoFrames) -> Any:
+    if isinstance(clip, ClipPixels):
+        return clip.pixels
+    return clip.frames.permute(0, 2, 3, 1).contiguous().numpy()  # (T, H, W, C), as it lies in memory

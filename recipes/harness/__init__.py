@@ -1,0 +1,1 @@
+"""How any run works: configuration, accelerator, checkpoints, training, results."""

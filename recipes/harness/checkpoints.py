@@ -1,0 +1,98 @@
+"""Checkpoints that a kill cannot spoil, and the progress of a run that goes on exactly where it stopped."""
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from harness.results import remove, write_json, writing
+
+CONFIGURATION = "run.json"
+PROGRESS = "progress.json"
+UNFINISHED = "unfinished"
+
+
+@dataclass
+class Progress:
+    """How far a run has come: `step` batches of `epoch` are done."""
+
+    epoch: int = 0
+    step: int = 0
+    total_steps: int = 0
+    loss_sum: float = 0.0  # over the steps of this epoch
+    best: float = -1.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+class Checkpoints:
+    """The checkpoints of one run in `folder`; only the last is kept.
+
+    Args:
+        accelerator: with model and optimizer prepared.
+        folder: the run's output folder.
+        identity: the part of the configuration that decides the result; another one in the same folder is refused.
+        restart: forget what an earlier run left here.
+    """
+
+    def __init__(self, accelerator: Accelerator, folder: Path, identity: dict[str, Any], *, restart: bool) -> None:
+        self.accelerator = accelerator
+        self.folder = folder / "checkpoints"
+        path = folder / CONFIGURATION
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process and restart:
+            (folder / "results.json").unlink(missing_ok=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            (folder / "best.safetensors").unlink(missing_ok=True)
+            # Last, because while it is here nothing that an unfinished removal leaves passes for another run's.
+            path.unlink(missing_ok=True)
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:  # what a killed run was writing; nobody writes yet
+            for unfinished in folder.glob("*.tmp"):
+                remove(unfinished)
+        identity = json.loads(json.dumps(identity))
+        if path.is_file():
+            earlier = json.loads(path.read_text(encoding="utf-8"))
+            changed = sorted(name for name in identity | earlier if identity.get(name) != earlier.get(name))
+            if changed:
+                raise SystemExit(
+                    f"{folder} holds a run with other {', '.join(changed)}; name another --output_dir, or give --restart to "
+                    "begin anew"
+                )
+        elif accelerator.is_main_process:
+            write_json(path, identity)
+        accelerator.wait_for_everyone()
+
+    def resume(self) -> Progress:
+        """Load the last complete checkpoint into model, optimizer and random states; its progress, or a fresh one."""
+        complete = sorted(self.folder.glob("step-*"))
+        if not complete:
+            return Progress()
+        self.accelerator.load_state(str(complete[-1]))
+        return Progress(**json.loads((complete[-1] / PROGRESS).read_text(encoding="utf-8")))
+
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint beside the last one and only then replace it."""
+        unfinished = self.folder / UNFINISHED
+        if self.accelerator.is_main_process:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        with writing(self.folder):
+            try:
+                self.accelerator.save_state(str(unfinished))
+            except BaseException:
+                shutil.rmtree(unfinished, ignore_errors=True)  # it takes up room that the last one leaves
+                raise
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            write_json(unfinished / PROGRESS, asdict(progress))
+            earlier = list(self.folder.glob("step-*"))
+            complete = self.folder / f"step-{progress.total_steps:010d}"
+            if complete not in earlier:
+                unfinished.replace(complete)
+            for folder in earlier:
+                if folder != complete:
+                    shutil.rmtree(folder)
+        self.accelerator.wait_for_everyone()

@@ -1,0 +1,389 @@
+"""How every recipe is configured and run: flags, or one YAML file, or a YAML file with flags that override it.
+
+The rules are those of `transformers.HfArgumentParser`. Importing transformers takes half a second, though, and a recipe
+answers `--help` and a misspelt flag before it imports anything that takes long, so they are written out over argparse.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import errno
+import inspect
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+Config = TypeVar("Config")
+RECIPES = Path(__file__).parents[1]
+PACKAGES = ("hf_datasets", "hf_models", "metrics")
+BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(("false", "no", "f", "n", "0"), False)
+CURES = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
+INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def option(default: Any, help: str, *, names: tuple[str, ...] = ()) -> Any:
+    """A field of a configuration with its sentence in `--help`.
+
+    Args:
+        default: its default; a list is copied for each configuration.
+        help: what it is, in which unit, and what None means. A subclass that only changes the default can leave it out.
+        names: the names that a text may have beside a folder or a Hub name (which has a `/`).
+    """
+    metadata = {"help": help, "names": names}
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A field of a configuration as flags and YAML files give it.
+
+    Attributes:
+        name: of the field.
+        group: the configuration class that introduced it.
+        help: its sentence.
+        default: its default.
+        kind: bool, int, float or str, of one value.
+        choices: the only values there are; empty where any will do.
+        names: see `option`.
+        is_list: whether it has several values.
+        is_optional: whether it may be None.
+    """
+
+    name: str
+    group: type
+    help: str
+    default: Any
+    kind: type
+    choices: tuple[str, ...]
+    names: tuple[str, ...]
+    is_list: bool
+    is_optional: bool
+
+    def read(self, value: Any) -> Any:
+        """The value that a YAML file gives.
+
+        Raises:
+            ValueError: It is of another kind, or not among the choices.
+        """
+        if value is None and self.is_optional:
+            return None
+        if not self.is_list:
+            return self.read_one(value)
+        if not isinstance(value, list):
+            raise ValueError(f"{value!r} is not a list; write [{value}]")
+        return [self.read_one(item) for item in value]
+
+    def read_one(self, value: Any) -> Any:
+        """The value that one word of the command line or one scalar of a YAML file gives.
+
+        Raises:
+            ValueError: It is of another kind, or not among the choices.
+        """
+        if value is False and "no" in self.choices:  # YAML reads an unquoted no as false
+            value = "no"
+        if self.is_optional and isinstance(value, str) and value.lower() in {"none", "null"}:
+            return None
+        if self.choices and value not in self.choices:
+            known = ", ".join(self.choices)
+            raise ValueError(f"there is no {value!r}; there are {known}{nearest(value, self.choices)}")
+        if self.names and isinstance(value, str) and not self.is_known(value):
+            raise ValueError(f"there is no {value!r}; give {self.known_names}{nearest(value, self.names)}")
+        return converted(value, self.kind)
+
+    def is_known(self, text: str) -> bool:
+        """Whether a text is one of `names`, or may be a folder or a Hub name."""
+        return text in self.names or "/" in text or os.path.isdir(text)  # noqa: PTH112 no error for any text
+
+    @property
+    def known_names(self) -> str:
+        """What a text with `names` may be."""
+        return f"{', '.join(self.names)}, a folder, or a Hub name (owner/name)"
+
+    @property
+    def described(self) -> str:
+        """The sentence with the default, as one would type it."""
+        values = self.default if isinstance(self.default, list) else [self.default]
+        words = [str(value).lower() if value is None or self.kind is bool else str(value) for value in values]
+        shown = " ".join(word.removeprefix(f"{RECIPES.parent}{os.sep}") for word in words)
+        return " ".join(
+            [
+                self.help,
+                *([f"{self.known_names}."] if self.names else []),
+                *([f"Default: {shown}."] if shown else []),
+                *([f"--no_{self.name} turns it off."] if self.default is True else []),
+            ]
+        )
+
+
+def converted(value: Any, kind: type) -> Any:
+    """A scalar as `kind`; text is read as on the command line.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if kind is bool and isinstance(value, str):
+        value = BOOLEANS.get(value.lower(), value)
+    if kind in {int, float} and isinstance(value, str | int) and not isinstance(value, bool):
+        try:
+            value = kind(value)
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not {KINDS[kind]}") from error
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        cure = f"; write it in quotes: '{value}'" if kind is str and not isinstance(value, list | dict) else ""
+        raise ValueError(f"{value!r} is not {KINDS[kind]}{cure}")
+    return value
+
+
+def nearest(name: Any, names: Iterable[str], form: str = "{}") -> str:
+    """`; did you mean ...?` with the names that look like this one, or nothing."""
+    found = difflib.get_close_matches(str(name), list(names), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(form.format(one) for one in found)}?" if found else ""
+
+
+def settings_of(config_class: type) -> dict[str, Setting]:
+    """The fields of a configuration class by name, its own first, then those that it inherits, class by class."""
+    hints = get_type_hints(config_class)
+    lineage = [one for one in config_class.__mro__ if dataclasses.is_dataclass(one)]
+    found = []
+    for field in dataclasses.fields(config_class):
+        having = [one for one in lineage if field.name in inspect.get_annotations(one)]
+        metadata = [one.__dataclass_fields__[field.name].metadata for one in having]
+        described = next((one for one in metadata if "help" in one), {})
+        kind, is_list, is_optional = unwrapped(hints[field.name])
+        has_choices = get_origin(kind) is Literal
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        found.append(
+            Setting(
+                name=field.name,
+                group=having[-1],
+                help=described.get("help", ""),
+                default=default,
+                kind=str if has_choices else kind,
+                choices=get_args(kind) if has_choices else (),
+                names=described.get("names", ()),
+                is_list=is_list,
+                is_optional=is_optional,
+            )
+        )
+    return {one.name: one for one in sorted(found, key=lambda one: lineage.index(one.group))}
+
+
+def unwrapped(hint: Any) -> tuple[Any, bool, bool]:
+    """The type of one value, whether it comes in a list, and whether it may be None."""
+    is_optional = get_origin(hint) in {Union, UnionType}
+    if is_optional:
+        (hint,) = (one for one in get_args(hint) if one is not type(None))
+    if get_origin(hint) is list:
+        return get_args(hint)[0], True, is_optional
+    return hint, False, is_optional
+
+
+class ConfigParser(argparse.ArgumentParser):
+    """Flags for every field of a configuration class, under the first lines of the classes' docstrings.
+
+    A mistake is one line on stderr and exit status 2.
+    """
+
+    def __init__(self, config_class: type, description: str | None) -> None:
+        super().__init__(
+            usage="%(prog)s [FILE.yaml] [--flag value ...]",
+            description=description,
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+        )
+        self.config_class, self.settings = config_class, settings_of(config_class)
+        self.order = f"the YAML file comes before the flags: {self.prog} FILE.yaml --flag value"
+        self.add_argument(
+            "--print_config", action="store_true", help="Write the configuration as YAML and run nothing."
+        )
+        groups: dict[type, Any] = {}
+        for setting in self.settings.values():
+            if setting.group not in groups:
+                title = (setting.group.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+                groups[setting.group] = self.add_argument_group(title)
+            self.add_setting(groups[setting.group], setting)
+
+    def add_setting(self, group: Any, setting: Setting) -> None:
+        """The flag of a field, and `--no_FLAG` where it is true or false."""
+
+        def read(word: str) -> Any:
+            try:
+                return setting.read_one(word)
+            except ValueError as error:
+                raise argparse.ArgumentTypeError(f"{error} ({self.order})" if is_yaml(word) else str(error)) from None
+
+        shape: dict[str, Any] = {"metavar": setting.kind.__name__.upper().replace("STR", "TEXT")}
+        if setting.choices:
+            shape["metavar"] = f"{{{','.join(setting.choices)}}}"
+        if setting.is_list:
+            shape["nargs"] = "+"
+        if setting.kind is bool:
+            shape |= {"nargs": "?", "const": True, "metavar": "true|false"}
+        group.add_argument(f"--{setting.name}", type=read, help=setting.described.replace("%", "%%"), **shape)
+        if setting.kind is bool:
+            group.add_argument(f"--no_{setting.name}", dest=setting.name, action="store_false", help=argparse.SUPPRESS)
+
+    def read(self, arguments: list[str]) -> Any:
+        """The configuration that the command line gives; ends the process for `--help` and `--print_config`."""
+        values: dict[str, Any] = {}
+        if arguments and is_yaml(arguments[0]):
+            values = self.read_file(Path(arguments[0]))
+            arguments = arguments[1:]
+        flags, unknown = self.parse_known_args([with_underscores(word) for word in arguments])
+        if unknown:
+            self.refuse(unknown[0])
+        given = vars(flags)
+        prints = given.pop("print_config", False)
+        for name, value in given.items():  # a list takes whatever follows its flag
+            if isinstance(value, list) and not name.endswith("_config") and any(map(is_yaml, value)):
+                self.error(self.order)
+        try:
+            config = self.config_class(**values | given)
+        except ValueError as error:
+            self.error(str(error))
+        if prints:
+            chosen = {name: getattr(config, name) for name in self.settings}
+            self.exit(0, yaml.safe_dump(chosen, sort_keys=False, allow_unicode=True, width=1000))
+        return config
+
+    def read_file(self, path: Path) -> dict[str, Any]:
+        """The values of a YAML file."""
+        if not os.path.isfile(path):  # noqa: PTH113 no error for any text
+            known = [f"recipes/configs/{one.name}" for one in sorted((RECIPES / "configs").glob("*.yaml"))]
+            alike = nearest(f"recipes/configs/{path.name}", known)
+            self.error(f"no configuration file {path}; those of this project are in recipes/configs{alike}")
+        try:
+            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, ValueError, OSError, RecursionError) as error:
+            self.error(f"{path} cannot be read as YAML: {error}")
+        if values is None:
+            return {}
+        if not isinstance(values, dict):
+            self.error(f"{path} has no lines of the form `name: value` but {str(values)[:40]!r}")
+        read = {}
+        for name, value in values.items():
+            if name not in self.settings:
+                alike = nearest(str(name).replace("-", "_"), self.settings)
+                self.error(f"{path}: there is no {name!r}{alike or f'; {self.prog} --help lists what there is'}")
+            try:
+                read[name] = self.settings[name].read(value)
+            except ValueError as error:
+                self.error(f"{path}: {name}: {error}")
+        return read
+
+    def refuse(self, word: str) -> NoReturn:
+        """End over a word of the command line that means nothing."""
+        if is_yaml(word):
+            self.error(self.order)
+        flag = word.partition("=")[0].lstrip("-")
+        alike = nearest(flag, self.settings, "--{}") or f"; {self.prog} --help lists what there is"
+        what = f"there is no flag {word}" if word.startswith("-") else f"{word!r} belongs to no flag"
+        self.error(f"{what}{alike}")
+
+    def error(self, message: str) -> NoReturn:
+        """End with one line on stderr and exit status 2."""
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End; what was asked for goes to stdout, an error to stderr."""
+        (sys.stderr if status else sys.stdout).write(message or "")
+        sys.exit(status)
+
+
+def is_yaml(word: Any) -> bool:
+    return isinstance(word, str) and word.endswith((".yaml", ".yml"))
+
+
+def with_underscores(word: str) -> str:
+    """A flag as the fields are spelled: `--batch-size=8` is `--batch_size=8`."""
+    flag, equals, value = word.partition("=")
+    return f"--{flag[2:].replace('-', '_')}{equals}{value}" if word.startswith("--") else word
+
+
+def parse_config(config_class: type[Config], description: str | None, arguments: list[str] | None = None) -> Config:
+    """The recipe's configuration from `[FILE.yaml] [--flag value ...]`.
+
+    Args:
+        config_class: a dataclass of `option` fields: bool, int, float, str, `Literal` of texts, lists and `| None` of them.
+        description: what `--help` says first.
+        arguments: the words; by default those of the command line. Then an interrupt ends the process in one line until
+            `run_recipe` runs: the imports between take seconds.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if arguments is None and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end_at_once)
+    return ConfigParser(config_class, description).read(sys.argv[1:] if arguments is None else arguments)
+
+
+def end_at_once(*_: object) -> NoReturn:
+    """Answer an interrupt before there is anything to clean up."""
+    say_interrupted()
+    os._exit(INTERRUPTED)
+
+
+def say_interrupted() -> None:
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # one line, not one of every process
+        sys.stderr.write("\ninterrupted; what is done is kept, run again to go on\n")
+        sys.stderr.flush()
+
+
+def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
+    """Run a recipe; the exit status.
+
+    What a user can cure is one line on stderr and status 2; an interrupted run is one line and status 130. Whatever else
+    goes wrong is a fault of the code, and keeps its traceback.
+    """
+    is_script = signal.getsignal(signal.SIGINT) is end_at_once
+    if is_script:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return main(config) or 0
+    except KeyboardInterrupt:
+        say_interrupted()
+        return INTERRUPTED
+    except Exception as error:
+        mistake = users_mistake(error)
+        if mistake is None:
+            raise
+        cure = CURES.get(getattr(mistake, "errno", None), "")
+        sys.stderr.write(f"error: {' '.join(str(mistake).split())}{cure}\n")
+        return 2
+    finally:
+        if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def users_mistake(error: BaseException | None) -> BaseException | None:
+    """The error, or the one that caused it, that tells a user what to change; None for a fault of the code.
+
+    That is one which the system gives (no such file, no space left, no connection), one of our packages' own classes, and
+    a ValueError or an ImportError that one of our files raises in so many words, not one that Python finds in it.
+    """
+    while error is not None:
+        if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in PACKAGES:
+            return error
+        if isinstance(error, (ValueError, ImportError)) and raised_by_us(error):
+            return error
+        error = error.__cause__
+    return None
+
+
+def raised_by_us(error: BaseException) -> bool:
+    """Whether the error comes from a `raise` of our packages or recipes."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    *_, summary = traceback.extract_tb(error.__traceback__)
+    is_ours = frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES
+    is_ours |= Path(frame.f_code.co_filename).is_relative_to(RECIPES)
+    return is_ours and (summary.line or "").startswith("raise ")

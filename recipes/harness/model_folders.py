@@ -1,0 +1,26 @@
+"""The model folders that ship, how the others are made, and the check that a folder is one."""
+
+from pathlib import Path
+
+WEIGHTS = Path(__file__).parents[1] / "weights"
+MINIATURE_CLIP = str(WEIGHTS / "miniature-clip")
+MINIATURE_VIDCLIP = str(WEIGHTS / "miniature-vidclip")
+MINIATURE_AIM = str(WEIGHTS / "miniature-aim")
+HOW_TO_MAKE = {
+    "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, `make quickstart` "
+    "makes everything",
+    "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
+    "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
+    MINIATURE_CLIP: "it ships with the repository, and `python recipes/pretrain_miniature.py` makes it anew",
+    MINIATURE_VIDCLIP: "it ships with the repository, and `python recipes/vidclip.py "
+    "recipes/configs/vidclip_miniature_base.yaml` makes it anew",
+}
+
+
+def check_model_folder(name_or_path: str) -> None:
+    """End with a word on how to make it where a folder (not a name on the Hub) is no model."""
+    is_hub_name = name_or_path.count("/") <= 1 and not Path(name_or_path).exists()
+    if (Path(name_or_path) / "config.json").is_file() or is_hub_name:
+        return
+    how = HOW_TO_MAKE.get(name_or_path, "give the folder that `save_pretrained` wrote")
+    raise SystemExit(f"{name_or_path} is not a model folder (there is no config.json in it); {how}")

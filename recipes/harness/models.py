@@ -1,0 +1,99 @@
+"""The two encoders of TF-CoVR and their processor, from the folders that a recipe's configuration names."""
+
+import hashlib
+import json
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModel,
+    AutoProcessor,
+    AutoTokenizer,
+    AutoVideoProcessor,
+)
+from transformers.utils.logging import disable_progress_bar
+
+from harness.model_folders import HOW_TO_MAKE, MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder  # noqa: F401 - also imported from here
+from harness.shared_config import EncoderConfig
+from hf_models import AIMVideoProcessor, TFCoVRConfig, TFCoVRForComposedRetrieval, TFCoVRProcessor
+
+
+def load_encoders(config: EncoderConfig, **model_fields: Any) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcessor]:
+    """A model with these encoders and a fresh fusion described by `model_fields`, and its processor."""
+    disable_progress_bar()  # a dozen bars of a millisecond each would bury the one that matters
+    for folder in (config.vision_model, config.text_model):
+        check_model_folder(folder)
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(
+        config.vision_model,
+        config.text_model,
+        vision_model_class=config.vision_model_class,
+        text_model_class=config.text_model_class,
+        **model_fields,
+    )
+    made_for = getattr(model.vision_model.config, "num_frames", None)
+    processor = load_processor(config, made_for)
+    num_frames = processor.video_processor.num_frames
+    if made_for not in {None, num_frames}:
+        raise SystemExit(
+            f"{config.vision_model} takes {made_for} frames, not {num_frames}; leave --num_frames out, or stretch an AIM "
+            f"with `resize_temporal_embedding({num_frames})` and save it under another name"
+        )
+    return model, processor
+
+
+def load_trained(folder: str) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcessor]:
+    """A model that stage 2 wrote, in evaluation mode, and its processor."""
+    disable_progress_bar()
+    check_model_folder(folder)
+    model = AutoModel.from_pretrained(folder)
+    if not isinstance(model, TFCoVRForComposedRetrieval):
+        raise SystemExit(f"{folder} holds a {type(model).__name__}, not a model that stage 2 wrote")
+    return model.eval(), AutoProcessor.from_pretrained(folder)
+
+
+def load_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVRProcessor:
+    """The video processor of the video encoder, or one made from an image model's, and the text encoder's tokenizer.
+
+    Where neither configuration nor video processor name a number of frames, it is that which the model is `made_for`.
+    """
+    if AutoConfig.from_pretrained(config.vision_model).model_type == TFCoVRConfig.model_type:
+        return AutoProcessor.from_pretrained(config.vision_model)
+    try:
+        video_processor = AutoVideoProcessor.from_pretrained(config.vision_model)
+    except (OSError, ValueError):  # an image model has no video processor, but says how images are prepared
+        image = AutoImageProcessor.from_pretrained(config.vision_model)
+        size = image.crop_size if getattr(image, "do_center_crop", False) else image.size
+        side = size.get("height") or size.get("shortest_edge")
+        video_processor = AIMVideoProcessor(
+            size={"height": side, "width": side}, image_mean=image.image_mean, image_std=image.image_std
+        )
+    video_processor.num_frames = config.num_frames or video_processor.num_frames or made_for or 12
+    tokenizer = AutoTokenizer.from_pretrained(config.text_model)
+    return TFCoVRProcessor(video_processor, tokenizer, number_words=config.number_words)
+
+
+def weights_fingerprint(module: torch.nn.Module) -> str:
+    """A hash of all weights and buffers by name."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def processor_fingerprint(processor: Any) -> str:
+    """A hash of the settings of a processor, whatever folder it came from."""
+    settings = json.loads(processor.to_json_string())
+    for name in ("auto_map", "processor_class", "name_or_path", "_name_or_path"):
+        settings.pop(name, None)
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def tokenizer_fingerprint(processor: TFCoVRProcessor) -> str:
+    """A hash of what turns a text into tokens."""
+    backend = json.loads(processor.tokenizer.backend_tokenizer.to_str())
+    for name in ("padding", "truncation"):  # which each call sets anew
+        backend.pop(name)
+    return hashlib.sha256(f"{processor.number_words} {json.dumps(backend, sort_keys=True)}".encode()).hexdigest()

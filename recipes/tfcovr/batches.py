@@ -1,0 +1,168 @@
+"""Where training batches come from: stored embeddings that stay on the device, or videos."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from embed import EmbedConfig, answers, made_by, read_clips
+from embed import run as run_embed
+from embeddings import EmbeddingStore
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from harness.models import EncoderConfig
+from hf_datasets.video import read_frames
+from hf_datasets.video.pool import VideoFailure
+from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models.retrieval import encode
+from tfcovr.queries import DataConfig, Queries, Triplets, index_of, load_split
+from tfcovr.ranking import QueryParts, query_inputs
+
+Batch = dict[str, Any]
+
+
+def embed_config(config: Any, output_dir: str, **changes: Any) -> EmbedConfig:
+    """The configuration of `embed.py` for the encoders and data of another recipe's."""
+    shared = {*EncoderConfig.__dataclass_fields__, *DataConfig.__dataclass_fields__}
+    shared |= {"device", "mixed_precision", "num_workers", "cache_dir"}
+    values = {name: getattr(config, name) for name in shared if hasattr(config, name)}
+    return EmbedConfig(**{**values, "output_dir": output_dir, **changes})
+
+
+@dataclass(frozen=True)
+class EmbeddingSource:
+    """Embeddings of all clips and texts on the device; a batch is four index operations there.
+
+    Attributes:
+        clips: clip id -> row of `video_embeds`.
+        texts: text -> row of `text_embeds`.
+        video_embeds: `(N, D)`.
+        text_embeds: `(M, E)`.
+    """
+
+    clips: dict[str, int]
+    texts: dict[str, int]
+    video_embeds: Tensor
+    text_embeds: Tensor
+
+    @classmethod
+    def open(
+        cls,
+        config: EmbedConfig,
+        model: TFCoVRForComposedRetrieval,
+        processor: TFCoVRProcessor,
+        device: torch.device,
+    ) -> "EmbeddingSource":
+        """Load the folder of `config`; makes what is missing and refuses embeddings of other encoders than the model's."""
+        folder = Path(config.output_dir)
+        if not (folder / "results.json").is_file():
+            run_embed(config)
+        origin = made_by(model, processor, config)
+        (clips, video), (texts, text) = (EmbeddingStore(folder / kind, origin[kind]).load() for kind in origin)
+        return cls(index_of(clips), index_of(texts), video.to(device), text.to(device))
+
+    def batches(self, triplets: Triplets, rows: Sequence[Tensor], parts: QueryParts) -> Iterator[Batch]:
+        """One batch for each list of triplet rows."""
+        device = self.video_embeds.device
+        query, text, target, label = (
+            one.to(device) for one in (triplets.query, triplets.text, triplets.target, triplets.label)
+        )
+        sizes = [len(part) for part in rows]
+        for row in torch.cat([*rows]).to(device).split(sizes) if sizes else ():
+            yield query_inputs(parts, self.video_embeds[query[row]], self.text_embeds[text[row]]) | {
+                "target_video_embeds": self.video_embeds[target[row]],
+                "target_labels": label[row],
+            }
+
+    def embeddings(self, _model: TFCoVRForComposedRetrieval, _queries: Queries) -> tuple[Tensor, Tensor]:
+        """Video and text embeddings by position; they do not depend on what is trained."""
+        return self.video_embeds, self.text_embeds
+
+
+class PixelSource:
+    """Videos decoded and texts tokenized for each batch, for training end to end."""
+
+    def __init__(self, processor: TFCoVRProcessor, config: Any, accelerator: Accelerator) -> None:
+        self.processor, self.config, self.device = processor, config, accelerator.device
+        rows = [clip for split in ("train", "validation") for clip in load_split(config, split, clips=True)]
+        with accelerator.main_process_first():
+            self.failures = unreadable(rows, embed_config(config, ""))
+        self.rows = [clip for clip in rows if clip["clip_id"] not in self.failures]
+        self.clips = index_of([clip["clip_id"] for clip in self.rows])
+        texts = {text for split in ("train", "validation") for text in load_split(config, split)["modification_text"]}
+        self.texts = index_of(sorted(texts))
+
+    def batches(self, triplets: Triplets, rows: Sequence[Tensor], parts: QueryParts) -> Iterator[Batch]:
+        """One batch for each list of triplet rows."""
+        loader = DataLoader(
+            PairFrames(self, triplets),
+            batch_sampler=[part.tolist() for part in rows],
+            collate_fn=self.collate,
+            num_workers=self.config.num_workers,
+            # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a
+            # resume.
+            generator=torch.Generator().manual_seed(self.config.seed),
+        )
+        unused = {"both": set(), "text": {"pixel_values"}, "video": {"input_ids", "attention_mask"}}[parts]
+        for batch in loader:
+            yield {name: value.to(self.device) for name, value in batch.items() if name not in unused}
+
+    def collate(self, items: list[Batch]) -> Batch:
+        """Stack clips and tokenize texts."""
+        return {
+            "pixel_values": torch.stack([item["query"] for item in items]),
+            "target_pixel_values": torch.stack([item["target"] for item in items]),
+            "target_labels": torch.stack([item["label"] for item in items]),
+            **self.processor(text=[item["text"] for item in items]),
+        }
+
+    def embeddings(self, model: TFCoVRForComposedRetrieval, queries: Queries) -> tuple[Tensor, Tensor]:
+        """Video and text embeddings by position from the model as it is; what the queries do not need stays zero."""
+        config = embed_config(self.config, "")
+        video = torch.zeros(len(self.clips), model.config.video_embed_dim, device=self.device)
+        needed = [self.rows[place] for place in sorted({*queries.query.tolist(), *queries.gallery.tolist()})]
+        clips = read_clips(needed, self.processor, config, {})
+        loader = ({"clip_id": clip_ids, "pixel_values": pixels} for clip_ids, pixels in clips)
+        clip_ids, embeds = encode(model, loader, features="encode_video")
+        video[[self.clips[one] for one in clip_ids]] = embeds.to(self.device)
+        texts = list(self.texts)
+        tokens = ({"texts": [one], **self.processor(text=one)} for one in texts)
+        _, text = encode(model, tokens, features="encode_text", id_key="texts")
+        return video, text.to(self.device)
+
+
+class PairFrames(Dataset):
+    """The frames of a triplet's query and target clip, its text and its label."""
+
+    def __init__(self, source: PixelSource, triplets: Triplets) -> None:
+        self.source, self.triplets = source, triplets
+        self.texts = list(source.texts)
+
+    def __len__(self) -> int:
+        return len(self.triplets)
+
+    def __getitem__(self, row: int) -> Batch:
+        return {
+            "query": self.frames(self.triplets.query[row]),
+            "target": self.frames(self.triplets.target[row]),
+            "text": self.texts[self.triplets.text[row]],
+            "label": self.triplets.label[row],
+        }
+
+    def frames(self, place: Tensor) -> Tensor:
+        """`pixel_values (T, C, H, W)` of one clip."""
+        clip, processor = self.source.rows[place], self.source.processor.video_processor
+        read = read_frames(clip["video"], processor.num_frames, clip["start_seconds"], clip["end_seconds"])
+        return processor(read.frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0]
+
+
+def unreadable(clips: list[dict[str, Any]], config: EmbedConfig) -> dict[str, str]:
+    """Clips of which not even one frame can be read, with the reason; found before training rather than during it."""
+    failures = {clip["clip_id"]: "no video file" for clip in clips if not clip["video"]}
+    present = [clip for clip in clips if clip["video"]]
+    return failures | {
+        clip_id: read.reason for clip_id, read in answers(present, 1, None, config) if isinstance(read, VideoFailure)
+    }
