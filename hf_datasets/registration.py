@@ -28,7 +28,7 @@ from datasets.config import DATASET_INFO_FILENAME
 from datasets.load import DatasetModule
 from filelock import FileLock, Timeout
 
-from hf_datasets.factory import BUILDERS
+from hf_datasets.names import BUILDERS
 from hf_datasets.records import Rejection
 
 REUSE = datasets.DownloadMode.REUSE_DATASET_IF_EXISTS
