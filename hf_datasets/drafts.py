@@ -1,12 +1,24 @@
-"""A folder that is written whole or not at all, whatever happens to its writer."""
+"""Files and folders that are written whole or not at all, whatever happens to their writer.
 
+`draft_of` is for a folder that several processes may write: one at a time does, and what was there stays until the end.
+`replacing` is for a file, or for a folder that only one process writes.
+"""
+
+import errno
+import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+
+# safetensors and PyTorch have errors of their own for a full disk.
+WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 
 
 @contextmanager
@@ -71,3 +83,78 @@ def _restore(folder: Path) -> None:
     if old.exists() and not folder.exists():
         old.replace(folder)
     shutil.rmtree(_workplace(folder), ignore_errors=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name the path and the cure where the block cannot write it: the libraries' errors of a full disk name neither.
+
+    Args:
+        path: What the block writes, or the folder it writes into.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    try:
+        yield
+    except WRITE_ERRORS as error:
+        if getattr(error, "errno", None) in {errno.EMFILE, errno.ENFILE}:
+            raise  # too many open files are not the folder's fault
+        raise OSError(
+            f"{path} cannot be written ({error}); see that its disk has room and that you may write there, or name another "
+            "folder, and run again: what is done is kept"
+        ) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Lend a name beside `path` to write a file or a folder under; it takes the place of `path` when the block ends.
+
+    A reader of a file sees the old one or the new one, never half of it. After an error nothing of the new one stays.
+
+    Args:
+        path: The file or folder to write; missing parent folders are made.
+
+    Yields:
+        Where to write: a name with the suffix `.tmp`, on the same disk.
+
+    Raises:
+        OSError: It cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with replacing(Path(folder, "made", "rows.txt")) as unfinished:
+        ...         _ = unfinished.write_text("1")
+        ...     [path.relative_to(folder).as_posix() for path in Path(folder).rglob("*.*")]
+        ['made/rows.txt']
+    """
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield unfinished
+            if unfinished.is_dir():
+                shutil.rmtree(path, ignore_errors=True)  # a folder replaces an empty one alone
+            unfinished.replace(path)
+        finally:
+            remove(unfinished)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file atomically, as UTF-8."""
+    with replacing(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, atomically; what JSON does not know is written as its `str`."""
+    write_text(path, json.dumps(value, indent=2, default=str))

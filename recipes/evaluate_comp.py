@@ -75,7 +75,7 @@ from video_text_encoders import load_encoder, short_name
 from comp.data import SpanReader, load_rows
 from comp.scores import Scores, VideoTextEncoder
 from harness.accelerator import make_accelerator
-from harness.results import write_results
+from harness.results import replacing, write_results
 from harness.seeds import average, in_percent, summarise
 
 COLUMNS = {
@@ -174,10 +174,8 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
         for text in ("positive", "negative"):
             columns[f"{run_name}/{text}"] = [row[text] for row in similarities]
     figures = {name: summarise(several) for name, several in by_seed.items()}
-    output_dir.mkdir(parents=True, exist_ok=True)
-    partial = output_dir / "similarities.partial"
-    pq.write_table(pa.table(columns), partial)
-    partial.replace(output_dir / "similarities.parquet")
+    with replacing(output_dir / "similarities.parquet") as unfinished:
+        pq.write_table(pa.table(columns), unfinished)
     write_results(
         output_dir,
         figures,

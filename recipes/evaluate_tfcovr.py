@@ -75,7 +75,7 @@ from stage2 import Stage2Config
 
 from harness.accelerator import make_accelerator
 from harness.models import load_trained
-from harness.results import write_results
+from harness.results import replacing, write_results
 from harness.seeds import in_percent, summarise
 from tfcovr.batches import EmbeddingSource, embed_config
 from tfcovr.queries import Queries, load_split, place_queries
@@ -220,10 +220,8 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
 
 def write_table(table: pl.DataFrame, path: Path) -> None:
     """Write Parquet, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    table.write_parquet(unfinished)
-    unfinished.replace(path)
+    with replacing(path) as unfinished:
+        table.write_parquet(unfinished)
 
 
 def main(config: EvaluateConfig) -> None:

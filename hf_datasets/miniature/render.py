@@ -22,6 +22,7 @@ from filelock import FileLock
 from PIL import Image
 from tqdm.auto import tqdm
 
+from hf_datasets.drafts import remove, replacing
 from hf_datasets.miniature.competitions import (
     Competition,
     MiniatureConfig,
@@ -73,8 +74,8 @@ def prepare_miniature(
         return folder
     (folder / "videos").mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
-        for unfinished in (folder / "videos").glob("*.partial"):  # of a killed run: the lock is ours
-            unfinished.unlink(missing_ok=True)
+        for unfinished in folder.rglob("*.tmp"):  # of a killed run: the lock is ours
+            remove(unfinished)
         competitions = plan_competitions(config)
         missing = [one for one in competitions if not _video_path(folder, one).is_file()]
         with tqdm(total=len(competitions), initial=len(competitions) - len(missing), desc="Rendering the miniature",
@@ -153,8 +154,7 @@ def render_video(competition: Competition, path: Path, config: MiniatureConfig) 
     """Draw one long video and encode it as H.264; the file appears under its name when it is complete."""
     import av
 
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    with av.open(partial, "w", format="mp4") as container:
+    with replacing(path) as unfinished, av.open(unfinished, "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=config.fps)
         stream.width = stream.height = config.size
         stream.pix_fmt = "yuv420p"
@@ -163,10 +163,8 @@ def render_video(competition: Competition, path: Path, config: MiniatureConfig) 
             for frame in draw_frames(perform_shot(shot), shot.scene, config.size):
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode(None))
-    partial.replace(path)
 
 
 def _write_table(path: Path, rows: list[dict]) -> None:
-    partial = path.with_suffix(".partial")
-    pq.write_table(pa.Table.from_pylist(rows), partial)
-    partial.replace(path)
+    with replacing(path) as unfinished:
+        pq.write_table(pa.Table.from_pylist(rows), unfinished)

@@ -1,4 +1,4 @@
-"""Decoding many clips in worker processes, none of which can hang or bring down the program that asks.
+"""Decoding many clips, in worker processes that cannot hang or bring down the calling program, or in this process.
 
 A thread cannot stop a decoder that hangs (some hold the interpreter's lock while they do), a process can be killed.
 Workers are started as programs of their own: they import nothing of the caller's script, need no guard around its
@@ -25,9 +25,12 @@ from .pyav import VideoLimits
 from .reading import ClipPixels, VideoFrames, frames_of, read_frames
 from .resizing import resized_size
 from .shared_memory import PixelFolder
-from .worker import READ_PIXELS
+from .worker import READ_PIXELS, describe_failure
 
-__all__ = ["VideoFailure", "VideoReaderPool", "VideoRequest"]
+__all__ = ["NO_FILE", "VideoFailure", "VideoReaderPool", "VideoRequest", "unreadable"]
+
+NO_FILE = "no video file"
+"""The reason that is given for a clip whose dataset row names no video."""
 
 TIME_IS_UP = "signal SIGALRM"
 ENDED_FROM_OUTSIDE = "it was ended from outside"
@@ -87,13 +90,14 @@ class VideoReaderPool:
 
     Args:
         num_frames: Frames per clip, as in `read_frames`.
-        num_workers: Processes; None is one per available core.
-        timeout_seconds: How long one clip may take before its process is killed.
+        num_workers: Processes; None is one per available core. With 0 this process reads, with the same results as one
+            worker gives, but a video that hangs or crashes the decoder hangs or ends the program.
+        timeout_seconds: How long one clip may take before its process is killed; not enforced without workers.
         backend: As in `read_frames`.
         size: As in `read_frames`; resizing in the worker lets little travel between processes.
         limits: As in `read_frames`.
-        reader: What the workers call, with the signature of `read_frames`; a function of an importable module. A
-            worker with one of its own imports torch, which takes seconds.
+        reader: What reads a clip, with the signature of `read_frames`; a function of an importable module. A worker
+            with one of its own imports torch, which takes seconds.
 
     Attributes:
         quarantine: Files that hung, killed their worker or cannot be read, with the reason. They are not tried again.
@@ -122,10 +126,10 @@ class VideoReaderPool:
     ) -> None:
         self.num_workers = _available_cores() if num_workers is None else num_workers
         counts = [num_frames] if isinstance(num_frames, int) else list(num_frames)
-        if self.num_workers < 1 or min(counts, default=0) < 1 or not timeout_seconds > 0:
+        if self.num_workers < 0 or min(counts, default=0) < 1 or not timeout_seconds > 0:
             raise ValueError(
-                f"num_workers={num_workers}, num_frames={num_frames} and timeout_seconds={timeout_seconds} "
-                "must be positive"
+                f"num_frames={num_frames} and timeout_seconds={timeout_seconds} must be positive, and "
+                f"num_workers={num_workers} at least 0"
             )
         if "." in reader.__qualname__ or reader.__module__ == "__main__":
             raise ValueError(f"reader={reader.__qualname__} must be a function of a module that workers can import")
@@ -133,15 +137,17 @@ class VideoReaderPool:
             resized_size(1, 1, size)
         self.timeout_seconds = timeout_seconds
         self.quarantine: dict[str, str] = {}
+        self._reader = reader
+        self._options = {"num_frames": num_frames, "backend": backend, "size": size, "limits": limits}
         self._setup = {
             "reader": READ_PIXELS if reader is read_frames else f"{reader.__module__}:{reader.__qualname__}",
             "timeout_seconds": timeout_seconds,
-            "options": {"num_frames": num_frames, "backend": backend, "size": size, "limits": asdict(limits)},
+            "options": self._options | {"limits": asdict(limits)},
         }
         self._workers: list[WorkerProcess] = []
         self._messages: Messages = queue.SimpleQueue()
-        folder = PixelFolder()
-        self._folder = folder.path
+        folder = PixelFolder() if self.num_workers else None
+        self._folder = folder.path if folder else None
         self._num_requests = 0
         self._is_reading = False
         self._close = weakref.finalize(self, _shut_down, self._workers, folder)
@@ -161,7 +167,7 @@ class VideoReaderPool:
     def read(self, requests: Iterable[VideoRequest]) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
         """Read clips, ordered by file and start so that open files serve their neighbours.
 
-        Every request gets exactly one answer, as it comes; with one worker that is the order of files and starts.
+        Every request gets exactly one answer, as it comes; with at most one worker in the order of files and starts.
 
         Args:
             requests: Clips; keys need not be unique.
@@ -179,6 +185,8 @@ class VideoReaderPool:
         self._is_reading = True
         run = _Run(deque(sorted(requests, key=lambda request: (str(request.path), request.start_seconds or 0.0))))
         try:
+            if not self.num_workers:
+                yield from self._read_in_this_process(run)
             while run.waiting or run.suspects or self._num_busy:
                 if not run.waiting and not self._num_busy:
                     run.try_next_suspect()
@@ -192,6 +200,25 @@ class VideoReaderPool:
                 if worker.held:  # the caller lost interest: this must not answer a later call
                     worker.drop()
                     worker.kill_reader()
+
+    def _read_in_this_process(self, run: _Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+        while run.waiting:
+            yield from self._pass_over(run)
+            if run.waiting:
+                request = run.waiting.popleft()
+                yield request.key, self._read_one(request)
+
+    def _read_one(self, request: VideoRequest) -> VideoFrames | VideoFailure:
+        path = str(request.path)
+        try:
+            return self._reader(
+                path, start_seconds=request.start_seconds, end_seconds=request.end_seconds, **self._options
+            )
+        except Exception as error:  # as a worker answers it
+            reason, is_fault_of_file = describe_failure(error)
+            if is_fault_of_file:
+                self.quarantine[path] = reason
+            return VideoFailure(path, reason)
 
     @property
     def _num_busy(self) -> int:
@@ -225,11 +252,11 @@ class VideoReaderPool:
             worker, message = self._messages.get(timeout=self._seconds_left())
         except queue.Empty:
             now = time.monotonic()
-            for worker in [one for one in self._workers if one.deadline(self.timeout_seconds) <= now]:
+            for worker in [busy for busy in self._workers if busy.deadline(self.timeout_seconds) <= now]:
                 yield from self._give_up(worker, run, TIME_IS_UP, is_gone=True)
             return
         if worker not in self._workers:
-            return  # the last words of one that was stopped
+            return  # a late message of a worker that was stopped
         if "ready" in message:
             worker.reader_pid, worker.busy_since = message["ready"], time.monotonic()
         elif "died" in message:
@@ -277,11 +304,11 @@ class VideoReaderPool:
         if is_gone or not has_started:
             self._stop(worker)
         if not has_started:
-            raise RuntimeError("a video worker did not start; its own words are on stderr")
+            raise RuntimeError("a video worker did not start; its stderr says why")
         held = worker.drop()
         worker.reader_pid, worker.is_killed, worker.busy_since = None, False, time.monotonic()
         if held:
-            run.waiting.extendleft(reversed(held[1:]))  # innocent: they were only next in line
+            run.waiting.extendleft(reversed(held[1:]))  # not at fault: they were only next in line
             yield from self._judge(held[0], run, cause)
 
     def _judge(self, request: VideoRequest, run: _Run, cause: str) -> Iterator[tuple[Hashable, VideoFailure]]:
@@ -305,6 +332,31 @@ class VideoReaderPool:
             slot.unlink(missing_ok=True)
 
 
+def unreadable(
+    requests: Iterable[VideoRequest], *, num_workers: int | None = None, timeout_seconds: float = 60.0
+) -> dict[Hashable, str]:
+    """Which clips cannot be read, not even one frame of them, and why.
+
+    Args:
+        requests: Clips with distinct keys.
+        num_workers: As in `VideoReaderPool`.
+        timeout_seconds: As in `VideoReaderPool`.
+
+    Returns:
+        The reason by key, of clips that cannot be read alone.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Example:
+        >>> unreadable([VideoRequest("dive 1", "no/such/file.mp4")], num_workers=0)
+        {'dive 1': 'no/such/file.mp4: ...'}
+    """
+    # The small size lets little travel between processes.
+    with VideoReaderPool(1, num_workers=num_workers, timeout_seconds=timeout_seconds, size=(16, 16)) as pool:
+        return {key: read.reason for key, read in pool.read(requests) if isinstance(read, VideoFailure)}
+
+
 def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -315,8 +367,8 @@ def _cause(status: int | None) -> str:
     return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
-def _shut_down(workers: list[WorkerProcess], folder: PixelFolder) -> None:
-    if not folder.is_owned:
+def _shut_down(workers: list[WorkerProcess], folder: PixelFolder | None) -> None:
+    if folder is None or not folder.is_owned:
         return  # a forked process ends; the workers are its parent's
     for worker in workers:
         worker.stop()

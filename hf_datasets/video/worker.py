@@ -170,8 +170,7 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
         )
         pixels = _pixels_of(clip)
     except Exception as error:  # whatever a file provokes belongs to that file
-        is_fault_of_file = isinstance(error, VideoError) and not isinstance(error, VideoSpanError)
-        reason = str(error) if isinstance(error, (VideoError, ValueError)) else f"{type(error).__name__}: {error}"
+        reason, is_fault_of_file = describe_failure(error)
         return {"number": request["number"], "reason": reason, "quarantine": is_fault_of_file}
     try:
         slot = Path(request["slot"])
@@ -188,6 +187,13 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
         "num_frames_in_clip": clip.num_frames_in_clip,
         "missing_seconds": clip.missing_seconds,
     }
+
+
+def describe_failure(error: Exception) -> tuple[str, bool]:
+    """Why a clip could not be read, and whether no other clip of its file can be read either."""
+    is_fault_of_file = isinstance(error, VideoError) and not isinstance(error, VideoSpanError)
+    reason = str(error) if isinstance(error, (VideoError, ValueError)) else f"{type(error).__name__}: {error}"
+    return reason, is_fault_of_file
 
 
 def _pixels_of(clip: ClipPixels | VideoFrames) -> Any:

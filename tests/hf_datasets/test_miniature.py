@@ -101,7 +101,7 @@ def test_the_tables_agree_with_the_files(folder):
         frames = decode(folder / row["file_name"])
         assert len(frames) == round(row["duration_seconds"] * SMALL.fps)
         assert frames.shape[1:] == (64, 64, 3)
-    assert not list(folder.rglob("*.partial"))
+    assert not list(folder.rglob("*.tmp"))
 
 
 def test_rendering_twice_gives_the_same_bytes(folder, tmp_path):

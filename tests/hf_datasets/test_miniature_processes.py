@@ -58,7 +58,7 @@ def test_a_killed_program_takes_its_renderers_with_it_and_the_next_one_tidies_up
     assert rendered < 12, "it did not wait for all"
     assert render("all", tmp_path).wait(60) == 0
     assert len(list(tmp_path.glob("*/videos/*.mp4"))) == 12
-    assert not list(tmp_path.rglob("*.partial"))
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 def running(variable):

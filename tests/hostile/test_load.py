@@ -14,7 +14,7 @@ from datasets import Dataset
 from embeddings import EmbeddingStore
 
 from hf_datasets.video.pool import VideoReaderPool
-from tests.hf_datasets.test_video_pool import HOSTILE_READER
+from tests.hf_datasets.video.test_pool import HOSTILE_READER
 from tests.recipes.conftest import CLIP_FEATURES, write_video
 
 CARD = """---

@@ -227,4 +227,4 @@ def test_eight_processes_that_load_a_dataset_at_once_see_the_same_rows(tiny, tmp
     said = [process.communicate(timeout=200) for process in processes]
     assert [process.returncode for process in processes] == [0] * 8, [error[-500:] for _, error in said]
     assert len({out for out, _ in said}) == 1
-    assert not list(tmp_path.glob("cache/**/*.partial"))
+    assert not list(tmp_path.glob("cache/**/*.tmp"))

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from hf_datasets.video import VideoFrames, read_frames, worker
-from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest, unreadable
 from tests.fixtures.videos import numbers_of, write_video
 
 # A reader for workers that does to them what hostile files do. The hang holds the interpreter's lock, as decord's
@@ -99,6 +99,36 @@ def test_every_request_is_answered_with_the_frames_that_reading_gives(pool, fold
     # A span outside a good video is the annotation's fault, so the file is not in quarantine.
     assert set(pool.quarantine) == {str(folder / "text.mp4"), str(folder / "none.mp4")}
     assert dict(pool.read([VideoRequest("again", folder / "a.mp4")]))["again"].num_frames_in_clip == 100
+
+
+def test_without_workers_this_process_reads_and_answers_the_same(pool, folder, hostile_reader):
+    pool.quarantine.clear()
+    spans = [(name, start, start + 1) for name in ("b", "a", "text", "none") for start in (2.0, 0.0, 30.0)]
+    spans.append(("a", 2.0, 1.0))  # ends before it starts
+    requests = [VideoRequest(span, folder / f"{span[0]}.mp4", *span[1:]) for span in spans]
+    with VideoReaderPool(6, num_workers=0, reader=hostile_reader) as here:
+        answers, expected = dict(here.read(requests)), dict(pool.read(requests))
+        assert not here._workers
+    assert [span[:2] for span in answers] == sorted(span[:2] for span in spans)
+    assert here.quarantine == pool.quarantine != {}
+    assert answers.keys() == expected.keys()
+    for span, answer in answers.items():
+        if isinstance(answer, VideoFailure):
+            assert answer == expected[span]
+        else:
+            assert torch.equal(answer.frames, expected[span].frames)
+            assert answer.timestamps_seconds == expected[span].timestamps_seconds
+    with pytest.raises(RuntimeError, match="this pool is closed"):
+        next(here.read(requests))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_clips_without_a_readable_frame_are_named_with_the_reason(folder, num_workers):
+    spans = {"good": ("a", 0.0), "behind the end": ("a", 30.0), "no video": ("text", 0.0), "no file": ("none", 0.0)}
+    requests = [VideoRequest(key, folder / f"{name}.mp4", start) for key, (name, start) in spans.items()]
+    reasons = unreadable(requests, num_workers=num_workers)
+    assert reasons.keys() == {"behind the end", "no video", "no file"}
+    assert all(f"{spans[key][0]}.mp4: " in reason for key, reason in reasons.items())
 
 
 def test_stuck_and_dead_workers_are_replaced_and_the_run_goes_on(pool, folder):
@@ -266,8 +296,8 @@ def is_running(pid):
 
 
 def test_wrong_settings_are_refused():
-    for settings in [{"num_workers": 0}, {"timeout_seconds": 0.0}]:
-        with pytest.raises(ValueError, match="must be positive"):
+    for settings in [{"num_workers": -1}, {"timeout_seconds": 0.0}]:
+        with pytest.raises(ValueError, match=r"must be positive, and num_workers=.* at least 0"):
             VideoReaderPool(12, **settings)
     with pytest.raises(ValueError, match="must be the shorter side or"):
         VideoReaderPool(12, size=0)
