@@ -48,7 +48,6 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from clip_frames import FrameCache
 from embeddings import EmbeddingStore
 from torch import Tensor
 from tqdm import tqdm
@@ -56,12 +55,11 @@ from tqdm import tqdm
 from harness.accelerator import make_accelerator
 from harness.models import load_encoders, processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 from harness.results import write_results
-from hf_datasets.video import VideoError, VideoFrames, read_frames
-from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video import VideoFrames
+from hf_datasets.video.frame_cache import FrameCache
+from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from tfcovr.queries import load_split
-
-NO_FILE = "no video file"
 
 
 def made_by(
@@ -142,24 +140,13 @@ def decoded_clips(
 def answers(
     clips: list[dict[str, Any]], num_frames: int, size: int | tuple[int, int] | None, config: EmbedConfig
 ) -> Iterator[tuple[str, VideoFrames | VideoFailure]]:
-    """The frames of each clip or why there are none, from worker processes that a bad video cannot hang."""
+    """The frames of each clip or why there are none; in worker processes a bad video cannot hang the run."""
     requests = [
         VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"]) for clip in clips
     ]
-    if not config.num_workers:
-        yield from ((request.key, read_here(request, num_frames, size)) for request in requests)
-        return
     limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
     with VideoReaderPool(num_frames, size=size, **limits) as pool:
         yield from pool.read(requests)
-
-
-def read_here(request: VideoRequest, num_frames: int, size: int | tuple[int, int] | None) -> VideoFrames | VideoFailure:
-    """The same in this process."""
-    try:
-        return read_frames(request.path, num_frames, request.start_seconds, request.end_seconds, size=size)
-    except VideoError as error:
-        return VideoFailure(str(request.path), str(error))
 
 
 def batched(items: Iterator[Any], size: int) -> Iterator[list[Any]]:

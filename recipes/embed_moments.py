@@ -67,7 +67,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from datasets import DatasetDict, load_dataset
-from embed import NO_FILE, read_here
 from moment_features import FeatureStore
 from torch import Tensor
 from tqdm import tqdm
@@ -80,11 +79,11 @@ from harness.accelerator import make_accelerator
 from harness.models import processor_fingerprint, weights_fingerprint
 from harness.results import write_results
 from hf_datasets.video import VideoFrames
-from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool
+from hf_datasets.video.segments import count_segments, group_frames, segment_requests
 
 CLIPS_PER_READ = 16
 FRAMES_PER_CLIP = 4
-ROUNDING_SECONDS = 1e-3
 
 
 class ClipEncoder:
@@ -180,53 +179,23 @@ class TokenEncoder:
         return sum(length > self.max_tokens for length in lengths)
 
 
-def group_frames(
-    read: VideoFrames, start_seconds: float, clip_seconds: float, num_clips: int, num_frames: int
-) -> Tensor:
-    """Cut the frames of a read into clips by their times: `(clips, num_frames, 3, H, W)` uint8.
-
-    Fewer than `num_clips` where the video ends before; a clip with few frames repeats its last, one with none (at a low
-    frame rate) shows the nearest.
-    """
-    places = {index: place for place, index in reversed(list(enumerate(read.indices)))}  # each frame once
-    times = {place: read.timestamps_seconds[place] - start_seconds for place in sorted(places.values())}
-    seconds = num_clips * clip_seconds - read.missing_seconds
-    num_clips = max(1, min(num_clips, math.ceil((seconds - ROUNDING_SECONDS) / clip_seconds)))
-    groups: list[list[int]] = [[] for _ in range(num_clips)]
-    for place, time in times.items():
-        groups[min(max(int((time + ROUNDING_SECONDS) / clip_seconds), 0), num_clips - 1)].append(place)
-    chosen = []
-    for number, group in enumerate(groups):
-        middle = (number + 0.5) * clip_seconds
-        members = group or [min(times, key=lambda place: abs(times[place] - middle))]
-        steps = [(2 * step + 1) * len(members) // (2 * num_frames) for step in range(num_frames)]
-        chosen.append([members[step] for step in steps])
-    return read.frames[torch.tensor(chosen)]
-
-
-def requests_for(video: dict[str, Any], config: EmbedMomentsConfig) -> list[VideoRequest]:
-    """Reads of `CLIPS_PER_READ` clips that cover the video, the last one beyond its end."""
-    num_clips = clips_in(video, config)
-    width = CLIPS_PER_READ * config.clip_seconds
-    starts = [number * width for number in range(math.ceil(num_clips / CLIPS_PER_READ))]
-    return [VideoRequest((video["video_id"], start), video["video"], start, start + width) for start in starts]
-
-
-def clips_in(video: dict[str, Any], config: EmbedMomentsConfig) -> int:
-    return max(1, math.ceil((video["duration_seconds"] - ROUNDING_SECONDS) / config.clip_seconds))
-
-
 def answers(
     videos: list[dict[str, Any]], encoder: ClipEncoder, config: EmbedMomentsConfig
 ) -> Iterator[tuple[tuple[str, float], VideoFrames | VideoFailure]]:
     """The frames of each read or why there are none, in any order."""
-    requests = [request for video in videos for request in requests_for(video, config)]
-    num_frames = CLIPS_PER_READ * encoder.frames_per_clip
-    if not config.num_workers:
-        yield from ((request.key, read_here(request, num_frames, encoder.size)) for request in requests)
-        return
+    requests = [
+        request
+        for video in videos
+        for request in segment_requests(
+            video["video_id"],
+            video["video"],
+            video["duration_seconds"],
+            segment_seconds=config.clip_seconds,
+            segments_per_read=CLIPS_PER_READ,
+        )
+    ]
     limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
-    with VideoReaderPool(num_frames, size=encoder.size, **limits) as pool:
+    with VideoReaderPool(CLIPS_PER_READ * encoder.frames_per_clip, size=encoder.size, **limits) as pool:
         yield from pool.read(requests)
 
 
@@ -250,12 +219,13 @@ def encode_videos(
             clips = group_frames(read, start, config.clip_seconds, CLIPS_PER_READ, encoder.frames_per_clip)
             with accelerator.autocast():
                 parts[video_id][start] = encoder(clips)
-        if len(parts[video_id]) == len(requests_for(video, config)):
+        num_clips = count_segments(video["duration_seconds"], config.clip_seconds)
+        if len(parts[video_id]) == math.ceil(num_clips / CLIPS_PER_READ):
             done = parts.pop(video_id)
             in_order = [done[start] for start in sorted(done)]
             kept = list(itertools.takewhile(lambda part: part is not None, in_order))
             if kept:
-                yield video_id, torch.cat(kept)[: clips_in(video, config)]
+                yield video_id, torch.cat(kept)[:num_clips]
 
 
 def embed_videos(

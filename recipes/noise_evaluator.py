@@ -49,7 +49,6 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
-from clip_frames import FrameCache
 from matching import Encoded, Scorer, contrastive_loss, load_matcher, matching_loss
 from torch import Tensor
 from tqdm import tqdm
@@ -62,6 +61,7 @@ from hf_datasets.fig.noise import NoiseExample, built_examples, miniature_exampl
 from hf_datasets.miniature import prepare_miniature
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoStore
+from hf_datasets.video.frame_cache import FrameCache
 
 
 class Clips:

@@ -70,7 +70,6 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object, set_seed
-from clip_frames import Augmentation, FrameCache, LabelledClips
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -79,6 +78,9 @@ from tqdm import tqdm
 from harness.accelerator import make_accelerator
 from harness.checkpoints import Checkpoints, Progress
 from harness.results import replacing, write_results
+from hf_datasets.video import VideoError
+from hf_datasets.video.frame_cache import FrameCache
+from hf_datasets.video.training import Augmentation, LabelledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from tfcovr.classifiers import (
     accuracies,
@@ -206,9 +208,14 @@ class Stage1:
         )
         # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a resume.
         own = torch.Generator().manual_seed(self.config.seed)
-        for batch in DataLoader(self.data[split], batch_sampler=chunks, num_workers=workers, generator=own):
-            frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
-            yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
+        loader = DataLoader(self.data[split], batch_sampler=chunks, num_workers=workers, generator=own)
+        try:
+            for batch in loader:
+                frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
+                yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
+        except VideoError as error:
+            reason = str(error).rpartition("VideoError: ")[2].strip()  # a worker's error begins with its traceback
+            raise SystemExit(f"{reason}; --cache_frames leaves such clips out and counts them") from error
 
     def train(self) -> dict[str, Any]:
         """Train from wherever the last run stopped; returns the figures of the best epoch."""

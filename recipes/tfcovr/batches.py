@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from embed import EmbedConfig, answers, made_by, read_clips
+from embed import EmbedConfig, made_by, read_clips
 from embed import run as run_embed
 from embeddings import EmbeddingStore
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from harness.models import EncoderConfig
 from hf_datasets.video import read_frames
-from hf_datasets.video.pool import VideoFailure
+from hf_datasets.video.pool import NO_FILE, VideoRequest, unreadable
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.retrieval import encode
 from tfcovr.queries import DataConfig, Queries, Triplets, index_of, load_split
@@ -89,7 +89,7 @@ class PixelSource:
         self.processor, self.config, self.device = processor, config, accelerator.device
         rows = [clip for split in ("train", "validation") for clip in load_split(config, split, clips=True)]
         with accelerator.main_process_first():
-            self.failures = unreadable(rows, embed_config(config, ""))
+            self.failures = unreadable_clips(rows, embed_config(config, ""))
         self.rows = [clip for clip in rows if clip["clip_id"] not in self.failures]
         self.clips = index_of([clip["clip_id"] for clip in self.rows])
         texts = {text for split in ("train", "validation") for text in load_split(config, split)["modification_text"]}
@@ -159,10 +159,13 @@ class PairFrames(Dataset):
         return processor(read.frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0]
 
 
-def unreadable(clips: list[dict[str, Any]], config: EmbedConfig) -> dict[str, str]:
+def unreadable_clips(clips: list[dict[str, Any]], config: EmbedConfig) -> dict[str, str]:
     """Clips of which not even one frame can be read, with the reason; found before training rather than during it."""
-    failures = {clip["clip_id"]: "no video file" for clip in clips if not clip["video"]}
-    present = [clip for clip in clips if clip["video"]]
-    return failures | {
-        clip_id: read.reason for clip_id, read in answers(present, 1, None, config) if isinstance(read, VideoFailure)
-    }
+    failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
+    requests = [
+        VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"])
+        for clip in clips
+        if clip["video"]
+    ]
+    limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
+    return failures | unreadable(requests, **limits)

@@ -11,13 +11,13 @@ from pathlib import Path
 import embed
 import pytest
 import torch
-from clip_frames import FrameCache
 from datasets import Dataset
 from embed import EmbedConfig
 from embeddings import EmbeddingStore
 
 from harness.models import load_encoders
 from hf_datasets.video import read_frames
+from hf_datasets.video.frame_cache import FrameCache
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 MADE_BY = {"weights": "one"}
@@ -53,8 +53,8 @@ def test_clips_that_stage_1_decoded_are_not_decoded_again(tiny, embedded, tmp_pa
         for split in ("train", "test")
     }
     folder = tmp_path / "frames"
-    FrameCache(folder, rows["train"], 8, (16, 16), num_workers=1, also=4)  # as stage 1 does in training
-    FrameCache(folder, rows["test"], 4, (16, 16), num_workers=1)
+    FrameCache(folder, rows["train"], 8, (16, 16), num_workers=0, also=4)  # as stage 1 does in training
+    FrameCache(folder, rows["test"], 4, (16, 16), num_workers=0)
 
     def refuse(clips, *_):
         raise AssertionError(f"{len(clips)} clips are read again")

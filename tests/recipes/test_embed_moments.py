@@ -5,13 +5,12 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from embed import read_here
-from embed_moments import ClipEncoder, EmbedMomentsConfig, TokenEncoder, group_frames, run
+from embed_moments import ClipEncoder, EmbedMomentsConfig, TokenEncoder, run
 from moment_features import FeatureStore, open_features
 from transformers import AutoModel, ConvNextImageProcessor, ResNetConfig, ResNetModel
 
-from hf_datasets.video import VideoFrames
-from hf_datasets.video.pool import VideoRequest
+from hf_datasets.video import read_frames
+from hf_datasets.video.pool import VideoReaderPool
 
 CARD = """---
 configs:
@@ -99,30 +98,11 @@ def test_features_are_one_vector_per_second_and_per_token(config, tmp_path):
 def test_a_clip_is_the_maximum_over_four_frames_of_its_second(config, tmp_path):
     run(config)
     encoder = ClipEncoder(config)
-    read = read_here(VideoRequest("x", config.dataset.replace("/data", "/short.mp4"), 1.0, 2.0), 4, None)
+    read = read_frames(config.dataset.replace("/data", "/short.mp4"), 4, 1.0, 2.0)
     single = [encoder(frame[None, None])[0] for frame in read.frames]
     expected = torch.stack(single).amax(0)
     found = open_features(tmp_path / "features", "video")["short"][1]
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_frames_go_to_the_second_they_are_shown_in(config):
-    path = config.dataset.replace("/data", "/long.mp4")
-    read = read_here(VideoRequest("x", path, 0.0, 16.0), 64, None)
-    clips = group_frames(read, 0.0, 1.0, 16, 4)
-    assert clips.shape == (16, 4, 3, 32, 32)
-    expected = torch.arange(16)[:, None] * 12.0 + 10
-    assert (clips.float().mean((2, 3, 4)) - expected).abs().max() < 4
-    last = group_frames(read_here(VideoRequest("x", path, 16.0, 32.0), 64, None), 16.0, 1.0, 16, 4)
-    assert last.shape == (3, 4, 3, 32, 32)
-    assert (last.float().mean((1, 2, 3, 4)) - torch.tensor([202.0, 214.0, 226.0])).abs().max() < 4
-
-
-def test_a_second_without_a_frame_shows_the_nearest():
-    frames = torch.arange(2, dtype=torch.uint8)[:, None, None, None].expand(2, 3, 4, 4)
-    read = VideoFrames(frames[[0, 1, 0]], (0, 1, 0), (0.0, 3.0, 0.0), 2, 0.0)
-    clips = group_frames(read, 0.0, 1.0, 4, 2)
-    assert clips[:, :, 0, 0, 0].tolist() == [[0, 0], [0, 0], [1, 1], [1, 1]]
 
 
 def test_a_second_run_encodes_what_is_missing_and_another_model_is_refused(config, tmp_path, monkeypatch, tiny):
@@ -140,20 +120,14 @@ def test_a_second_run_encodes_what_is_missing_and_another_model_is_refused(confi
 
 
 def test_reads_may_come_in_any_order(config, tmp_path, monkeypatch):
-    class Pool:
-        def __init__(self, num_frames, *, size, num_workers, timeout_seconds):
-            self.num_frames, self.size = num_frames, size
-
-        __enter__ = lambda self: self  # noqa: E731
-        __exit__ = lambda self, *_: None  # noqa: E731
-
+    class Pool(VideoReaderPool):
         def read(self, requests):
-            yield from ((one.key, read_here(one, self.num_frames, self.size)) for one in reversed(requests))
+            yield from reversed(list(super().read(requests)))
 
     run(config)
     in_order = dict(open_features(tmp_path / "features", "video").items())
     monkeypatch.setattr("embed_moments.VideoReaderPool", Pool)
-    config.num_workers, config.output_dir = 1, str(tmp_path / "again")
+    config.output_dir = str(tmp_path / "again")
     assert run(config)["missing"] == {"no video file": 1, "does not decode": 1}
     again = open_features(tmp_path / "again", "video")
     assert set(again) == set(in_order)

@@ -7,7 +7,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
-from embed import read_here
 from matching import BlipMatcher, Encoded, Scorer, contrastive_loss, load_matcher, matching_loss
 from noise_evaluator import NoiseEvaluatorConfig, draw_texts, run
 from select_captions import JudgeConfig
@@ -22,26 +21,9 @@ COLOURS = ("red", "green", "blue", "grey")
 CARD = "---\nlanguage: en\n---\n<!-- counts: filled in by hf_datasets.publish -->\n<!-- end of counts -->\n"
 
 
-class Pool:
-    """Reads in this process, where starting workers would take longer than the test."""
-
-    def __init__(self, num_frames, *, num_workers, size):
-        self.num_frames, self.size = num_frames, size
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return None
-
-    def read(self, requests):
-        yield from ((one.key, read_here(one, self.num_frames, self.size)) for one in requests)
-
-
 @pytest.fixture
-def build(tiny, tmp_path, monkeypatch):
+def build(tiny, tmp_path):
     """A built folder whose clips have one colour, whose captions name it and whose disturbed captions name another."""
-    monkeypatch.setattr("clip_frames.VideoReaderPool", Pool)
     schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string()))
     for name in ("candidates", "candidate_kinds"):
         schema = schema.append(pa.field(name, pa.list_(pa.string())))
@@ -93,6 +75,7 @@ def config_of(build, tiny, clip, output_dir, **fields):
         "batch_size": 8,
         "learning_rate": 3e-3,
         "num_frames": 2,
+        "num_workers": 0,  # starting workers would take longer than the test
         "device": "cpu",
     } | fields
     videos = tiny["dataset"].replace("/data", "/videos")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from clip_frames import Augmentation, FrameCache, LabelledClips
 from safetensors.torch import load_file
 from stage1 import Stage1, Stage1Config, epoch_items, learning_rate, run
 from transformers import AutoModelForVideoClassification, AutoVideoProcessor
@@ -153,22 +152,6 @@ def test_another_configuration_in_the_same_folder_is_refused(config):
         run(config)
 
 
-def test_cached_and_decoded_frames_are_the_same(config):
-    decoded = Stage1(config).data["train"]
-    cache = FrameCache(Path(config.cache_dir), decoded.clips, 8, (16, 16), num_workers=1)
-    cached = LabelledClips(
-        decoded.clips,
-        decoded.labels,
-        4,
-        (16, 16),
-        augmentation=decoded.augmentation,
-        frames_per_part=2,
-        cache=cache,
-    )
-    for item in ((0, None), (3, 11)):
-        assert torch.equal(cached[item]["frames"], decoded[item]["frames"])
-
-
 def test_batches_are_what_the_video_processor_makes(config):
     stage = Stage1(config)
     batch = next(iter(stage.batches("validation", [(0, None)], 1)))
@@ -187,22 +170,19 @@ def test_batches_are_what_the_video_processor_makes(config):
     assert difference.mean() < 0.02 * level
 
 
-def test_augmentation_is_drawn_once_per_clip_unless_asked():
-    frames = torch.arange(16 * 16, dtype=torch.uint8).reshape(1, 1, 16, 16).repeat(6, 3, 1, 1)
-    torch.manual_seed(0)
-    same = Augmentation((16, 16), crop_scale=0.5)(frames)
-    assert all(torch.equal(same[0], frame) for frame in same)
-    different = Augmentation((16, 16), crop_scale=0.5, per_frame=True)(frames)
-    assert not all(torch.equal(different[0], frame) for frame in different)
-
-
-def test_an_item_depends_on_its_seed_alone(config):
-    data = Stage1(config).data["train"]
-    torch.manual_seed(1)
-    first = data[0, 5]["frames"]
-    torch.manual_seed(2)
-    assert torch.equal(first, data[0, 5]["frames"])
-    assert not torch.equal(first, data[0, 6]["frames"])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_clip_that_does_not_decode_ends_an_uncached_run_with_the_flag_that_leaves_it_out(
+    config, tmp_path, num_workers
+):
+    stage = Stage1(replace(config, num_workers=num_workers))
+    (tmp_path / "broken.mp4").write_bytes(b"not a video")
+    clip = stage.data["validation"].clips[0]
+    clip["video"] = str(tmp_path / "broken.mp4")
+    with pytest.raises(SystemExit) as end:
+        next(stage.batches("validation", [(0, None)], 1))
+    assert str(end.value).startswith(f"clip {clip['clip_id']!r} does not decode: {tmp_path}/broken.mp4: ")
+    assert str(end.value).endswith("; --cache_frames leaves such clips out and counts them")
+    assert "\n" not in str(end.value)
 
 
 def test_the_class_balanced_order_draws_rare_classes_as_often(config):
@@ -247,18 +227,6 @@ def test_the_head_has_the_present_classes_or_all():
     assert class_names([*clips, {"label": "serve", "clip_id": "c"}], "all") == ["2", "407c", "serve"]
     with pytest.raises(SystemExit, match=r"'c' of test has the label '5'"):
         class_indices([{"label": "5", "clip_id": "c"}], ["2", "407c"], "test")
-
-
-def test_a_clip_that_does_not_decode_is_left_out_and_counted(config, tmp_path):
-    broken = tmp_path / "broken.mp4"
-    broken.write_bytes(b"not a video")
-    clips = [{"clip_id": name, "video": video, "start_seconds": None, "end_seconds": None}
-             for name, video in (("broken", str(broken)), ("absent", None))]  # fmt: skip
-    cache = FrameCache(tmp_path / "cache", clips, 4, (16, 16), num_workers=1)
-    assert set(cache.failures) == {"broken", "absent"}
-    assert FrameCache(tmp_path / "cache", clips, 4, (16, 16), num_workers=1).failures == cache.failures
-    with pytest.raises(SystemExit, match="'broken' does not decode"):
-        LabelledClips(clips, [0, 0], 4, (16, 16))[0, None]
 
 
 @pytest.mark.parametrize(

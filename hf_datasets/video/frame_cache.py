@@ -1,0 +1,183 @@
+"""The frames of clips, decoded once into files on disk that later runs and other processes read."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import Tensor
+from tqdm import tqdm
+
+from hf_datasets.drafts import replacing, write_json, writing
+
+from .pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
+
+Clip = dict[str, Any]
+"""A dataset row with `clip_id`, `video` (a path or None), `start_seconds` and `end_seconds` (None, None: all of it)."""
+
+
+class FrameCache:
+    """Decoded uint8 frames of clips in one file on disk, shared by all that read it.
+
+    What is missing is decoded when the cache is made; of several processes one does, the others wait. A killed run goes
+    on where it was.
+
+    Args:
+        folder: Where caches are kept; each has a name of its own, made from the clips and sizes.
+        clips: Rows with `clip_id`, `video`, `start_seconds`, `end_seconds`.
+        num_frames: Frames per clip.
+        size: Height and width in pixels; frames are stretched to it as `AIMVideoProcessor` does.
+        num_workers: Processes that decode, as in `VideoReaderPool`.
+        also: Another number of frames per clip, for which the same decoding fills another cache.
+
+    Attributes:
+        folder: Where this cache is.
+        frames: `(clips, num_frames, 3, height, width)` uint8, mapped from disk; zero where a clip cannot be read.
+        places: Clip id -> position in `frames`.
+        failures: Clip id -> why it could not be read.
+
+    Raises:
+        OSError: If the folder cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> clips = [{"clip_id": "dive 1", "video": None, "start_seconds": None, "end_seconds": None}]
+        >>> with TemporaryDirectory() as folder:
+        ...     cache = FrameCache(Path(folder), clips, 4, (32, 48), num_workers=0)
+        ...     cache.frames.shape, cache.failures
+        ((1, 4, 3, 32, 48), {'dive 1': 'no video file'})
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clips: Sequence[Clip],
+        num_frames: int,
+        size: tuple[int, int],
+        *,
+        num_workers: int,
+        also: int | None = None,
+    ) -> None:
+        counts = [num_frames] if also is None else [num_frames, also]
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".lock").touch()
+        with FileLock(folder / ".lock"):  # of several processes one decodes
+            files = [FrameFile(cache_folder(folder, clips, n, size), len(clips), n, size) for n in counts]
+            decode_into([file for file in files if not file.is_complete], clips, size, num_workers)
+        self._open(files[0], clips)
+
+    def _open(self, file: "FrameFile", clips: Sequence[Clip]) -> None:
+        self.folder, self.frames, self.failures = file.folder, file.frames, file.failures
+        self.places = {clip["clip_id"]: place for place, clip in enumerate(clips)}
+
+    @classmethod
+    def find(cls, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int]) -> "FrameCache | None":
+        """The cache of exactly these frames if it is complete."""
+        place = cache_folder(folder, clips, num_frames, size)
+        if not (place / FrameFile.FAILURES).is_file():
+            return None
+        cache = cls.__new__(cls)  # nothing is to be decoded
+        cache._open(FrameFile(place, len(clips), num_frames, size), clips)
+        return cache
+
+    def __getitem__(self, clip_id: str) -> Tensor:
+        """The frames of a clip, `(num_frames, 3, height, width)` uint8."""
+        return torch.from_numpy(np.array(self.frames[self.places[clip_id]]))
+
+
+def cache_folder(folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int]) -> Path:
+    """Where the frames of these clips are kept below `folder`."""
+    content = json.dumps([[fingerprint(clip) for clip in clips], num_frames, size])
+    return folder / f"frames-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+
+
+class FrameFile:
+    """The arrays of one cache, zero where they are new, and which of their clips have been decoded.
+
+    Args:
+        folder: The cache's own folder; its arrays are made where they are missing.
+        num_clips: How many clips it holds.
+        num_frames: Frames per clip.
+        size: Height and width in pixels.
+
+    Attributes:
+        frames: `(num_clips, num_frames, 3, height, width)` uint8.
+        done: `(num_clips,)` bool, whether a clip was decoded.
+    """
+
+    FAILURES = "failures.json"
+
+    def __init__(self, folder: Path, num_clips: int, num_frames: int, size: tuple[int, int]) -> None:
+        self.folder, self.num_frames = folder, num_frames
+        self.frames = self.open("frames", np.uint8, (num_clips, num_frames, 3, *size))
+        self.done = self.open("done", np.bool_, (num_clips,))
+
+    def open(self, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+        """An array on disk."""
+        path = self.folder / f"{name}.npy"
+        if not path.is_file():
+            with replacing(path) as unfinished:
+                np.lib.format.open_memmap(unfinished, "w+", dtype, shape).flush()
+                reserve(unfinished)
+        return np.load(path, mmap_mode="r+")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every clip was decoded or is known to have failed."""
+        return bool(self.done.all()) or (self.folder / self.FAILURES).is_file()
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Clip id -> why it could not be read."""
+        path = self.folder / self.FAILURES
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def finish(self, failures: dict[str, str]) -> None:
+        """Write everything to disk, the failures last: they say that the cache is complete."""
+        self.frames.flush()
+        self.done.flush()
+        write_json(self.folder / self.FAILURES, failures)
+
+
+def reserve(path: Path) -> None:
+    """Have the disk set aside what a file needs: writing to a mapped file on a full disk kills the process."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
+def decode_into(files: list[FrameFile], clips: Sequence[Clip], size: tuple[int, int], num_workers: int) -> None:
+    """Decode what any of the files lacks, each clip once for all of them."""
+    if not files:
+        return
+    failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
+    requests = [
+        VideoRequest(place, clip["video"], clip["start_seconds"], clip["end_seconds"])
+        for place, clip in enumerate(clips)
+        if clip["video"] and not all(file.done[place] for file in files)
+    ]
+    counts = tuple(file.num_frames for file in files)
+    with VideoReaderPool(counts, num_workers=num_workers, size=size) as pool:
+        for place, read in tqdm(pool.read(requests), total=len(requests), desc="Decoding clips", unit="clip"):
+            if isinstance(read, VideoFailure):
+                failures[clips[place]["clip_id"]] = read.reason
+                continue
+            for file, frames in zip(files, read.frames.split(counts), strict=True):
+                file.frames[place] = frames.numpy()
+                file.done[place] = True
+    for file in files:
+        file.finish(failures)
+
+
+def fingerprint(clip: Clip) -> list[Any]:
+    """What identifies the pixels of a clip: its file as it is now, and its span."""
+    path = Path(clip["video"]) if clip["video"] else None
+    state = path.stat() if path and path.is_file() else None
+    changed = [state.st_size, state.st_mtime_ns] if state else None
+    return [clip["clip_id"], str(path), changed, clip["start_seconds"], clip["end_seconds"]]

@@ -1,0 +1,71 @@
+"""Frames on disk are those of the videos, decoded once, found again, and made again when a video changes."""
+
+import os
+
+import pytest
+import torch
+
+from hf_datasets.video import frame_cache, read_frames
+from hf_datasets.video.frame_cache import FrameCache, FrameFile, cache_folder
+from tests.fixtures.videos import write_video
+
+SIZE = (24, 32)
+
+
+@pytest.fixture
+def clips(tmp_path):
+    """A clip that can be read, one whose file is damaged, and one without a file."""
+    write_video(tmp_path / "good.mp4", 20)
+    (tmp_path / "broken.mp4").write_bytes(b"not a video")
+    videos = {"good": str(tmp_path / "good.mp4"), "broken": str(tmp_path / "broken.mp4"), "absent": None}
+    return [
+        {"clip_id": name, "video": video, "start_seconds": None, "end_seconds": None} for name, video in videos.items()
+    ]
+
+
+def refuse(*_, **__):
+    raise AssertionError("a video is read again")
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_clips_are_decoded_once_for_two_caches_and_failures_are_named(clips, tmp_path, monkeypatch, num_workers):
+    cache = FrameCache(tmp_path / "cache", clips, 4, SIZE, num_workers=num_workers, also=2)
+    assert cache.failures.keys() == {"broken", "absent"}
+    assert cache.failures["absent"] == "no video file"
+    assert torch.equal(cache["good"], read_frames(clips[0]["video"], 4, size=SIZE).frames)
+    monkeypatch.setattr(frame_cache, "VideoReaderPool", refuse)
+    again = FrameCache(tmp_path / "cache", clips, 4, SIZE, num_workers=num_workers)
+    assert again.failures == cache.failures
+    assert torch.equal(again["good"], cache["good"])
+    other = FrameCache.find(tmp_path / "cache", clips, 2, SIZE)
+    assert other.failures == cache.failures
+    assert torch.equal(other["good"], read_frames(clips[0]["video"], 2, size=SIZE).frames)
+
+
+def test_a_complete_cache_is_found_with_one_look_at_each_file(clips, tmp_path, monkeypatch):
+    made = FrameCache(tmp_path / "cache", clips, 2, SIZE, num_workers=0)
+    looks = []
+    fingerprint = frame_cache.fingerprint
+    monkeypatch.setattr(frame_cache, "fingerprint", lambda clip: looks.append(clip) or fingerprint(clip))
+    found = FrameCache.find(tmp_path / "cache", clips, 2, SIZE)
+    assert (found.folder, found.places) == (made.folder, made.places)
+    assert looks == clips
+
+
+def test_an_incomplete_cache_is_not_found_and_goes_on_where_it_was(clips, tmp_path):
+    made = FrameCache(tmp_path / "cache", clips[:1], 2, SIZE, num_workers=0)
+    (made.folder / FrameFile.FAILURES).unlink()
+    made.frames[0] = 7  # shows that what is done is not decoded again
+    assert FrameCache.find(tmp_path / "cache", clips[:1], 2, SIZE) is None
+    assert (FrameCache(tmp_path / "cache", clips[:1], 2, SIZE, num_workers=0)["good"] == 7).all()
+
+
+def test_a_video_that_changes_is_decoded_again(clips, tmp_path):
+    FrameCache(tmp_path / "cache", clips, 2, SIZE, num_workers=0)
+    os.utime(clips[0]["video"], (1, 1))
+    assert FrameCache.find(tmp_path / "cache", clips, 2, SIZE) is None
+
+
+def test_the_folder_of_a_cache_keeps_its_name_over_versions(tmp_path):
+    clips = [{"clip_id": "a", "video": None, "start_seconds": 0.5, "end_seconds": None}]
+    assert cache_folder(tmp_path, clips, 8, (16, 24)) == tmp_path / "frames-8a3f1a4c9ee4083d"
