@@ -72,11 +72,12 @@ from vidclip import VidCLIPRunConfig
 from vidclip import run as train
 from video_text_encoders import load_encoder, short_name
 
-from comp.data import SpanReader, load_rows
+from comp.data import load_rows
 from comp.scores import Scores, VideoTextEncoder
 from harness.accelerator import make_accelerator
 from harness.results import replacing, write_results
 from harness.seeds import average, in_percent, summarise
+from hf_datasets.comp.contrasts import SpanReader
 
 COLUMNS = {
     "accuracy/temporal_reorder": "temporal reorder",

@@ -44,9 +44,10 @@ from evaluate_comp import table
 from rich.console import Console
 
 import metrics
-from comp.data import load_rows, span_of
+from comp.data import load_rows
 from harness.build import Build, run
 from harness.results import write_results
+from hf_datasets.comp.contrasts import span_of
 from hf_datasets.comp.judge import JudgedPair, JudgeTask, Verdict
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.images import image_part

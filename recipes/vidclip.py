@@ -89,22 +89,13 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcesso
 from transformers.utils.logging import disable_progress_bar
 from video_text_encoders import VidCLIPEncoder
 
-from comp.data import (
-    Contrast,
-    ContrastFrames,
-    Span,
-    SpanReader,
-    draw_negatives,
-    group,
-    load_rows,
-    load_stacks,
-    tokenize,
-)
+from comp.data import load_rows, load_stacks
 from comp.scores import Scores
 from harness.accelerator import make_accelerator
 from harness.checkpoints import Checkpoints, Progress
 from harness.models import processor_fingerprint, weights_fingerprint
 from harness.results import replacing, write_results
+from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, draw_negatives, group
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 
 # What may change between a run and its continuation without changing the weights by more than rounding.
@@ -206,7 +197,7 @@ class Training:
         keeps_tokens = config.freeze_vision and config.keep_frames and not config.num_workers
         self.visual = "frame_tokens" if keeps_tokens else "pixel_values"
         self.reader = SpanReader(
-            self.size, keep=config.keep_frames, see=self.frame_tokens if keeps_tokens else Tensor.contiguous
+            self.size, keep=config.keep_frames, transform=self.frame_tokens if keeps_tokens else Tensor.contiguous
         )
         if keeps_tokens:
             frames = processor_fingerprint(self.processor.video_processor)
@@ -255,8 +246,11 @@ class Training:
         videos, contrasts = torch.stack([video for video, _ in items]), [contrast for _, contrast in items]
         if self.visual == "pixel_values":
             videos = self.pixels(videos)
-        negatives = self.config.objective != "clip"
-        return {self.visual: videos, **tokenize(self.processor, contrasts, negatives=negatives)}
+        texts = [contrast.positive for contrast in contrasts]
+        if self.config.objective == "clip":
+            return {self.visual: videos, **self.processor(text=texts)}
+        negatives, levels = ([getattr(one, name) for one in contrasts] for name in ("negatives", "levels"))
+        return {self.visual: videos, **self.processor.tokenize_contrasts(texts, negatives, levels)}
 
     def train(self) -> dict[str, Any]:
         """Train from wherever the last run stopped; returns the figures of the last epoch."""

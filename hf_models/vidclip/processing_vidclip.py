@@ -1,8 +1,9 @@
 """Processor of VidCLIP: videos to frames of pixels, paragraphs to tokens."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
 from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.processing_utils import ProcessingKwargs, TextKwargs, Unpack, VideosKwargs
 from transformers.video_processing_utils import BaseVideoProcessor
@@ -87,6 +88,45 @@ class VidCLIPProcessor(ProcessorMixin):
         if text is not None:
             texts = [text] if isinstance(text, str) else list(text)
             data |= self.tokenizer(texts, **keywords["text_kwargs"])
+        return BatchFeature(data)
+
+    def tokenize_contrasts(
+        self, positives: Sequence[str], negatives: Sequence[Sequence[str]], levels: Sequence[Sequence[int]]
+    ) -> BatchFeature:
+        """Turn texts that fit their videos and texts that do not into what `VidCLIPModel` takes to train with CompLoss.
+
+        Args:
+            positives: The text that fits each of B videos.
+            negatives: For each video, texts that do not; their number N may differ, missing ones are padded.
+            levels: How far each negative is from its video, at least 1.
+
+        Returns:
+            `input_ids` and `attention_mask`, both `(B, L)`; `negative_input_ids` and `negative_attention_mask`, both
+            `(B, N, L')`; `negative_levels (B, N)`, 0 for padding. N is at least 1.
+
+        Raises:
+            ValueError: The arguments differ in length.
+
+        Example:
+            >>> processor = VidCLIPProcessor.from_pretrained("recipes/weights/miniature-vidclip")
+            >>> batch = processor.tokenize_contrasts(["A jump.", "A turn."], [["A fall.", "A roll."], []], [[1, 2], []])
+            >>> batch["negative_input_ids"].shape[:2], batch["negative_levels"].tolist()
+            (torch.Size([2, 2]), [[1, 2], [0, 0]])
+        """
+        if [len(texts) for texts in negatives] != [len(own) for own in levels] or len(positives) != len(negatives):
+            raise ValueError(
+                f"{len(positives)} positives with {[len(texts) for texts in negatives]} negatives and "
+                f"{[len(own) for own in levels]} levels: give each positive a list of negatives and a level for each"
+            )
+        most = max([1, *map(len, negatives)])
+        # A text stands for those that are missing; its level, 0, leaves it out.
+        padded = [[*own, *[text] * (most - len(own))] for text, own in zip(positives, negatives, strict=True)]
+        tokens = self(text=[text for texts in padded for text in texts])
+        names = ("input_ids", "attention_mask")
+        data = dict(self(text=positives)) | {
+            f"negative_{name}": tokens[name].unflatten(0, (-1, most)) for name in names
+        }
+        data["negative_levels"] = torch.tensor([[*own, *[0] * (most - len(own))] for own in levels])
         return BatchFeature(data)
 
     def _check_keywords(self, given: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import metrics
-from comp.data import Span, SpanReader, batched, span_of
+from hf_datasets.comp.contrasts import Span, SpanReader, batched, span_of
 
 
 class VideoTextEncoder(Protocol):

@@ -77,3 +77,16 @@ def test_a_processor_saved_by_an_earlier_version_loads_and_works_as_before():
     assert batch["pixel_values"].shape == (1, 16, 3, 48, 48)
     assert list(batch)[1:] == ["input_ids", "attention_mask"]
     assert batch["input_ids"].shape == (1, 160)
+
+
+def test_missing_negatives_of_a_contrast_are_padded_at_level_0():
+    processor, positives = make_processor(), ["a dog runs", "a dog"]
+    batch = processor.tokenize_contrasts(positives, [["runs a dog"], []], [[2], []])
+    assert batch["negative_levels"].tolist() == [[2], [0]]
+    assert torch.equal(batch["input_ids"], processor(text=positives)["input_ids"])
+    expected = processor(text=["runs a dog", "a dog"])
+    for name in ("input_ids", "attention_mask"):
+        assert torch.equal(batch[f"negative_{name}"], expected[name][:, None])
+    assert processor.tokenize_contrasts(positives, [[], []], [[], []])["negative_levels"].tolist() == [[0], [0]]
+    with pytest.raises(ValueError, match=r"2 positives with \[1, 0\] negatives and \[1, 1\] levels"):
+        processor.tokenize_contrasts(positives, [["runs a dog"], []], [[2], [1]])

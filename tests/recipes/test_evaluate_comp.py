@@ -26,8 +26,8 @@ from video_text_encoders import (
     load_encoder,
 )
 
-from comp.data import SpanReader
 from harness.config import parse_config
+from hf_datasets.comp.contrasts import SpanReader, span_of
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 
 SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -236,7 +236,7 @@ def test_a_model_that_compares_nothing_is_refused(tmp_path):
 
 
 def test_frames_of_a_span_are_read_at_their_own_size(tiny_comp):
-    from comp.data import ContrastConfig, load_rows, span_of
+    from comp.data import ContrastConfig, load_rows
 
     rows, _ = load_rows(ContrastConfig(data_dir=tiny_comp["data_dir"]), "test")
     assert SpanReader()([span_of(rows[0])], 4).shape == (4, 3, 32, 32)

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from vidclip import Training, VidCLIPRunConfig, run
 
-from comp.data import Contrast, Span, SpanReader, group, load_stacks
+from comp.data import load_stacks
 from harness.models import MINIATURE_CLIP, MINIATURE_VIDCLIP
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "vidclip.py"
@@ -183,33 +183,6 @@ def test_what_a_frozen_tower_says_is_kept_and_trains_the_same_weights(config):
     run(kept)
     run(anew)
     assert_same_weights(kept, anew, rtol=1e-3, atol=2e-4)
-
-
-def test_rows_of_one_stretch_become_one_contrast_with_levels():
-    def row(kind, negative, start=0.0, positive="A. B."):
-        times = {"query_start_seconds": start, "query_end_seconds": 9.0}
-        return {
-            "video": "v",
-            "disruption_type": kind,
-            "positive_text": positive,
-            "negative_text": negative,
-        } | times
-
-    rows = [row("temporal_reorder", "B. A."), row("multi", "C. A."), row("segment_mismatch", "A.", 4.0, "B.")]
-    assert group(rows) == [
-        Contrast((Span("v", 0.0, 9.0),), "A. B.", ("B. A.", "C. A."), (1, 2)),
-        Contrast((Span("v", 4.0, 9.0),), "B.", ("A.",), (1,)),
-    ]
-
-
-def test_a_stack_shows_each_clip_an_equal_share_of_the_frames(config):
-    one = config()
-    (stack, *_) = load_stacks("activitynet_comp", "mini-clips", one.data_dir, size=4, seed=0)
-    reader = SpanReader((16, 16), keep=True)
-    frames = reader(stack.spans, 8)
-    assert frames.shape == (8, 3, 16, 16)
-    for place, span in enumerate(stack.spans):
-        assert torch.equal(frames[2 * place : 2 * place + 2], reader.read(span, 2))
 
 
 def test_stacks_leave_nothing_on_the_disk(config):

@@ -1,0 +1,201 @@
+"""Contrasts for training and measuring video-text models: stretches of video, a text that fits and texts that do not."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import Tensor
+
+from hf_datasets.comp.stacking import ClipColumns, frames_per_clip, stack_clips
+from hf_datasets.video import VideoError, read_frames
+from hf_datasets.video.pool import VideoRequest, unreadable
+
+LEVELS = {"temporal_reorder": 1, "action_replace": 1, "segment_mismatch": 1, "multi": 2}
+"""How far each type of disruption takes a text from its video; CompLoss weighs negatives by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a video file; None, None is all of it."""
+
+    path: str
+    start_seconds: float | None
+    end_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Spans that are shown one after another, the text that fits them, and texts that do not, with their levels."""
+
+    spans: tuple[Span, ...]
+    positive: str
+    negatives: tuple[str, ...] = ()
+    levels: tuple[int, ...] = ()
+
+
+def span_of(row: dict[str, Any]) -> Span:
+    """The stretch of video that the texts of a row are judged on."""
+    return Span(row["video"], row["query_start_seconds"], row["query_end_seconds"])
+
+
+def group(rows: Iterable[dict[str, Any]]) -> list[Contrast]:
+    """The rows that share a stretch of video and its text, as one contrast with several negatives.
+
+    Args:
+        rows: With `video`, `query_start_seconds`, `query_end_seconds`, `positive_text`, `negative_text` and
+            `disruption_type`.
+
+    Example:
+        >>> row = {"video": "a.mp4", "query_start_seconds": 0.0, "query_end_seconds": 9.0, "positive_text": "A. B."}
+        >>> kinds = {"temporal_reorder": "B. A.", "multi": "C. A."}
+        >>> group({**row, "disruption_type": kind, "negative_text": text} for kind, text in kinds.items())
+        [Contrast(spans=(Span(...),), positive='A. B.', negatives=('B. A.', 'C. A.'), levels=(1, 2))]
+    """
+    grouped: dict[tuple[Span, str], list[tuple[str, int]]] = {}
+    for row in rows:
+        negative = (row["negative_text"], LEVELS[row["disruption_type"]])
+        grouped.setdefault((span_of(row), row["positive_text"]), []).append(negative)
+    return [
+        Contrast((span,), positive, *(tuple(column) for column in zip(*negatives, strict=True)))
+        for (span, positive), negatives in grouped.items()
+    ]
+
+
+def draw_negatives(contrasts: Sequence[Contrast], count: int, generator: random.Random) -> list[Contrast]:
+    """The contrasts with at most `count` of their negatives each."""
+    drawn = []
+    for contrast in contrasts:
+        places = generator.sample(range(len(contrast.negatives)), min(count, len(contrast.negatives)))
+        negatives, levels = (
+            tuple(column[place] for place in places) for column in (contrast.negatives, contrast.levels)
+        )
+        drawn.append(replace(contrast, negatives=negatives, levels=levels))
+    return drawn
+
+
+def stacks(clips: Dataset, *, size: int, seed: int) -> list[Contrast]:
+    """Short clips stacked for CompPretrain (`stack_clips`), each stack as a contrast; clips without a video are left out.
+
+    Args:
+        clips: With `video`, `caption` and, where a clip is part of its video, `start_seconds` and `end_seconds`.
+        size: Clips per stack, 1 to 8.
+        seed: Decides which clips come together, and the negatives; use another for each epoch.
+
+    Example:
+        >>> clips = Dataset.from_dict({"video": ["a", None, "b"], "caption": ["A man runs", "A cat", "A dog sits"]})
+        >>> (contrast,) = stacks(clips, size=2, seed=0)
+        >>> len(contrast.spans), len(contrast.negatives) == len(contrast.levels)
+        (2, True)
+    """
+    clips = clips.filter(lambda path: path is not None, input_columns="video")
+    spanned = {"start_seconds", "end_seconds"} <= set(clips.column_names)
+    columns = ClipColumns(start="start_seconds", end="end_seconds") if spanned else ClipColumns()
+    return [
+        Contrast(
+            tuple(Span(*span) for span in zip(row["videos"], row["start_seconds"], row["end_seconds"], strict=True)),
+            row["positive_text"],
+            tuple(row["negative_texts"]),
+            tuple(row["negative_levels"]),
+        )
+        for row in stack_clips(clips, size=size, seed=seed, columns=columns)
+    ]
+
+
+def unreadable_files(spans: Iterable[Span], *, num_workers: int | None = None) -> dict[str, str]:
+    """Video files of which a frame of the last of the spans cannot be read, with the reason.
+
+    Args:
+        spans: Of any number of files.
+        num_workers: Processes that read, as in `VideoReaderPool`.
+    """
+    last: dict[str, Span] = {}
+    for span in spans:
+        if span.path not in last or (span.start_seconds or 0) > (last[span.path].start_seconds or 0):
+            last[span.path] = span
+    requests = [VideoRequest(path, path, span.start_seconds, span.end_seconds) for path, span in last.items()]
+    return {str(path): reason for path, reason in unreadable(requests, num_workers=num_workers).items()}
+
+
+class SpanReader:
+    """Frames of spans; small ones are kept in memory, so that every later epoch reads no file.
+
+    Args:
+        size: Height and width in pixels; None leaves the frames as they are.
+        keep: Whether what was read is kept.
+        transform: What is made of the frames `(T, 3, height, width)` before they are kept, such as the tokens of a
+            frozen vision tower.
+    """
+
+    def __init__(
+        self,
+        size: tuple[int, int] | None = None,
+        *,
+        keep: bool = False,
+        transform: Callable[[Tensor], Tensor] = Tensor.contiguous,
+    ) -> None:
+        self.size, self.keep, self.transform = size, keep, transform
+        self.kept: dict[tuple[Span, int], Tensor] = {}
+
+    def __call__(self, spans: Sequence[Span], num_frames: int) -> Tensor:
+        """`(num_frames, 3, height, width)` uint8, or what `transform` makes of them: each span's share, in order.
+
+        Raises:
+            VideoError: If a span cannot be read.
+            ValueError: If there are more spans than frames.
+        """
+        shares = frames_per_clip(num_frames, len(spans))
+        return torch.cat([self.read(span, share) for span, share in zip(spans, shares, strict=True)])
+
+    def read(self, span: Span, num_frames: int) -> Tensor:
+        """`(num_frames, ...)` of one span.
+
+        Raises:
+            VideoError: If it cannot be read.
+        """
+        if (frames := self.kept.get((span, num_frames))) is not None:
+            return frames
+        try:
+            read = read_frames(span.path, num_frames, span.start_seconds, span.end_seconds, size=self.size)
+        except VideoError as error:
+            raise VideoError(f"{error}; leave this video out of the folder of videos, or fetch it again") from error
+        frames = self.transform(read.frames)
+        if self.keep:
+            self.kept[span, num_frames] = frames
+        return frames
+
+
+class ContrastFrames(torch.utils.data.Dataset):
+    """Contrasts with their frames: items `(frames, contrast)`.
+
+    Args:
+        contrasts: What to show.
+        reader: Reads their frames.
+        num_frames: Frames per contrast, shared by its spans.
+    """
+
+    def __init__(self, contrasts: Sequence[Contrast], reader: SpanReader, num_frames: int) -> None:
+        self.contrasts, self.reader, self.num_frames = contrasts, reader, num_frames
+
+    def __len__(self) -> int:
+        return len(self.contrasts)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Contrast]:
+        contrast = self.contrasts[index]
+        return self.reader(contrast.spans, self.num_frames), contrast
+
+
+def batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Slices of at most `size` items.
+
+    Yields:
+        Each slice, of the type of `items`.
+
+    Example:
+        >>> list(batched("abcde", 2))
+        ['ab', 'cd', 'e']
+    """
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
