@@ -57,7 +57,7 @@ def draft_of(folder: str | PathLike[str]) -> Iterator[Path]:
 
 
 def sweep(folder: str | PathLike[str]) -> None:
-    """Remove what a killed writer of `folder` left, and put back what it had put aside; a living writer's draft stays."""
+    """Remove what a killed writer of `folder` left, and put back what it had moved away; a running writer's draft stays."""
     folder = Path(folder).absolute()
     if _workplace(folder).is_dir():
         with suppress(Timeout), _locked(folder, timeout=0):
@@ -75,7 +75,7 @@ def _locked(folder: Path, timeout: float) -> Iterator[None]:
         try:
             yield
         finally:
-            lock.unlink(missing_ok=True)  # who waits for it notices, and takes the next one
+            lock.unlink(missing_ok=True)  # a waiting process notices, and makes its own
 
 
 def _restore(folder: Path) -> None:

@@ -188,7 +188,7 @@ def embed_videos(
 
 
 def coverage(clips: list[dict[str, Any]], failures: dict[str, str]) -> dict[str, Any]:
-    """How many clips were asked for and encoded, and why the others were not."""
+    """How many clips there are and were encoded, and why the others were not."""
     total = len({clip["clip_id"] for clip in clips})
     absent = sum(reason == NO_FILE for reason in failures.values())
     missing = {NO_FILE: absent, "does not decode": len(failures) - absent}

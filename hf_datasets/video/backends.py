@@ -1,4 +1,4 @@
-"""Three decoders behind one plan: which frames a span holds is PyAV's answer, so all backends read the same ones.
+"""Three decoders, one choice of frames: PyAV decides which frames a span holds, so all backends read the same ones.
 
 Nothing is imported before it is used. Open files are kept in a bounded cache per process and per backend: on a
 long video, opening costs more than decoding. A cache never survives a fork, because the file offset would be shared.
@@ -32,10 +32,10 @@ Opened = TypeVar("Opened")
 
 
 def status_of_file(path: Path) -> os.stat_result:
-    """The status of a file that can be opened without waiting for anyone: a pipe, a socket or a device is refused.
+    """The status of a file that can be opened without waiting: a pipe, a socket or a device is refused.
 
     Raises:
-        VideoError: If it is no such file, or cannot be reached.
+        VideoError: If it is not such a file, or cannot be reached.
     """
     try:
         status = path.stat()
@@ -70,7 +70,7 @@ class OpenFiles(Generic[Opened]):
     def _abandon(self) -> None:
         """Forget the open files of the process that forked, and never close them.
 
-        Closing waits for a decoder's threads (decord's for ever), and none of them lives on in a fork.
+        Closing waits for a decoder's threads (decord's for ever), and threads do not exist in a fork.
         """
         for opened in self._idle.values():
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
@@ -123,7 +123,7 @@ _DECORD_FILES = OpenFiles(_open_decord)
 
 
 def pyav_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
-    """Frames by key; what does not come at first is tried again from an earlier keyframe."""
+    """Frames by key; those that do not decode at first are tried again from an earlier keyframe."""
     height, width = video.size
     pixels = {key: to_rgb(frame, height, width) for key, frame in video.decode(keys)}
     lost = [key for key in keys if key not in pixels]
@@ -145,7 +145,7 @@ def torchcodec_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.nda
 
 
 def _torchcodec_in_order(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
-    # Without presentation timestamps torchcodec seeks to wrong frames; from the first one on it does not err.
+    # Without presentation timestamps torchcodec seeks to wrong frames; from the first one on its frames are right.
     height, width = video.size
     if (keys[-1] + 1) * height * width * 3 > MAX_BYTES_IN_ORDER:
         raise VideoError(f"{video.path}: too long for torchcodec, as it has no timestamps; use backend='pyav'")
@@ -154,7 +154,7 @@ def _torchcodec_in_order(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.
 
 
 def decord_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
-    """Frames by key; refuses files in which decord 0.6 is known to land on other frames than it was asked for.
+    """Frames by key; refuses files of which decord 0.6 is known to return other frames than the requested ones.
 
     Raises:
         VideoError: For such a file.

@@ -197,7 +197,7 @@ class VideoReaderPool:
         finally:
             self._is_reading = False
             for worker in self._workers:
-                if worker.held:  # the caller lost interest: this must not answer a later call
+                if worker.held:  # the caller stopped early: this must not answer a later call
                     worker.drop()
                     worker.kill_reader()
 
@@ -247,7 +247,7 @@ class VideoReaderPool:
                 worker.send(self._num_requests, run.waiting.popleft())
 
     def _collect(self, run: _Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
-        # Take one message, or give up the workers that should have said something.
+        # Take one message, or give up the workers whose messages are overdue.
         try:
             worker, message = self._messages.get(timeout=self._seconds_left())
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""A worker process as its pool sees it: what it holds and since when, and how it is ended."""
+"""The pool's side of a worker process: which requests it holds and since when, and how it is ended."""
 
 import json
 import os
@@ -27,7 +27,7 @@ Messages = queue.SimpleQueue[tuple["WorkerProcess", dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class VideoRequest:
-    """A clip to read: `[start_seconds, end_seconds)` of a file; None, None is the whole of it. `key` is the caller's."""
+    """A clip to read: `[start_seconds, end_seconds)` of a file; None, None is the whole of it. `key` comes back with it."""
 
     key: Hashable
     path: str | os.PathLike[str]
@@ -36,16 +36,16 @@ class VideoRequest:
 
 
 class WorkerProcess:
-    """A started worker; what it says arrives in a queue, its end as `{"died": None}`.
+    """A started worker; its messages arrive in a queue, its end as `{"died": None}`.
 
     Args:
         setup: What it needs to know, as `worker.main` reads it.
         folder: Where it puts pixels.
-        messages: Where its words go.
+        messages: Where its messages go.
 
     Attributes:
         reader_pid: The process that reads, once it is ready.
-        busy_since: When it was asked for what it is doing, on the monotonic clock.
+        busy_since: When it got the request that it works on, on the monotonic clock.
         held: Request and slot by number, oldest first.
         is_killed: Whether its reader was killed on purpose and has not been replaced yet.
     """
@@ -89,7 +89,7 @@ class WorkerProcess:
         self._write(message)
 
     def deadline(self, timeout_seconds: float) -> float:
-        """When it must have said something, on the monotonic clock."""
+        """When its next message is overdue, on the monotonic clock."""
         if self.is_killed:
             return self.busy_since + KILL_TIMEOUT_SECONDS
         if self.reader_pid is None:
@@ -122,11 +122,11 @@ class WorkerProcess:
     def _listen(self, messages: Messages) -> None:
         with self.process.stdout as answers:
             for line in answers:
-                with suppress(ValueError):  # cut short, as its reader was
+                with suppress(ValueError):  # cut off when its reader died
                     messages.put((self, json.loads(line)))
         messages.put((self, {"died": None}))
 
     def _write(self, message: dict[str, Any]) -> None:
-        with suppress(BrokenPipeError):  # it died, and the end of its answers says so
+        with suppress(BrokenPipeError):  # it died, which `_listen` reports
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
             self.process.stdin.flush()

@@ -1,7 +1,7 @@
 """One open video file, through PyAV: which frames a span holds, and their pixels.
 
-The plan comes from packets, not from the container's promises: a packet is demuxed in a fiftieth of the time in which
-a frame is decoded, so the exact presentation timestamps of a span are read first, and only what is wanted is decoded.
+Which frames to decode follows from packets, not from the container's header: demuxing a packet takes a fiftieth of the
+time of decoding a frame, so the exact timestamps of a span are read first, and only the wanted frames are decoded.
 """
 
 import math
@@ -41,7 +41,7 @@ class VideoSpanError(VideoError):
 
 @dataclass(frozen=True, slots=True)
 class VideoLimits:
-    """What a file may ask for before it is refused: a hostile header can claim any size and length."""
+    """The largest frames and durations that are accepted: a hostile header can claim any."""
 
     max_pixels: int = 8192 * 4320
     max_duration_seconds: float = 24 * 3600
@@ -49,7 +49,7 @@ class VideoLimits:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The frames of a stretch of a video: `keys` in presentation order, and how much of it could not be had."""
+    """The frames of a stretch of a video: `keys` in presentation order, and how much of it is missing."""
 
     keys: tuple[int, ...]
     missing_seconds: float
@@ -72,7 +72,7 @@ class OpenVideo:
         path: The file.
 
     Raises:
-        VideoError: If the file is no readable video.
+        VideoError: If the file is not a readable video.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,7 +94,7 @@ class OpenVideo:
         self._origin = self._start_of_container()
         self._keyframes: list[int] = []
         self._whole: Span | None = None
-        # AVI stores a decoding time per chunk and MPEG-PS a time now and then; with B-frames the rest is a guess.
+        # AVI stores decoding times and MPEG-PS only some times; with B-frames the others would be guesses.
         self._by_number = self.format in {"avi", "mpeg"} and self._codec.has_b_frames
 
     def _start_of_container(self) -> Fraction:
@@ -118,7 +118,7 @@ class OpenVideo:
 
     @property
     def container_seconds(self) -> float | None:
-        """How long the container says that it is, sound included; None where it does not say."""
+        """The duration in the container's header, sound included; None where there is none."""
         return self._container.duration / 1_000_000 if self._container.duration else None
 
     @property
@@ -134,11 +134,11 @@ class OpenVideo:
     def _promised_seconds(self) -> float:
         if self._stream.duration is not None:
             return float(((self._stream.start_time or 0) + self._stream.duration) * self.tick - self._origin)
-        # Some containers count this from zero and some from their start; the smaller promise is the safe one.
+        # Some containers count this from zero and some from their start; the smaller value is safe for both.
         return (self._container.duration or 0) / 1_000_000 - max(0.0, float(self._origin))
 
     def check(self, limits: VideoLimits) -> None:
-        """Refuse a file that asks for more than `limits`.
+        """Refuse a file beyond `limits`.
 
         Raises:
             VideoError: If its frames or its duration are too large.
@@ -187,7 +187,7 @@ class OpenVideo:
         if not span.keys:
             raise VideoSpanError(
                 f"{self.path}: no frame in [{start_seconds}, {end_seconds}) seconds; the video has "
-                f"{self._promised_seconds:.3f} s: mend the annotation, or check that this is the right file"
+                f"{self._promised_seconds:.3f} s: fix the annotation, or check that this is the right file"
             )
         if whole:
             self._whole = span
@@ -240,7 +240,7 @@ class OpenVideo:
         return Span(tuple(keys), missing if end == number else 0.0)
 
     def decodable(self, span: Span) -> Span:
-        """The span without the frames that the container lists and the decoder never gives."""
+        """The span without the frames that the container lists but the decoder does not return."""
         found = {key for key, _ in self.decode(span.keys, thorough=True)}
         keys = tuple(key for key in span.keys if key in found)
         lost_seconds = float((len(span.keys) - len(keys)) / self._frame_rate)
@@ -291,7 +291,7 @@ class OpenVideo:
                 if packet.size:
                     yield packet
         except self._errors:
-            return  # what a truncated file still holds has been given
+            return  # the rest of a truncated file
 
     def _feed(self, packet: "av.Packet | None") -> list["av.VideoFrame"]:
         try:
@@ -372,7 +372,7 @@ def to_rgb(frame: "av.VideoFrame", height: int, width: int) -> np.ndarray:
     """A decoded frame as `(height, width, 3)` uint8 RGB, upright where the container asks for a rotation."""
     from av.video.reformatter import VideoReformatter
 
-    # One reformatter per thread: a new one per frame builds its tables anew, a quarter of the time of a small clip.
+    # One reformatter per thread: a new one per frame builds its tables again, a quarter of the time of a small clip.
     if not hasattr(_local, "reformatter"):
         _local.reformatter = VideoReformatter()
     rgb = _local.reformatter.reformat(frame, width=width, height=height, format="rgb24", threads=1)

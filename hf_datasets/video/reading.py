@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def frame_indices(num_frames_in_clip: int, num_frames: int) -> list[int]:
     """Which frames of a clip to read: the middle of each of `num_frames` equal segments, ascending.
 
-    A clip with fewer frames than asked for gives each of them once, in order, and again from the first on.
+    A clip with fewer than `num_frames` frames gives each of them once, in order, and again from the first on.
 
     Source: `get_video_frames` of the TF-CoVR release. It cuts at floor(linspace(0, F, min(T, F) + 1)) and takes
     floor((c_i + c_{i+1} - 1) / 2).
@@ -144,7 +144,7 @@ def _check_span(start_seconds: float | None, end_seconds: float | None) -> None:
     if not 0 <= start < end:
         raise ValueError(
             f"start_seconds={start_seconds}, end_seconds={end_seconds}: a clip is [start, end) in seconds with "
-            "0 <= start < end; mend the annotation"
+            "0 <= start < end; fix the annotation"
         )
 
 
@@ -157,8 +157,8 @@ class VideoFrames:
         indices: For each frame its number among the frames of the clip, 0 to `num_frames_in_clip - 1`.
         timestamps_seconds: For each frame when it is presented, from the start of the video.
         num_frames_in_clip: How many frames the clip really holds.
-        missing_seconds: How much of the requested span (of the duration that the container promises, for a whole
-            file) lies beyond the last frame or does not decode; 0.0 where all is there.
+        missing_seconds: How much of the requested span (for a whole file, of the duration in the container's
+            header) lies beyond the last frame or does not decode; 0.0 where all is there.
     """
 
     frames: "torch.Tensor"
@@ -183,18 +183,18 @@ def read_frames(
     The clip is every frame presented in `[start_seconds, end_seconds)`, counted from the start of the container as
     players do and compared to half a millisecond, because annotations are rounded; a span that falls between two
     frames gives the frame on display. Timestamps are read from the file, so variable frame rates, B-frames and
-    edit lists are right, and a container's claims about its length are not believed.
+    edit lists are right, and the length in the container's header is not trusted.
 
     Args:
         path: A video file.
         num_frames: T, at least 1; or several numbers, whose frames come one after the other from one decoding.
         start_seconds: Where the clip starts; None is the beginning.
         end_seconds: Where it ends, exclusive; None is the end. Beyond the end of the video, what there is is read
-            and `missing_seconds` says so.
+            and `missing_seconds` is positive.
         backend: Who decodes. "auto" is PyAV, the fastest on long videos. All give the same frames; pixels differ by
             rounding in the colour conversion.
         size: Resize in the same call: the shorter side, or (height, width); bicubic with antialiasing (`resizing.resize`).
-        limits: What a file may ask for.
+        limits: The largest frames and durations that are accepted.
 
     Raises:
         ValueError: If the span is empty or negative, or `num_frames` is less than 1.

@@ -1,8 +1,8 @@
-"""Folders through which processes hand pixels on, in memory where there is room, and what dead programs left of them.
+"""Folders through which processes pass pixels, in memory where there is room; those of dead programs are removed.
 
-Each folder is locked by the program that made it. The kernel lets go of the lock when that program ends, however it
-ends, so a folder that can be locked belongs to nobody: process ids, which are used again and which differ between
-containers that share their memory, are not asked.
+Each folder is locked by the program that made it. The kernel releases the lock when that program ends, however it
+ends, so a folder that can be locked belongs to nobody. Process ids would not do: they are reused, and differ between
+containers that share their memory.
 """
 
 import os
@@ -30,7 +30,7 @@ class PixelFolder:
     """
 
     def __init__(self) -> None:
-        # Machines may share their temporary files without sharing locks, so each looks at its own.
+        # Machines may share their temporary files without sharing locks, so each removes only its own.
         prefixes = {Path(tempfile.gettempdir()): f"{PREFIX}{platform.node()}-", MEMORY: PREFIX}
         if fcntl is not None:
             for base, prefix in prefixes.items():

@@ -1,4 +1,4 @@
-"""Video files of a folder by id, and which of them are there: the coverage that stands beside every score."""
+"""Video files of a folder by id, and which of them are there: the coverage that is reported with every score."""
 
 import os
 import re
@@ -30,7 +30,7 @@ UNSAFE_ID = re.compile(r"[\x00-\x1f\x7f-\x9f\\]|^[A-Za-z]:|^/")
 
 @dataclass(frozen=True, slots=True)
 class VideoCoverage:
-    """Which of some ids a store can serve: the figure that stands beside every score."""
+    """Which of some ids have a video file; reported with every score."""
 
     found: tuple[str, ...]
     missing: tuple[str, ...]
@@ -38,9 +38,9 @@ class VideoCoverage:
 
     @property
     def fraction(self) -> float:
-        """Found over asked for, in [0, 1]; 1.0 if nothing was asked for."""
-        asked = len(self.found) + len(self.missing) + len(self.ambiguous)
-        return len(self.found) / asked if asked else 1.0
+        """The share of the ids that were found, in [0, 1]; 1.0 if there were none."""
+        total = len(self.found) + len(self.missing) + len(self.ambiguous)
+        return len(self.found) / total if total else 1.0
 
 
 class VideoStore:
@@ -49,10 +49,10 @@ class VideoStore:
     Ids come from annotation files and are not trusted: nothing outside the folder is ever opened.
 
     Args:
-        root: The folder. It is listed once, at the first question.
+        root: The folder. It is listed once, when it is first needed.
 
     Raises:
-        VideoError: If `root` is no folder.
+        VideoError: If `root` is not a folder.
 
     Example:
         >>> import tempfile
@@ -87,7 +87,7 @@ class VideoStore:
         if UNSAFE_ID.search(video_id) or ".." in video_id.split("/"):
             raise VideoError(
                 f"video id {video_id!r} is refused: absolute paths, '..', backslashes and control characters are not "
-                "ids; mend the annotation"
+                "ids; fix the annotation"
             )
         files = self._files.get(video_id, [])
         for path in files:
@@ -99,7 +99,7 @@ class VideoStore:
         """The file of an id; ids may begin with `-`, hold `@`, `_` and `.`, and name subfolders with `/`.
 
         Raises:
-            VideoError: If the id could leave the folder, no file or several have it, or it is a link to itself.
+            VideoError: If the id could leave the folder, if no file or several files have it, or it is a link to itself.
         """
         files = self._candidates(video_id)
         if not files:
@@ -135,6 +135,6 @@ def _real(path: Path) -> Path:
     try:
         return Path(os.path.realpath(path, strict=True))
     except FileNotFoundError:
-        return path.resolve()  # a link to nothing: who reads it is told
+        return path.resolve()  # a link to nothing: reading it is an error that names it
     except OSError as error:  # pathlib names a loop of links differently from one Python to the next
         raise VideoError(f"{path}: cannot be followed ({error.strerror}); copy the file there") from error

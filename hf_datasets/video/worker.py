@@ -1,8 +1,8 @@
-"""What a process of `VideoReaderPool` runs: requests come in as JSON lines, pixels go out through files in memory.
+"""The program of a `VideoReaderPool` worker: requests come in as JSON lines, pixels go out through files in memory.
 
 Where processes can fork there are two of them. The worker imports what is needed and watches; the reader, its child,
-decodes. The reader sets itself a time limit that the kernel enforces, ends with the worker, and is replaced in an
-instant when it dies. The worker ends with the program that asks, whatever the reader is doing, and cleans up.
+decodes. The reader sets itself a time limit that the kernel enforces, ends with the worker, and is replaced at once
+when it dies. The worker ends with the calling program, whatever the reader is doing, and cleans up.
 """
 
 import ctypes
@@ -33,27 +33,27 @@ Reader = Callable[..., ClipPixels | VideoFrames]
 
 
 def main() -> None:
-    """Answer requests until the program that asks ends or closes its side, then remove the folder of the pixels."""
+    """Answer requests until the calling program ends or closes its side, then remove the folder of the pixels."""
     program = os.getppid()
     # Whatever a codec library prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    # What ends a program is often sent to all that it started; only its end is an order.
+    # Signals that end a program are often sent to all that it started; a worker ends when the program has ended.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     if not (line := _line()):
-        return  # the program ended before it could say what to read
+        return  # the program ended before it sent the settings
     setup = json.loads(line)
     reader = _imported_reader(setup)
     options = setup["options"] | {"limits": VideoLimits(**setup["options"]["limits"])}
-    with suppress(BrokenPipeError):  # the program that asked is gone
+    with suppress(BrokenPipeError):  # the calling program has ended
         if hasattr(os, "fork"):
             _supervise(program, answers, lambda: _serve(answers, reader, options, setup["timeout_seconds"]))
         else:
             _serve(answers, reader, options, setup["timeout_seconds"])
     shutil.rmtree(setup["folder"], ignore_errors=True)
-    os._exit(0)  # at once, as the answers may have nobody left to be flushed to
+    os._exit(0)  # at once, as nobody may be left to read what would be flushed
 
 
 def _imported_reader(setup: dict[str, Any]) -> Reader:
@@ -64,7 +64,7 @@ def _imported_reader(setup: dict[str, Any]) -> Reader:
     if setup["options"]["backend"] in {"torchcodec", "decord"}:
         needed.append({"torchcodec": "torchcodec.decoders", "decord": "decord"}[setup["options"]["backend"]])
     for module in needed:
-        with suppress(ImportError, RuntimeError, OSError):  # each clip's answer will say it
+        with suppress(ImportError, RuntimeError, OSError):  # each clip's answer will name the error
             importlib.import_module(module)
     return named_function(setup["reader"])
 
@@ -93,7 +93,7 @@ def _supervise(program: int, answers: Any, serve: Callable[[], None]) -> None:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if not is_wanted:
             return
-        answers.write("\n")  # it may have died over half an answer
+        answers.write("\n")  # it may have died in the middle of an answer
         _say(answers, {"died": status})
 
 
@@ -102,7 +102,7 @@ def _outlasts(program: int, alive: int) -> bool:
     ends = select.poll()
     for descriptor in (REQUESTS, alive):
         ends.register(descriptor, 0)  # nothing but the other side's end
-    # A process forked from the program holds the requests open beyond its end, so its parenthood is asked too.
+    # A process forked from the program holds the requests open beyond its end, so the parent is checked too.
     while os.getppid() == program:
         ended = [descriptor for descriptor, _ in ends.poll(1000 * SECONDS_BETWEEN_LOOKS_AT_PARENT)]
         if ended:
@@ -140,7 +140,7 @@ def _serve(answers: Any, reader: Reader, options: dict[str, Any], timeout_second
         try:
             request = json.loads(line)
         except ValueError:
-            continue  # the rest of a line that another reader was killed over
+            continue  # the rest of a line during which another reader was killed
         if request["process"] == os.getpid():  # else it was meant for one that died
             with _at_most(timeout_seconds):
                 answer = _answer(request, reader, options)
@@ -148,7 +148,7 @@ def _serve(answers: Any, reader: Reader, options: dict[str, Any], timeout_second
 
 
 def _line() -> bytes:
-    # Unbuffered, because what a buffer holds dies with its process.
+    # Unbuffered, because the contents of a buffer are lost with its process.
     line = b""
     while not line.endswith(b"\n") and (byte := os.read(REQUESTS, 1)):
         line += byte
@@ -177,7 +177,7 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
         # Written over, so that its pages are used again. Not by `tofile`, which a full disk cuts short without an error.
         with slot.open("r+b" if slot.exists() else "w+b") as file:
             file.write(np.ascontiguousarray(pixels).data)
-    except OSError as error:  # no fault of the video's
+    except OSError as error:  # not the video's fault
         return {"number": request["number"], "unwritable": [error.errno, str(error)]}
     return {
         "number": request["number"],

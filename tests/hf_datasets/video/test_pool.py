@@ -177,7 +177,7 @@ def test_a_worker_that_is_ended_from_outside_is_replaced(pool, folder):
     assert sorted(answers) == [0, 1, 2]
 
 
-def test_a_closed_pool_says_so(folder):
+def test_a_closed_pool_refuses_to_read(folder):
     pool = VideoReaderPool(2)
     assert Path(pool._folder).is_dir()
     pool.close()
@@ -186,7 +186,7 @@ def test_a_closed_pool_says_so(folder):
         next(pool.read([]))
 
 
-def test_a_run_in_which_all_is_refused_ends(folder):
+def test_a_read_of_quarantined_files_only_ends_without_a_worker(folder):
     with VideoReaderPool(2, num_workers=2) as pool:
         pool.quarantine[str(folder / "a.mp4")] = "bad"
         assert [answer.reason for _, answer in pool.read([VideoRequest(0, folder / "a.mp4")] * 3)] == ["bad"] * 3
@@ -256,7 +256,7 @@ def test_a_killed_program_takes_hanging_readers_with_it_and_needs_no_main_guard(
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux says what a process has loaded")
-def test_a_worker_loads_no_heavy_library_and_a_size_is_given_in_it(folder):
+def test_a_worker_loads_no_heavy_library_and_resizes(folder):
     with VideoReaderPool(2, num_workers=1, size=48) as pool:
         answers = dict(pool.read([VideoRequest(0, folder / "a.mp4")]))
         assert torch.equal(answers[0].frames, read_frames(folder / "a.mp4", 2, size=48).frames)
@@ -279,7 +279,7 @@ print(*sorted({{name.split(".")[0] for name in sys.modules}}))
     assert not heavy & set(run.stdout.split())
 
 
-def test_a_reader_passes_over_the_rest_of_a_line_that_its_predecessor_was_killed_over(monkeypatch):
+def test_a_reader_skips_the_rest_of_a_line_during_which_another_reader_was_killed(monkeypatch):
     lines = iter([b'ber": 3, "path": "a.mp4"}\n', b"\n", b""])
     monkeypatch.setattr(worker, "_line", lambda: next(lines))
     said = io.StringIO()
@@ -305,7 +305,7 @@ def test_wrong_settings_are_refused():
         VideoReaderPool(12, reader=lambda path, **options: None)
 
 
-def test_no_room_for_frames_is_an_error_and_no_fault_of_the_video(folder):
+def test_no_room_for_frames_is_an_error_that_does_not_blame_the_video(folder):
     with VideoReaderPool(2, num_workers=1) as pool:
         list(pool.read([VideoRequest(0, folder / "a.mp4")]))
         shutil.rmtree(pool._folder)

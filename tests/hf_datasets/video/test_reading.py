@@ -170,7 +170,7 @@ def read_unless_refused(path, num_frames, start, end, backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_difficult_files_give_the_right_frames_or_an_error_that_names_the_way_out(videos, backend, name):
+def test_difficult_files_give_the_right_frames_or_an_error_with_the_cure(videos, backend, name):
     path = videos / name
     if not path.exists():
         write_video(path, 80, **CONTAINERS[name])
@@ -206,7 +206,7 @@ def test_auto_is_pyav(b_frames):
     assert torch.equal(read_frames(b_frames, 8).frames, read_frames(b_frames, 8, backend="pyav").frames)
 
 
-def test_an_end_beyond_the_video_reads_what_there_is_and_says_so(b_frames):
+def test_an_end_beyond_the_video_reads_to_the_end_and_counts_the_missing_seconds(b_frames):
     clip = read_frames(b_frames, 12, 3.0, 10.0)
     assert numbers_of(clip) == picked(range(75, 100), 12)
     assert clip.missing_seconds == pytest.approx(6.0)
@@ -225,7 +225,7 @@ def test_an_empty_or_negative_span_is_refused(b_frames, start, end):
         read_frames(b_frames, 12, start, end)
 
 
-def test_a_container_that_promises_more_frames_than_it_holds_is_not_believed(videos):
+def test_a_header_that_lists_more_frames_than_there_are_is_not_trusted(videos):
     whole = write_video(videos / "whole.mp4", 100, container_options={"movflags": "faststart"}).read_bytes()
     lying = videos / "lying.mp4"
     lying.write_bytes(whole[: len(whole) * 2 // 3])
@@ -252,21 +252,21 @@ def test_frames_that_do_not_decode_are_left_out_and_counted(videos):
     "content",
     [b"", b"not a video at all", b"#EXTM3U\n/etc/passwd\n", b"ffconcat version 1.0\nfile b-frames.mp4\n"],
 )
-def test_what_is_no_video_is_refused_by_name(videos, b_frames, content):
+def test_a_file_that_is_not_a_video_is_refused_with_its_name(videos, b_frames, content):
     path = videos / "wrong.mp4"
     path.write_bytes(content)
     with pytest.raises(VideoError, match=r"wrong\.mp4: cannot be opened .* fetch it again"):
         read_frames(path, 4)
 
 
-def test_a_file_cut_before_its_index_is_refused_by_name(videos, b_frames):
+def test_a_file_cut_before_its_index_is_refused_with_its_name(videos, b_frames):
     path = videos / "cut.mp4"
     path.write_bytes(b_frames.read_bytes()[:5000])
     with pytest.raises(VideoError, match=r"cut\.mp4: cannot be opened"):
         read_frames(path, 4)
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_a_path_that_is_not_a_file_is_refused(tmp_path):
     for path in [tmp_path, tmp_path / "none.mp4", Path("/dev/zero"), Path("http://localhost/a.mp4")]:
         with pytest.raises(VideoError, match="no such video file"):
             read_frames(path, 4)
@@ -296,7 +296,7 @@ def test_an_unknown_backend_is_refused(b_frames):
         read_frames(b_frames, 4, backend="opencv")
 
 
-def test_a_missing_backend_says_what_to_do(b_frames, monkeypatch):
+def test_a_missing_backend_is_an_error_with_the_cure(b_frames, monkeypatch):
     def absent(*_):
         raise ImportError("No module named 'decord'")
 

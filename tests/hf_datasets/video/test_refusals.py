@@ -1,4 +1,4 @@
-"""What is named as a video and is none is refused by everyone who opens videos, without waiting for it."""
+"""Paths that are not videos are refused by all that open videos, without waiting for them."""
 
 import os
 import socket
@@ -59,7 +59,7 @@ def folder(path):
 
 @pytest.mark.parametrize("make", [pipe, listening_socket, link_to_a_device, loop, folder])
 @pytest.mark.parametrize("reader", READERS)
-def test_what_is_no_ordinary_file_is_refused_without_being_opened(tmp_path, monkeypatch, reader, make):
+def test_a_path_that_is_not_an_ordinary_file_is_refused_without_opening_it(tmp_path, monkeypatch, reader, make):
     monkeypatch.chdir(tmp_path)
     make(tmp_path / "wrong.mp4")
     assert refuses(READERS[reader], tmp_path / "wrong.mp4")
@@ -74,7 +74,7 @@ def test_a_file_that_points_to_other_files_is_refused(tmp_path, reader, content)
     assert refuses(READERS[reader], tmp_path / "wrong.mp4")
 
 
-def test_a_path_that_cannot_be_looked_at_is_an_error_about_the_video(tmp_path):
+def test_a_path_that_cannot_be_accessed_is_an_error_about_the_video(tmp_path):
     (tmp_path / "loop.mp4").symlink_to("loop.mp4")
     with pytest.raises(VideoError, match=r"loop\.mp4: no such video file \(Too many levels of symbolic links\)"):
         read_frames(tmp_path / "loop.mp4", 2)

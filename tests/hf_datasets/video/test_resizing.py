@@ -21,7 +21,7 @@ def by_torchvision(frames, size):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_resizing_is_torchvisions_but_for_the_rounding_of_weights(shape):
+def test_resizing_equals_torchvision_up_to_the_rounding_of_weights(shape):
     frames = np.random.default_rng(0).integers(0, 256, (2, *shape, 3), np.uint8)
     for size in [*SIZES, shape]:
         ours, theirs = resize(frames, size), by_torchvision(frames, size)
@@ -31,7 +31,7 @@ def test_resizing_is_torchvisions_but_for_the_rounding_of_weights(shape):
         assert difference.mean() <= 0.02, size
 
 
-def test_the_size_is_torchvisions_for_every_shorter_side():
+def test_the_size_equals_that_of_torchvision_for_every_shorter_side():
     for height, width in [(239, 427), (427, 239), (1, 7), (333, 333), (1080, 1919)]:
         for size in range(1, 60, 7):
             expected = by_torchvision(np.zeros((1, height, width, 3), np.uint8), size).shape[1:3]
@@ -54,6 +54,6 @@ def test_a_size_beyond_the_limits_is_refused_before_memory_is_taken(tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, -3, (5, 0), (), (1, 2, 3)])
-def test_a_size_that_is_none_is_refused(size):
+def test_an_invalid_size_is_refused(size):
     with pytest.raises(ValueError, match="must be the shorter side or"):
         resized_size(4, 4, size)

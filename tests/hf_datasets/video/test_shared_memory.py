@@ -1,4 +1,4 @@
-"""What dead programs left is removed, what living ones use is not."""
+"""The folders of dead programs are removed, those of running ones are not."""
 
 import multiprocessing
 import os
@@ -48,7 +48,7 @@ def test_a_folder_lasts_as_long_as_its_program_and_the_next_run_removes_it(memor
     assert not list(memory.iterdir())
 
 
-def test_what_others_put_there_stays(memory):
+def test_the_folders_and_files_of_others_stay(memory):
     outside = memory / "outside"
     outside.mkdir()
     (memory / f"{PREFIX}link").symlink_to(outside)
@@ -60,7 +60,7 @@ def test_what_others_put_there_stays(memory):
     )
 
 
-def test_without_room_in_memory_it_lies_among_the_temporary_files(memory, tmp_path_factory, monkeypatch):
+def test_without_room_in_memory_the_folder_is_among_the_temporary_files(memory, tmp_path_factory, monkeypatch):
     monkeypatch.setattr(shared_memory, "MIN_FREE_MEMORY_BYTES", 1 << 62)
     temporary = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr(shared_memory.tempfile, "gettempdir", lambda: str(temporary))

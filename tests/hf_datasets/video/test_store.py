@@ -107,7 +107,7 @@ def test_a_link_within_the_folder_is_the_file_it_names(root):
     assert VideoStore(root).path("-dash_E_001").resolve() == root / "-dash_E_001.mp4"
 
 
-def test_coverage_counts_each_id_once_by_what_became_of_it(root):
+def test_coverage_counts_each_id_once_as_found_missing_or_ambiguous(root):
     coverage = VideoStore(root).coverage(["nested", "gone", "twice", "nested", "-dash_E_001"])
     assert coverage.found == ("nested", "-dash_E_001")
     assert coverage.missing == ("gone",)
@@ -127,6 +127,6 @@ def test_the_folder_is_listed_once(root, monkeypatch):
     assert len(listings) == 1
 
 
-def test_a_root_that_is_no_folder_is_refused(tmp_path):
+def test_a_root_that_is_not_a_folder_is_refused(tmp_path):
     with pytest.raises(VideoError, match="no such folder of videos"):
         VideoStore(tmp_path / "none")
