@@ -1,0 +1,47 @@
+"""What is written under another name replaces the old file or folder whole, or leaves it as it was."""
+
+import errno
+import json
+import os
+
+import pytest
+from safetensors import SafetensorError
+
+from hf_datasets.drafts import replacing, write_json, writing
+
+
+def test_a_file_or_a_folder_replaces_the_old_one_whole(tmp_path):
+    write_json(tmp_path / "new" / "value.json", {"a": tmp_path})
+    write_json(tmp_path / "new" / "value.json", {"b": 1})
+    assert json.loads((tmp_path / "new" / "value.json").read_text()) == {"b": 1}
+    for name in ("first", "second"):
+        with replacing(tmp_path / "folder") as unfinished:
+            unfinished.mkdir()
+            (unfinished / name).touch()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder", "new", "second", "value.json"]
+
+
+def fail_halfway(path, error):
+    with replacing(path) as unfinished:
+        unfinished.write_text("half")
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error"), RuntimeError("unexpected pos")],
+)
+def test_a_failed_write_leaves_the_old_file_and_names_it_with_the_cure(tmp_path, error):
+    path = tmp_path / "value.json"
+    path.write_text("old")
+    message = r"value\.json cannot be written .*see that its disk has room"
+    with pytest.raises(OSError, match=message):
+        fail_halfway(path, error)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("value.json", "old")]
+
+
+def test_too_many_open_files_are_not_blamed_on_the_folder(tmp_path):
+    error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    with pytest.raises(OSError, match="Too many open files") as caught, writing(tmp_path):
+        raise error
+    assert caught.value is error
