@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV := .venv-uv/bin/uv
 
-.PHONY: quickstart test test-all test-hostile test-oldest test-peers constraints lint bench clean
+.PHONY: quickstart test test-all test-hostile test-oldest test-peers constraints lint typecheck docs bench clean
 
 $(READY): pyproject.toml $(if $(CONSTRAINTS),requirements/tests.txt)
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,15 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# Strict; not a part of lint yet.
+typecheck: $(READY)
+	$(BIN)/mypy hf_datasets hf_models metrics
+
+# The API reference, from the docstrings, into build/docs/index.html. The build reaches no network.
+docs: $(READY)
+	$(PIP) --editable ".[dev,docs]"
+	HF_HUB_OFFLINE=1 $(BIN)/python docs/build.py build/docs
+
 test: lint
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not peers and not hostile"
 
@@ -62,4 +71,4 @@ bench: $(READY)
 	$(BIN)/python recipes/bench.py
 
 clean:
-	rm -rf .venv .venv-constrained .venv-oldest .venv-uv build *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv .venv-constrained .venv-oldest .venv-uv build *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,112 @@
+"""What a newcomer reads first: citation, workflow, templates and documents are valid and name what exists."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+GOALS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+TEMPLATES = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
+COMMUNITY = [ROOT / ".pre-commit-config.yaml", *sorted((ROOT / ".github").rglob("*.yml"))]
+FOLDERS = (".github", "docs", "hf_datasets", "hf_models", "metrics", "recipes")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])
+REPLACED = ("data set", "anew", "offline writer", "is no folder", "has no eyes", "mend it", "mend the")
+
+
+def parsed(path):
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_citation_is_valid_and_agrees_with_the_package():
+    citation = parsed("CITATION.cff")
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["type"] == "software"
+    assert {"message", "title", "authors"} <= citation.keys()
+    assert (str(citation["version"]), citation["license"]) == (project()["version"], project()["license"])
+    assert [one["title"].split(":")[0] for one in citation["references"]] == [
+        "From Play to Replay",
+        "VideoComp",
+        "VERIFIED",
+    ]
+    for reference in citation["references"]:
+        assert {"type", "title", "authors"} <= reference.keys()
+        for author in reference["authors"]:
+            assert author.keys() in ({"name"}, {"given-names", "family-names"})
+
+
+def test_every_make_goal_that_a_document_names_exists():
+    missing = []
+    for path in (*COMMUNITY, *DOCUMENTS):
+        named = re.findall(r"(?:`|^|run: |entry: )make ([a-z][\w-]*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        missing += [f"{path.name}: make {goal}" for goal in named if goal not in GOALS]
+    assert not missing
+
+
+def test_the_workflow_calls_the_makefile_on_every_python_that_is_supported():
+    workflow = parsed(".github/workflows/tests.yml")
+    jobs = workflow["jobs"]
+    versions = [re.search(r"3\.\d+$", line).group() for line in project()["classifiers"] if ":: 3." in line]
+    assert jobs["test"]["strategy"]["matrix"]["python-version"] == versions
+    commands = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
+    assert commands == {"lint": ["make lint"], "test": ["make test"], "docs": ["make docs"]}
+    assert workflow["permissions"] == {"contents": "read"}
+
+
+def test_pre_commit_uses_local_tools_only():
+    (repository,) = parsed(".pre-commit-config.yaml")["repos"]
+    assert repository["repo"] == "local"
+    assert [hook["id"] for hook in repository["hooks"]] == ["ruff-check", "ruff-format", "typecheck"]
+
+
+@pytest.mark.parametrize("path", [path for path in TEMPLATES if path.stem != "config"], ids=lambda path: path.stem)
+def test_an_issue_form_has_a_label_for_each_question(path):
+    form = parsed(path)
+    assert {"name", "description", "body"} <= form.keys()
+    questions = [item for item in form["body"] if item["type"] != "markdown"]
+    assert len({item["id"] for item in questions}) == len(questions)
+    for item in questions:
+        assert item["type"] in {"textarea", "input", "dropdown", "checkboxes"}
+        assert item["attributes"]["label"]
+        if item["type"] in {"dropdown", "checkboxes"}:
+            assert item["attributes"]["options"]
+
+
+def anchors(path):
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_between_documents_lead_to_files_and_headings():
+    broken = []
+    for path in DOCUMENTS:
+        if path.is_relative_to(ROOT / "docs"):
+            continue  # links to built pages
+        for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+            file, _, anchor = link.partition("#")
+            target = path.parent / file if file else path
+            if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+                broken.append(f"{path.relative_to(ROOT)}: {link}")
+    assert not broken
+
+
+def test_documents_use_the_words_of_the_field():
+    found = []
+    for path in DOCUMENTS:
+        text = " ".join(path.read_text(encoding="utf-8").split()).lower()
+        found += [f"{path.relative_to(ROOT)}: {word}" for word in REPLACED if re.search(rf"\b{word}\b", text)]
+    assert not found
+
+
+def test_the_start_page_of_the_reference_links_to_pages_of_modules():
+    links = re.findall(r"\]\((\w[\w/]*)\.html\)", (ROOT / "docs/index.md").read_text(encoding="utf-8"))
+    assert len(links) > 10
+    for link in links:
+        assert (ROOT / f"{link}.py").is_file() or (ROOT / link / "__init__.py").is_file(), link
