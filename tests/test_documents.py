@@ -78,6 +78,20 @@ def test_an_issue_form_has_a_label_for_each_question(path):
             assert item["attributes"]["options"]
 
 
+def test_every_script_configuration_and_file_that_a_document_names_exists():
+    recipes, missing = ROOT / "recipes", []
+    shipped = {path.name for path in recipes.rglob("*.yaml")}
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        scripts = re.findall(r"\b((?:recipes|examples|tests)/[\w/]+\.py)\b", text)
+        scripts += [
+            f"recipes/{verb}.py" for verb in re.findall(r"(?:^ *|`|\()subtle (?:path )?([a-z]\w+)\b(?!/)", text, re.M)
+        ]
+        missing += [f"{path.name}: {script}" for script in scripts if not (ROOT / script).is_file()]
+        missing += [f"{path.name}: {name}" for name in re.findall(r"[\w-]+\.yaml\b", text) if name not in shipped]
+    assert not missing
+
+
 def anchors(path):
     """The anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)

@@ -206,11 +206,11 @@ def test_no_rows_or_a_card_without_marks_are_refused(tmp_path, card):
 
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
-def test_each_card_is_valid_and_names_licences_and_counts(path, tmp_path):
+def test_each_card_is_valid_and_names_licenses_and_counts(path, tmp_path):
     text = path.read_text(encoding="utf-8")
     header = yaml.safe_load(text.split("---\n")[1])
     assert {"license", "pretty_name"} <= header.keys()
-    assert "## Licences" in text
+    assert "## Licenses" in text
     folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=path)
     assert datasets.load_dataset(str(folder), split="train").num_rows == 4
 

@@ -93,9 +93,9 @@ def test_the_lines_of_the_readme_lead_from_a_table_to_a_report(myclips, tiny, ca
         "report": ["--num_queries", "2"],
     }
     for line in blocks("bash")[0].splitlines():
-        _, script, *options = shlex.split(line)
-        name = Path(script).stem
-        assert (ROOT / script).is_file()
+        command, name, *options = shlex.split(line)
+        assert command == "subtle"
+        assert (ROOT / "recipes" / f"{name}.py").is_file()
         recipe, config_class = RECIPES[name]
         torch.manual_seed(0)
         recipe.main(parse_config(config_class, recipe.__doc__, [*options, *quick.get(name, [])]))
