@@ -27,7 +27,7 @@ VERBS = sorted(
 )
 DOCUMENTS = [
     path
-    for pattern in ("README.md", "recipes/**/*.md", "recipes/**/*.yaml", "hf_*/**/*.md", "metrics/**/*.md")
+    for pattern in ("*.md", "recipes/**/*.md", "recipes/**/*.yaml", "hf_*/**/*.md", "metrics/**/*.md")
     for path in sorted(ROOT.glob(pattern))
 ]
 CODE = [
