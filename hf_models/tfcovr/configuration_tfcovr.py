@@ -16,15 +16,13 @@ class TFCoVRConfig(PreTrainedConfig):
     The defaults are what the paper says. Its released code differs; each difference that belongs to the model is an
     option here:
 
-    ===========================  ==============================  ===========================================
-    what                         paper (the default)             released code
-    ===========================  ==============================  ===========================================
-    fusion                       "mlp", two hidden ReLU layers   "gated", 84,960,001 parameters, dropout 0.5
-    targets                      projected into a shared space   `project_targets=False`: only normalised
-    loss                         HN-NCE, beta 0 (the best row)   `beta=0.5`, `row_normalization="official"`
-    text encoder                 frozen BLIP-2                   BERT with a trainable text path
-    number words in the text     counted with them               `TFCoVRProcessor(number_words=True)`
-    ===========================  ==============================  ===========================================
+    | what | paper (the default) | released code |
+    |---|---|---|
+    | fusion | "mlp", two hidden ReLU layers | "gated", 84,960,001 parameters, dropout 0.5 |
+    | targets | projected into a shared space | `project_targets=False`: only normalised |
+    | loss | HN-NCE, beta 0 (the best row) | `beta=0.5`, `row_normalization="official"` |
+    | text encoder | frozen BLIP-2 | BERT with a trainable text path |
+    | number words in the text | counted with them | `TFCoVRProcessor(number_words=True)` |
 
     Args:
         vision_config: configuration of the video encoder, an instance or a dict with `model_type`: AIM (the default),
