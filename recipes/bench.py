@@ -1,4 +1,6 @@
-"""Measure this project against named baselines, in one run each: `python recipes/bench.py [NAME ...]`.
+"""Measure this project against named baselines, in one run each.
+
+    python recipes/bench.py [NAME ...]
 
 Every line is a ratio, because machines differ and are noisy. With no name all benchmarks run. Exit status 1
 means that a goal was missed.
@@ -15,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing import Ratio
+from harness.commands import as_typed, program
 
 NAMES = sorted(path.stem for path in (Path(__file__).parent / "benchmarks").glob("[!_]*.py") if path.stem != "timing")
 MARKS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
@@ -31,7 +34,9 @@ def show(name: str, ratios: list[Ratio]) -> Table:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=program(), description=as_typed(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; default: all")
     parser.add_argument("--json", type=Path, help="also write the ratios to this file")
     arguments = parser.parse_args()

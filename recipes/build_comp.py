@@ -42,13 +42,14 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.build import Build, run
+from hf_datasets import comp
 from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
 from hf_datasets.comp.construction import Construction, select_video
 from hf_datasets.comp.pairs import PAIR_SCHEMA
 from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
 from hf_datasets.records import CaptionedVideo
 
-CARD = Path(__file__).parents[1] / "hf_datasets" / "comp" / "README.md"
+CARD = Path(comp.__file__).with_name("README.md")
 KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
 TABLE_1 = {
     ("activitynet", "train"): (5995, 5583, 4502),

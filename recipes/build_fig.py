@@ -42,6 +42,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.build import Build, run
+from hf_datasets import fig
 from hf_datasets.comp.disruptions import generator_for
 from hf_datasets.fig.keyframes import keyframe_seconds
 from hf_datasets.fig.lexicon import beside, named_things
@@ -66,7 +67,7 @@ from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
 from hf_datasets.sources.didemo import read_didemo
 from hf_datasets.video import VideoStore, read_frames
 
-CARD = Path(__file__).parents[1] / "hf_datasets" / "fig" / "README.md"
+CARD = Path(fig.__file__).with_name("README.md")
 MOMENT_SCHEMA = pa.schema(
     {
         "desc_id": pa.int64(),

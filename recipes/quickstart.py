@@ -1,4 +1,6 @@
-"""The main job from nothing to a report, on the miniature: `python recipes/quickstart.py` or `make quickstart`.
+"""Do the main job on the miniature, from nothing to a report.
+
+    python recipes/quickstart.py
 
 Each step is a command that you could type yourself, and is printed as such; here they run in one process, so that
 libraries are imported once. A second run goes on where the first was stopped and repeats nothing that is done. On two
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.commands import as_typed
 from harness.config import option, parse_config, run_recipe
 
 BEGIN = time.monotonic()
@@ -50,7 +53,6 @@ RECIPES = {
     "evaluate_tfcovr": (evaluate_tfcovr.main, evaluate_tfcovr.EvaluateConfig),
     "report": (report.main, report.ReportConfig),
 }
-FOLDER = Path(__file__).parent
 # `evaluate_tfcovr.py --compare` shows all; training these takes half a minute.
 SHOWN = ("two-stage", "stage-2-only", "text-only")
 
@@ -60,14 +62,14 @@ class Step:
     """A title, the command that one would type, and the same as a call."""
 
     title: str
-    command: tuple[str, ...]
+    command: str
     call: Callable[[], object]
 
 
 def recipe_step(title: str, name: str, *arguments: str) -> Step:
     """A step that is a recipe with these arguments."""
     main, config_class = RECIPES[name]
-    command = (str(FOLDER / f"{name}.py"), *arguments)
+    command = f"{as_typed(f'python recipes/{name}.py')} {shlex.join(arguments)}"
     return Step(title, command, lambda: main(parse_config(config_class, None, list(arguments))))
 
 
@@ -81,10 +83,10 @@ def steps(output_dir: Path) -> list[Step]:
     model, embeddings = str(output_dir / "stage1/model"), str(output_dir / "embeddings/stage1")
     frames = ("--cache_dir", str(output_dir / "frames"))
     return [
-        Step("install the metrics' names", ("-m", "metrics", "install"), install_metrics),
+        Step("install the metrics' names", "python -m metrics install", install_metrics),
         Step(
             "render the miniature",
-            ("-m", "hf_datasets", "prepare", "tfcovr"),
+            "python -m hf_datasets prepare tfcovr",
             lambda: datasets_command.fill_cache(["tfcovr"]),
         ),
         recipe_step(
@@ -129,7 +131,7 @@ def main(config: QuickstartConfig) -> int:
     seconds = {"import libraries": time.monotonic() - BEGIN}
     for step in steps(Path(config.output_dir)):
         console.rule(f"[bold]{step.title}", align="left")
-        console.print(f"python {shlex.join(step.command)}", style="dim", highlight=False)
+        console.print(step.command, style="dim", highlight=False)
         start = time.monotonic()
         status = status_of(step)
         if status:

@@ -41,13 +41,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from harness.accelerator import make_accelerator
+from hf_datasets import fig
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.noise import as_moment, judge_moments
 from hf_datasets.publish import write_folder
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.video import VideoStore, read_frames
 
-CARD = Path(__file__).parents[1] / "hf_datasets" / "fig" / "README.md"
+CARD = Path(fig.__file__).with_name("README.md")
 
 
 def load_scorer(config: JudgeConfig) -> Scorer:

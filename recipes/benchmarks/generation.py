@@ -56,6 +56,11 @@ async def ask_bare(url: str) -> int:
 
 
 def measure() -> Iterator[Ratio]:
+    if not SERVER.is_file():
+        yield Ratio(
+            "the generation engine", "the openai client alone", float("nan"), detail="skipped: needs a checkout"
+        )
+        return
     server = subprocess.Popen([sys.executable, SERVER], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
     try:
         url = server.stdout.readline().strip()

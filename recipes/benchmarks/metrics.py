@@ -9,11 +9,12 @@ import evaluate
 import numpy as np
 from datasets import Features, List, Value
 
+import metrics
 from benchmarks.timing import Ratio, interleave
 from metrics.map_at_k.scoring import mean_average_precision
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
 
-METRICS = Path(__file__).parents[2] / "metrics"
+METRICS = Path(metrics.__file__).parent
 CUTS = (5, 10, 25, 50)
 RANKS, GALLERY, MOST_TARGETS = 50, 5000, 8
 SIZES = (473, 10_000, 100_000)  # 473 are the queries of the TF-CoVR test set

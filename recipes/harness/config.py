@@ -1,4 +1,4 @@
-"""How every recipe is configured and run: flags, or one YAML file, or a YAML file with flags that override it.
+"""How every recipe is configured: flags, or one YAML file, or a YAML file with flags that override it.
 
 The rules are those of `transformers.HfArgumentParser`. Importing transformers takes half a second, though, and a recipe
 answers `--help` and a misspelt flag before it imports anything that takes long, so they are written out over argparse.
@@ -7,26 +7,25 @@ answers `--help` and a misspelt flag before it imports anything that takes long,
 import argparse
 import dataclasses
 import difflib
-import errno
 import inspect
 import os
 import signal
 import sys
+import textwrap
 import threading
-import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
+from harness.commands import CONFIGS, RECIPES, as_typed, find_config, program
+from harness.running import end_at_once
+from harness.running import run_recipe as run_recipe  # every recipe has both from here
+
 Config = TypeVar("Config")
-RECIPES = Path(__file__).parents[1]
-PACKAGES = ("hf_datasets", "hf_models", "metrics")
 BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(("false", "no", "f", "n", "0"), False)
-CURES = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
-INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -115,7 +114,7 @@ class Setting:
         """The sentence with the default, as one would type it."""
         values = self.default if isinstance(self.default, list) else [self.default]
         words = [str(value).lower() if value is None or self.kind is bool else str(value) for value in values]
-        shown = " ".join(word.removeprefix(f"{RECIPES.parent}{os.sep}") for word in words)
+        shown = " ".join(word.replace(f"{RECIPES}{os.sep}", "recipes/") for word in words)
         return " ".join(
             [
                 self.help,
@@ -197,8 +196,9 @@ class ConfigParser(argparse.ArgumentParser):
 
     def __init__(self, config_class: type, description: str | None) -> None:
         super().__init__(
+            prog=program(),
             usage="%(prog)s [FILE.yaml] [--flag value ...]",
-            description=description,
+            description=description and as_typed(description),
             formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
             allow_abbrev=False,
             argument_default=argparse.SUPPRESS,
@@ -206,13 +206,12 @@ class ConfigParser(argparse.ArgumentParser):
         self.config_class, self.settings = config_class, settings_of(config_class)
         self.order = f"the YAML file comes before the flags: {self.prog} FILE.yaml --flag value"
         self.add_argument(
-            "--print_config", action="store_true", help="Write the configuration as YAML and run nothing."
+            "--print_config", action="store_true", help="Print the configuration as a YAML file and run nothing."
         )
         groups: dict[type, Any] = {}
         for setting in self.settings.values():
             if setting.group not in groups:
-                title = (setting.group.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-                groups[setting.group] = self.add_argument_group(title)
+                groups[setting.group] = self.add_argument_group(title_of(setting.group).rstrip("."))
             self.add_setting(groups[setting.group], setting)
 
     def add_setting(self, group: Any, setting: Setting) -> None:
@@ -231,7 +230,8 @@ class ConfigParser(argparse.ArgumentParser):
             shape["nargs"] = "+"
         if setting.kind is bool:
             shape |= {"nargs": "?", "const": True, "metavar": "true|false"}
-        group.add_argument(f"--{setting.name}", type=read, help=setting.described.replace("%", "%%"), **shape)
+        described = as_typed(setting.described).replace("%", "%%")
+        group.add_argument(f"--{setting.name}", type=read, help=described, **shape)
         if setting.kind is bool:
             group.add_argument(f"--no_{setting.name}", dest=setting.name, action="store_false", help=argparse.SUPPRESS)
 
@@ -254,16 +254,30 @@ class ConfigParser(argparse.ArgumentParser):
         except ValueError as error:
             self.error(str(error))
         if prints:
-            chosen = {name: getattr(config, name) for name in self.settings}
-            self.exit(0, yaml.safe_dump(chosen, sort_keys=False, allow_unicode=True, width=1000))
+            self.exit(0, self.as_yaml(config))
         return config
 
+    def as_yaml(self, config: Any) -> str:
+        """A configuration as a YAML file, with the sentence of each field above it."""
+        lines: list[str] = []
+        group = None
+        for name, setting in self.settings.items():
+            if setting.group is not group:
+                group = setting.group
+                lines += [*([""] if lines else []), f"## {title_of(group)}"]
+            comment = as_typed(setting.help)
+            lines += textwrap.wrap(comment, 110, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+            lines.append(yaml.safe_dump({name: getattr(config, name)}, allow_unicode=True, width=1000).rstrip())
+        return "\n".join([*lines, ""])
+
     def read_file(self, path: Path) -> dict[str, Any]:
-        """The values of a YAML file."""
+        """The values of a YAML file, yours or one that ships."""
+        path = find_config(path)
         if not os.path.isfile(path):  # noqa: PTH113 no error for any text
-            known = [f"recipes/configs/{one.name}" for one in sorted((RECIPES / "configs").glob("*.yaml"))]
-            alike = nearest(f"recipes/configs/{path.name}", known)
-            self.error(f"no configuration file {path}; those of this project are in recipes/configs{alike}")
+            known = sorted(shipped.name for shipped in CONFIGS.glob("*.yaml"))
+            self.error(
+                f"no configuration file {path}; those that ship are {', '.join(known)}{nearest(path.name, known)}"
+            )
         try:
             values = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, ValueError, OSError, RecursionError) as error:
@@ -294,12 +308,17 @@ class ConfigParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with one line on stderr and exit status 2."""
-        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
+        self.exit(2, as_typed(f"{self.prog}: error: {' '.join(message.split())}\n"))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End; what was asked for goes to stdout, an error to stderr."""
         (sys.stderr if status else sys.stdout).write(message or "")
         sys.exit(status)
+
+
+def title_of(group: type) -> str:
+    """The first line of a configuration class's docstring."""
+    return (group.__doc__ or "").strip().partition("\n")[0]
 
 
 def is_yaml(word: Any) -> bool:
@@ -325,65 +344,3 @@ def parse_config(config_class: type[Config], description: str | None, arguments:
     if arguments is None and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end_at_once)
     return ConfigParser(config_class, description).read(sys.argv[1:] if arguments is None else arguments)
-
-
-def end_at_once(*_: object) -> NoReturn:
-    """Answer an interrupt before there is anything to clean up."""
-    say_interrupted()
-    os._exit(INTERRUPTED)
-
-
-def say_interrupted() -> None:
-    if os.environ.get("LOCAL_RANK", "0") == "0":  # one line, not one of every process
-        sys.stderr.write("\ninterrupted; what is done is kept, run again to go on\n")
-        sys.stderr.flush()
-
-
-def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
-    """Run a recipe; the exit status.
-
-    What a user can cure is one line on stderr and status 2; an interrupted run is one line and status 130. Whatever else
-    goes wrong is a fault of the code, and keeps its traceback.
-    """
-    is_script = signal.getsignal(signal.SIGINT) is end_at_once
-    if is_script:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return main(config) or 0
-    except KeyboardInterrupt:
-        say_interrupted()
-        return INTERRUPTED
-    except Exception as error:
-        mistake = users_mistake(error)
-        if mistake is None:
-            raise
-        cure = CURES.get(getattr(mistake, "errno", None), "")
-        sys.stderr.write(f"error: {' '.join(str(mistake).split())}{cure}\n")
-        return 2
-    finally:
-        if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def users_mistake(error: BaseException | None) -> BaseException | None:
-    """The error, or the one that caused it, that tells a user what to change; None for a fault of the code.
-
-    That is one which the system gives (no such file, no space left, no connection), one of our packages' own classes, and
-    a ValueError or an ImportError that one of our files raises in so many words, not one that Python finds in it.
-    """
-    while error is not None:
-        if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in PACKAGES:
-            return error
-        if isinstance(error, (ValueError, ImportError)) and raised_by_us(error):
-            return error
-        error = error.__cause__
-    return None
-
-
-def raised_by_us(error: BaseException) -> bool:
-    """Whether the error comes from a `raise` of our packages or recipes."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    *_, summary = traceback.extract_tb(error.__traceback__)
-    is_ours = frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES
-    is_ours |= Path(frame.f_code.co_filename).is_relative_to(RECIPES)
-    return is_ours and (summary.line or "").startswith("raise ")

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-WEIGHTS = Path(__file__).parents[1] / "weights"
+from harness.commands import RECIPES
+
+WEIGHTS = RECIPES / "weights"
 MINIATURE_CLIP = str(WEIGHTS / "miniature-clip")
 MINIATURE_VIDCLIP = str(WEIGHTS / "miniature-vidclip")
 MINIATURE_AIM = str(WEIGHTS / "miniature-aim")
@@ -11,9 +13,9 @@ HOW_TO_MAKE = {
     "makes everything",
     "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
     "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
-    MINIATURE_CLIP: "it ships with the repository, and `python recipes/pretrain_miniature.py` makes it anew",
-    MINIATURE_VIDCLIP: "it ships with the repository, and `python recipes/vidclip.py "
-    "recipes/configs/vidclip_miniature_base.yaml` makes it anew",
+    MINIATURE_CLIP: "it ships with the recipes, and `python recipes/pretrain_miniature.py` makes it again",
+    MINIATURE_VIDCLIP: "it ships with the recipes, and `python recipes/vidclip.py "
+    "recipes/configs/vidclip_miniature_base.yaml` makes it again",
 }
 
 

@@ -2,12 +2,13 @@
 
 import base64
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import jinja2
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
+from harness.commands import RECIPES
+
+TEMPLATES = RECIPES / "templates"
 
 
 def csp_hash(text: str) -> str:

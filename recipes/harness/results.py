@@ -11,6 +11,8 @@ from hf_datasets.drafts import remove, replacing, write_json, write_text, writin
 
 __all__ = ["remove", "replacing", "versions", "write_json", "write_results", "write_text", "writing"]
 
+from harness.commands import IS_INSTALLED
+
 LIBRARIES = ("subtle-video", "torch", "transformers", "datasets", "accelerate", "peft", "evaluate", "numpy")
 
 
@@ -21,6 +23,8 @@ def versions() -> dict[str, str]:
 
 def code_revision() -> str | None:
     """The commit of this checkout, or None outside one."""
+    if IS_INSTALLED:  # what holds the environment may be a checkout of something else
+        return None
     here = Path(__file__).parent
     git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
     return git.stdout.strip() or None

@@ -1,0 +1,126 @@
+"""Train, measure and build with Subtle: one recipe per verb, each on a small dataset drawn on this machine by default.
+
+subtle VERB [FILE.yaml] [--flag value ...]      # run a recipe; FILE.yaml: yours, or one of `subtle path configs`
+subtle VERB --help                              # its flags with their defaults
+accelerate launch $(subtle path stage2)         # on one or many GPUs
+subtle path configs                             # prints a folder that ships; also: accelerate, weights
+
+Results go to `outputs` in the working directory.
+"""
+
+import difflib
+import importlib.metadata
+import importlib.util
+import re
+import runpy
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+
+FOLDER = Path(__file__).absolute().parent
+VERBS = {
+    "Start here": ("quickstart",),
+    "Composed retrieval (TF-CoVR)": ("build_tfcovr", "stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
+    "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
+    "Moments (VERIFIED)": (
+        *("build_fig", "noise_evaluator", "select_captions", "analyse_fig"),
+        *("embed_moments", "vcmr", "evaluate_vcmr"),
+    ),
+    "This project itself": ("pretrain_miniature", "bench"),
+}
+FORMER_NAMES = ("judge_captions",)
+FOLDERS = ("configs", "accelerate", "weights")
+DISTRIBUTION = "subtle-video"
+EXTRA = ("accelerate", "jinja2", "rich")
+"""The modules of the extra `recipes` in `pyproject.toml`."""
+
+
+def main() -> int:
+    """Run the command; the exit status."""
+    verbs = [verb for group in VERBS.values() for verb in group]
+    word, *rest = sys.argv[1:] or ["--help"]
+    if word in {"-h", "--help"}:
+        return show(overview())
+    if word == "--version":
+        return show(f"{DISTRIBUTION} {importlib.metadata.version(DISTRIBUTION)}")
+    if word == "path":
+        return show_path(rest, verbs)
+    if word in {*verbs, *FORMER_NAMES}:
+        return run(word, rest)
+    return refuse(f"there is no {word!r}; there are {', '.join([*verbs, 'path'])}{nearest(word, [*verbs, 'path'])}")
+
+
+def show(text: str) -> int:
+    sys.stdout.write(f"{text}\n")
+    return 0
+
+
+def refuse(message: str) -> int:
+    """One line on stderr; exit status 2."""
+    sys.stderr.write(f"subtle: error: {message}\n")
+    return 2
+
+
+def nearest(word: str, known: list[str]) -> str:
+    found = difflib.get_close_matches(word.replace("-", "_"), known, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def overview() -> str:
+    """What the command is, and its verbs with the first sentence of each."""
+    columns = shutil.get_terminal_size().columns
+    lines = [(__doc__ or "").strip()]
+    for title, verbs in VERBS.items():
+        lines += ["", f"{title}:"]
+        for verb in verbs:
+            text = f"  {verb:<20}{first_sentence(verb)}"
+            lines.append(textwrap.fill(text, max(columns - 1, 60), subsequent_indent=" " * 22, break_on_hyphens=False))
+    return "\n".join(lines)
+
+
+def first_sentence(verb: str) -> str:
+    """Of a script's docstring, which is read as text: parsing twenty files would take longer than starting Python."""
+    paragraph = (FOLDER / f"{verb}.py").read_text(encoding="utf-8").split('"""', 2)[1].partition("\n\n")[0]
+    return re.split(r"(?<=[.?!])\s", " ".join(paragraph.split()), maxsplit=1)[0]
+
+
+def show_path(words: list[str], verbs: list[str]) -> int:
+    """Print where a script, a folder of files or one of these files is."""
+    allowed = f"give a verb ({', '.join(verbs)}), one of the folders {', '.join(FOLDERS)}, or a file in these"
+    if len(words) != 1:
+        return refuse(f"subtle path takes one name: {allowed}")
+    (word,) = words
+    name = Path(word)
+    if word in {*verbs, *FORMER_NAMES}:
+        return show(str(FOLDER / f"{word}.py"))
+    for path in (FOLDER / name, FOLDER / "configs" / name):
+        relative = path.relative_to(FOLDER) if path.is_relative_to(FOLDER) else Path("..")
+        if relative.parts[:1] and relative.parts[0] in FOLDERS and ".." not in relative.parts and path.exists():
+            return show(str(path))
+    return refuse(f"there is no {word!r}; {allowed}{nearest(word, [*verbs, *FOLDERS])}")
+
+
+def is_installed(module: str) -> bool:
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None  # a folder of that name, such as ours of YAML files, has none
+
+
+def run(verb: str, arguments: list[str]) -> int:
+    """Run a script as `python recipes/VERB.py` would."""
+    missing = [name for name in EXTRA if not is_installed(name)]
+    if missing:
+        return refuse(f"{' and '.join(missing)} not installed; run: pip install '{DISTRIBUTION}[recipes]'")
+    # Python puts a script's folder in front; with -P it has put nothing there that could be replaced.
+    sys.path[: 0 if sys.flags.safe_path else 1] = [str(FOLDER)]
+    from harness import commands
+
+    commands.started_by_command = True
+    script = str(FOLDER / f"{verb}.py")
+    sys.argv = [script, *arguments]
+    runpy.run_path(script, run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

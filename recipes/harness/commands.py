@@ -1,0 +1,49 @@
+"""How the commands of recipes are typed: `python recipes/embed.py` in a checkout, `subtle embed` where they are installed.
+
+Docstrings and messages spell commands as in a checkout. `as_typed` gives the other form; the parser of `config.py` and
+`running.py` apply it to whatever they show, so that a recipe need not.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+RECIPES = Path(__file__).parents[1]
+IS_INSTALLED = RECIPES.name == "subtle_recipes"
+CONFIGS = RECIPES / "configs"
+CONFIG_FOLDERS = (Path(), Path("configs"), Path("recipes/configs"))
+IN_CHECKOUT_AND_INSTALLED = (
+    (r"(accelerate launch [^`\n]*?)\brecipes/(\w+)\.py\b", r"\1$(subtle path \2)"),
+    (r"\b(?:python )?recipes/(\w+)\.py\b", r"subtle \1"),
+    (r"\brecipes/configs/([\w-]+\.yaml)\b", r"\1"),
+    (r"\brecipes/((?:accelerate|weights)/[\w./-]*\w)", r"$(subtle path \1)"),
+    (r"\bmake quickstart\b", "subtle quickstart"),
+)
+started_by_command = False
+"""Set by the command `subtle`, which an editable checkout has too."""
+
+
+def as_typed(text: str) -> str:
+    """A text with the commands and files in it as one types them here; in a checkout as they stand.
+
+    >>> as_typed("`python recipes/embed.py` makes it")
+    '`python recipes/embed.py` makes it'
+    """
+    if IS_INSTALLED or started_by_command:
+        for pattern, replacement in IN_CHECKOUT_AND_INSTALLED:
+            text = re.sub(pattern, replacement, text)
+    return text
+
+
+def program() -> str | None:
+    """The name of the running program in its own help; None for its file name."""
+    return f"subtle {Path(sys.argv[0]).stem}" if IS_INSTALLED or started_by_command else None
+
+
+def find_config(path: Path) -> Path:
+    """A YAML file in the working directory, or else the one of that name among those that ship."""
+    if os.path.isfile(path) or path.parent not in CONFIG_FOLDERS:  # noqa: PTH113 no error for any text
+        return path
+    shipped = CONFIGS / path.name
+    return shipped if os.path.isfile(shipped) else path  # noqa: PTH113 no error for any text

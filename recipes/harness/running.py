@@ -1,0 +1,81 @@
+"""How every recipe ends: an exit status, one line for what a user can cure, a traceback for a fault of the code."""
+
+import errno
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from harness.commands import RECIPES, as_typed
+
+Config = TypeVar("Config")
+PACKAGES = ("hf_datasets", "hf_models", "metrics")
+CURES = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
+INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
+
+
+def end_at_once(*_: object) -> NoReturn:
+    """Answer an interrupt before there is anything to clean up."""
+    say_interrupted()
+    os._exit(INTERRUPTED)
+
+
+def say_interrupted() -> None:
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # one line, not one of every process
+        sys.stderr.write("\ninterrupted; what is done is kept, run again to go on\n")
+        sys.stderr.flush()
+
+
+def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
+    """Run a recipe; the exit status.
+
+    What a user can cure is one line on stderr and status 2; an interrupted run is one line and status 130. Whatever else
+    goes wrong is a fault of the code, and keeps its traceback.
+    """
+    is_script = signal.getsignal(signal.SIGINT) is end_at_once
+    if is_script:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return main(config) or 0
+    except KeyboardInterrupt:
+        say_interrupted()
+        return INTERRUPTED
+    except SystemExit as stop:
+        raise SystemExit(as_typed(stop.code) if isinstance(stop.code, str) else stop.code) from None
+    except Exception as error:
+        mistake = users_mistake(error)
+        if mistake is None:
+            raise
+        cure = CURES.get(getattr(mistake, "errno", None), "")
+        sys.stderr.write(as_typed(f"error: {' '.join(str(mistake).split())}{cure}\n"))
+        return 2
+    finally:
+        if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def users_mistake(error: BaseException | None) -> BaseException | None:
+    """The error, or the one that caused it, that tells a user what to change; None for a fault of the code.
+
+    That is one which the system gives (no such file, no space left, no connection), one of our packages' own classes, and
+    a ValueError or an ImportError that one of our files raises in so many words, not one that Python finds in it.
+    """
+    while error is not None:
+        if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in PACKAGES:
+            return error
+        if isinstance(error, (ValueError, ImportError)) and raised_by_us(error):
+            return error
+        error = error.__cause__
+    return None
+
+
+def raised_by_us(error: BaseException) -> bool:
+    """Whether the error comes from a `raise` of our packages or recipes."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    *_, summary = traceback.extract_tb(error.__traceback__)
+    is_ours = frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES
+    is_ours |= Path(frame.f_code.co_filename).is_relative_to(RECIPES)
+    return is_ours and (summary.line or "").startswith("raise ")
