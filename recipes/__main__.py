@@ -94,10 +94,10 @@ def show_path(words: list[str], verbs: list[str]) -> int:
     name = Path(word)
     if word in {*verbs, *FORMER_NAMES}:
         return show(str(FOLDER / f"{word}.py"))
-    for path in (FOLDER / name, FOLDER / "configs" / name):
-        relative = path.relative_to(FOLDER) if path.is_relative_to(FOLDER) else Path("..")
-        if relative.parts[:1] and relative.parts[0] in FOLDERS and ".." not in relative.parts and path.exists():
-            return show(str(path))
+    is_inside = name.parts and not name.is_absolute() and ".." not in name.parts
+    for relative in (name, "configs" / name) if is_inside else ():
+        if relative.parts[0] in FOLDERS and (FOLDER / relative).exists():
+            return show(str(FOLDER / relative))
     return refuse(f"there is no {word!r}; {allowed}{nearest(word, [*verbs, *FOLDERS])}")
 
 
@@ -110,7 +110,7 @@ def run(verb: str, arguments: list[str]) -> int:
     """Run a script as `python recipes/VERB.py` would."""
     missing = [name for name in EXTRA if not is_installed(name)]
     if missing:
-        return refuse(f"{' and '.join(missing)} not installed; run: pip install '{DISTRIBUTION}[recipes]'")
+        return refuse(f"{', '.join(missing)}: not installed; run: pip install '{DISTRIBUTION}[recipes]'")
     # Python puts a script's folder in front; with -P it has put nothing there that could be replaced.
     sys.path[: 0 if sys.flags.safe_path else 1] = [str(FOLDER)]
     from harness import commands

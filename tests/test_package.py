@@ -1,9 +1,16 @@
-"""What the package says of itself agrees: Python versions in `pyproject.toml` and in the README."""
+"""What the package says of itself agrees with what is built: Python versions, and the files and command of the wheel."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
+from importlib.metadata import Distribution
 from pathlib import Path
 
+import pytest
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
@@ -18,3 +25,91 @@ def test_the_python_versions_are_the_same_wherever_they_are_named():
     assert settings["tool"]["ruff"]["target-version"] == f"py{named[0].replace('.', '')}"
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"Python {named[0]} to {named[-1]}" in readme
+
+
+PACKAGES = ("hf_datasets", "hf_models", "metrics", "recipes")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder with everything that the wheel installs, built from a copy because a build leaves files behind."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / "source")
+    program = "from setuptools.build_meta import build_wheel; print(build_wheel('..'))"
+    build = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder / "source", capture_output=True, text=True, check=True
+    )
+    assert "absent from the `packages`" not in build.stderr
+    with zipfile.ZipFile(folder / build.stdout.splitlines()[-1]) as wheel:
+        wheel.extractall(folder / "site")
+    return folder / "site"
+
+
+def run_installed(installed, folder, *arguments, python=()):
+    """The command in another folder, with the wheel's packages instead of the checkout's; status, output, errors."""
+    run = subprocess.run(
+        [sys.executable, *python, "-m", "subtle_recipes", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(installed), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.returncode, run.stdout, run.stderr
+
+
+def test_the_wheel_has_every_file_of_the_packages_and_the_recipes_and_nothing_else(installed):
+    wanted = {
+        Path("subtle_recipes" if name == "recipes" else name, path.relative_to(ROOT / name))
+        for name in PACKAGES
+        for path in (ROOT / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    found = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
+    assert {path for path in found if ".dist-info" not in path.parts[0]} == wanted
+    assert len(wanted) > 200
+
+
+def test_the_wheel_has_the_command_and_names_the_repository(installed):
+    (folder,) = installed.glob("*.dist-info")
+    distribution = Distribution.at(folder)
+    (command,) = distribution.entry_points
+    assert (command.name, command.value) == ("subtle", "subtle_recipes.__main__:main")
+    links = dict(line.split(", ") for line in distribution.metadata.get_all("Project-URL"))
+    assert set(links) == {"Homepage", "Documentation", "Repository", "Issues", "Changelog"}
+    assert all(link.startswith("https://github.com/subtle-video/subtle-video") for link in links.values())
+
+
+def test_the_installed_command_lists_its_verbs_with_the_standard_library_alone(installed, tmp_path):
+    status, shown, errors = run_installed(installed, tmp_path, python=["-S"])
+    assert (status, errors) == (0, "")
+    assert re.search(r"^  stage2 +Train TF-CoVR's composer", shown, re.MULTILINE)
+    assert run_installed(installed, tmp_path, "--help", python=["-S"])[1] == shown
+    assert run_installed(installed, tmp_path, "path", "stage2", python=["-S"]) == (
+        0,
+        f"{installed / 'subtle_recipes' / 'stage2.py'}\n",
+        "",
+    )
+
+
+def test_the_installed_command_names_the_extra_that_is_missing(installed, tmp_path):
+    status, shown, errors = run_installed(installed, tmp_path, "stage2", python=["-S"])
+    assert (status, shown) == (2, "")
+    assert errors == (
+        "subtle: error: accelerate, jinja2, rich: not installed; run: pip install 'subtle-video[recipes]'\n"
+    )
+
+
+def test_an_installed_recipe_speaks_of_the_command_and_reads_the_configurations_that_ship(installed, tmp_path):
+    status, shown, errors = run_installed(installed, tmp_path, "stage2", "--help")
+    assert (status, errors) == (0, "")
+    assert shown.startswith("usage: subtle stage2 [FILE.yaml]")
+    assert "accelerate launch $(subtle path stage2)\n" in shown
+    assert "$(subtle path weights/miniature-clip)" in shown
+    assert "recipes/" not in shown
+    status, shown, errors = run_installed(installed, tmp_path, "stage2", "stage2_one_gpu.yaml", "--print_config")
+    assert (status, errors) == (0, "")
+    assert "\nepochs: 100\n" in shown

@@ -15,7 +15,8 @@ from typing import Literal
 import pytest
 import yaml
 
-from harness.config import option, parse_config, run_recipe, settings_of
+from harness.config import option, parse_config, settings_of
+from harness.running import run_recipe
 from harness.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +34,10 @@ DOCUMENTS = [
 CODE = [
     path for name in ("recipes", "hf_datasets", "hf_models", "metrics") for path in sorted((ROOT / name).rglob("*.py"))
 ]
-COMMAND = re.compile(r"(?:python|accelerate launch[^`\n]*?) (recipes/\w+\.py)([^`]*?)(?:`|#|\n|$)")
+COMMAND = re.compile(
+    r"(?:(?:python|accelerate launch[^`\n]*?) recipes/(\w+)\.py|(?:^ *|`)subtle (?!path\b)([a-z]\w+))([^`]*?)(?:`|#|\n|\Z)",
+    re.MULTILINE,
+)
 
 
 def run_calls(calls):
@@ -64,9 +68,9 @@ def documented_commands():
     """Every command line of a recipe in documents and docstrings, options in brackets included."""
     found = {}
     for path in (*DOCUMENTS, *CODE):
-        for script, rest in COMMAND.findall(text_of(path)):
+        for script, verb, rest in COMMAND.findall(text_of(path)):
             words = shlex.split(rest.replace("[", " ").replace("]", " "), comments=True)
-            command = (script, *(word for word in words if word != "..."))
+            command = (f"recipes/{script or verb}.py", *(word for word in words if word != "..."))
             found[command] = path.relative_to(ROOT)
     return found
 
@@ -108,6 +112,7 @@ def test_a_printed_configuration_given_back_is_the_same(tmp_path):
     assert (first["stack"], first["learning_rate"], first["mixed_precision"]) == (4, 1e-4, "no")
     assert (second["seeds"], second["compare"], second["name"]) == ([0, 1], False, "no: 'quotes'")
     assert (third["clip_seconds"], third["dataset"]) == (0.25, "charades_fig")
+    assert "# AdamW's highest learning rate, after the warm-up.\nlearning_rate: 0.0001\n" in printed[0]
 
 
 def test_every_field_of_every_recipe_has_a_sentence_and_every_group_a_title():
@@ -219,7 +224,7 @@ MISTAKES = {
     "--epochs 3 FILE": "the YAML file comes before the flags",
     "--splits train FILE": "the YAML file comes before the flags",
     "--seeds 0 FILE": "the YAML file comes before the flags",
-    "recipes/configs/stage3.yaml": r"no configuration file .*did you mean recipes/configs/stage\d\.yaml",
+    "recipes/configs/stage3.yaml": r"no configuration file .*those that ship are .*did you mean stage\d\.yaml",
 }
 
 
@@ -261,6 +266,18 @@ def test_a_mistake_in_a_yaml_file_is_one_line(tmp_path, capsys, text, message):
     captured = capsys.readouterr()
     assert (end.value.code, captured.out, captured.err.count("\n")) == (2, "", 1)
     assert re.search(message, captured.err), captured.err
+
+
+def test_a_name_of_a_configuration_that_ships_is_found_from_any_folder_after_the_users_own(tmp_path, monkeypatch):
+    from stage2 import Stage2Config
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("stage2_one_gpu.yaml", "configs/stage2_one_gpu.yaml", "recipes/configs/stage2_one_gpu.yaml"):
+        assert parse_config(Stage2Config, None, [name]).epochs == 100
+    (tmp_path / "stage2_one_gpu.yaml").write_text("epochs: 3\n")
+    assert parse_config(Stage2Config, None, ["stage2_one_gpu.yaml"]).epochs == 3
+    with pytest.raises(SystemExit):
+        parse_config(Stage2Config, None, ["elsewhere/stage2_one_gpu.yaml"])
 
 
 def test_help_groups_fields_by_the_class_that_introduced_them(capsys, monkeypatch):

@@ -1,0 +1,199 @@
+"""The command `subtle`: it lists the recipes, runs them as Python does, and says in one line what is wrong."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from harness import commands
+from harness.running import run_recipe
+
+ROOT = Path(__file__).parents[2]
+RECIPES = ROOT / "recipes"
+SCRIPTS = {
+    path.stem
+    for path in RECIPES.glob("*.py")
+    if 'if __name__ == "__main__"' in path.read_text(encoding="utf-8") and path.stem != "__main__"
+}
+
+
+@pytest.fixture(scope="module")
+def command():
+    """The module of the command, which is named `__main__`."""
+    spec = importlib.util.spec_from_file_location("subtle_command", RECIPES / "__main__.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def call(command, monkeypatch, capsys):
+    """What the command answers in this process: status, output, errors."""
+
+    def answer(*words):
+        monkeypatch.setattr(sys, "argv", ["subtle", *words])
+        status = command.main()
+        return (status, *capsys.readouterr())
+
+    return answer
+
+
+def run(*words, folder=ROOT, **options):
+    """What the command answers in a process of its own, from the checkout: status, output, errors."""
+    done = subprocess.run(
+        [sys.executable, str(RECIPES), *words], cwd=folder, capture_output=True, text=True, check=False, **options
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_every_script_is_listed_with_its_first_sentence(call, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    verbs = [verb for group in command.VERBS.values() for verb in group]
+    assert verbs[0] == "quickstart"
+    assert {*verbs, *command.FORMER_NAMES} == SCRIPTS
+    status, shown, errors = call()
+    assert (status, errors) == (0, "")
+    assert re.findall(r"^  (\w+) +[A-Z].+[.?]$", shown, re.MULTILINE) == verbs
+    assert call("--help") == call("-h") == (0, shown, "")
+
+
+def test_the_version_is_that_of_the_package(call):
+    assert re.fullmatch(r"subtle-video \d+\.\d+\.\d+\n", call("--version")[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("stage2", "stage2.py"),
+        ("configs", "configs"),
+        ("stage2_one_gpu.yaml", "configs/stage2_one_gpu.yaml"),
+        ("accelerate/4xa100.yaml", "accelerate/4xa100.yaml"),
+        ("weights/miniature-clip", "weights/miniature-clip"),
+    ],
+)
+def test_path_prints_where_a_script_a_folder_or_a_file_is(call, name, path):
+    assert call("path", name) == (0, f"{RECIPES / path}\n", "")
+    assert (RECIPES / path).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["stagee2"], r"there is no 'stagee2'; there are quickstart, .*, bench, path; did you mean stage2\?"),
+        (["evaluate-tfcovr"], r"did you mean evaluate_tfcovr\?"),
+        (["--helf"], "there is no '--helf'; there are"),
+        (["path"], "subtle path takes one name: give a verb"),
+        (["path", "stage2", "stage1"], "subtle path takes one name"),
+        (["path", "conigs"], r"one of the folders configs, accelerate, weights.*; did you mean configs\?"),
+        (["path", "harness"], "there is no 'harness'"),
+        (["path", "configs/../stage2.py"], "there is no"),
+        (["path", "/etc"], "there is no '/etc'"),
+        (["path", ""], "there is no ''"),
+    ],
+)
+def test_a_mistake_is_one_line_with_what_is_allowed(call, words, message):
+    status, shown, errors = call(*words)
+    assert (status, shown, errors.count("\n")) == (2, "", 1)
+    assert re.match(f"subtle: error: .*{message}", errors), errors
+
+
+def test_a_missing_module_of_the_extra_is_named_with_the_cure(call, command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert call("stage2") == (
+        2,
+        "",
+        "subtle: error: rich: not installed; run: pip install 'subtle-video[recipes]'\n",
+    )
+
+
+def test_the_extra_has_the_modules_that_the_command_asks_for(command):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extra = project["optional-dependencies"]["recipes"]
+    assert sorted(Requirement(line).name for line in extra) == sorted(command.EXTRA)
+
+
+def test_a_recipe_runs_as_python_runs_it(tmp_path):
+    help_ = run("stage2", "--help", folder=tmp_path)
+    assert help_[0] == 0
+    assert help_[1].startswith("usage: subtle stage2 [FILE.yaml]")
+    assert "    accelerate launch $(subtle path stage2)\n" in help_[1]
+    status, shown, errors = run("stage2", "--epoch", "3", folder=tmp_path)
+    assert (status, shown) == (2, "")
+    assert errors == "subtle stage2: error: there is no flag --epoch; did you mean --epochs?\n"
+
+
+def test_a_script_has_the_arguments_the_path_and_the_name_that_python_gives_it(call, command, tmp_path, monkeypatch):
+    script = "import sys; print([__name__, sys.modules['__main__'].__file__, sys.path[0], *sys.argv]); sys.exit(7)"
+    (tmp_path / "bench.py").write_text(script)
+    monkeypatch.setattr(command, "FOLDER", tmp_path)
+    monkeypatch.setattr(commands, "started_by_command", False)
+    monkeypatch.setattr(sys, "path", ["the command's own folder", *sys.path])
+    monkeypatch.setattr(sys, "argv", ["subtle", "bench", "--a", "1"])
+    with contextlib.redirect_stdout(io.StringIO()) as shown, pytest.raises(SystemExit) as end:
+        command.main()
+    path = str(tmp_path / "bench.py")
+    assert end.value.code == 7
+    assert shown.getvalue() == f"{['__main__', path, str(tmp_path), path, '--a', '1']}\n"
+    assert commands.started_by_command
+
+
+def test_an_interrupt_is_one_line_and_exit_status_130():
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", str(RECIPES), "stage2"], stderr=subprocess.PIPE, text=True
+    )
+    errors = ""
+    for line in process.stderr:  # the interrupt comes while the recipe imports what takes seconds
+        if re.search(r"\| +torch\.", line):
+            process.send_signal(signal.SIGINT)
+            errors = process.stderr.read()
+            break
+    assert process.wait() == 130
+    assert errors.endswith("\ninterrupted; what is done is kept, run again to go on\n")
+
+
+def test_the_former_name_of_select_captions_still_works():
+    for words in ([str(RECIPES / "judge_captions.py")], [str(RECIPES), "judge_captions"]):
+        done = subprocess.run(
+            [sys.executable, *words, "--help"], capture_output=True, text=True, check=True, env=os.environ
+        )
+        assert done.stderr == "judge_captions is now called select_captions; the old name goes with version 0.2\n"
+        assert "--build TEXT" in done.stdout
+
+
+TYPED = {
+    "`python recipes/embed.py` makes it": "`subtle embed` makes it",
+    "accelerate launch --config_file recipes/accelerate/4xa100.yaml recipes/stage2.py recipes/configs/stage2_4xa100.yaml": (
+        "accelerate launch --config_file $(subtle path accelerate/4xa100.yaml) $(subtle path stage2) stage2_4xa100.yaml"
+    ),
+    "recipes/build_fig.py makes such a folder": "subtle build_fig makes such a folder",
+    "Default: recipes/weights/miniature-clip.": "Default: $(subtle path weights/miniature-clip).",
+    "/data/recipes.csv and python": "/data/recipes.csv and python",
+}
+
+
+def test_messages_spell_commands_as_the_user_types_them(monkeypatch, capsys):
+    def fail(message, kind):
+        def main(config):
+            raise kind(message)
+
+        return main
+
+    for text, typed in TYPED.items():
+        monkeypatch.setattr(commands, "started_by_command", False)
+        assert commands.as_typed(text) == text
+        monkeypatch.setattr(commands, "started_by_command", True)
+        assert commands.as_typed(text) == typed
+        assert run_recipe(fail(text, OSError), None) == 2
+        assert capsys.readouterr().err == f"error: {typed}\n"
+        with pytest.raises(SystemExit) as end:
+            run_recipe(fail(text, SystemExit), None)
+        assert end.value.code == typed
