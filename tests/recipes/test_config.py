@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from harness.config import option, parse_config, settings_of
-from harness.running import run_recipe
 from harness.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
 
 ROOT = Path(__file__).parents[2]
@@ -306,60 +305,6 @@ def test_a_subclass_that_changes_a_default_keeps_the_sentence():
     assert settings_of(Changed)["epochs"].group is Group
 
 
-# Running.
-
-
-def fail(error):
-    def main(config):
-        raise error
-
-    return main
-
-
-def test_what_a_user_can_cure_is_one_line(capsys, tmp_path):
-    from hf_datasets.video import VideoError
-    from hf_models import AIMConfig
-
-    def wrapped(config):
-        try:
-            AIMConfig(num_temporal_adapters=3)
-        except ValueError as error:
-            raise RuntimeError("a library's own words") from error
-
-    mains = {
-        "No such file": lambda config: (tmp_path / "nowhere").read_text(),
-        "does not decode": fail(VideoError("the clip\ndoes not decode")),
-        "AIM has 1 or 2": wrapped,
-    }
-    for message, main in mains.items():
-        assert run_recipe(main, None) == 2
-        shown = capsys.readouterr().err
-        assert (message in shown, shown.count("\n"), shown.startswith("error: ")) == (True, 1, True), shown
-
-
-def test_a_fault_of_the_code_keeps_its_traceback():
-    def mismatch(config):
-        list(zip([1], [1, 2], strict=True))
-
-    for main, error in (
-        (mismatch, ValueError),
-        (fail(KeyError("x")), KeyError),
-        (fail(TypeError("x")), TypeError),
-    ):
-        with pytest.raises(error):
-            run_recipe(main, None)
-
-
-def test_an_interrupted_run_is_one_line_and_exit_status_130(capsys, monkeypatch):
-    assert run_recipe(fail(KeyboardInterrupt()), None) == 130
-    assert capsys.readouterr().err == "\ninterrupted; what is done is kept, run again to go on\n"
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    assert run_recipe(fail(KeyboardInterrupt()), None) == 130
-    assert capsys.readouterr().err == ""
-    assert run_recipe(lambda config: None, None) == 0
-    assert run_recipe(lambda config: 1, None) == 1
-
-
 def test_values_that_configurations_repeat_are_those_of_the_packages():
     from analyse_fig import AnalyseFIGConfig
     from build_comp import BuildCompConfig
@@ -380,33 +325,3 @@ def test_values_that_configurations_repeat_are_those_of_the_packages():
     assert sorted((*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)) == sorted(BUILDERS)
     assert settings_of(VCMRConfig)["model"].choices == tuple(MODELS)
     assert settings_of(EvaluateVCMRConfig)["architectures"].choices == tuple(MODELS)
-
-
-def run_interrupted(*statements):
-    """A recipe that does nothing and meets these statements outside its `main`."""
-    program = f"""
-import atexit, os, signal, sys, time
-sys.path.insert(0, {str(RECIPES)!r})
-from dataclasses import dataclass
-from harness.config import parse_config, run_recipe
-
-@dataclass
-class Nothing:
-    pass
-
-config = parse_config(Nothing, None)
-"""
-    program += "\n".join(statements)
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-
-
-def test_an_interrupt_of_the_imports_is_one_line_and_exit_status_130():
-    run = run_interrupted("os.kill(os.getpid(), signal.SIGINT)", "time.sleep(60)")
-    assert (run.returncode, run.stderr) == (130, "\ninterrupted; what is done is kept, run again to go on\n")
-
-
-def test_an_interrupt_after_the_results_are_written_does_not_turn_success_into_failure():
-    run = run_interrupted(
-        "atexit.register(os.kill, os.getpid(), signal.SIGINT)", "sys.exit(run_recipe(lambda _: 0, config))"
-    )
-    assert (run.returncode, run.stderr) == (0, "")
