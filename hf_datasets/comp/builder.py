@@ -157,7 +157,7 @@ class CompBuilder(RegisteredBuilder):
         if data_dir is None:
             raise ValueError(
                 "pass data_dir: the folder of the upstream annotations (train*.json, val*.json), or one that "
-                "recipes/build_comp.py made"
+                "`subtle build_comp` made"
             )
         published = {path.name.partition("-")[0]: path for path in sorted((data_dir / "source").glob("*.parquet"))}
         if published:

@@ -40,7 +40,7 @@ DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: the actions in videos drawn on this machine, with captions made from the "
     "motion's parameters. The same rows under all three names. For trying code, not for reporting results.",
     "release": "Fine-grained moments as the authors of VERIFIED publish them.",
-    "source": "Fine-grained moments as the annotation pipeline of recipes/build_fig.py wrote them.",
+    "source": "Fine-grained moments as the annotation pipeline of `subtle build_fig` wrote them.",
 }
 
 
@@ -139,7 +139,7 @@ class FIG(RegisteredBuilder):
     def _source(self) -> tuple[pl.DataFrame, list[Rejection]]:
         data_dir = self._data_dir()
         if data_dir is None:
-            raise ValueError("pass data_dir: the folder that recipes/build_fig.py made")
+            raise ValueError("pass data_dir: the folder that `subtle build_fig` made")
         return published_moments(data_dir)
 
     def _finish(self, moments: pl.DataFrame) -> pl.DataFrame:

@@ -100,7 +100,7 @@ def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
             parts.append(pl.from_arrow(table).with_columns(split=pl.lit(split)))
     if not parts:
         raise FileNotFoundError(
-            f"{data_dir} holds no {PUBLISHED_FOLDER}/*.parquet; recipes/build_fig.py makes such a folder"
+            f"{data_dir} holds no {PUBLISHED_FOLDER}/*.parquet; `subtle build_fig` makes such a folder"
         )
     return check_moments(pl.concat(parts), source=str(data_dir))
 

@@ -78,7 +78,7 @@ def built_examples(data_dir: Path) -> tuple[dict[Split, list[NoiseExample]], lis
     files = sorted((data_dir / REWRITINGS_FOLDER).glob("*.parquet"))
     if not files:
         raise FileNotFoundError(
-            f"{data_dir} holds no {REWRITINGS_FOLDER}/*.parquet; build it with `recipes/build_fig.py --rewritings`"
+            f"{data_dir} holds no {REWRITINGS_FOLDER}/*.parquet; build it with `subtle build_fig --rewritings`"
         )
     moments, rejections = published_moments(data_dir)
     texts: dict[tuple[int, str], tuple[str, ...]] = {

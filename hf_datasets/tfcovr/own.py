@@ -38,7 +38,7 @@ SPLIT_NAMES: Mapping[str, Split] = {split: split for split in SPLITS} | {
 }
 OWN_HELP = (
     f"the own configuration reads, from data_dir, one table of clips ({', '.join(SUFFIXES)}) with the columns "
-    f"{', '.join(REQUIRED)} and, if you like, {' and '.join(OPTIONAL)}; or a folder that recipes/build_tfcovr.py made "
+    f"{', '.join(REQUIRED)} and, if you like, {' and '.join(OPTIONAL)}; or a folder that `subtle build_tfcovr` made "
     "of one"
 )
 

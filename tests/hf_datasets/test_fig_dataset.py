@@ -193,7 +193,7 @@ def test_a_built_folder_is_the_source_configuration(built):
 
 def test_a_folder_that_was_not_built_is_refused(tmp_path):
     (tmp_path / "folder" / "source").mkdir(parents=True)
-    with pytest.raises(FileNotFoundError, match=r"recipes/build_fig\.py makes such a folder"):
+    with pytest.raises(FileNotFoundError, match=r"`subtle build_fig` makes such a folder"):
         datasets.load_dataset("charades_fig", "source", data_dir=str(tmp_path / "folder"))
     (tmp_path / "folder" / "source" / "train-0.parquet").write_text("x")
     with pytest.raises(ValueError, match="is no Parquet file"):
