@@ -24,9 +24,9 @@ $(UV):
 	$(PYTHON) -m venv .venv-uv
 	.venv-uv/bin/python -m pip install --quiet --disable-pip-version-check uv
 
-# After a change of the dependencies in pyproject.toml. setuptools is named because it builds the package itself.
+# After a change of the dependencies in pyproject.toml.
 constraints: $(UV)
-	echo "setuptools>=77" | $(UV) pip compile --quiet pyproject.toml - --extra dev --python-version 3.11 --universal \
+	$(UV) pip compile --quiet pyproject.toml --extra dev --python-version 3.11 --universal \
 		--generate-hashes --no-annotate --no-header --output-file requirements/tests.txt
 
 quickstart: $(READY)
