@@ -25,6 +25,7 @@ from hf_datasets.generation.errors import (
     rejected_option,
     retry_after_seconds,
 )
+from hf_datasets.generation.http_client import BoundedClient, ResponseTooLongError
 from hf_datasets.generation.prices import Meter, Price, message_tokens, price_of
 from hf_datasets.generation.task import Message
 
@@ -136,7 +137,13 @@ class OpenAIChat:
         key = api_key or os.environ.get("OPENAI_API_KEY") or ("none" if base_url else None)
         if key is None:
             raise GenerationStoppedError("no API key: set the environment variable OPENAI_API_KEY")
-        self._client = openai.AsyncOpenAI(api_key=key, base_url=base_url, max_retries=0, timeout=limits.timeout_seconds)
+        self._client = openai.AsyncOpenAI(
+            api_key=key,
+            base_url=base_url,
+            max_retries=0,
+            timeout=limits.timeout_seconds,
+            http_client=BoundedClient(timeout=limits.timeout_seconds),
+        )
         weakref.finalize(self, _close, self._client)
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.max_concurrency)
@@ -271,6 +278,9 @@ class OpenAIChat:
                 return self.read(response.content.decode("utf-8", errors="replace"), request.messages)
             except openai.APIStatusError as error:
                 self.face(error, body)
+            except ResponseTooLongError as error:
+                self._spend(message_tokens(request.messages, self.meter.price), 0)
+                raise NoAnswerError(error.message) from None
 
     def face(self, error: openai.APIStatusError, body: dict[str, Any]) -> None:
         """Do what an error of the server asks for; returns only where the request is worth sending once more.

@@ -57,6 +57,8 @@ def test_thirty_percent_of_faults_lose_nothing(tmp_path):
         ("drip", "no answer after 3 tries: TimeoutError", "", 3),
         ("server_error", "no answer after 3 tries: InternalServerError", "", 3),
         ("html", "no answer after 3 tries: MalformedResponseError", "<html>gateway says no</html>", 3),
+        ("endless", "the response is longer than 16,000,000 bytes", "", 1),
+        ("endless packed", "the response is longer than 16,000,000 bytes", "", 1),
         ("bad_row", "the server refused the request with status 400", "not allowed", 1),
         ("refusal", "refused by the model", "I will not.", 1),
         ("cut", "truncated: the answer reached the token limit", BAD_ROW, 1),
@@ -87,6 +89,11 @@ def test_the_server_says_how_long_to_wait():
         chat = OpenAIChat("m", base_url=server.url, limits=Limits(max_wait_seconds=5))
         assert list(generate(SentenceTask(), ROWS[:1], chat)) == EXPECTED[:1]
         assert time.monotonic() - start >= 0.4
+
+
+def test_a_packed_answer_is_unpacked():
+    with ChatServer(answer, lambda body, times: "packed") as server:
+        assert outcomes_with(server) == EXPECTED
 
 
 def test_invalid_utf8_is_replaced_and_kept(tmp_path):
