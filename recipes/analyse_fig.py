@@ -67,7 +67,7 @@ from rich.table import Table
 
 import hf_datasets  # noqa: F401 - registers the data sets' names
 from fig.user_study import aggregate, as_rows, read_answers, write_forms
-from harness.results import write_results
+from harness.results import replacing_files, write_results, writing
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.release import FILES
 from hf_datasets.fig.statistics import duplicate_captions, plot_scores, statistics
@@ -150,22 +150,19 @@ def show(tables: dict[str, Any], config: AnalyseFIGConfig) -> None:
     )
 
 
-def save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    print(f"picture: {path.resolve()}")
-
-
-def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfig) -> dict[str, str]:
-    """Draw Figures 4 and 5; returns why one could not be."""
+def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfig, folder: Path) -> dict[str, str]:
+    """Draw Figures 4 and 5 into a folder; returns why one could not be."""
     undrawn = {}
 
     def attempt(name: str, make: Callable[[], Figure]) -> None:
         try:
-            save(make(), Path(config.output_dir) / name)
+            figure = make()
         except ValueError as error:
             undrawn[name] = str(error)
             print(f"no {name}: {error}")
+            return
+        with writing(Path(config.output_dir) / name):
+            figure.savefig(folder / name, dpi=150)
 
     attempt("scores.png", lambda: plot_scores(data))
     if config.tsne:
@@ -174,8 +171,8 @@ def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfi
     return undrawn
 
 
-def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig) -> None:
-    """Write the user study's forms, from the moments that have their video."""
+def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig, folder: Path) -> None:
+    """Write the user study's forms into a folder, from the moments that have their video."""
     videos = pl.concat([split.to_polars() for split in read(config, "-videos").values()])
     moments = concatenate_datasets(list(data.values())).to_polars()
     joined = moments.join(videos.select("video_id", "video").unique("video_id"), on="video_id", how="left")
@@ -184,12 +181,9 @@ def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig)
     print(f"user study: {len(shown):,} of {len(joined):,} moments have their video")
     if shown.is_empty():
         raise SystemExit("no moment has its video, and a form without clips asks nothing; name them with --video_dir")
-    folder = Path(config.output_dir) / "user-study"
     options = {"per_kind": config.items_per_kind, "per_form": config.items_per_form, "seed": config.seed}
     title = f"{config.dataset} {config.dataset_config}"
-    forms, unreadable = write_forms(shown.to_dicts(), folder, title=title, **options)
-    for form in forms:
-        print(f"form: {form.resolve()}")
+    _, unreadable = write_forms(shown.to_dicts(), folder, title=title, **options)
     if unreadable:
         print(f"{len(unreadable)} moments cannot be read and are in no form: desc_id {', '.join(map(str, unreadable))}")
 
@@ -212,11 +206,17 @@ def analyse(config: AnalyseFIGConfig) -> dict[str, Any]:
     }
     tables = {"table_1": table_1(data, kinds), "table_2": table_2(data, maps, config)}
     show(tables, config)
-    undrawn = draw(data, maps, config)
-    if config.user_study:
-        make_forms(data, kinds, config)
-    source = next(iter(data.values())).info.description
-    write_results(Path(config.output_dir), tables, config=config, seed=config.seed, undrawn=undrawn, source=source)
+    output_dir = Path(config.output_dir)
+    with replacing_files(output_dir) as draft:
+        undrawn = draw(data, maps, config, draft)
+        if config.user_study:
+            make_forms(data, kinds, config, draft / "user-study")
+        source = next(iter(data.values())).info.description
+        write_results(draft, tables, config=config, seed=config.seed, undrawn=undrawn, source=source)
+        written = [output_dir / path.relative_to(draft) for path in sorted(draft.rglob("*"))]
+    for path in written:
+        if path.suffix in {".png", ".html"}:
+            print(f"{'picture' if path.suffix == '.png' else 'form'}: {path.resolve()}")
     return tables
 
 

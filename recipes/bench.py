@@ -8,7 +8,6 @@ means that a goal was missed.
 
 import argparse
 import importlib
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +17,7 @@ from rich.table import Table
 
 from benchmarks.timing import Ratio
 from harness.commands import as_typed, program
+from harness.results import write_json
 
 NAMES = sorted(path.stem for path in (Path(__file__).parent / "benchmarks").glob("[!_]*.py") if path.stem != "timing")
 MARKS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
@@ -50,7 +50,10 @@ def main() -> int:
         console.print(show(name, results[name]))
     if arguments.json:
         rows = {name: [asdict(ratio) for ratio in ratios] for name, ratios in results.items()}
-        arguments.json.write_text(json.dumps(rows, indent=2))
+        try:
+            write_json(arguments.json, rows)
+        except OSError as error:
+            parser.exit(2, f"error: {error}\n")
     return int(any(ratio.met is False for ratios in results.values() for ratio in ratios))
 
 

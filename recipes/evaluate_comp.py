@@ -75,7 +75,7 @@ from video_text_encoders import load_encoder, short_name
 from comp.data import load_rows
 from comp.scores import Scores, VideoTextEncoder
 from harness.accelerator import make_accelerator
-from harness.results import replacing, write_results
+from harness.results import replacing_files, write_results, writing
 from harness.seeds import average, in_percent, summarise
 from hf_datasets.comp.contrasts import SpanReader
 
@@ -175,17 +175,18 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
         for text in ("positive", "negative"):
             columns[f"{run_name}/{text}"] = [row[text] for row in similarities]
     figures = {name: summarise(several) for name, several in by_seed.items()}
-    with replacing(output_dir / "similarities.parquet") as unfinished:
-        pq.write_table(pa.table(columns), unfinished)
-    write_results(
-        output_dir,
-        figures,
-        config=config,
-        seed=config.seed,
-        by_seed=by_seed,
-        coverage=coverage,
-        signature=signature,
-    )
+    with replacing_files(output_dir) as draft:
+        with writing(output_dir / "similarities.parquet"):
+            pq.write_table(pa.table(columns), draft / "similarities.parquet")
+        write_results(
+            draft,
+            figures,
+            config=config,
+            seed=config.seed,
+            by_seed=by_seed,
+            coverage=coverage,
+            signature=signature,
+        )
     left_out = coverage["rows"] - coverage["used"]
     title = f"{config.dataset} ({config.dataset_config}), {config.split}: {coverage['used']:,} pairs"
     title += f", {left_out:,} left out without a readable video" if left_out else ""

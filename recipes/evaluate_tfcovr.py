@@ -26,6 +26,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
@@ -75,7 +76,7 @@ from stage2 import Stage2Config
 
 from harness.accelerator import make_accelerator
 from harness.models import load_trained
-from harness.results import replacing, write_results
+from harness.results import replacing_files, write_results, writing
 from harness.seeds import in_percent, summarise
 from tfcovr.batches import EmbeddingSource, embed_config
 from tfcovr.queries import Queries, load_split, place_queries
@@ -192,36 +193,36 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     measure = Measure()
     evaluations: dict[str, list[Evaluation]] = {}
     for name, ready in prepared(config):
-        evaluation = evaluate(ready, config, accelerator.device, measure)
-        number = len(evaluations.setdefault(name, []))
-        evaluations[name].append(evaluation)
-        if accelerator.is_main_process:
-            write_table(
-                evaluation.predictions,
-                output_dir / "predictions" / name.replace(" ", "-") / f"{number}.parquet",
-            )
+        evaluations.setdefault(name, []).append(evaluate(ready, config, accelerator.device, measure))
     figures = {name: summarise([one.figures for one in several]) for name, several in evaluations.items()}
     first = next(iter(evaluations.values()))[0]
     if accelerator.is_main_process:
-        write_table(first.predictions, output_dir / "predictions.parquet")
-        write_results(
-            output_dir,
-            figures,
-            config=config,
-            seed=config.seed,
-            gallery_size=first.coverage["gallery_clips_ranked"],
-            signature=first.signature,
-            coverage={name: several[0].coverage for name, several in evaluations.items()},
-            by_seed={name: [one.figures for one in several] for name, several in evaluations.items()},
-        )
+        with replacing_files(output_dir) as draft:
+            write_table(first.predictions, draft / "predictions.parquet")
+            for name, several in evaluations.items():
+                for number, one in enumerate(several):
+                    write_table(one.predictions, draft / "predictions" / name.replace(" ", "-") / f"{number}.parquet")
+            write_results(
+                draft,
+                figures,
+                config=config,
+                seed=config.seed,
+                gallery_size=first.coverage["gallery_clips_ranked"],
+                signature=first.signature,
+                coverage={name: several[0].coverage for name, several in evaluations.items()},
+                by_seed={name: [one.figures for one in several] for name, several in evaluations.items()},
+            )
         show(figures, first.coverage, first.signature)
     return figures
 
 
 def write_table(table: pl.DataFrame, path: Path) -> None:
-    """Write Parquet, atomically."""
-    with replacing(path) as unfinished:
-        table.write_parquet(unfinished)
+    """Write Parquet, and its folder where it is missing."""
+    content = BytesIO()  # Polars' own error of a full disk is no OSError
+    table.write_parquet(content)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.getvalue())
 
 
 def main(config: EvaluateConfig) -> None:

@@ -5,7 +5,7 @@
 
 Trains with a contrastive and a matching objective on captions that fit a moment, and on ones that were disturbed: those
 of the miniature, made from its motions, or the rewritings that `build_fig.py` wrote. Writes `OUTPUT_DIR/model` and
-`results.json`: how often a caption that fits is scored above the disturbed ones. `judge_captions.py` lets the model choose
+`results.json`: how often a caption that fits is scored above the disturbed ones. `select_captions.py` lets the model choose
 the captions of a built data set. A killed training goes on after its last epoch. The miniature takes a few minutes.
 """
 
@@ -56,7 +56,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from harness.accelerator import make_accelerator
 from harness.checkpoints import Checkpoints, Progress
-from harness.results import write_results
+from harness.results import replacing, write_results
 from hf_datasets.fig.noise import NoiseExample, built_examples, miniature_examples
 from hf_datasets.miniature import prepare_miniature
 from hf_datasets.records import Rejection
@@ -273,7 +273,8 @@ def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
     before = evaluate(scorer, held_out, config) if held_out else {}
     history = train(scorer, clips["train"], config, accelerator)
     after = evaluate(scorer, held_out, config) if held_out else {}
-    scorer.save(output_dir / "model")
+    with replacing(output_dir / "model") as unfinished:
+        scorer.save(unfinished)
     failures = {desc_id: reason for one in clips.values() for desc_id, reason in one.failures.items()}
     coverage = {
         "moments": {split: len(of_split) for split, of_split in examples.items()},

@@ -80,7 +80,7 @@ from transformers import (
 )
 
 from harness.accelerator import make_accelerator
-from harness.results import write_results
+from harness.results import replacing_files, write_results, writing
 from hf_datasets.miniature import MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.tfcovr.labels import load_labels
 from hf_models.vidclip.layers_vidclip import limited_scale
@@ -343,10 +343,12 @@ def run(config: PretrainConfig) -> dict[str, float]:
                 bar.set_postfix({name: f"{loss.item():.3f}" for name, loss in losses.items()})
     model = accelerator.unwrap_model(training).model.cpu()
     figures = measure(model, processor, validation)
-    model.save_pretrained(config.output_dir)
-    processor.save_pretrained(config.output_dir)
     seconds = time.perf_counter() - started
-    write_results(Path(config.output_dir), figures, config=config, seed=config.seed, training_seconds=seconds)
+    with replacing_files(Path(config.output_dir)) as draft:
+        with writing(Path(config.output_dir)):
+            model.save_pretrained(draft)
+            processor.save_pretrained(draft)
+        write_results(draft, figures, config=config, seed=config.seed, training_seconds=seconds)
     return figures
 
 

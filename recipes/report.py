@@ -50,7 +50,7 @@ import polars as pl
 from datasets import Dataset
 
 from harness.pages import render_page
-from harness.results import write_text
+from harness.results import replacing_files, write_text
 from hf_datasets.spreadsheets import as_csv
 from metrics.map_at_k.scoring import mean_average_precision
 from metrics.map_at_k.significance import bootstrap_interval
@@ -233,8 +233,9 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
 def main(config: ReportConfig) -> None:
     page, per_label = render(config)
     output_dir = Path(config.output_dir)
-    write_text(output_dir / "per_label.csv", as_csv(per_label))
-    write_text(output_dir / "index.html", page)
+    with replacing_files(output_dir) as draft:
+        write_text(draft / "per_label.csv", as_csv(per_label))
+        write_text(draft / "index.html", page)
     print(f"report: {(output_dir / 'index.html').resolve()}")
 
 

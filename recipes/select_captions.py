@@ -42,6 +42,7 @@ from tqdm import tqdm
 
 from harness.accelerator import make_accelerator
 from hf_datasets import fig
+from harness.results import writing
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.noise import as_moment, judge_moments
 from hf_datasets.publish import write_folder
@@ -109,7 +110,9 @@ def run(config: JudgeConfig) -> dict[str, int]:
         splits.setdefault(path.name.partition("-")[0], []).append(made)
     total = sum(len(table) for tables in splits.values() for table in tables)
     provenance = {"built in": Path(config.build).name, "noise evaluator": config.model}
-    write_folder({PUBLISHED_FOLDER: splits}, config.output_dir, card=CARD, provenance=provenance, rejections=rejections)
+    tables = {PUBLISHED_FOLDER: splits}
+    with writing(Path(config.output_dir)):
+        write_folder(tables, config.output_dir, card=CARD, provenance=provenance, rejections=rejections)
     judged = total - len(rejections)
     print(
         f"{config.output_dir}: {judged:,} of {total:,} moments were judged; the others keep their caption, without a score"

@@ -1,8 +1,11 @@
 """What every recipe leaves behind: `results.json` with figures, configuration, seed, revisions, versions, coverage."""
 
 import importlib.metadata
+import os
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -43,3 +46,24 @@ def write_results(output_dir: Path, figures: dict[str, Any], *, config: Any, see
     path = Path(output_dir) / "results.json"
     write_json(path, record)
     return path
+
+
+@contextmanager
+def replacing_files(folder: Path) -> Iterator[Path]:
+    """Give a folder to write several files into; whole, each takes its place in `folder`, else none of them does.
+
+    Other files of `folder` stay. `results.json` is moved last, so it never stands beside another run's files.
+    """
+    unfinished = folder / f"{os.getpid()}.tmp"
+    try:
+        with writing(folder):
+            unfinished.mkdir(parents=True)
+        yield unfinished
+        with writing(folder):
+            files = [path for path in unfinished.rglob("*") if path.is_file()]
+            for path in sorted(files, key=lambda path: path.name == "results.json"):
+                place = folder / path.relative_to(unfinished)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(place)
+    finally:
+        remove(unfinished)
