@@ -98,6 +98,8 @@ def run(config: JudgeConfig) -> dict[str, int]:
         raise SystemExit(
             f"{config.build} holds no {PUBLISHED_FOLDER}/*.parquet; recipes/build_fig.py makes such a folder"
         )
+    if Path(config.output_dir).is_dir() and any(Path(config.output_dir).iterdir()):
+        raise ValueError(f"{config.output_dir} is not empty; name another folder, or remove this one")
     scorer = load_scorer(config)
     splits: dict[str, list[pa.Table]] = {}
     rejections: list[Rejection] = []

@@ -1,11 +1,26 @@
 """Tiny data for every recipe, and one table of all kills at the end."""
 
+from tests.hostile.full_disk import small_disk
 from tests.hostile.kill_harness import table
 from tests.recipes.conftest import caches, embedded, tiny, tiny_comp
 from tests.recipes.test_embed_moments import moments
+from tests.recipes.test_evaluate_tfcovr import trained as trained_models
+from tests.recipes.test_noise_evaluator import build as built_moments
+from tests.recipes.test_noise_evaluator import clip as text_clip
 from tests.recipes.test_vcmr import data as moment_features
 
-__all__ = ["caches", "embedded", "moment_features", "moments", "tiny", "tiny_comp"]
+__all__ = [
+    "built_moments",
+    "caches",
+    "embedded",
+    "moment_features",
+    "moments",
+    "small_disk",
+    "text_clip",
+    "tiny",
+    "tiny_comp",
+    "trained_models",
+]
 
 
 def pytest_terminal_summary(terminalreporter):

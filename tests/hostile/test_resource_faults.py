@@ -22,32 +22,13 @@ import stage2
 import vcmr
 import vidclip
 
-from harness.config import run_recipe
 from hf_datasets.video import shared_memory
+from tests.hostile.full_disk import ROOM_KILOBYTES, fill, one_line, run_into
 from tests.hostile.kill_harness import differences
 from tests.hostile.launch import TINY
 from tests.hostile.outcomes import embeddings, features, trained
 
 pytestmark = pytest.mark.hostile
-# Kilobytes that are left: nothing fits, a description does, a shard or a model does, nearly all does.
-ROOM_KILOBYTES = (0, 8, 40, 120, 260)
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of half a megabyte."""
-    folder = tmp_path / "small-disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.fixture
@@ -93,22 +74,6 @@ def runs(tiny, embedded, tiny_comp, moment_features, moments, monkeypatch, tmp_p
     }
 
 
-def run_into(folder, main, config, **others):
-    """The exit status of a recipe that writes into a folder."""
-    try:
-        return run_recipe(main, replace(config, output_dir=str(folder), **others))
-    except SystemExit as end:
-        return end.code
-
-
-def one_line(capsys):
-    """What was said on stderr beside progress bars."""
-    said = [line for line in re.split(r"[\r\n]+", capsys.readouterr().err) if "error: " in line]
-    assert len(said) == 1, said
-    assert said[0].startswith("error: "), "it stands on a line of its own"
-    return said[0]
-
-
 RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "embed", "embed_moments")
 
 
@@ -120,12 +85,8 @@ def test_a_full_disk_is_one_line_and_with_room_the_run_completes_the_same(name, 
     failed = 0
     for room in ROOM_KILOBYTES:
         capsys.readouterr()
-        ballast = small_disk / "ballast"
-        ballast.write_bytes(b"")
-        free = shutil.disk_usage(small_disk).free
-        ballast.write_bytes(bytes(max(0, free - 1024 * room)))
-        status = run_into(small_disk / "run", main, config)
-        ballast.unlink()
+        with fill(small_disk, room):
+            status = run_into(small_disk / "run", main, config)
         if status == 0:
             break
         failed += 1

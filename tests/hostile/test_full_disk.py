@@ -1,0 +1,180 @@
+"""A full disk under each recipe that measures, judges or draws: one line, no half of a result, and the earlier one stays."""
+
+import json
+import re
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import analyse_fig
+import bench
+import evaluate_comp
+import evaluate_tfcovr
+import evaluate_vcmr
+import judge
+import noise_evaluator
+import pretrain_miniature
+import pyarrow.parquet as pq
+import pytest
+import report
+import select_captions
+import vcmr
+from safetensors.numpy import load_file
+
+from harness import build
+from hf_datasets.miniature import MiniatureConfig, prepare_miniature
+from tests.hostile.full_disk import ROOM_KILOBYTES, fill, one_line, run_into
+from tests.hostile.kill_harness import differences
+from tests.hostile.launch import TINY
+from tests.recipes import test_noise_evaluator, test_pretrain_miniature
+from tests.recipes.test_analyse_fig import write_release
+
+pytestmark = pytest.mark.hostile
+
+
+def left(folder):
+    """Every file that counts by name: tables and weights by value, the figures of results.json, all else as bytes."""
+    found = {}
+    for path in folder.rglob("*"):
+        name = str(path.relative_to(folder))
+        if path.is_dir() or name.startswith(("checkpoints", "frames")) or path.name == "run.json":
+            continue
+        if path.suffix == ".parquet":
+            found[name] = pq.read_table(path).to_pylist()
+        elif path.suffix == ".safetensors":
+            found |= {f"{name} {key}": value for key, value in load_file(path).items()}
+        elif path.name == "results.json":
+            found[name] = json.loads(path.read_text())["figures"]
+        else:
+            found[name] = re.sub(
+                rb"data:video/[^\"']*", b"", path.read_bytes()
+            )  # an encoder's bytes are not always the same
+    return found
+
+
+@pytest.fixture
+def evaluating(tiny, embedded, trained_models):
+    config = evaluate_tfcovr.EvaluateConfig(
+        dataset=tiny["dataset"], models=trained_models, embeddings=embedded, num_workers=0, device="cpu"
+    )
+    return evaluate_tfcovr.main, config
+
+
+@pytest.fixture
+def reporting(evaluating, tmp_path):
+    main, config = evaluating
+    main(replace(config, output_dir=str(tmp_path / "evaluation")))
+    return report.main, report.ReportConfig(evaluation_dir=str(tmp_path / "evaluation"), num_queries=2)
+
+
+@pytest.fixture
+def comparing(tiny_comp):
+    config = evaluate_comp.EvaluateCompConfig(
+        models=[tiny_comp["model"]], data_dir=tiny_comp["data_dir"], num_frames=4, device="cpu"
+    )
+    return evaluate_comp.main, config
+
+
+@pytest.fixture
+def finding_moments(moment_features, tmp_path):
+    data = {"dataset": str(moment_features), "features": f"{moment_features}/features", "device": "cpu"}
+    data |= {"min_clips": 1, "max_clips": 4, "max_video_clips": 12, "nms_threshold": 0.5}
+    vcmr.run(vcmr.VCMRConfig(**data, epochs=1, batch_size=50, output_dir=str(tmp_path / "vcmr")))
+    return evaluate_vcmr.main, evaluate_vcmr.EvaluateVCMRConfig(**data, models=[str(tmp_path / "vcmr" / "model")])
+
+
+@pytest.fixture
+def analysing(tmp_path):
+    return analyse_fig.main, analyse_fig.AnalyseFIGConfig(release=write_release(tmp_path / "release"))
+
+
+@pytest.fixture
+def judging(tiny_comp, tmp_path):
+    config = judge.JudgeConfig(data_dir=tiny_comp["data_dir"], cache=str(tmp_path / "answers.sqlite"), quiet=True)
+    return partial(build.run, judge.main), config
+
+
+@pytest.fixture
+def training_an_evaluator(built_moments, tiny, text_clip, tmp_path):
+    config = test_noise_evaluator.config_of(built_moments, tiny, text_clip, tmp_path, epochs=1)
+    return noise_evaluator.main, config
+
+
+@pytest.fixture
+def selecting(training_an_evaluator, tmp_path):
+    main, config = training_an_evaluator
+    main(replace(config, output_dir=str(tmp_path / "evaluator")))
+    options = {"build": config.build, "video_dir": config.video_dir, "num_frames": 2, "device": "cpu"}
+    return select_captions.main, select_captions.JudgeConfig(**options, model=str(tmp_path / "evaluator" / "model"))
+
+
+@pytest.fixture
+def pretraining(tmp_path, monkeypatch):
+    tiny = MiniatureConfig(**TINY | {"size": 112})
+    folder = prepare_miniature(tmp_path / "miniature", config=tiny, num_workers=0, progress=False)
+    monkeypatch.setattr(pretrain_miniature, "MiniatureConfig", lambda: tiny)
+    monkeypatch.setattr(pretrain_miniature, "prepare_miniature", lambda: folder)
+    monkeypatch.setattr(pretrain_miniature, "measure", partial(pretrain_miniature.measure, choices=2))
+    return pretrain_miniature.main, replace(test_pretrain_miniature.TINY, steps=2, max_tokens=96)
+
+
+RECIPES = (
+    *("evaluating", "reporting", "comparing", "finding_moments", "analysing", "judging", "training_an_evaluator"),
+    *("selecting", "pretraining"),
+)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_full_disk_is_one_line_and_no_half_of_a_result_and_the_earlier_one_stays(
+    name, request, small_disk, tmp_path, capsys
+):
+    main, config = request.getfixturevalue(name)
+    assert run_into(tmp_path / "whole", main, config) == 0
+    expected = left(tmp_path / "whole")
+    results = next(one for one in ("results.json", "index.html", "README.md") if (tmp_path / "whole" / one).exists())
+    folder, failed = small_disk / "run", 0
+
+    def said_so(status):
+        assert status == 2, status
+        said = one_line(capsys)
+        assert str(small_disk) in said, said
+        assert "run again" in said, said
+        assert not list(small_disk.rglob("*.tmp")), "what could not be written takes up no room"
+
+    for room in ROOM_KILOBYTES:
+        capsys.readouterr()
+        with fill(small_disk, room):
+            status = run_into(folder, main, config)
+        if status == 0:
+            break
+        failed += 1
+        said_so(status)
+        assert not (folder / results).exists()
+    assert failed
+    if status:
+        assert run_into(folder, main, config) == 0
+    assert not differences(expected, left(folder), 1e-6)
+    capsys.readouterr()
+    if name == "selecting":  # it never writes where there is something
+        assert run_into(folder, main, config) == 2
+        assert "is not empty" in one_line(capsys)
+    else:
+        with fill(small_disk, 0):
+            said_so(run_into(folder, main, config))
+    assert not differences(expected, left(folder), 1e-6)
+
+
+def test_a_full_disk_under_the_ratios_of_a_benchmark_is_one_line(small_disk, monkeypatch, capsys):
+    (small_disk / "ratios.json").write_text("earlier")
+    monkeypatch.setattr(sys, "argv", ["bench.py", bench.NAMES[0], "--json", str(small_disk / "ratios.json")])
+    monkeypatch.setattr(bench.importlib, "import_module", lambda name: Path)
+    monkeypatch.setattr(Path, "measure", list, raising=False)
+    with fill(small_disk, 0), pytest.raises(SystemExit) as end:
+        bench.main()
+    assert end.value.code == 2
+    said = one_line(capsys)
+    assert str(small_disk / "ratios.json") in said
+    assert "run again" in said
+    assert [path.name for path in small_disk.iterdir()] == ["ratios.json"]
+    assert (small_disk / "ratios.json").read_text() == "earlier"
