@@ -18,3 +18,10 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the shared reference files are not beside this checkout")
     return folder
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Of the tests marked `hostile`; here because a run in several processes reads no other conftest at its end."""
+    from tests.hostile.tables import write_tables
+
+    write_tables(terminalreporter)

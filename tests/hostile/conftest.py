@@ -1,7 +1,6 @@
-"""Tiny data for every recipe, and one table of all kills at the end."""
+"""Tiny data for every recipe."""
 
 from tests.hostile.full_disk import small_disk
-from tests.hostile.kill_harness import table
 from tests.recipes.conftest import caches, embedded, tiny, tiny_comp
 from tests.recipes.test_embed_moments import moments
 from tests.recipes.test_evaluate_tfcovr import trained as trained_models
@@ -21,11 +20,3 @@ __all__ = [
     "tiny_comp",
     "trained_models",
 ]
-
-
-def pytest_terminal_summary(terminalreporter):
-    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
-    rows = [value for report in reports for name, value in report.user_properties if name == "kills"]
-    if rows:
-        terminalreporter.section("kills")
-        terminalreporter.write_line(table(rows))

@@ -2,12 +2,15 @@
 
 A chain is one folder in which a program is killed up to `KILLS_PER_CHAIN` times, each run going on from the last, until
 one run completes. Of every kill is asked that nothing the run started outlives it, and that an interrupt (-2) ends it
-in one line.
+in one line. Which signals come, and at which share of a run, is decided by the seed alone: where a run was complete
+before its signal came, the chain begins again with half as long a wait, so every machine counts the same kills.
 """
 
 import os
 import random
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +18,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +31,8 @@ LAUNCH = Path(__file__).with_name("launch.py")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 KILLS_PER_CHAIN = 3
 IMPORT_SHARE = 0.1  # of the kills, in the import phase
-LONGEST_RUN_SECONDS = 240
+LONGEST_RUN_SECONDS = 400
+MOST_BEGINNINGS = 12  # of one chain
 # An interrupted run finishes the step at hand; what a killed one started notices within seconds.
 GRACE_SECONDS = 20
 LEFTOVERS = ("*.tmp", "*.partial", "*.draft", "*.old", "*.incomplete", "best.safetensors", "checkpoints")
@@ -43,6 +48,7 @@ class Job:
         command: the words after `python launch.py` that make it write below a folder.
         outcome: what it left in that folder, by name: arrays are compared by value, all else as it is.
         status: with which a complete run ends.
+        processes: how many `accelerate launch` starts; with one it starts by itself.
         tolerance: largest difference of two arrays, relative to the largest value.
     """
 
@@ -51,6 +57,7 @@ class Job:
     outcome: Callable[[Path], Mapping[str, Any]]
     tolerance: float = 0.0
     status: int = 0
+    processes: int = 1
 
 
 @dataclass
@@ -65,19 +72,26 @@ class Report:
     seconds: tuple[float, float] = (0.0, 0.0)  # of the imports and of the work of a run left in peace
 
     def row(self) -> dict[str, Any]:
+        """What the seed decides, so the same in every run."""
         by_signal = {f"-{int(one)}": self.kills[one] for one in SIGNALS}
-        return {"recipe": self.name, **by_signal, "in groups": self.kills["group"], "in imports": self.kills["import"],
-                "resumed": self.chains, "equal": "no" if self.faults else "yes",
-                "imports and work": " + ".join(f"{one:.1f} s" for one in self.seconds),
-            "last process gone after": f"{self.slowest_end_seconds:.1f} s"}  # fmt: skip
+        return {"recipe": self.name, "kills": sum(by_signal.values()), **by_signal, "in groups": self.kills["group"],
+                "in imports": self.kills["import"], "resumed": self.chains, "escapes": len(self.faults),
+                "equal": "no" if self.faults else "yes"}  # fmt: skip
+
+    def times(self) -> dict[str, str]:
+        """What the machine decides."""
+        imports, work = self.seconds
+        return {"recipe": self.name, "imports": f"{imports:.1f} s", "work": f"{work:.1f} s",
+                "last process gone after": f"{self.slowest_end_seconds:.1f} s"}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Strike:
-    """Which signal comes when: seconds after the start, or after the imports."""
+    """Which signal comes when: seconds after the start, or after the imports; of several processes, to this rank."""
 
     signal: signal.Signals
     whole_group: bool
+    rank: int
     in_imports: bool
     seconds: float
 
@@ -86,7 +100,7 @@ class Run:
     """One started process in its own group, known by a variable that all it starts inherit."""
 
     def __init__(self, job: Job, folder: Path) -> None:
-        self.status = job.status
+        self.status, self.processes = job.status, job.processes
         self.token = uuid.uuid4().hex
         self.mark, self.log = folder / f"{self.token}.mark", folder / f"{self.token}.log"
         environment = os.environ | {
@@ -101,7 +115,7 @@ class Run:
         self.start = time.monotonic()
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, LAUNCH, *map(str, job.command(folder / "out"))],
+                [sys.executable, *launcher(job.processes), LAUNCH, *map(str, job.command(folder / "out"))],
                 env=environment,
                 cwd=folder / "here",
                 stdout=log,
@@ -133,8 +147,19 @@ class Run:
         if self.process.poll() is not None:
             return False
         self.held = pixel_folders(self.token)
-        (os.killpg if strike.whole_group else os.kill)(self.process.pid, strike.signal)
+        for pid in self.struck(strike):
+            with suppress(ProcessLookupError):
+                os.kill(pid, strike.signal)
         return True
+
+    def struck(self, strike: Strike) -> list[int]:
+        """The processes that a signal goes to, the first that was started before those that it started."""
+        if strike.whole_group:
+            return [self.process.pid, *(pid for pid in living(self.token) if pid != self.process.pid)]
+        if self.processes == 1:
+            return [self.process.pid]
+        found = [pid for pid in living(self.token) if rank_of(pid, self.process.pid) == strike.rank]
+        return found or [self.process.pid]
 
     @property
     def is_complete(self) -> bool:
@@ -166,6 +191,29 @@ def living(token: str) -> list[int]:
     return found
 
 
+def launcher(processes: int) -> list[str]:
+    """The words that start so many processes on the CPU; none for one."""
+    if processes == 1:
+        return []
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = {"num_processes": processes, "num_machines": 1, "mixed_precision": "no", "dynamo_backend": "no"}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return ["-m", "accelerate.commands.launch", "--multi_gpu", *words, "--main_process_port", str(port)]
+
+
+def rank_of(pid: int, parent: int) -> int | None:
+    """The rank of a process that `accelerate launch` started; None for all others."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        started_by = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+    named = [one.partition(b"=")[2] for one in variables if one.startswith(b"LOCAL_RANK=")]
+    return int(named[0]) if named and started_by == parent else None
+
+
 def pixel_folders(token: str) -> set[Path]:
     """The folders of pixels that the processes of a run hold open."""
     found = set()
@@ -178,12 +226,13 @@ def pixel_folders(token: str) -> set[Path]:
     return found
 
 
-def plan(seconds: tuple[float, float], generator: random.Random) -> Strike:
+def plan(seconds: tuple[float, float], generator: random.Random, processes: int = 1) -> Strike:
     """A moment of a run whose imports and whose work take so many seconds."""
     in_imports = generator.random() < IMPORT_SHARE
     return Strike(
         signal=generator.choice(SIGNALS),
         whole_group=generator.random() < 0.5,
+        rank=generator.randrange(processes),
         in_imports=in_imports,
         seconds=generator.uniform(0, seconds[0 if in_imports else 1]),
     )
@@ -203,6 +252,8 @@ def faults_of_kill(run: Run, strike: Strike, report: Report) -> list[str]:
         commands = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:200] for pid in left]
         faults.append(f"{strike} left processes behind: {commands}")
         run.end()
+    if run.processes > 1:  # what their launcher says of a dead rank is its own
+        return faults if status or run.is_complete else [*faults, f"{strike} ended it with status 0"]
     if strike.signal != signal.SIGINT and status != -strike.signal and not run.is_complete:
         faults.append(f"{strike} ended it with status {status}")
     if strike.signal == signal.SIGINT and run.mark.exists() and not run.is_complete:
@@ -212,21 +263,35 @@ def faults_of_kill(run: Run, strike: Strike, report: Report) -> list[str]:
     return faults
 
 
-def chain(job: Job, folder: Path, seconds: tuple[float, float], seed: str, most: int, report: Report) -> Path:
-    """Kill and resume until a run completes; its folder."""
-    generator, held = random.Random(seed), set()
-    for number in range(most + 1):
+def chain(
+    job: Job, folder: Path, seconds: tuple[float, float], seed: str, late: list[int], report: Report
+) -> list[Strike]:
+    """Kill and resume until a run completes.
+
+    Args:
+        job: The program.
+        folder: An empty folder.
+        seconds: How long the imports and the work take.
+        seed: Decides signals and moments.
+        late: For each kill how often it came too late before; each time halves its wait.
+        report: Takes the faults.
+
+    Returns:
+        The kills that came before a run was complete.
+    """
+    generator, held, hits = random.Random(seed), set(), []
+    for number in range(len(late) + 1):
         run = Run(job, folder)
         try:
-            strike = plan(seconds, generator)
-            if number < most and run.strike(strike):
-                report.faults += [f"{seed}: {fault}" for fault in faults_of_kill(run, strike, report)]
-                held |= run.held
-                if not run.is_complete:
-                    report.kills.update(
-                        [strike.signal] + ["group"] * strike.whole_group + ["import"] * strike.in_imports
-                    )
-                    continue
+            if number < len(late):
+                imports, work = seconds
+                strike = plan((imports, work / 2 ** late[number]), generator, job.processes)
+                if run.strike(strike):
+                    report.faults += [f"{seed}: {fault}" for fault in faults_of_kill(run, strike, report)]
+                    held |= run.held
+                    if not run.is_complete:
+                        hits.append(strike)
+                        continue
             if not run.wait() or not run.is_complete:
                 report.faults.append(f"{seed}: resumed, it ended with {run.process.poll()}:\n{run.said()[-3000:]}")
             break
@@ -234,7 +299,7 @@ def chain(job: Job, folder: Path, seconds: tuple[float, float], seed: str, most:
             run.end()
     PixelFolder().remove()  # as the next run does that reads videos
     report.faults += [f"{seed}: {one} of a killed run is still there" for one in held if one.exists()]
-    return folder
+    return hits
 
 
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any], tolerance: float) -> list[str]:
@@ -258,14 +323,14 @@ def leftovers(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for pattern in LEFTOVERS for path in folder.rglob(pattern)}
 
 
-def hunt(job: Job, root: Path, kills: int, seed: int = 0, at_once: int = 2) -> Report:
+def hunt(job: Job, root: Path, kills: int, seed_of_all: int = 0, at_once: int = 2) -> Report:
     """Kill a job so many times; what came of it.
 
     Args:
         job: The program.
         root: An empty folder for its runs.
-        kills: How many; a run that completes before its signal does not count.
-        seed: Decides signals and moments.
+        kills: How many.
+        seed_of_all: Decides signals and moments.
         at_once: Chains that run at the same time.
     """
     report = Report(job.name)
@@ -281,31 +346,23 @@ def hunt(job: Job, root: Path, kills: int, seed: int = 0, at_once: int = 2) -> R
     assert expected, f"{job.name} left nothing to compare"
     report.seconds = seconds
 
-    def one(number: int, most: int) -> None:
-        folder = chain(job, root / f"chain-{number}", seconds, f"{job.name} {seed} {number}", most, report)
+    def one(number: int, kills: int) -> None:
+        seed, late = f"{job.name} {seed_of_all} {number}", [0] * kills
+        for beginning in range(MOST_BEGINNINGS):
+            folder = root / f"chain-{number}-{beginning}"
+            hits = chain(job, folder, seconds, seed, late, report)
+            wrong = differences(expected, job.outcome(folder / "out"), job.tolerance)
+            wrong += [f"{name} is left behind" for name in sorted(leftovers(folder) - leftovers(root / "whole"))]
+            report.faults += [f"{seed}: {one}" for one in wrong]
+            shutil.rmtree(folder)
+            if len(hits) == kills:
+                break
+            late[len(hits)] += 1
         report.chains += 1
-        wrong = differences(expected, job.outcome(folder / "out"), job.tolerance)
-        wrong += [f"{name} is left behind" for name in sorted(leftovers(folder) - leftovers(root / "whole"))]
-        report.faults += [f"{job.name} {seed} {number}: {one}" for one in wrong]
+        for strike in hits:
+            report.kills.update([strike.signal] + ["group"] * strike.whole_group + ["import"] * strike.in_imports)
 
-    number, done = 0, 0
+    sizes = [KILLS_PER_CHAIN] * (kills // KILLS_PER_CHAIN) + [kills % KILLS_PER_CHAIN] * (kills % KILLS_PER_CHAIN > 0)
     with ThreadPoolExecutor(at_once) as pool:
-        while done < kills and number < 4 * kills:
-            wanted, sizes = kills - done, []
-            while wanted > 0 and len(sizes) < at_once:
-                sizes.append(min(KILLS_PER_CHAIN, wanted))
-                wanted -= sizes[-1]
-            list(pool.map(one, range(number, number + len(sizes)), sizes))
-            number += len(sizes)
-            done = sum(report.kills[one] for one in SIGNALS)
+        list(pool.map(one, range(len(sizes)), sizes))
     return report
-
-
-def table(rows: list[Mapping[str, Any]]) -> str:
-    """Rows of the same names as text, and the sum of all kills."""
-    names = list(rows[0])
-    cells = [names, *([str(row[name]) for name in names] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
-    total = sum(row[f"-{int(one)}"] for row in rows for one in SIGNALS)
-    return "\n".join([*lines, f"{total} kills"])

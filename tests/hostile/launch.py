@@ -23,8 +23,10 @@ TINY = {
 }
 
 
-def mark_begin() -> None:
-    Path(os.environ["MARK"]).touch()
+def mark(end: str = "") -> None:
+    """Note that the work has begun or ended; of several processes, in the first."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        Path(os.environ["MARK"] + end).touch()
 
 
 def start_command(name: str) -> None:
@@ -40,7 +42,7 @@ def start_command(name: str) -> None:
 
     @functools.wraps(parse)
     def parse_args(*args, **options):
-        mark_begin()
+        mark()
         return parse(*args, **options)
 
     argparse.ArgumentParser.parse_args = parse_args
@@ -55,7 +57,7 @@ def start_recipe(path: str) -> None:
     run_recipe = config.run_recipe
 
     def run_marked(main, given):
-        mark_begin()
+        mark()
         return run_recipe(main, given)
 
     config.run_recipe = run_marked
@@ -76,5 +78,5 @@ if __name__ == "__main__":
         (start_recipe if sys.argv[0].endswith(".py") else start_command)(sys.argv[0])
     except SystemExit as end:
         if not end.code:
-            Path(f"{os.environ['MARK']}.done").touch()
+            mark(".done")
         raise
