@@ -29,8 +29,8 @@ def mark(end: str = "") -> None:
         Path(os.environ["MARK"] + end).touch()
 
 
-def start_command(name: str) -> None:
-    """`python -m hf_datasets` with a miniature of ten short videos."""
+def use_tiny_miniature() -> None:
+    """A miniature of ten short videos."""
     import hf_datasets.miniature as miniature
     from hf_datasets.miniature import competitions
 
@@ -38,6 +38,11 @@ def start_command(name: str) -> None:
     whole = miniature.prepare_miniature
     miniature.prepare_miniature = lambda *args, **options: whole(*args, **{"config": tiny, **options})
     competitions.with_more_competitions = lambda *_: tiny
+
+
+def start_command(name: str) -> None:
+    """`python -m hf_datasets` with a tiny miniature."""
+    use_tiny_miniature()
     parse = argparse.ArgumentParser.parse_args
 
     @functools.wraps(parse)
@@ -50,7 +55,7 @@ def start_command(name: str) -> None:
 
 
 def start_recipe(path: str) -> None:
-    """A recipe; builds look for the answers of a batch more often, and need no scene detector."""
+    """A recipe; builds look for the answers of a batch more often, and need no scene detector; the quickstart is small."""
     sys.path.insert(0, str(RECIPES))
     from harness import config
 
@@ -61,6 +66,8 @@ def start_recipe(path: str) -> None:
         return run_recipe(main, given)
 
     config.run_recipe = run_marked
+    if "quickstart" in path:
+        use_tiny_miniature()
     if "build_" in path:
         from hf_datasets.generation.batch import OpenAIBatchChat
 

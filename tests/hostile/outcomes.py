@@ -22,6 +22,15 @@ def trained(folder):
     return weights | {"history": results["history"], "figures": results["figures"]}
 
 
+def finished(folder):
+    """Of the quickstart: both trainings, and what was measured; its report is of these."""
+    assert (folder / "report" / "index.html").read_text().rstrip().endswith("</html>")
+    both = {
+        f"{stage} {name}": value for stage in ("stage1", "stage2") for name, value in trained(folder / stage).items()
+    }
+    return both | {"evaluation": json.loads((folder / "evaluation" / "results.json").read_text())["figures"]}
+
+
 def built(folder):
     """Rows and rejections."""
     assert json.loads((folder / "results.json").read_text())["complete"]
