@@ -35,5 +35,6 @@ def test_a_mangled_card_is_published_or_refused_in_one_line(tmp_path):
 
 @pytest.mark.hostile
 @pytest.mark.timeout(0)
-def test_many_mangled_cards_are_published_or_refused_in_one_line(tmp_path):
+def test_many_mangled_cards_are_published_or_refused_in_one_line(tmp_path, record_property):
+    record_property("inputs", LONG_RUN // 8)
     fuzz(tmp_path, "long", LONG_RUN // 8)

@@ -181,7 +181,8 @@ def fuzz(name, path, seed, times):
 @pytest.mark.hostile
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", READERS)
-def test_many_damaged_files_give_rows_and_rejections_or_an_error_that_names_them(name, tmp_path):
+def test_many_damaged_files_give_rows_and_rejections_or_an_error_that_names_them(name, tmp_path, record_property):
+    record_property("inputs", LONG_RUN // 4)
     path = tmp_path / "data" / READERS[name][0]
     path.parent.mkdir()
     fuzz(name, path, f"{name} long", LONG_RUN // 4)

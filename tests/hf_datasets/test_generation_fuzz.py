@@ -174,7 +174,8 @@ def test_mutated_answers_become_answers_or_rejections(tmp_path, kind):
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(not INPUTS, reason="SUBTLE_FUZZ_INPUTS says how many inputs")
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_mutated_answers_become_answers_or_rejections(tmp_path, kind):
+def test_many_mutated_answers_become_answers_or_rejections(tmp_path, kind, record_property):
+    record_property("inputs", int(INPUTS))
     KINDS[kind](tmp_path, int(INPUTS), seed=int(os.environ.get("SUBTLE_FUZZ_SEED", "1")))
 
 

@@ -230,5 +230,6 @@ def test_mutated_pickles_are_read_or_refused():
 
 @pytest.mark.hostile
 @pytest.mark.timeout(0)
-def test_many_mutated_pickles_are_read_or_refused():
+def test_many_mutated_pickles_are_read_or_refused(record_property):
+    record_property("inputs", LONG_RUN)
     fuzz("long", LONG_RUN)

@@ -333,6 +333,7 @@ def test_mutated_weights_of_the_released_xml_are_refused_or_converted(shared, tm
 
 @pytest.mark.hostile
 @pytest.mark.timeout(0)
-def test_many_mutated_weights_and_bytes_are_refused_or_converted(tmp_path):
+def test_many_mutated_weights_and_bytes_are_refused_or_converted(tmp_path, record_property):
+    record_property("inputs", 2 * (LONG_RUN // 10))
     fuzz_weights(tmp_path, "long", LONG_RUN // 10, aim_weights(), convert_aim.convert, **KNOWN)
     fuzz_bytes(tmp_path, "long", LONG_RUN // 10)

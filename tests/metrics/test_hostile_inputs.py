@@ -291,7 +291,8 @@ def test_mutated_inputs_are_refused_or_give_the_plain_figures(name):
 @pytest.mark.hostile
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", CHECKS)
-def test_many_mutated_inputs_are_refused_or_give_the_plain_figures(name):
+def test_many_mutated_inputs_are_refused_or_give_the_plain_figures(name, record_property):
+    record_property("inputs", LONG_RUN)
     fuzz(*CHECKS[name], seed=f"{name} long", times=LONG_RUN)
 
 

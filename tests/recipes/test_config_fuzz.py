@@ -69,7 +69,8 @@ def test_a_mangled_configuration_is_read_or_refused_in_one_line(name, tmp_path):
 @pytest.mark.hostile
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", RECIPES)
-def test_many_mangled_configurations_are_read_or_refused_in_one_line(name, tmp_path):
+def test_many_mangled_configurations_are_read_or_refused_in_one_line(name, tmp_path, record_property):
+    record_property("inputs", 2 * (LONG_RUN // 8))
     fuzz_files(name, LONG_RUN // 8, tmp_path, seed=f"{name} long")
     fuzz_flags(name, LONG_RUN // 8, seed=f"{name} long")
 
