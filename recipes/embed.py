@@ -4,8 +4,8 @@
     accelerate launch recipes/embed.py recipes/configs/embed_4xa100.yaml
     python recipes/embed.py --moments
 
-Writes `OUTPUT_DIR/video` and `OUTPUT_DIR/text` (see `embeddings.py`) and `results.json` with the coverage: how many
-clips were encoded, and why the others were not. A second run encodes what is missing, so a kill costs at most one
+Writes `OUTPUT_DIR/video` and `OUTPUT_DIR/text` (see `hf_models.feature_store`) and `results.json` with the coverage: how
+many clips were encoded, and why the others were not. A second run encodes what is missing, so a kill costs at most one
 shard; another model in the same folder is refused. The miniature takes under a minute. With `--moments` as the first
 argument it is `embed_moments.py`: features second by second and token by token.
 """
@@ -48,17 +48,18 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from embeddings import EmbeddingStore
 from torch import Tensor
 from tqdm import tqdm
 
 from harness.accelerator import make_accelerator
-from harness.models import load_encoders, processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from harness.models import load_encoders
 from harness.results import write_results
 from hf_datasets.video import VideoFrames
 from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models.feature_store import FeatureStore
+from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 from tfcovr.queries import load_split
 
 
@@ -75,7 +76,7 @@ def made_by(
         },
         "text": {
             "weights": weights_fingerprint(model.text_model),
-            "tokenizer": tokenizer_fingerprint(processor),
+            "tokenizer": tokenizer_fingerprint(processor.tokenizer, number_words=processor.number_words),
         },
     }
 
@@ -157,17 +158,16 @@ def batched(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
 def embed_videos(
     model: TFCoVRForComposedRetrieval,
     processor: TFCoVRProcessor,
-    store: EmbeddingStore,
+    store: FeatureStore,
     config: EmbedConfig,
     accelerator: Accelerator,
 ) -> dict[str, Any]:
     """Encode the clips that the store lacks; returns the coverage over all processes."""
     splits = [list(load_split(config, split, clips=True)) for split in config.splits]
     clips = list(itertools.chain(*splits))
-    done = set(store.ids()) if store.exists else set()
     accelerator.wait_for_everyone()
     failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
-    todo = [clip for clip in clips if clip["video"] and clip["clip_id"] not in done]
+    todo = [clip for clip in clips if clip["video"] and clip["clip_id"] not in store]
     mine = todo[accelerator.process_index :: accelerator.num_processes]
     own_failures: dict[str, str] = {}
     shard: list[tuple[str, Tensor]] = []
@@ -198,14 +198,13 @@ def coverage(clips: list[dict[str, Any]], failures: dict[str, str]) -> dict[str,
 def embed_texts(
     model: TFCoVRForComposedRetrieval,
     processor: TFCoVRProcessor,
-    store: EmbeddingStore,
+    store: FeatureStore,
     config: EmbedConfig,
     accelerator: Accelerator,
 ) -> int:
     """Encode the texts that the store lacks, on the main process: they are few. Returns how many there are."""
     texts = sorted({text for split in config.splits for text in load_split(config, split)["modification_text"]})
-    done = set(store.ids()) if store.exists else set()
-    todo = iter([text for text in texts if text not in done] if accelerator.is_main_process else [])
+    todo = iter([text for text in texts if text not in store] if accelerator.is_main_process else [])
     for shard in batched(todo, config.shard_size):
         tokens = [processor(text=batch).to(accelerator.device) for batch in batched(iter(shard), 256)]
         with torch.inference_mode(), accelerator.autocast():
@@ -220,7 +219,7 @@ def run(config: EmbedConfig) -> dict[str, Any]:
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
     model, processor = load_encoders(config)
     origin = made_by(model, processor, config)
-    stores = {kind: EmbeddingStore(output_dir / kind, origin[kind]) for kind in ("video", "text")}
+    stores = {kind: FeatureStore(output_dir / kind, origin[kind]) for kind in ("video", "text")}
     model = model.to(accelerator.device).eval()
     covered = embed_videos(model, processor, stores["video"], config, accelerator)
     num_texts = embed_texts(model, processor, stores["text"], config, accelerator)

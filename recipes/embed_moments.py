@@ -5,20 +5,17 @@
         --video_dir videos --vision_model microsoft/resnet-152 --text_model FacebookAI/roberta-base
 
 Writes `OUTPUT_DIR/video` (one vector per `clip_seconds`, the maximum over its frames), `OUTPUT_DIR/query-fine` and
-`OUTPUT_DIR/query-coarse` (one vector per token), which `moment_features.py` reads, and `results.json` with the
+`OUTPUT_DIR/query-coarse` (one vector per token), which `hf_models.feature_store` reads, and `results.json` with the
 coverage. Any image or video model that `AutoModel` opens will do, and any text model. A second run encodes what is
 missing; another model in the same folder is refused. Whoever has the authors' HDF5 files needs none of this: put them
 into a folder as `video.h5` and `query-fine.h5`, and give that folder to `vcmr.py`.
 """
 
-import hashlib
 import itertools
-import json
 import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -67,116 +64,20 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from datasets import DatasetDict, load_dataset
-from moment_features import FeatureStore
 from torch import Tensor
 from tqdm import tqdm
-from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, AutoVideoProcessor
 from transformers.utils.logging import disable_progress_bar
 
-import hf_datasets  # noqa: F401 - registers the data sets' names
-import hf_models  # noqa: F401 - registers the models
+import hf_datasets  # noqa: F401 - registers the datasets' names
 from harness.accelerator import make_accelerator
-from harness.models import processor_fingerprint, weights_fingerprint
 from harness.results import write_results
 from hf_datasets.video import VideoFrames
 from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool
 from hf_datasets.video.segments import count_segments, group_frames, segment_requests
+from hf_models.feature_store import FeatureStore
+from hf_models.moments.feature_encoders import ClipEncoder, TokenEncoder
 
 CLIPS_PER_READ = 16
-FRAMES_PER_CLIP = 4
-
-
-class ClipEncoder:
-    """A vision model that gives one vector per clip.
-
-    Attributes:
-        frames_per_clip: T, how many frames of a clip it sees.
-        size: What frames are resized to when they are read.
-    """
-
-    def __init__(self, config: EmbedMomentsConfig) -> None:
-        check_model_folder(config.vision_model)
-        whole = AutoModel.from_pretrained(config.vision_model).eval()
-        self.sees_videos = "video" in whole.input_modalities
-        # Not what a CLIP projects for whole captions: half the width, and less of colours and counts.
-        self.model = whole if self.sees_videos else getattr(whole, "vision_model", whole)
-        loader = AutoVideoProcessor if self.sees_videos else AutoImageProcessor
-        self.processor = loader.from_pretrained(config.vision_model)
-        trained_with = getattr(self.model.config, "num_frames", None) if self.sees_videos else None
-        self.frames_per_clip = config.frames_per_clip or trained_with or FRAMES_PER_CLIP
-
-    @property
-    def size(self) -> int | None:
-        """The short side that the processor asks for; None leaves frames as they are."""
-        size = self.processor.size or {}
-        return size.get("shortest_edge") or min(size.get("height") or 0, size.get("width") or 0) or None
-
-    @cached_property
-    def fingerprints(self) -> dict[str, str]:
-        """What a vector depends on beside the sampling."""
-        return {
-            "weights": weights_fingerprint(self.model),
-            "processor": processor_fingerprint(self.processor),
-        }
-
-    @torch.inference_mode()
-    def __call__(self, clips: Tensor) -> Tensor:
-        """Encode uint8 clips `(n, T, 3, H, W)` as `(n, D)` float32, on the CPU."""
-        device = self.model.device
-        if self.sees_videos:
-            pixels = self.processor(list(clips), do_sample_frames=False, return_tensors="pt")
-            output = self.model(pixel_values=next(iter(pixels.values())).to(device))
-            states = output.last_hidden_state
-            per_frame = states.ndim == 3 and states.shape[1] == clips.shape[1]
-            vectors = states.amax(1) if per_frame else pooled(output)
-        else:
-            pixels = self.processor(images=list(clips.flatten(0, 1)), return_tensors="pt")["pixel_values"]
-            output = self.model(pixel_values=pixels.to(device))
-            vectors = pooled(output).unflatten(0, clips.shape[:2]).amax(1)
-        return vectors.float().cpu()
-
-
-def pooled(output: Any) -> Tensor:
-    """One vector per image or video: the model's own pooling, or the mean of its states."""
-    if getattr(output, "pooler_output", None) is not None:
-        return output.pooler_output.flatten(1)
-    return output.last_hidden_state.flatten(1, -2).mean(1)
-
-
-class TokenEncoder:
-    """A text model that gives one vector per token, the special ones included."""
-
-    def __init__(self, config: EmbedMomentsConfig) -> None:
-        check_model_folder(config.text_model)
-        self.tokenizer = AutoTokenizer.from_pretrained(config.text_model)
-        whole = AutoModel.from_pretrained(config.text_model).eval()
-        model = getattr(whole, "text_model", whole)
-        self.model = model.get_encoder() if model.config.is_encoder_decoder else model
-        positions = getattr(self.model.config, "max_position_embeddings", None) or math.inf
-        self.max_tokens = int(min(self.tokenizer.model_max_length, positions, 1 << 20))
-
-    @cached_property
-    def fingerprints(self) -> dict[str, str]:
-        """What a vector depends on."""
-        backend = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        for name in ("padding", "truncation"):  # which each call sets anew
-            backend.pop(name)
-        tokenizer = hashlib.sha256(json.dumps(backend, sort_keys=True).encode()).hexdigest()
-        return {"weights": weights_fingerprint(self.model), "tokenizer": tokenizer}
-
-    @torch.inference_mode()
-    def __call__(self, texts: list[str]) -> list[Tensor]:
-        """Encode texts, each as `(tokens, D)` float32, on the CPU."""
-        options = {"padding": True, "truncation": True, "max_length": self.max_tokens}
-        tokens = self.tokenizer(texts, return_tensors="pt", **options).to(self.model.device)
-        states = self.model(tokens["input_ids"], attention_mask=tokens["attention_mask"]).last_hidden_state
-        mask = tokens["attention_mask"].bool()
-        return [state[kept].float().cpu() for state, kept in zip(states, mask, strict=True)]
-
-    def count_cut(self, texts: list[str]) -> int:
-        """How many texts are longer than the model reads."""
-        lengths = self.tokenizer(texts, truncation=False, return_length=True, verbose=False)["length"]
-        return sum(length > self.max_tokens for length in lengths)
 
 
 def answers(
@@ -299,14 +200,16 @@ def run(config: EmbedMomentsConfig) -> dict[str, Any]:
     output_dir = Path(config.output_dir or f"outputs/features/{config.dataset}")
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
     videos, moments = open_data(config, "-videos"), open_data(config)
-    vision = ClipEncoder(config)
+    for model in (config.vision_model, config.text_model):
+        check_model_folder(model)
+    vision = ClipEncoder(config.vision_model, frames_per_clip=config.frames_per_clip)
     sampler = f"{vision.frames_per_clip} frames of each clip, maximum"
     details = {**vision.fingerprints, "sampler": sampler, "clip_seconds": config.clip_seconds}
     store = FeatureStore(output_dir / "video", details)
     vision.model.to(accelerator.device)
     coverage = embed_videos(videos, vision, store, config, accelerator)
     if accelerator.is_main_process:
-        text = TokenEncoder(config)
+        text = TokenEncoder(config.text_model)
         for granularity in config.granularities:
             store = FeatureStore(output_dir / f"query-{granularity}", text.fingerprints)
             text.model.to(accelerator.device)

@@ -66,12 +66,14 @@ from transformers.utils.logging import disable_progress_bar
 from vcmr import VCMRConfig, make_features
 from vcmr import run as train
 
-from fig.data import MomentSplit
-from fig.measure import Measure, rank, write_submission
+from fig.data import load_moments
+from fig.measure import Measure
 from harness.accelerator import make_accelerator
 from harness.results import write_results
 from harness.seeds import in_percent, summarise
+from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
+from hf_models.moments.ranking import rank, write_submission
 
 COLUMNS = ("R@1\nIoU 0.5", "R@10\nIoU 0.5", "R@1\nIoU 0.7", "R@10\nIoU 0.7")
 TASKS = {
@@ -150,7 +152,7 @@ def evaluate(
 
 def open_split(config: EvaluateVCMRConfig, model: MomentRetrievalModel, granularity: Granularity) -> MomentSplit:
     """The split with the queries asked for, if this model can read it."""
-    split = MomentSplit(config, config.split, granularity=granularity, long_videos=model.config.long_videos)
+    split = load_moments(config, config.split, granularity=granularity, long_videos=model.config.long_videos)
     sizes = (model.config.video_feature_size, model.config.query_feature_size)
     if split.feature_sizes != sizes:
         raise SystemExit(

@@ -72,8 +72,9 @@ from tqdm import tqdm
 
 from harness.accelerator import make_accelerator
 from harness.checkpoints import Checkpoints, Progress
-from harness.models import load_encoders, weights_fingerprint
+from harness.models import load_encoders
 from harness.results import replacing, write_results
+from hf_models.fingerprints import weights_fingerprint
 from tfcovr.batches import EmbeddingSource, PixelSource, embed_config
 from tfcovr.queries import Queries, load_split, place_queries, place_triplets
 from tfcovr.ranking import Measure, rank

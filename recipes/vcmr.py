@@ -4,9 +4,8 @@
     accelerate launch recipes/vcmr.py --model reloclnet --granularity coarse
     accelerate launch recipes/vcmr.py recipes/configs/vcmr_charades_fig.yaml
 
-Reads moments and features (see `moment_data.py` and `moment_features.py`; those of the miniature are made where they are
-missing, others by `embed_moments.py`), trains on fine or coarse captions, and
-chooses the epoch with the highest VCMR recall@1 at IoU 0.5 plus 0.7 on the validation split; it stops early when that
+Reads moments and features (see `hf_models.feature_store`; those of the miniature are made where they are missing,
+others by `embed_moments.py`), trains on fine or coarse captions, and chooses the epoch with the highest VCMR recall@1 at IoU 0.5 plus 0.7 on the validation split; it stops early when that
 has not risen for `patience` epochs. Negatives come from the batches of all processes. `OUTPUT_DIR/model` and
 `OUTPUT_DIR/results.json` are left behind. A killed run started again goes on from its last checkpoint and ends with the
 same weights as one that was never killed.
@@ -73,8 +72,8 @@ from tqdm import tqdm
 from transformers import get_linear_schedule_with_warmup
 from transformers.trainer_pt_utils import get_parameter_names
 
-from fig.data import MomentSplit, span_preset
-from fig.measure import Measure, rank, selection_score
+from fig.data import load_moments, span_preset
+from fig.measure import Measure, selection_score
 from harness.accelerator import make_accelerator
 from harness.checkpoints import Checkpoints, Progress
 from harness.results import replacing, write_json, write_results
@@ -87,6 +86,7 @@ from hf_models import (
     XMLForMomentRetrieval,
 )
 from hf_models.moments.modeling_moments import MomentRetrievalModel
+from hf_models.moments.ranking import rank
 from hf_models.moments.spans import PRESETS
 
 MODELS = {
@@ -163,7 +163,7 @@ class VCMR:
         set_seed(config.seed)
         long_videos = MODELS[config.model][0]().long_videos
         self.train_split, self.validation_split = (
-            MomentSplit(config, split, granularity=config.granularity, long_videos=long_videos)
+            load_moments(config, split, granularity=config.granularity, long_videos=long_videos)
             for split in (config.train_split, config.validation_split)
         )
         for split in (self.train_split, self.validation_split):

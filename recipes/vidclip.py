@@ -93,10 +93,10 @@ from comp.data import load_rows, load_stacks
 from comp.scores import Scores
 from harness.accelerator import make_accelerator
 from harness.checkpoints import Checkpoints, Progress
-from harness.models import processor_fingerprint, weights_fingerprint
 from harness.results import replacing, write_results
 from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, draw_negatives, group
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
+from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
 
 # What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "keep_frames", "device", "tracker")

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from embeddings import EmbeddingStore
 from torch import Tensor
 from transformers import BertConfig, BertModel, BertTokenizerFast, CLIPVisionConfig
 
 from benchmarks.timing import Ratio, interleave
 from hf_models import TFCoVRConfig, TFCoVRForComposedRetrieval
+from hf_models.feature_store import FeatureStore
 from hf_models.tfcovr.losses import infonce
 from tfcovr.batches import EmbeddingSource
 from tfcovr.queries import Triplets
@@ -117,7 +117,7 @@ def step_ratio(folder: Path) -> Ratio:
 def loading_ratio(folder: Path) -> Ratio:
     embeddings = torch.randn(NUM_CLIPS, SIZE)
     ids = [f"clip_{number:05d}" for number in range(NUM_CLIPS)]
-    store = EmbeddingStore(folder / "store", {"weights": "random"})
+    store = FeatureStore(folder / "store", {"weights": "random"})
     for part in torch.arange(NUM_CLIPS).split(1024):
         store.append([ids[i] for i in part], embeddings[part])
     (folder / "files").mkdir()
@@ -127,7 +127,7 @@ def loading_ratio(folder: Path) -> Ratio:
     def load_files() -> Tensor:
         return torch.stack([torch.load(folder / "files" / f"{one}.pth", weights_only=True) for one in ids])
 
-    ways = {"store": lambda: EmbeddingStore(folder / "store").load(), "files": load_files}
+    ways = {"store": lambda: FeatureStore(folder / "store").load(), "files": load_files}
     seconds = interleave(ways, rounds=5)
     return Ratio(
         f"loading {NUM_CLIPS:,} stored embeddings: speed",

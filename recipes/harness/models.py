@@ -1,10 +1,7 @@
 """The two encoders of TF-CoVR and their processor, from the folders that a recipe's configuration names."""
 
-import hashlib
-import json
 from typing import Any
 
-import torch
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -72,28 +69,3 @@ def load_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVR
     video_processor.num_frames = config.num_frames or video_processor.num_frames or made_for or 12
     tokenizer = AutoTokenizer.from_pretrained(config.text_model)
     return TFCoVRProcessor(video_processor, tokenizer, number_words=config.number_words)
-
-
-def weights_fingerprint(module: torch.nn.Module) -> str:
-    """A hash of all weights and buffers by name."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
-
-
-def processor_fingerprint(processor: Any) -> str:
-    """A hash of the settings of a processor, whatever folder it came from."""
-    settings = json.loads(processor.to_json_string())
-    for name in ("auto_map", "processor_class", "name_or_path", "_name_or_path"):
-        settings.pop(name, None)
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-
-
-def tokenizer_fingerprint(processor: TFCoVRProcessor) -> str:
-    """A hash of what turns a text into tokens."""
-    backend = json.loads(processor.tokenizer.backend_tokenizer.to_str())
-    for name in ("padding", "truncation"):  # which each call sets anew
-        backend.pop(name)
-    return hashlib.sha256(f"{processor.number_words} {json.dumps(backend, sort_keys=True)}".encode()).hexdigest()

@@ -9,7 +9,6 @@ import torch
 from accelerate import Accelerator
 from embed import EmbedConfig, made_by, read_clips
 from embed import run as run_embed
-from embeddings import EmbeddingStore
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -17,6 +16,7 @@ from harness.models import EncoderConfig
 from hf_datasets.video import read_frames
 from hf_datasets.video.pool import NO_FILE, VideoRequest, unreadable
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models.feature_store import FeatureStore
 from hf_models.retrieval import encode
 from tfcovr.queries import DataConfig, Queries, Triplets, index_of, load_split
 from tfcovr.ranking import QueryParts, query_inputs
@@ -61,7 +61,10 @@ class EmbeddingSource:
         if not (folder / "results.json").is_file():
             run_embed(config)
         origin = made_by(model, processor, config)
-        (clips, video), (texts, text) = (EmbeddingStore(folder / kind, origin[kind]).load() for kind in origin)
+        try:
+            (clips, video), (texts, text) = (FeatureStore(folder / kind, origin[kind]).load() for kind in origin)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error}; make them with `python recipes/embed.py`") from error
         return cls(index_of(clips), index_of(texts), video.to(device), text.to(device))
 
     def batches(self, triplets: Triplets, rows: Sequence[Tensor], parts: QueryParts) -> Iterator[Batch]:

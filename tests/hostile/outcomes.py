@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from embeddings import EmbeddingStore
-from moment_features import FeatureStore
 from safetensors.numpy import load_file
+
+from hf_models.feature_store import FeatureStore
 
 
 def trained(folder):
@@ -40,7 +40,7 @@ def built(folder):
 
 
 def embeddings(folder):
-    values = {kind: zip(*EmbeddingStore(folder / kind).load(), strict=True) for kind in ("video", "text")}
+    values = {kind: zip(*FeatureStore(folder / kind).load(), strict=True) for kind in ("video", "text")}
     return {f"{kind} {one}": row.numpy() for kind, rows in values.items() for one, row in rows} | counted(folder)
 
 

@@ -11,9 +11,9 @@ import embed
 import pytest
 import torch
 from datasets import Dataset
-from embeddings import EmbeddingStore
 
 from hf_datasets.video.pool import VideoReaderPool
+from hf_models.feature_store import FeatureStore
 from tests.hf_datasets.video.test_pool import HOSTILE_READER
 from tests.recipes.conftest import CLIP_FEATURES, write_video
 
@@ -110,7 +110,7 @@ def test_a_thousand_videos_of_which_200_are_bad_are_encoded_and_named(
     monkeypatch.setattr(embed, "load_split", partial(without_bad, embed.load_split))
     embed.run(clean)
     found, expected = (
-        dict(zip(*EmbeddingStore(tmp_path / name / "video").load(), strict=True)) for name in ("embeddings", "clean")
+        dict(zip(*FeatureStore(tmp_path / name / "video").load(), strict=True)) for name in ("embeddings", "clean")
     )
     assert found.keys() == expected.keys()
     assert len(found) == VIDEOS - sum(BAD.values())

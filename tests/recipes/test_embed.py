@@ -13,18 +13,18 @@ import pytest
 import torch
 from datasets import Dataset
 from embed import EmbedConfig
-from embeddings import EmbeddingStore
 
 from harness.models import load_encoders
 from hf_datasets.video import read_frames
 from hf_datasets.video.frame_cache import FrameCache
+from hf_models.feature_store import FeatureStore
+from tfcovr.batches import EmbeddingSource
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-MADE_BY = {"weights": "one"}
 
 
 def load(folder, kind="video"):
-    ids, values = EmbeddingStore(Path(folder) / kind).load()
+    ids, values = FeatureStore(Path(folder) / kind).load()
     return dict(zip(ids, values, strict=True))
 
 
@@ -104,7 +104,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path):
     ("changes", "names"), [({"shuffle_frames": True}, "sampler"), ({"number_words": True}, "tokenizer")]
 )
 def test_embeddings_made_in_another_way_are_refused(tiny, embedded, changes, names):
-    with pytest.raises(SystemExit, match=f"made with other {names} than this run uses"):
+    with pytest.raises(ValueError, match=f"made with other {names} than this run uses"):
         embed.run(EmbedConfig(**{**tiny, **changes}, output_dir=embedded))
 
 
@@ -115,7 +115,7 @@ def test_another_number_of_frames_than_the_model_takes_is_refused(tiny, tmp_path
 
 def test_embeddings_of_another_model_are_refused(tiny, embedded):
     clip = str(Path(tiny["vision_model"]).parent / "clip")
-    with pytest.raises(SystemExit, match="made with other weights than this run uses"):
+    with pytest.raises(ValueError, match="made with other weights than this run uses"):
         embed.run(EmbedConfig(**{**tiny, "vision_model": clip, "num_frames": 4}, output_dir=embedded))
 
 
@@ -165,39 +165,9 @@ def test_an_empty_split_is_refused(tiny, tmp_path):
         embed.run(EmbedConfig(**options))
 
 
-def test_a_store_keeps_rows_in_order_over_shards(tmp_path):
-    store = EmbeddingStore(tmp_path, MADE_BY)
-    store.append(["a", "b"], torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    store.append(["c"], [torch.tensor([5.0, 6.0])])
-    ids, values = EmbeddingStore(tmp_path, MADE_BY).load()
-    assert dict(zip(ids, values.tolist(), strict=True)) == {"a": [1, 2], "b": [3, 4], "c": [5, 6]}
-    assert ids == store.ids()
-
-
-def test_an_unfinished_shard_does_not_count(tmp_path):
-    store = EmbeddingStore(tmp_path, MADE_BY)
-    store.append(["a"], torch.ones(1, 2))
-    (tmp_path / "shard-0.tmp").write_bytes(b"half of")
-    assert EmbeddingStore(tmp_path).ids() == ["a"]
-
-
-def test_a_damaged_shard_is_named_with_the_cure(tmp_path):
-    store = EmbeddingStore(tmp_path, MADE_BY)
-    store.append(["a"], torch.ones(1, 2))
-    (tmp_path / "shard-0.safetensors").write_bytes(b"not safetensors")
-    with pytest.raises(SystemExit, match=r"shard-0.safetensors is damaged .* delete it"):
-        EmbeddingStore(tmp_path).load()
-
-
-def test_an_id_in_two_shards_counts_once(tmp_path):
-    store = EmbeddingStore(tmp_path, MADE_BY)
-    store.append(["a", "b"], torch.ones(2, 2))
-    store.append(["b", "c"], torch.ones(2, 2))
-    ids, values = store.load()
-    assert sorted(ids) == ["a", "b", "c"]
-    assert values.shape == (3, 2)
-
-
-def test_a_store_that_is_not_there_says_how_to_make_it(tmp_path):
-    with pytest.raises(SystemExit, match=r"make them with `python recipes/embed\.py`"):
-        EmbeddingStore(tmp_path / "nothing")
+def test_a_folder_of_embeddings_that_was_emptied_says_how_to_make_them(tiny, embedded, tmp_path):
+    config = EmbedConfig(**tiny, output_dir=str(tmp_path))
+    (tmp_path / "results.json").write_text("{}")
+    model, processor = load_encoders(config)
+    with pytest.raises(FileNotFoundError, match=r"video holds no features; make them with `python recipes/embed\.py`"):
+        EmbeddingSource.open(config, model, processor, torch.device("cpu"))

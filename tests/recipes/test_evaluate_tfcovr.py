@@ -11,9 +11,10 @@ import pytest
 import stage2
 import torch
 import yaml
-from embeddings import EmbeddingStore
 from evaluate_tfcovr import EvaluateConfig
 from stage2 import Stage2Config
+
+from hf_models.feature_store import FeatureStore
 
 TRAINING = {
     "projection_dim": 16,
@@ -97,10 +98,10 @@ def test_missing_clips_show_in_the_coverage_and_in_the_score(config, tmp_path):
     complete = evaluate_tfcovr.run(config)["two-stage"]["map@50"]
     partial = tmp_path / "partial"
     for kind in ("video", "text"):
-        store = EmbeddingStore(Path(config.embeddings) / kind)
+        store = FeatureStore(Path(config.embeddings) / kind)
         names, rows = store.load()
         kept = [place for place, one in enumerate(names) if one != "test-red-0"]
-        EmbeddingStore(partial / kind, store.made_by).append([names[place] for place in kept], rows[kept])
+        FeatureStore(partial / kind, store.details).append([names[place] for place in kept], rows[kept])
     (partial / "results.json").write_text("{}")
     config.embeddings = str(partial)
     figures = evaluate_tfcovr.run(config)["two-stage"]

@@ -17,15 +17,15 @@ import torch
 import vcmr
 import yaml
 from evaluate_vcmr import EvaluateVCMRConfig
-from moment_features import FeatureStore
 from safetensors.torch import load_file
 from transformers import AutoModel
 from vcmr import VCMRConfig
 
-from fig.data import MomentDataConfig, MomentSplit, span_preset
+from fig.data import span_preset
 from harness.config import parse_config
-from hf_models import XMLConfig
-from hf_models.moments.spans import PRESETS
+from harness.shared_config import MINIATURE_CLIP_SECONDS
+from hf_models.feature_store import FeatureStore
+from hf_models.moments.spans import MINIATURE, PRESETS
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
 from metrics.vcmr_recall.tvr import read_tvr_submission
 
@@ -223,102 +223,23 @@ def test_the_submission_measures_the_same(config, small, tmp_path, data):
             assert name == "signature" or value == pytest.approx(figures[name])
 
 
-def spoiled(data, tmp_path, change, *, drop=()):
-    """The data set with its test rows changed and some features left out."""
-    folder = tmp_path / "spoiled"
+def changed(data, tmp_path, change):
+    """The dataset with its test rows changed."""
+    folder = tmp_path / "changed"
     folder.mkdir()
     for split in ("train", "validation", "test"):
         rows = pl.read_parquet(data / f"{split}.parquet")
         (change(rows) if split == "test" else rows).write_parquet(folder / f"{split}.parquet")
     (folder / "README.md").write_text(CARD)
-    for kind in ("video", "query-fine"):
-        old, new = FeatureStore(data / "features" / kind), FeatureStore(folder / "features" / kind)
-        kept = [one for one in old if one not in drop]
-        new.append(kept, [old[one] for one in kept])
     return folder
-
-
-def read_test(folder, **changes):
-    limits = {"min_clips": 1, "max_clips": 4, "max_video_clips": CLIPS, "nms_threshold": 0.5}
-    config = MomentDataConfig(**{**limits, "dataset": str(folder), "features": f"{folder}/features", **changes})
-    return MomentSplit(config, "test", granularity="fine", long_videos="pool")
-
-
-def test_what_cannot_be_used_is_counted_by_reason(data, tmp_path):
-    def change(rows):
-        number = pl.int_range(pl.len())
-        return rows.with_columns(
-            fine_caption=pl.when(number == 8).then(pl.lit("  ")).otherwise("fine_caption"),
-            end_seconds=pl.when(number == 9).then(40.0).otherwise("end_seconds"),
-            start_seconds=pl.when(number == 10).then(12.5).otherwise("start_seconds"),
-        ).with_columns(end_seconds=pl.when(number == 10).then(13.0).otherwise("end_seconds"))
-
-    split = read_test(spoiled(data, tmp_path, change, drop=("test-0", "20005")))
-    split.count_long_queries(1)
-    assert split.coverage == {
-        "queries": 24,
-        "empty_captions": 1,
-        "queries_of_videos_without_features": 4,
-        "queries_without_features": 1,
-        "queries_used": 18,
-        "videos": 6,
-        "videos_used": 5,
-        "videos_of_another_length_than_their_features": 0,
-        "such_videos": [],
-        "videos_pooled_or_cut": 0,
-        "moments_that_end_after_their_video": 2,
-        "moments_beyond_what_is_read": 1,
-        "queries_cut": 18,
-    }
-    assert split.video_ids == [f"test-{number}" for number in range(1, 6)]
-    assert len(split) == len(split.targets) == 18
-
-
-def test_videos_whose_features_have_another_length_are_named(data, tmp_path):
-    def change(rows):
-        longer = pl.when(pl.col("video_id") == "test-3").then(30.0).otherwise("duration_seconds")
-        return rows.with_columns(duration_seconds=longer)
-
-    split = read_test(spoiled(data, tmp_path, change))
-    assert split.coverage["videos_of_another_length_than_their_features"] == 1
-    assert split.coverage["such_videos"] == ["test-3"]
-
-
-def test_features_at_another_rate_than_said_are_refused(data):
-    with pytest.raises(SystemExit, match=r"1\.00 rows for each second of video, not 4\.00"):
-        read_test(data, features=str(data / "features"), clip_seconds=0.25)
-
-
-def test_pooled_videos_have_wider_clips_and_moments_keep_their_seconds(data):
-    split = read_test(data, max_video_clips=6)
-    assert split.coverage["videos_pooled_or_cut"] == 6
-    assert split.clip_seconds.tolist() == [2.0] * 6
-    start, end = split.labels(np.arange(len(split)), "inclusive")
-    seconds = split.rows["start_seconds"].to_numpy()
-    assert (start.numpy() * 2.0 <= seconds).all()
-    assert ((end.numpy() + 1) * 2.0 >= seconds + 2).all()
-    assert split.video_batch(np.arange(2)).video_features.shape == (2, 6, SIZE)
-
-
-@pytest.mark.parametrize("same_video_negatives", [False, True])
-def test_a_batch_tells_other_processes_which_videos_it_has(data, same_video_negatives):
-    split, config = read_test(data), XMLConfig(max_query_tokens=4)
-    batches = [
-        split.training_batch(np.array(rows), config, same_video_negatives=same_video_negatives)
-        for rows in ([0, 5, 6], [4, 1])  # four captions of each video
-    ]
-    found = [batch.get("video_indices") for batch in batches]
-    assert same_video_negatives or [one.tolist() for one in found] == [[0, 1], [0, 1]]
-    assert not same_video_negatives or found == [None, None]
-    assert [len(batch["video_features"]) for batch in batches] == ([3, 2] if same_video_negatives else [2, 2])
 
 
 def test_a_corpus_of_one_video_can_be_measured(config, small, tmp_path, data):
     config.epochs = 1
     vcmr.run(config)
-    folder = spoiled(data, tmp_path, lambda rows: rows.filter(pl.col("video_id") == "test-2"))
+    folder = changed(data, tmp_path, lambda rows: rows.filter(pl.col("video_id") == "test-2"))
     evaluation = EvaluateVCMRConfig(
-        **{**small, "dataset": str(folder), "features": f"{folder}/features"},
+        **{**small, "dataset": str(folder)},
         models=[f"{config.output_dir}/model"],
         output_dir=str(tmp_path / "evaluation"),
     )
@@ -347,14 +268,14 @@ def test_an_encoded_corpus_on_disk_gives_the_same_figures(config, small, tmp_pat
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"features": "nowhere"}, "there are no features nowhere/video"),
+        ({"features": "nowhere"}, "there are no features nowhere/video.*embed_moments.py.*--features names"),
         ({"preset": "tvr"}, "there is no preset 'tvr'.*charades_fig"),
         ({"train_split": "training"}, "the split 'training' .*cannot be read"),
         ({"roberta": "roberta-base"}, "--model hero --size paper"),
     ],
 )
 def test_mistakes_end_with_a_sentence(config, changes, message):
-    with pytest.raises(SystemExit, match=message):
+    with pytest.raises((SystemExit, FileNotFoundError), match=message):
         vcmr.run(replace(config, **changes))
 
 
@@ -375,6 +296,8 @@ def test_the_configuration_files_are_read_and_name_a_preset(name):
     preset = span_preset(config)
     if name == "vcmr":
         assert config == VCMRConfig()
+        assert preset == MINIATURE
+        assert preset.clip_seconds == MINIATURE_CLIP_SECONDS
     else:
         assert preset == PRESETS[name.removeprefix("vcmr_")]
         assert vcmr.make_model(config, (2048, 768)).config.hidden_size == 256

@@ -1,0 +1,118 @@
+"""Rank moments and videos for each query of a split, suppress overlaps, and write a TVR submission."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hf_models.atomic_files import replacing
+
+from .corpus import VideoBatch, encode_corpus
+from .dataset import MomentSplit
+from .modeling_moments import MomentRetrievalModel
+from .spans import MomentRanking, SpanSearch
+from .temporal_nms import temporal_nms
+
+MAX_PREDICTIONS = 100  # of a query, in the TVR submission form
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """What a model answers to each query of a split.
+
+    Attributes:
+        vcmr: moments anywhere in the corpus.
+        svmr: moments in the query's own video.
+        videos: `(Q, n)` places in the corpus, best first.
+    """
+
+    vcmr: MomentRanking
+    svmr: MomentRanking
+    videos: np.ndarray
+
+    def suppressed(self, threshold: float, *, legacy_truncate: bool = False) -> "Rankings":
+        """After temporal NMS of the moments."""
+        kept = (
+            temporal_nms(one, threshold=threshold, max_spans=MAX_PREDICTIONS, legacy_truncate=legacy_truncate)
+            for one in (self.vcmr, self.svmr)
+        )
+        return Rankings(*kept, self.videos)
+
+
+@torch.inference_mode()
+def rank(
+    model: MomentRetrievalModel,
+    split: MomentSplit,
+    *,
+    batch_size: int = 64,
+    memory_megabytes: float = 96,
+    corpus_dir: Path | None = None,
+) -> Rankings:
+    """Encode the corpus and the queries of a split and search.
+
+    Args:
+        model: in evaluation mode, on its device.
+        split: what to search.
+        batch_size: videos and queries encoded at a time.
+        memory_megabytes: bound on what the search needs beside the encoded corpus and its result.
+        corpus_dir: keep the encoded corpus there instead of in memory.
+    """
+    corpus = encode_corpus(
+        model,
+        _video_batches(split, batch_size),
+        num_videos=len(split.video_ids),
+        max_clips=int(split.num_clips.max()),
+        folder=corpus_dir,
+    )
+    search = SpanSearch(
+        model,
+        corpus,
+        min_clips=split.preset.min_clips,
+        max_clips=split.preset.max_clips,
+        num_videos=MAX_PREDICTIONS,
+        memory_megabytes=memory_megabytes,
+    )
+    queries = _encode_queries(model, split, batch_size)
+    vcmr, videos = search.rank(queries)
+    return Rankings(vcmr, search.localize(queries, torch.from_numpy(split.targets)), videos)
+
+
+def _video_batches(split: MomentSplit, batch_size: int) -> Iterator[VideoBatch]:
+    for first in range(0, len(split.video_ids), batch_size):
+        yield split.video_batch(np.arange(first, min(first + batch_size, len(split.video_ids))))
+
+
+def _encode_queries(model: MomentRetrievalModel, split: MomentSplit, batch_size: int) -> Tensor:
+    """`(Q, M, D)`, one vector for each stream."""
+    encoded = []
+    for first in range(0, len(split), batch_size):
+        rows = np.arange(first, min(first + batch_size, len(split)))
+        features, mask = split.query_batch(rows, model.config.max_query_tokens)
+        encoded.append(model.encode_query(features.to(model.device), mask.to(model.device)).float())
+    return torch.cat(encoded)
+
+
+def write_submission(path: Path, rankings: Rankings, split: MomentSplit) -> None:
+    """The answers in the form of the TVR benchmark; scores are logarithms."""
+    videos = [[[video, 0, 0, -place] for place, video in enumerate(row)] for row in rankings.videos.tolist()]
+    answers = {"VCMR": _spans_of(rankings.vcmr), "SVMR": _spans_of(rankings.svmr), "VR": videos}
+    queries = split.rows.select("desc_id", "caption").rows()
+    submission: dict[str, Any] = {"video2idx": {video: place for place, video in enumerate(split.video_ids)}}
+    for task, predictions in answers.items():
+        submission[task] = [
+            {"desc_id": desc_id, "desc": caption, "predictions": found}
+            for (desc_id, caption), found in zip(queries, predictions, strict=True)
+        ]
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(submission), encoding="utf-8")
+
+
+def _spans_of(ranking: MomentRanking) -> list[list[list[float]]]:
+    """[video, start, end, score] for each query, as many as there are."""
+    fields = (getattr(ranking, name)[:, :MAX_PREDICTIONS].tolist() for name in vars(ranking))
+    return [[list(span) for span in zip(*query, strict=True) if span[0] >= 0] for query in zip(*fields, strict=True)]
