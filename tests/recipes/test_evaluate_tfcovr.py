@@ -214,7 +214,7 @@ def test_embeddings_of_another_encoder_are_refused(config, tiny, tmp_path):
     other.embeddings, other.output_dir = str(tmp_path / "clip"), str(tmp_path / "other")
     stage2.run(other)
     config.models = [f"{other.output_dir}/model"]
-    with pytest.raises(SystemExit, match="embeddings of two models must not be mixed"):
+    with pytest.raises(ValueError, match="features of two models must not be mixed"):
         evaluate_tfcovr.run(config)
 
 
