@@ -134,7 +134,11 @@ class MomentSplit:
         self.coverage["queries_cut"] = int((np.array(lengths) > max_tokens).sum())
 
     def video_batch(self, places: np.ndarray) -> VideoBatch:
-        """The features of videos of the corpus, padded to the longest of them."""
+        """The features of videos of the corpus, padded to the longest of them.
+
+        Args:
+            places: `(V,)` integers, positions in `video_ids`.
+        """
         size, rows = self.feature_sizes[0], []
         for place in places.tolist():
             video = self.video_ids[place]
@@ -148,13 +152,21 @@ class MomentSplit:
         return VideoBatch(ids, features, mask, seconds)
 
     def query_batch(self, rows: np.ndarray, max_tokens: int) -> tuple[Tensor, Tensor]:
-        """The features of queries, padded, and their mask."""
+        """The features of queries, cut to `max_tokens` and padded.
+
+        Args:
+            rows: `(Q,)` integers, positions in `rows`.
+            max_tokens: the longest that is left.
+
+        Returns:
+            `(Q, M, query_feature_size)` float32, and `(Q, M)`, True for tokens.
+        """
         size = self.feature_sizes[1]
         features = [self.queries[str(self.desc_ids[row])] for row in rows.tolist()]
         return _pad([self._prepare(checked(one, "a query", size))[:max_tokens] for one in features])
 
     def labels(self, rows: np.ndarray, end_convention: EndConvention) -> tuple[Tensor, Tensor]:
-        """First and last clip of the moments."""
+        """First and last clip of moments, each `(Q,)` int64, see `spans.clip_labels`."""
         moments, targets = self.rows[rows], self.targets[rows]
         labels = clip_labels(
             moments["start_seconds"].to_numpy(),
@@ -168,7 +180,13 @@ class MomentSplit:
     def training_batch(
         self, rows: np.ndarray, config: MomentRetrievalConfig, *, same_video_negatives: bool
     ) -> dict[str, Tensor]:
-        """What `forward` reads to train on some of the queries."""
+        """What the `forward` of a model reads to train on some of the queries.
+
+        Args:
+            rows: `(Q,)` integers, positions in `rows`.
+            config: of the model.
+            same_video_negatives: let two captions of one video repel each other; otherwise each video comes once.
+        """
         places, targets, identity = self.targets[rows], np.arange(len(rows)), {}
         if not same_video_negatives:
             places, targets = np.unique(places, return_inverse=True)

@@ -23,7 +23,7 @@ MAX_PREDICTIONS = 100  # of a query, in the TVR submission form
 
 @dataclass(frozen=True)
 class Rankings:
-    """What a model answers to each query of a split.
+    """What a model predicts for each of the Q queries of a split.
 
     Attributes:
         vcmr: moments anywhere in the corpus.
@@ -36,7 +36,7 @@ class Rankings:
     videos: np.ndarray
 
     def suppressed(self, threshold: float, *, legacy_truncate: bool = False) -> "Rankings":
-        """After temporal NMS of the moments."""
+        """The same after temporal NMS of the moments, see `temporal_nms`."""
         kept = (
             temporal_nms(one, threshold=threshold, max_spans=MAX_PREDICTIONS, legacy_truncate=legacy_truncate)
             for one in (self.vcmr, self.svmr)
@@ -61,6 +61,12 @@ def rank(
         batch_size: videos and queries encoded at a time.
         memory_megabytes: bound on what the search needs beside the encoded corpus and its result.
         corpus_dir: keep the encoded corpus there instead of in memory.
+
+    Returns:
+        The best moments and videos of each query, before temporal NMS.
+
+    Raises:
+        ValueError: A feature has another size than the others, or values that are not finite.
     """
     corpus = encode_corpus(
         model,
@@ -98,7 +104,16 @@ def _encode_queries(model: MomentRetrievalModel, split: MomentSplit, batch_size:
 
 
 def write_submission(path: Path, rankings: Rankings, split: MomentSplit) -> None:
-    """The answers in the form of the TVR benchmark; scores are logarithms."""
+    """Write rankings in the form of the TVR benchmark, atomically; scores are logarithms.
+
+    Args:
+        path: of the JSON file; its folder is made.
+        rankings: of the queries of `split`.
+        split: what was searched.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     videos = [[[video, 0, 0, -place] for place, video in enumerate(row)] for row in rankings.videos.tolist()]
     answers = {"VCMR": _spans_of(rankings.vcmr), "SVMR": _spans_of(rankings.svmr), "VR": videos}
     queries = split.rows.select("desc_id", "caption").rows()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_moment_models import LABELS, MODELS, inputs, small
 
-SCRIPT = Path(__file__).parents[1] / "fixtures" / "two_process_moments.py"
+SCRIPT = Path(__file__).parents[2] / "fixtures" / "two_process_moments.py"
 
 
 @pytest.fixture(scope="module")
