@@ -172,7 +172,7 @@ def test_missing_embeddings_are_made(config, tmp_path):
 
 def test_embeddings_of_another_encoder_are_refused(config, tiny):
     config.vision_model = str(Path(tiny["vision_model"]).parent / "clip")
-    with pytest.raises(SystemExit, match="embeddings of two models must not be mixed"):
+    with pytest.raises(ValueError, match="features of two models must not be mixed"):
         stage2.run(config)
 
 
