@@ -41,8 +41,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from harness.accelerator import make_accelerator
-from hf_datasets import fig
 from harness.results import writing
+from hf_datasets import fig
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.noise import as_moment, judge_moments
 from hf_datasets.publish import write_folder
