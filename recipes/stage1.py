@@ -14,12 +14,9 @@ killed run started again with the same configuration goes on from its last check
 that was never killed.
 """
 
-import json
-import math
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,14 +67,13 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object, set_seed
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
-from harness.accelerator import make_accelerator
-from harness.checkpoints import Checkpoints, Progress
-from harness.results import replacing, write_results
+from harness.results import replacing
+from harness.schedules import warmup_cosine
+from harness.training import TrainingRun, epoch_seed
 from hf_datasets.video import VideoError
 from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training import Augmentation, LabelledClips
@@ -92,22 +88,13 @@ from tfcovr.classifiers import (
 )
 from tfcovr.labelled_splits import labelled_splits
 
-# What may change between a run and its continuation without changing the weights.
-INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "cache_dir")
 # Left out of a run's identity at these values, because runs of before there was a choice lack them.
 WITHOUT_A_CHOICE = {"validation": "auto", "validation_fraction": 0.1}
 
 
-def learning_rate(step: int, total_steps: int, warmup_steps: float, highest: float) -> float:
-    """Linear warm-up, then a cosine to zero."""
-    if step < warmup_steps:
-        return highest * (step + 1) / warmup_steps
-    return highest * (1 + math.cos(math.pi * (step - warmup_steps) / max(1, total_steps - warmup_steps))) / 2
-
-
 def epoch_items(labels: Tensor, epoch: int, config: Stage1Config) -> list[tuple[int, int]]:
     """The items of an epoch in order, `(position, seed)`, decided by configuration and epoch alone."""
-    generator = torch.Generator().manual_seed(config.seed * 1_000_003 + epoch)
+    generator = torch.Generator().manual_seed(epoch_seed(config.seed, epoch))
     if config.class_balanced:
         weights = 1 / labels.bincount()[labels].double()
         order = torch.multinomial(weights, len(labels), replacement=True, generator=generator)
@@ -117,15 +104,13 @@ def epoch_items(labels: Tensor, epoch: int, config: Stage1Config) -> list[tuple[
     return list(zip(order.tolist(), seeds.tolist(), strict=True))
 
 
-class Stage1:
+class Stage1(TrainingRun):
     """One training run."""
 
+    NAME, METRIC = "stage1", "accuracy"
+
     def __init__(self, config: Stage1Config) -> None:
-        self.config, self.output_dir = config, Path(config.output_dir)
-        self.accelerator = make_accelerator(
-            config.device, self.output_dir, mixed_precision=config.mixed_precision, tracker=config.tracker
-        )
-        set_seed(config.seed)
+        super().__init__(config)
         self.processor = make_processor(config.base, config.num_frames)
         self.size = (self.processor.size["height"], self.processor.size["width"])
         self.splits = labelled_splits(
@@ -149,11 +134,12 @@ class Stage1:
             parameter_groups(self.model, config), config.learning_rate, (0.9, config.adam_beta2)
         )
         self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
-        identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
-        identity = {k: v for k, v in identity.items() if k not in WITHOUT_A_CHOICE or v != WITHOUT_A_CHOICE[k]}
-        identity["num_processes"] = self.accelerator.num_processes
-        self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
+
+    def identity(self) -> dict[str, Any]:
+        """Without what is at its only value of before there was a choice."""
+        identity = super().identity()
+        return {k: v for k, v in identity.items() if k not in WITHOUT_A_CHOICE or v != WITHOUT_A_CHOICE[k]}
 
     def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabelledClips:
         """One split; clips that do not decode are left out and counted where frames are cached."""
@@ -217,47 +203,29 @@ class Stage1:
             reason = str(error).rpartition("VideoError: ")[2].strip()  # a worker's error begins with its traceback
             raise SystemExit(f"{reason}; --cache_frames leaves such clips out and counts them") from error
 
-    def train(self) -> dict[str, Any]:
-        """Train from wherever the last run stopped; returns the figures of the best epoch."""
-        config, accelerator = self.config, self.accelerator
-        if config.tracker:
-            accelerator.init_trackers("stage1", config={k: str(v) for k, v in asdict(config).items()})
-        finished = self.output_dir / "results.json"
-        if finished.is_file():
-            accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
-            return json.loads(finished.read_text(encoding="utf-8"))["figures"]
-        progress = self.checkpoints.resume()
-        steps_per_epoch = len(self.data["train"]) // config.batch_size
-        if not steps_per_epoch:
+    def count_steps(self) -> int:
+        """The last batch of an epoch is left out where it is smaller."""
+        steps = len(self.data["train"]) // self.config.batch_size
+        if not steps:
             raise SystemExit(
-                f"{len(self.data['train'])} training clips are less than one batch of {config.batch_size}; lower --batch_size"
+                f"{len(self.data['train'])} training clips are less than one batch of {self.config.batch_size}; "
+                "lower --batch_size"
             )
-        with tqdm(
-            total=config.epochs * steps_per_epoch,
-            initial=progress.total_steps,
-            desc="stage 1",
-            unit="step",
-            disable=not accelerator.is_local_main_process,
-        ) as bar:
-            while progress.epoch < config.epochs:
-                loss = self.train_epoch(progress, steps_per_epoch, bar)
-                self.finish_epoch(progress, loss)
-                bar.set_postfix({name: f"{value:.3f}" for name, value in progress.history[-1].items()})
-        return self.save(progress)
+        return steps
 
-    def train_epoch(self, progress: Progress, steps_per_epoch: int, bar: tqdm) -> float:
-        """The rest of the current epoch; the mean loss over all of it."""
-        config, accelerator = self.config, self.accelerator
+    def train_epoch(self) -> None:
+        """The rest of the current epoch."""
+        config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         items = epoch_items(torch.tensor(self.data["train"].labels), progress.epoch, config)
-        items = items[progress.step * config.batch_size : steps_per_epoch * config.batch_size]
-        loss_sum = torch.tensor(progress.loss_sum, dtype=torch.float64, device=accelerator.device)
+        items = items[progress.step * config.batch_size : self.steps_per_epoch * config.batch_size]
         for batch in self.batches("train", items, config.batch_size):
-            rate = learning_rate(
+            rate = warmup_cosine(
                 progress.total_steps,
-                config.epochs * steps_per_epoch,
-                config.warmup_epochs * steps_per_epoch,
+                self.total_steps,
+                config.warmup_epochs * self.steps_per_epoch,
                 config.learning_rate,
+                divide_last=True,
             )
             for group in self.optimizer.param_groups:
                 group["lr"] = rate * group["factor"]
@@ -268,28 +236,11 @@ class Stage1:
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            loss_sum += loss.detach()
-            progress.step += 1
-            progress.total_steps += 1
-            bar.update()
-            if progress.total_steps % config.checkpoint_steps == 0:
-                progress.loss_sum = loss_sum.item()
-                self.checkpoints.save(progress)
-        return loss_sum.item() / progress.step
+            self.finish_step(loss)
 
-    def finish_epoch(self, progress: Progress, loss: float) -> None:
-        """Validate and keep the best weights."""
-        figures = self.evaluate("validation")
-        progress.history.append({"loss": loss, **figures})
-        log = {"train/loss": loss} | {f"validation/{name}": value for name, value in figures.items()}
-        self.accelerator.log(log, step=progress.total_steps)
-        state = self.accelerator.get_state_dict(self.model)
-        if figures["accuracy"] > progress.best:
-            progress.best = figures["accuracy"]
-            if self.accelerator.is_main_process:
-                with replacing(self.output_dir / "best.safetensors") as unfinished:
-                    save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
-        progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+    def validate(self) -> dict[str, float]:
+        """Accuracy on the validation clips."""
+        return self.evaluate("validation")
 
     @torch.no_grad()
     def evaluate(self, split: str, *, shuffle_frames: bool = False) -> dict[str, float]:
@@ -310,27 +261,25 @@ class Stage1:
         said = gather_object(said) if self.accelerator.num_processes > 1 else said
         return accuracies(said, self.names)
 
-    def best_figures(self, progress: Progress) -> dict[str, float]:
-        """The figures of the best epoch on validation, measured when it ended."""
-        best = max(progress.history, key=lambda epoch: epoch["accuracy"])
-        figures = {name: value for name, value in best.items() if name != "loss"}
-        if len(figures) == 1:  # a run that an earlier version began kept the accuracy alone
-            return self.evaluate("validation")
-        return figures
+    def best_metrics(self) -> dict[str, float]:
+        """The metrics of the best epoch on validation, measured when it ended."""
+        best = max(self.progress.history, key=lambda epoch: epoch["accuracy"])
+        metrics = {name: value for name, value in best.items() if name != "loss"}
+        if len(metrics) == 1:  # a run that an earlier version began kept the accuracy alone
+            return self.validate()
+        return metrics
 
-    def save(self, progress: Progress) -> dict[str, Any]:
-        """Measure the best weights and write them, `results.json` last: it says that the run is complete."""
-        accelerator = self.accelerator
-        accelerator.wait_for_everyone()
-        model = accelerator.unwrap_model(self.model)
-        model.load_state_dict(load_file(self.output_dir / "best.safetensors"))
-        measured = {"validation": self.best_figures(progress)}
+    def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Measure the best weights, and write them as a full AIM and as adapters."""
+        model = self.accelerator.unwrap_model(self.model)
+        model.load_state_dict(load_file(self.best_weights))
+        measured = {"validation": self.best_metrics()}
         if "test" in self.data:
             measured["test"] = self.evaluate("test")
-        figures = {f"{split}/{name}": value for split, named in measured.items() for name, value in named.items()}
+        metrics = {f"{split}/{name}": value for split, named in measured.items() for name, value in named.items()}
         shuffled = self.evaluate("validation", shuffle_frames=True)["accuracy"]
-        figures["validation/accuracy_shuffled_frames"] = shuffled
-        if accelerator.is_main_process:
+        metrics["validation/accuracy_shuffled_frames"] = shuffled
+        if self.accelerator.is_main_process:
             native = model if self.config.full else to_aim(model)
             with replacing(self.output_dir / "model") as unfinished:
                 native.cpu().save_pretrained(unfinished)
@@ -339,32 +288,25 @@ class Stage1:
                 with replacing(self.output_dir / "adapter") as unfinished:
                     # It changes no embedding; PEFT would look for the base's configuration to find that out.
                     model.save_pretrained(unfinished, save_embedding_layers=False)
-            write_results(
-                self.output_dir,
-                figures,
-                config=self.config,
-                seed=self.config.seed,
-                history=progress.history,
-                coverage={split: data.coverage for split, data in self.data.items()},
-                notes=self.splits.notes,
-                num_processes=accelerator.num_processes,
-            )
-            shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
-            (self.output_dir / "best.safetensors").unlink()
-        accelerator.wait_for_everyone()
-        accelerator.end_training()
-        return figures
+        coverage = {split: data.coverage for split, data in self.data.items()}
+        return metrics, {"coverage": coverage, "notes": self.splits.notes}
+
+    def remove_leftovers(self) -> None:
+        """The best weights too: the model has them."""
+        super().remove_leftovers()
+        if self.accelerator.is_main_process:
+            self.best_weights.unlink(missing_ok=True)
 
 
 def run(config: Stage1Config) -> dict[str, Any]:
-    """Train one model; returns its figures."""
+    """Train one model; returns its metrics."""
     return Stage1(config).train()
 
 
 def main(config: Stage1Config) -> None:
-    figures = run(config)
+    metrics = run(config)
     if PartialState().is_main_process:
-        shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in figures.items())
+        shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in metrics.items())
         print(f"{config.output_dir}/model: {shown}")
 
 

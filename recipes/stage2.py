@@ -11,12 +11,8 @@ configuration goes on from its last checkpoint and ends with the same weights as
 miniature takes well under a minute.
 """
 
-import json
-import math
-import shutil
 import sys
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.config import option, parse_config, run_recipe
@@ -64,16 +60,15 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(Stage2Config, __doc__)
 
 import torch
-from accelerate import Accelerator, PartialState
+from accelerate import PartialState
 from accelerate.utils import set_seed
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch.distributed.fsdp import register_fsdp_forward_method
-from tqdm import tqdm
 
-from harness.accelerator import make_accelerator
-from harness.checkpoints import Checkpoints, Progress
 from harness.models import load_encoders
-from harness.results import replacing, write_results
+from harness.results import replacing
+from harness.schedules import warmup_cosine
+from harness.training import TrainingRun, epoch_batches
 from hf_models.fingerprints import weights_fingerprint
 from tfcovr.batches import EmbeddingSource, PixelSource, embed_config
 from tfcovr.queries import Queries, load_split, place_queries, place_triplets
@@ -91,41 +86,15 @@ MODEL_FIELDS = (
     *("loss", "temperature", "learnable_temperature", "alpha", "beta", "row_normalization"),
 )
 
-# What may change between a run and its continuation without changing the weights.
-INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "cache_dir")
 
-
-def learning_rate(step: int, total_steps: int, config: Stage2Config) -> float:
-    """Linear warm-up, then a cosine to zero."""
-    if step < config.warmup_steps:
-        return config.learning_rate * (step + 1) / config.warmup_steps
-    done = (step - config.warmup_steps) / max(1, total_steps - config.warmup_steps)
-    return config.learning_rate * (1 + math.cos(math.pi * done)) / 2
-
-
-def epoch_batches(num_rows: int, epoch: int, config: Stage2Config, accelerator: Accelerator) -> list[torch.Tensor]:
-    """This process's part of each batch of an epoch, in an order that seed and epoch decide.
-
-    The last batch may be smaller and the parts uneven; one with fewer than two rows for each process is left out.
-    """
-    order = torch.randperm(num_rows, generator=torch.Generator().manual_seed(config.seed * 1_000_003 + epoch))
-    batches = [batch for batch in order.split(config.batch_size) if len(batch) >= 2 * accelerator.num_processes]
-    return [batch.tensor_split(accelerator.num_processes)[accelerator.process_index] for batch in batches]
-
-
-class Stage2:
+class Stage2(TrainingRun):
     """One training run."""
 
+    NAME, METRIC = "stage2", "map@50"
+
     def __init__(self, config: Stage2Config) -> None:
-        self.config, self.output_dir = config, Path(config.output_dir)
-        self.accelerator = make_accelerator(
-            config.device,
-            self.output_dir,
-            mixed_precision=config.mixed_precision,
-            tracker=config.tracker,
-            find_unused_parameters=config.end_to_end,  # some encoders have heads that nothing here reads
-        )
-        set_seed(config.seed)
+        # Some encoders have heads that nothing here reads.
+        super().__init__(config, find_unused_parameters=config.end_to_end)
         fields = {name: getattr(config, name) for name in MODEL_FIELDS}
         fields["standardize_video"] = config.standardize_video and not config.end_to_end
         self.whole, self.processor = load_encoders(config, **fields)
@@ -134,7 +103,9 @@ class Stage2:
         else:
             embed = embed_config(config, config.embeddings)
             self.source = EmbeddingSource.open(embed, self.whole, self.processor, self.accelerator.device)
-        encoders = {kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")}
+        self.fingerprints = {
+            kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
+        }
         self.triplets = place_triplets(load_split(config, "train"), self.source.clips, self.source.texts)
         if self.whole.config.standardize_video:
             clips = torch.cat([self.triplets.query, self.triplets.target]).unique()
@@ -143,10 +114,11 @@ class Stage2:
         self.model, self.optimizer = self.accelerator.prepare(*self.trainables())
         for method in ("get_query_features", "get_target_features", "encode_video", "encode_text"):
             register_fsdp_forward_method(self.model, method)  # nothing happens where the model is not sharded
-        identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
-        identity |= {"num_processes": self.accelerator.num_processes, "encoders": encoders}
-        self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
         self.measure = Measure()
+
+    def identity(self) -> dict[str, Any]:
+        """The encoders' weights count, not only their names."""
+        return super().identity() | {"encoders": self.fingerprints}
 
     def validation_queries(self) -> Queries:
         """The queries of the validation split against all its clips."""
@@ -175,116 +147,72 @@ class Stage2:
         )
         return self.whole, optimizer
 
-    def train(self) -> dict[str, Any]:
-        """Train from wherever the last run stopped; returns the figures of the best epoch."""
-        config, accelerator = self.config, self.accelerator
-        finished = self.output_dir / "results.json"
-        if finished.is_file():
-            accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
-            return json.loads(finished.read_text(encoding="utf-8"))["figures"]
-        if config.tracker:
-            accelerator.init_trackers("stage2", config={k: v for k, v in asdict(config).items() if v is not None})
-        progress = self.checkpoints.resume()
-        steps_per_epoch = len(epoch_batches(len(self.triplets), 0, config, accelerator))
-        if not steps_per_epoch:
+    def count_steps(self) -> int:
+        """A batch of an epoch with fewer than two triplets for each process is left out."""
+        steps = len(self.epoch_batches(0))
+        if not steps:
             raise SystemExit(
-                f"{len(self.triplets)} triplets are fewer than two for each of {accelerator.num_processes} processes"
+                f"{len(self.triplets)} triplets are fewer than two for each of {self.accelerator.num_processes} processes"
             )
-        with tqdm(
-            total=config.epochs * steps_per_epoch,
-            initial=progress.total_steps,
-            desc="stage 2",
-            unit="step",
-            disable=not accelerator.is_local_main_process,
-        ) as bar:
-            while progress.epoch < config.epochs:
-                loss = self.train_epoch(progress, config.epochs * steps_per_epoch, bar)
-                self.finish_epoch(progress, loss)
-                bar.set_postfix({name: f"{value:.4f}" for name, value in progress.history[-1].items()})
-        return self.save(progress)
+        return steps
 
-    def train_epoch(self, progress: Progress, total_steps: int, bar: tqdm) -> float:
-        """The rest of the current epoch; the mean loss over all of it."""
-        config, accelerator = self.config, self.accelerator
+    def epoch_batches(self, epoch: int) -> list[torch.Tensor]:
+        """The rows of each batch."""
+        return epoch_batches(len(self.triplets), epoch, self.config, self.accelerator)
+
+    def train_epoch(self) -> None:
+        """The rest of the current epoch."""
+        config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
-        rows = epoch_batches(len(self.triplets), progress.epoch, config, accelerator)[progress.step :]
-        loss_sum = torch.tensor(progress.loss_sum, dtype=torch.float64, device=accelerator.device)
+        rows = self.epoch_batches(progress.epoch)[progress.step :]
         for batch in self.source.batches(self.triplets, rows, config.query):
+            rate = warmup_cosine(progress.total_steps, self.total_steps, config.warmup_steps, config.learning_rate)
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(progress.total_steps, total_steps, config)
+                group["lr"] = rate
             loss = self.model(**batch, return_loss=True).loss
             accelerator.backward(loss)
             if config.max_gradient_norm:
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            loss_sum += loss.detach()
-            progress.step += 1
-            progress.total_steps += 1
-            bar.update()
-            if progress.total_steps % config.checkpoint_steps == 0:
-                progress.loss_sum = loss_sum.item()
-                self.checkpoints.save(progress)
-        return loss_sum.item() / progress.step
-
-    def finish_epoch(self, progress: Progress, loss: float) -> None:
-        """Validate and keep the best weights."""
-        figures = self.validate()
-        progress.history.append({"loss": loss, "map@50": figures["map@50"]})
-        log = {"train/loss": loss} | {f"validation/{name}": value for name, value in figures.items()}
-        self.accelerator.log(log, step=progress.total_steps)
-        state = self.accelerator.get_state_dict(self.model)
-        if figures["map@50"] > progress.best:
-            progress.best = figures["map@50"]
-            if self.accelerator.is_main_process:
-                with replacing(self.output_dir / "best.safetensors") as unfinished:
-                    save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
-        progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+            self.finish_step(loss)
 
     def validate(self) -> dict[str, float]:
-        """The figures of the weights as they are; every process does the same work."""
+        """Mean average precision on the validation split; every process does the same work."""
         model = self.accelerator.unwrap_model(self.model).eval()
         video_embeds, text_embeds = self.source.embeddings(model, self.queries)
         ranked, _ = rank(model, self.queries, video_embeds, text_embeds, parts=self.config.query)
-        figures = self.measure(ranked, self.queries)
-        return {name: value for name, value in figures.items() if name.startswith("map@")}
+        metrics = self.measure(ranked, self.queries)
+        return {name: value for name, value in metrics.items() if name.startswith("map@")}
 
-    def save(self, progress: Progress) -> dict[str, Any]:
-        """Write the whole model with its best weights, and `results.json` last: it says that the run is complete."""
-        self.accelerator.wait_for_everyone()
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The history keeps one metric."""
+        return {self.METRIC: metrics[self.METRIC]}
+
+    def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write the whole model with its best weights."""
         if self.accelerator.is_main_process:
             model = self.accelerator.unwrap_model(self.model)
-            state = load_file(self.output_dir / "best.safetensors")
+            state = load_file(self.best_weights)
             for name, encoder in self.encoders.items():
                 setattr(model, name, encoder)
                 state |= {f"{name}.{key}": value for key, value in encoder.state_dict().items()}
             with replacing(self.output_dir / "model") as unfinished:
                 model.save_pretrained(unfinished, state_dict=state)
                 self.processor.save_pretrained(unfinished)
-            write_results(
-                self.output_dir,
-                {"validation/map@50": progress.best},
-                config=self.config,
-                seed=self.config.seed,
-                history=progress.history,
-                coverage={"train": self.triplets.coverage, "validation": self.queries.coverage},
-                num_processes=self.accelerator.num_processes,
-            )
-            shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
-        self.accelerator.wait_for_everyone()
-        self.accelerator.end_training()
-        return {"validation/map@50": progress.best}
+        coverage = {"train": self.triplets.coverage, "validation": self.queries.coverage}
+        return {"validation/map@50": self.progress.best}, {"coverage": coverage}
 
 
 def run(config: Stage2Config) -> dict[str, Any]:
-    """Train one model; returns its figures on the validation split."""
+    """Train one model; returns its metrics on the validation split."""
     return Stage2(config).train()
 
 
 def main(config: Stage2Config) -> None:
-    figures = run(config)
+    metrics = run(config)
     if PartialState().is_main_process:
-        print(f"{config.output_dir}/model: validation mAP@50 {100 * figures['validation/map@50']:.2f}")
+        print(f"{config.output_dir}/model: validation mAP@50 {100 * metrics['validation/map@50']:.2f}")
 
 
 if __name__ == "__main__":

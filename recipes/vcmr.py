@@ -12,9 +12,8 @@ same weights as one that was never killed.
 """
 
 import json
-import shutil
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,17 +65,15 @@ from accelerate import PartialState
 from accelerate.utils import set_seed
 from embed_moments import EmbedMomentsConfig
 from embed_moments import run as embed
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
-from tqdm import tqdm
 from transformers import get_linear_schedule_with_warmup
 from transformers.trainer_pt_utils import get_parameter_names
 
 from fig.data import load_moments, span_preset
 from fig.measure import Measure, selection_score
-from harness.accelerator import make_accelerator
-from harness.checkpoints import Checkpoints, Progress
-from harness.results import replacing, write_json, write_results
+from harness.results import replacing, write_json
+from harness.training import TrainingRun, split_batches
 from hf_models import (
     HEROConfig,
     HEROForMomentRetrieval,
@@ -112,10 +109,6 @@ MINIATURE_HERO = {
 }
 
 
-# What may change between a run and its continuation without changing the weights.
-INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "device", "tracker", "memory_megabytes")
-
-
 def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetrievalModel:
     """A new model for features of these sizes."""
     config_class, model_class = MODELS[config.model]
@@ -145,22 +138,16 @@ def make_features(config: MomentDataConfig, device: Device) -> None:
         embed(EmbedMomentsConfig(dataset=config.dataset, output_dir=config.features, device=device))
 
 
-def epoch_batches(num_rows: int, epoch: int, config: VCMRConfig) -> list[np.ndarray]:
-    """The batches of an epoch, in an order that seed and epoch decide; the last may be smaller."""
-    order = np.random.default_rng([config.seed, epoch]).permutation(num_rows)
-    return np.split(order, range(config.batch_size, num_rows, config.batch_size))
-
-
-class VCMR:
+class VCMR(TrainingRun):
     """One training run."""
 
+    NAME, METRIC = "vcmr", "score"
+
     def __init__(self, config: VCMRConfig) -> None:
-        self.config, self.output_dir = config, Path(config.output_dir)
-        self.accelerator = make_accelerator(
-            config.device, self.output_dir, mixed_precision=config.mixed_precision, tracker=config.tracker
-        )
+        super().__init__(config)
+        self.patience = config.patience
         make_features(config, config.device)
-        set_seed(config.seed)
+        set_seed(config.seed)  # whether or not there were features to make
         long_videos = MODELS[config.model][0]().long_videos
         self.train_split, self.validation_split = (
             load_moments(config, split, granularity=config.granularity, long_videos=long_videos)
@@ -174,56 +161,33 @@ class VCMR:
         self.model, self.optimizer = self.accelerator.prepare(
             model, torch.optim.AdamW(parameter_groups(model, config.weight_decay), lr=config.learning_rate)
         )
-        self.num_batches = len(self.batches(0))
-        if not self.num_batches:
-            raise SystemExit(f"{len(self.rows)} moments are too few for {self.accelerator.num_processes} processes")
-        steps = self.num_batches * config.epochs
+        steps = self.count_steps() * config.epochs
         self.schedule = get_linear_schedule_with_warmup(self.optimizer, round(config.warmup_share * steps), steps)
         self.accelerator.register_for_checkpointing(self.schedule)
-        identity = {name: value for name, value in asdict(config).items() if name not in INCIDENTAL}
-        identity["num_processes"] = self.accelerator.num_processes
-        self.checkpoints = Checkpoints(self.accelerator, self.output_dir, identity, restart=config.restart)
         self.measure = Measure()
 
+    @property
+    def description(self) -> str:
+        """Architecture and captions."""
+        return f"{self.config.model}, {self.config.granularity}"
+
     def batches(self, epoch: int) -> list[np.ndarray]:
-        """This process's part of each batch; one with fewer than two rows for each process is left out."""
-        parts, place = self.accelerator.num_processes, self.accelerator.process_index
-        batches = epoch_batches(len(self.rows), epoch, self.config)
-        return [np.array_split(self.rows[batch], parts)[place] for batch in batches if len(batch) >= 2 * parts]
+        """This process's part of each batch of an epoch, in an order that seed and epoch decide."""
+        order = self.rows[np.random.default_rng([self.config.seed, epoch]).permutation(len(self.rows))]
+        parts = split_batches(torch.from_numpy(order), self.config.batch_size, self.accelerator)
+        return [part.numpy() for part in parts]
 
-    def train(self) -> dict[str, float]:
-        """Train from wherever the last run stopped; returns the figures of the best epoch."""
-        config, accelerator = self.config, self.accelerator
-        if config.tracker:
-            accelerator.init_trackers("vcmr", config={k: v for k, v in asdict(config).items() if v is not None})
-        finished = self.output_dir / "results.json"
-        if finished.is_file():
-            accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
-            return json.loads(finished.read_text(encoding="utf-8"))["figures"]
-        progress = self.checkpoints.resume()
-        with tqdm(
-            total=config.epochs * self.num_batches,
-            initial=progress.total_steps,
-            desc=f"{config.model}, {config.granularity}",
-            unit="step",
-            disable=not accelerator.is_local_main_process,
-        ) as bar:
-            while progress.epoch < config.epochs and not self.is_exhausted(progress):
-                loss = self.train_epoch(progress, bar)
-                self.finish_epoch(progress, loss)
-                bar.set_postfix({name: f"{value:.4f}" for name, value in progress.history[-1].items()})
-        return self.save(progress)
+    def count_steps(self) -> int:
+        """A batch of an epoch with fewer than two moments for each process is left out."""
+        steps = len(self.batches(0))
+        if not steps:
+            raise SystemExit(f"{len(self.rows)} moments are too few for {self.accelerator.num_processes} processes")
+        return steps
 
-    def is_exhausted(self, progress: Progress) -> bool:
-        """Whether the best epoch lies `patience` epochs back."""
-        scores = [epoch["score"] for epoch in progress.history]
-        return bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= self.config.patience
-
-    def train_epoch(self, progress: Progress, bar: tqdm) -> float:
-        """The rest of the current epoch; the mean loss over all of it."""
-        config, accelerator = self.config, self.accelerator
+    def train_epoch(self) -> None:
+        """The rest of the current epoch."""
+        config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
-        loss_sum = progress.loss_sum
         for rows in self.batches(progress.epoch)[progress.step :]:
             batch = self.train_split.training_batch(
                 rows,
@@ -238,29 +202,7 @@ class VCMR:
             self.optimizer.step()
             self.schedule.step()
             self.optimizer.zero_grad()
-            loss_sum += loss.item()
-            progress.step += 1
-            progress.total_steps += 1
-            bar.update()
-            if progress.total_steps % config.checkpoint_steps == 0:
-                progress.loss_sum = loss_sum
-                self.checkpoints.save(progress)
-        return loss_sum / progress.step
-
-    def finish_epoch(self, progress: Progress, loss: float) -> None:
-        """Validate and keep the best weights."""
-        figures = self.validate()
-        score = selection_score(figures)
-        progress.history.append({"loss": loss, "score": score})
-        log = {"train/loss": loss} | {f"validation/{name}": value for name, value in figures.items()}
-        self.accelerator.log(log, step=progress.total_steps)
-        if score > progress.best:
-            progress.best = score
-            state = self.accelerator.get_state_dict(self.model)
-            if self.accelerator.is_main_process:
-                keep_best(self.output_dir / "best.safetensors", state, figures)
-        self.accelerator.wait_for_everyone()
-        progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+            self.finish_step(loss)
 
     def validate(self) -> dict[str, float]:
         """Recall without NMS, as the released code chooses; every process does the same work."""
@@ -268,33 +210,28 @@ class VCMR:
         rankings = rank(model, self.validation_split, memory_megabytes=self.config.memory_megabytes)
         return self.measure(rankings, self.validation_split)
 
-    def save(self, progress: Progress) -> dict[str, float]:
-        """Write the model with its best weights, and `results.json` last: it says that the run is complete."""
-        best = self.output_dir / "best.safetensors"
-        figures = json.loads(best.with_suffix(".json").read_text(encoding="utf-8"))
-        self.accelerator.wait_for_everyone()
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The history keeps what chooses the epoch."""
+        return {self.METRIC: selection_score(metrics)}
+
+    def keep_best(self, state: dict[str, Tensor]) -> None:
+        """With their metrics, which become those of the run."""
+        super().keep_best(state)
+        write_json(self.best_weights.with_suffix(".json"), self.metrics)
+
+    def publish(self) -> tuple[dict[str, float], dict[str, Any]]:
+        """Write the model with its best weights."""
+        metrics = json.loads(self.best_weights.with_suffix(".json").read_text(encoding="utf-8"))
         if self.accelerator.is_main_process:
             model = self.accelerator.unwrap_model(self.model).cpu()
-            model.load_state_dict(load_file(best))
+            model.load_state_dict(load_file(self.best_weights))
             with replacing(self.output_dir / "model") as unfinished:
                 model.save_pretrained(unfinished)
-            write_results(
-                self.output_dir,
-                figures,
-                config=self.config,
-                seed=self.config.seed,
-                signature=self.measure.signature,
-                history=progress.history,
-                coverage={
-                    "train": self.train_split.coverage | {"moments_trained_on": len(self.rows)},
-                    "validation": self.validation_split.coverage,
-                },
-                num_processes=self.accelerator.num_processes,
-            )
-            shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
-        self.accelerator.wait_for_everyone()
-        self.accelerator.end_training()
-        return figures
+        coverage = {
+            "train": self.train_split.coverage | {"moments_trained_on": len(self.rows)},
+            "validation": self.validation_split.coverage,
+        }
+        return metrics, {"signature": self.measure.signature, "coverage": coverage}
 
 
 def parameter_groups(model: MomentRetrievalModel, weight_decay: float) -> list[dict[str, Any]]:
@@ -307,22 +244,15 @@ def parameter_groups(model: MomentRetrievalModel, weight_decay: float) -> list[d
     ]
 
 
-def keep_best(path: Path, state: dict[str, Tensor], figures: dict[str, float]) -> None:
-    """Replace the best weights and their figures."""
-    with replacing(path) as unfinished:
-        save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
-    write_json(path.with_suffix(".json"), figures)
-
-
 def run(config: VCMRConfig) -> dict[str, float]:
-    """Train one model; returns its figures on the validation split."""
+    """Train one model; returns its metrics on the validation split."""
     return VCMR(config).train()
 
 
 def main(config: VCMRConfig) -> None:
-    figures = run(config)
+    metrics = run(config)
     if PartialState().is_main_process:
-        found = ", ".join(f"{100 * figures[f'vcmr_recall@1_iou@{iou}']:.2f} at IoU {iou}" for iou in (0.5, 0.7))
+        found = ", ".join(f"{100 * metrics[f'vcmr_recall@1_iou@{iou}']:.2f} at IoU {iou}" for iou in (0.5, 0.7))
         print(f"{config.output_dir}/model: validation VCMR recall@1 {found}")
 
 

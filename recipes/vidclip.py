@@ -11,13 +11,9 @@ started again with the same configuration goes on from its last checkpoint and e
 was never killed.
 """
 
-import json
-import math
 import random
-import shutil
 import sys
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.config import option, parse_config, run_recipe
@@ -79,27 +75,23 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(VidCLIPRunConfig, __doc__)
 
 import torch
-from accelerate import Accelerator, PartialState
-from accelerate.utils import set_seed
+from accelerate import PartialState
 from datasets import disable_progress_bars
 from torch import Tensor
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 from video_text_encoders import VidCLIPEncoder
 
 from comp.data import load_rows, load_stacks
 from comp.scores import Scores
-from harness.accelerator import make_accelerator
-from harness.checkpoints import Checkpoints, Progress
-from harness.results import replacing, write_results
+from harness.results import replacing
+from harness.schedules import warmup_cosine
+from harness.training import TrainingRun, epoch_batches, epoch_seed
 from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, draw_negatives, group
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
 
-# What may change between a run and its continuation without changing the weights by more than rounding.
-INCIDENTAL = ("restart", "output_dir", "checkpoint_steps", "num_workers", "keep_frames", "device", "tracker")
 # What frozen towers said, by the fingerprints of tower and processor: runs of one process share it.
 FROZEN_TOKENS: dict[tuple[str, str], dict[tuple[Span, int], Tensor]] = {}
 PREFERENCE = (
@@ -109,16 +101,6 @@ PREFERENCE = (
     "preference_scale",
     "preference_margin",
 )
-
-
-def identity(config: VidCLIPRunConfig) -> dict[str, Any]:
-    """The part of a configuration that decides the weights: without what another objective alone would read."""
-    unread = {
-        *INCIDENTAL,
-        *(PREFERENCE if config.objective != "comploss" else ()),
-        *(("negclip_negatives",) if config.objective != "negclip" else ()),
-    }
-    return {name: value for name, value in asdict(config).items() if name not in unread}
 
 
 def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcessor]:
@@ -146,14 +128,6 @@ def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcess
     return model, VidCLIPProcessor(videos, AutoTokenizer.from_pretrained(config.model))
 
 
-def learning_rate(step: int, total_steps: int, config: VidCLIPRunConfig) -> float:
-    """Linear warm-up, then a cosine to zero."""
-    if step < config.warmup_steps:
-        return config.learning_rate * (step + 1) / config.warmup_steps
-    done = (step - config.warmup_steps) / max(1, total_steps - config.warmup_steps)
-    return config.learning_rate * (1 + math.cos(math.pi * done)) / 2
-
-
 def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:
     """What is trained, with the factor of its learning rate."""
     zero = {
@@ -168,26 +142,14 @@ def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict
     ]
 
 
-def epoch_batches(count: int, epoch: int, config: VidCLIPRunConfig, accelerator: Accelerator) -> list[list[int]]:
-    """This process's part of each batch of an epoch, in an order that seed and epoch decide.
-
-    The last batch may be smaller and the parts uneven; one with fewer than two pairs for each process is left out.
-    """
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(config.seed * 1_000_003 + epoch))
-    parts, rank = accelerator.num_processes, accelerator.process_index
-    batches = [batch for batch in order.split(config.batch_size) if len(batch) >= 2 * parts]
-    return [batch.tensor_split(parts)[rank].tolist() for batch in batches]
-
-
-class Training:
+class Training(TrainingRun):
     """One training run."""
 
+    NAME, METRIC = "vidclip", "comprehensive_accuracy"
+    KEEPS_BEST = False  # the last weights are published
+
     def __init__(self, config: VidCLIPRunConfig) -> None:
-        self.config, self.output_dir = config, Path(config.output_dir)
-        self.accelerator = make_accelerator(
-            config.device, self.output_dir, mixed_precision=config.mixed_precision, tracker=config.tracker
-        )
-        set_seed(config.seed)
+        super().__init__(config)
         model, self.processor = load_vidclip(config)
         model.vision_model.requires_grad_(not config.freeze_vision)
         if config.activation_checkpointing:
@@ -212,12 +174,23 @@ class Training:
             parameter_groups(model, config), lr=config.learning_rate, weight_decay=config.weight_decay
         )
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
-        decisive = identity(config) | {"num_processes": self.accelerator.num_processes}
-        self.checkpoints = Checkpoints(self.accelerator, self.output_dir, decisive, restart=config.restart)
+
+    @property
+    def description(self) -> str:
+        """With the objective."""
+        return f"{self.NAME} {self.config.objective}"
+
+    def identity(self) -> dict[str, Any]:
+        """Without what another objective alone would read."""
+        unread = {
+            *(PREFERENCE if self.config.objective != "comploss" else ()),
+            *(("negclip_negatives",) if self.config.objective != "negclip" else ()),
+        }
+        return {name: value for name, value in super().identity().items() if name not in unread}
 
     def epoch_contrasts(self, epoch: int) -> list[Contrast]:
-        """The pairs of an epoch: drawn anew, or clips stacked anew."""
-        config, seed = self.config, self.config.seed * 1_000_003 + epoch
+        """The pairs of an epoch, or its stacks of clips; each epoch draws its own."""
+        config, seed = self.config, epoch_seed(self.config.seed, epoch)
         with self.accelerator.main_process_first():
             if config.stack:
                 clips = (config.clips_dataset, config.clips_config, config.clips_data_dir)
@@ -252,42 +225,19 @@ class Training:
         negatives, levels = ([getattr(one, name) for one in contrasts] for name in ("negatives", "levels"))
         return {self.visual: videos, **self.processor.tokenize_contrasts(texts, negatives, levels)}
 
-    def train(self) -> dict[str, Any]:
-        """Train from wherever the last run stopped; returns the figures of the last epoch."""
-        config, accelerator = self.config, self.accelerator
-        finished = self.output_dir / "results.json"
-        if finished.is_file():
-            accelerator.print(f"{finished} says that this run is complete; --restart trains anew")
-            return json.loads(finished.read_text(encoding="utf-8"))["figures"]
-        if config.tracker:
-            accelerator.init_trackers("vidclip", config={k: v for k, v in asdict(config).items() if v is not None})
-        progress = self.checkpoints.resume()
-        steps_per_epoch = len(epoch_batches(len(self.epoch_contrasts(0)), 0, config, accelerator))
-        if not steps_per_epoch:
+    def count_steps(self) -> int:
+        """A batch of an epoch with fewer than two pairs for each process is left out."""
+        steps = len(epoch_batches(len(self.epoch_contrasts(0)), 0, self.config, self.accelerator))
+        if not steps:
             raise SystemExit(
-                f"there are fewer than two pairs for each of {accelerator.num_processes} processes; give more data"
+                f"there are fewer than two pairs for each of {self.accelerator.num_processes} processes; give more data"
             )
-        disable_progress_bars()  # of `datasets`, which would break this one into pieces at every epoch
-        with tqdm(
-            total=config.epochs * steps_per_epoch,
-            initial=progress.total_steps,
-            desc=f"vidclip {config.objective}",
-            unit="step",
-            disable=not accelerator.is_local_main_process,
-        ) as bar:
-            while progress.epoch < config.epochs:
-                loss = self.train_epoch(progress, config.epochs * steps_per_epoch, bar)
-                figures = self.validate()
-                progress.history.append({"loss": loss, **figures})
-                accelerator.log(progress.history[-1], step=progress.total_steps)
-                progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
-                accuracy = figures["comprehensive_accuracy"]
-                bar.set_postfix(loss=f"{loss:.3f}", comprehensive_accuracy=f"{accuracy:.3f}")
-        return self.save(progress)
+        disable_progress_bars()  # of `datasets`, which would break this run's into pieces at every epoch
+        return steps
 
-    def train_epoch(self, progress: Progress, total_steps: int, bar: tqdm) -> float:
-        """The rest of the current epoch; the mean loss over all of it."""
-        config, accelerator = self.config, self.accelerator
+    def train_epoch(self) -> None:
+        """The rest of the current epoch."""
+        config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         if config.freeze_vision:
             accelerator.unwrap_model(self.model).vision_model.eval()
@@ -295,15 +245,15 @@ class Training:
         batches = epoch_batches(len(contrasts), progress.epoch, config, accelerator)[progress.step :]
         loader = DataLoader(
             ContrastFrames(contrasts, self.reader, config.num_frames),
-            batch_sampler=batches,
+            batch_sampler=[batch.tolist() for batch in batches],
             collate_fn=self.collate,
             num_workers=config.num_workers,
             generator=torch.Generator(),  # else a run that goes on draws from the global one once more
         )
         for batch in loader:
-            for group_ in self.optimizer.param_groups:
-                rate = learning_rate(progress.total_steps, total_steps, config)
-                group_["lr"] = rate * group_["rate"]
+            rate = warmup_cosine(progress.total_steps, self.total_steps, config.warmup_steps, config.learning_rate)
+            for parameters in self.optimizer.param_groups:
+                parameters["lr"] = rate * parameters["rate"]
             inputs = {name: value.to(accelerator.device) for name, value in batch.items()}
             loss = self.model(**inputs, return_loss=True).loss
             accelerator.backward(loss)
@@ -312,52 +262,38 @@ class Training:
             self.optimizer.step()
             accelerator.unwrap_model(self.model).limit_logit_scale_()
             self.optimizer.zero_grad()
-            progress.loss_sum += loss.item()
-            progress.step += 1
-            progress.total_steps += 1
-            bar.update()
-            if progress.total_steps % config.checkpoint_steps == 0:
-                self.checkpoints.save(progress)
-        return progress.loss_sum / progress.step
+            self.finish_step(loss)
 
     def validate(self) -> dict[str, float]:
-        """The figures of the weights as they are; every process does the same work."""
+        """Comprehensive accuracy and recall on the validation split; every process does the same work."""
         model = self.accelerator.unwrap_model(self.model).eval()
-        figures = self.scores(VidCLIPEncoder(model, self.processor, self.config.num_frames))
-        return {name: value for name, value in figures.items() if isinstance(value, float)}
+        metrics = self.scores(VidCLIPEncoder(model, self.processor, self.config.num_frames))
+        return {name: value for name, value in metrics.items() if isinstance(value, float)}
 
-    def save(self, progress: Progress) -> dict[str, Any]:
-        """Write the model, and `results.json` last: it says that the run is complete."""
-        figures = {f"validation/{name}": value for name, value in progress.history[-1].items() if name != "loss"}
+    def tracked(self, loss: float, metrics: dict[str, float]) -> dict[str, float]:
+        """Under the names that trackers of earlier runs have."""
+        return {"loss": loss, **metrics}
+
+    def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write the model with its last weights."""
+        metrics = {name: value for name, value in self.progress.history[-1].items() if name != "loss"}
         state = self.accelerator.get_state_dict(self.model)
         if self.accelerator.is_main_process:
             with replacing(self.output_dir / "model") as unfinished:
                 self.accelerator.unwrap_model(self.model).save_pretrained(unfinished, state_dict=state)
                 self.processor.save_pretrained(unfinished)
-            write_results(
-                self.output_dir,
-                figures,
-                config=self.config,
-                seed=self.config.seed,
-                history=progress.history,
-                coverage={"train": self.coverage},
-                num_processes=self.accelerator.num_processes,
-            )
-            shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
-        self.accelerator.wait_for_everyone()
-        self.accelerator.end_training()
-        return figures
+        return {f"validation/{name}": value for name, value in metrics.items()}, {"coverage": {"train": self.coverage}}
 
 
 def run(config: VidCLIPRunConfig) -> dict[str, Any]:
-    """Train one model; returns its figures on the validation split."""
+    """Train one model; returns its metrics on the validation split."""
     return Training(config).train()
 
 
 def main(config: VidCLIPRunConfig) -> None:
-    figures = run(config)
+    metrics = run(config)
     if PartialState().is_main_process:
-        accuracy = 100 * figures["validation/comprehensive_accuracy"]
+        accuracy = 100 * metrics["validation/comprehensive_accuracy"]
         print(f"{config.output_dir}/model: validation comprehensive accuracy {accuracy:.1f}")
 
 
