@@ -12,7 +12,7 @@ the captions of a built data set. A killed training goes on after its last epoch
 import random
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ from transformers.utils.logging import disable_progress_bar
 from harness.accelerator import make_accelerator
 from harness.checkpoints import Checkpoints, Progress
 from harness.results import replacing, write_results
+from harness.training import epoch_seed, identity_of, only_run_in
 from hf_datasets.fig.noise import NoiseExample, built_examples, miniature_examples
 from hf_datasets.miniature import prepare_miniature
 from hf_datasets.records import Rejection
@@ -219,16 +220,12 @@ def train(
         optimizer, lambda step: min((step + 1) / warmup, max(0.0, (total - step) / max(total - warmup, 1)))
     )
     scorer.matcher, optimizer, schedule = accelerator.prepare(matcher, optimizer, schedule)
-    identity = {
-        name: value
-        for name, value in asdict(config).items()
-        if name not in {"output_dir", "restart", "num_workers", "device", "max_evaluated"}
-    }
+    identity = identity_of(config, without=("max_evaluated",))
     checkpoints = Checkpoints(accelerator, Path(config.output_dir), identity, restart=config.restart)
     progress = checkpoints.resume()
     for epoch in range(progress.epoch, config.epochs):
         generator = random.Random(f"{config.seed} {epoch}")
-        torch.manual_seed(config.seed * 1_000_003 + epoch)
+        torch.manual_seed(epoch_seed(config.seed, epoch))
         order = generator.sample(clips.examples, len(clips.examples))
         losses = []
         scorer.matcher.train()
@@ -253,15 +250,21 @@ def train(
 
 
 def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
-    """Train and evaluate; returns the figures."""
+    """Train and evaluate; returns the metrics."""
     disable_progress_bar()
     set_seed(config.seed)
-    output_dir = Path(config.output_dir)
-    accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
+    accelerator = make_accelerator(config.device, Path(config.output_dir), mixed_precision=config.mixed_precision)
     if accelerator.num_processes > 1:
         raise SystemExit(
             "the noise evaluator trains in one process; start it with `python`, on one GPU if there is one"
         )
+    with only_run_in(Path(config.output_dir), accelerator):
+        return train_and_evaluate(config, accelerator)
+
+
+def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -> dict[str, Any]:
+    """Load, train, evaluate before and after, and write the model with its results."""
+    output_dir = Path(config.output_dir)
     examples, paths, rejections = load_examples(config)
     scorer = Scorer(*load_matcher(config.model, num_frames=config.num_frames))
     size = scorer.frame_size
@@ -281,14 +284,14 @@ def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
         "without_negatives": len(rejections),
         "without_frames": failures,
     }
-    figures = {"trained": after, "before_training": before}
-    write_results(output_dir, figures, config=config, seed=config.seed, history=history, coverage=coverage)
+    metrics = {"trained": after, "before_training": before}
+    write_results(output_dir, metrics, config=config, seed=config.seed, history=history, coverage=coverage)
     for name, value in after.items():
         print(f"{name}: {value:.3f}, before training {before[name]:.3f}" if name != "moments" else f"{value:,} moments")
     if failures or rejections:
         print(f"left out: {len(rejections)} moments without a disturbed caption, {len(failures)} without frames")
     print(f"model: {(output_dir / 'model').resolve()}")
-    return figures
+    return metrics
 
 
 def main(config: NoiseEvaluatorConfig) -> None:

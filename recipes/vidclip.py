@@ -14,6 +14,7 @@ was never killed.
 import random
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from harness.config import option, parse_config, run_recipe
@@ -142,6 +143,25 @@ def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict
     ]
 
 
+def pixels(processor: VidCLIPProcessor, frames: Tensor) -> Tensor:
+    """What the model takes of videos `(B, T, 3, height, width)` uint8."""
+    return processor(videos=frames, do_sample_frames=False)["pixel_values"]
+
+
+def collate(
+    items: list[tuple[Tensor, Contrast]], *, processor: VidCLIPProcessor, visual: str, negatives: bool
+) -> dict[str, Tensor]:
+    """What the model takes of a batch."""
+    videos, contrasts = torch.stack([video for video, _ in items]), [contrast for _, contrast in items]
+    if visual == "pixel_values":
+        videos = pixels(processor, videos)
+    texts = [contrast.positive for contrast in contrasts]
+    if not negatives:
+        return {visual: videos, **processor(text=texts)}
+    negative_texts, levels = ([getattr(one, name) for one in contrasts] for name in ("negatives", "levels"))
+    return {visual: videos, **processor.tokenize_contrasts(texts, negative_texts, levels)}
+
+
 class Training(TrainingRun):
     """One training run."""
 
@@ -204,26 +224,11 @@ class Training(TrainingRun):
             return draw_negatives(contrasts, config.negclip_negatives, random.Random(seed))
         return contrasts
 
-    def pixels(self, frames: Tensor) -> Tensor:
-        """What the model takes of videos `(B, T, 3, height, width)` uint8."""
-        return self.processor(videos=frames, do_sample_frames=False)["pixel_values"]
-
     @torch.no_grad()
     def frame_tokens(self, frames: Tensor) -> Tensor:
         """What the frozen tower says of the frames of one video `(T, 3, height, width)`."""
         model = self.accelerator.unwrap_model(self.model)
-        return model.get_frame_tokens(self.pixels(frames[None]).to(self.accelerator.device))[0].cpu()
-
-    def collate(self, items: list[tuple[Tensor, Contrast]]) -> dict[str, Tensor]:
-        """What the model takes of a batch."""
-        videos, contrasts = torch.stack([video for video, _ in items]), [contrast for _, contrast in items]
-        if self.visual == "pixel_values":
-            videos = self.pixels(videos)
-        texts = [contrast.positive for contrast in contrasts]
-        if self.config.objective == "clip":
-            return {self.visual: videos, **self.processor(text=texts)}
-        negatives, levels = ([getattr(one, name) for one in contrasts] for name in ("negatives", "levels"))
-        return {self.visual: videos, **self.processor.tokenize_contrasts(texts, negatives, levels)}
+        return model.get_frame_tokens(pixels(self.processor, frames[None]).to(self.accelerator.device))[0].cpu()
 
     def count_steps(self) -> int:
         """A batch of an epoch with fewer than two pairs for each process is left out."""
@@ -246,7 +251,9 @@ class Training(TrainingRun):
         loader = DataLoader(
             ContrastFrames(contrasts, self.reader, config.num_frames),
             batch_sampler=[batch.tolist() for batch in batches],
-            collate_fn=self.collate,
+            collate_fn=partial(  # of values that a worker process can be given
+                collate, processor=self.processor, visual=self.visual, negatives=config.objective != "clip"
+            ),
             num_workers=config.num_workers,
             generator=torch.Generator(),  # else a run that goes on draws from the global one once more
         )

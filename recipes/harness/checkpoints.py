@@ -1,4 +1,4 @@
-"""Checkpoints that a kill cannot spoil, and the progress of a run that goes on exactly where it stopped."""
+"""Atomic checkpoints and exact resume."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ class Checkpoints:
             # Last, because while it is here nothing that an unfinished removal leaves passes for another run's.
             path.unlink(missing_ok=True)
         accelerator.wait_for_everyone()
-        if accelerator.is_main_process:  # what a killed run was writing; nobody writes yet
+        if accelerator.is_main_process:  # what a killed run was writing; the caller holds the folder's lock
             for unfinished in folder.glob("*.tmp"):
                 remove(unfinished)
         identity = json.loads(json.dumps(identity))
@@ -59,7 +59,7 @@ class Checkpoints:
             if changed:
                 raise SystemExit(
                     f"{folder} holds a run with other {', '.join(changed)}; name another --output_dir, or give --restart to "
-                    "begin anew"
+                    "train again from scratch"
                 )
         elif accelerator.is_main_process:
             write_json(path, identity)

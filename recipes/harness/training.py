@@ -178,10 +178,10 @@ class TrainingRun(ABC):
 
     def is_exhausted(self) -> bool:
         """Whether the best epoch lies `patience` epochs back."""
+        if self.patience is None or not self.progress.history:
+            return False
         scores = [epoch[self.METRIC] for epoch in self.progress.history]
-        return (
-            bool(scores) and self.patience is not None and len(scores) - 1 - scores.index(max(scores)) >= self.patience
-        )
+        return len(scores) - 1 - scores.index(max(scores)) >= self.patience
 
     def finish(self) -> dict[str, Any]:
         """Write the model, and `results.json` last: it says that the run is complete."""

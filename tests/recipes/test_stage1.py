@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from stage1 import Stage1, Stage1Config, epoch_items, learning_rate, run
+from stage1 import Stage1, Stage1Config, epoch_items, run
 from transformers import AutoModelForVideoClassification, AutoVideoProcessor
 
 from harness.config import parse_config
@@ -206,13 +206,6 @@ def test_every_epoch_has_an_order_of_its_own(config):
     labels = torch.zeros(20, dtype=torch.long)
     assert epoch_items(labels, 0, config) != epoch_items(labels, 1, config)
     assert epoch_items(labels, 1, config) == epoch_items(labels, 1, config)
-
-
-def test_the_learning_rate_rises_then_falls_to_zero():
-    rates = [learning_rate(step, 100, 10, 1.0) for step in range(101)]
-    assert rates[0] == pytest.approx(0.1)
-    assert max(rates) == rates[10] == 1.0
-    assert rates[100] == pytest.approx(0, abs=1e-12)
 
 
 def test_labels_with_the_same_text_are_one_class():

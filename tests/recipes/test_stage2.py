@@ -16,6 +16,7 @@ import yaml
 from safetensors.torch import load_file
 from stage2 import Stage2Config
 
+from harness.checkpoints import Checkpoints
 from hf_models import TFCoVRForComposedRetrieval
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -118,16 +119,16 @@ def test_an_end_to_end_run_goes_on_in_the_middle_of_an_epoch_as_if_it_had_not_st
     config.end_to_end, config.epochs, config.checkpoint_steps = True, 1, 2
     stage2.run(config)
     stopped = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "stopped")})
-    save = stage2.Checkpoints.save
+    save = Checkpoints.save
 
     def save_and_stop(self, progress):
         save(self, progress)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stage2.Checkpoints, "save", save_and_stop)
+    monkeypatch.setattr(Checkpoints, "save", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
         stage2.run(stopped)
-    monkeypatch.setattr(stage2.Checkpoints, "save", save)
+    monkeypatch.setattr(Checkpoints, "save", save)
     stage2.run(stopped)
     expected, resumed = weights(config.output_dir), weights(stopped.output_dir)
     assert all(torch.equal(expected[name], resumed[name]) for name in expected)
@@ -188,11 +189,3 @@ def test_a_gpu_that_is_not_there_is_an_error(config):
     config.device = "cuda"
     with pytest.raises(SystemExit, match="no GPU"):
         stage2.run(config)
-
-
-def test_learning_rate_warms_up_and_falls_to_zero():
-    config = Stage2Config(learning_rate=1.0, warmup_steps=4)
-    rates = [stage2.learning_rate(step, 104, config) for step in range(105)]
-    assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
-    assert rates[54] == pytest.approx(0.5)
-    assert rates[104] == pytest.approx(0.0)
