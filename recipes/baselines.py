@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from embed import EmbedConfig
-from stage2 import INCIDENTAL, Stage2Config
+from stage2 import Stage2Config
 from stage2 import run as train
 
 from harness.models import load_encoders, load_trained
+from harness.training import INCIDENTAL
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from tfcovr.batches import embed_config
 from tfcovr.ranking import QueryParts
