@@ -246,10 +246,10 @@ class Stage1(TrainingRun):
     def evaluate(self, split: str, *, shuffle_frames: bool = False) -> dict[str, float]:
         """Top-1 and mean-class accuracy; labels with the same text are one class.
 
-        With `shuffle_frames` the frames of each clip come in a random order: what is lost is what order told.
+        With `shuffle_frames` the frames of each clip come in a random order; the loss of accuracy is due to their order.
         """
         self.model.eval()
-        data, said = self.data[split], []
+        data, pairs = self.data[split], []
         generator = torch.Generator().manual_seed(self.config.seed)
         items = [(position, None) for position in range(len(data))]
         for batch in self.batches(split, items, self.config.batch_size):
@@ -257,9 +257,9 @@ class Stage1(TrainingRun):
             if shuffle_frames:
                 pixels = torch.stack([clip[torch.randperm(len(clip), generator=generator)] for clip in pixels])
             logits = self.model(pixel_values=pixels).logits
-            said += list(zip(batch["labels"].tolist(), logits.argmax(-1).tolist(), strict=True))
-        said = gather_object(said) if self.accelerator.num_processes > 1 else said
-        return accuracies(said, self.names)
+            pairs += list(zip(batch["labels"].tolist(), logits.argmax(-1).tolist(), strict=True))
+        pairs = gather_object(pairs) if self.accelerator.num_processes > 1 else pairs
+        return accuracies(pairs, self.names)
 
     def best_metrics(self) -> dict[str, float]:
         """The metrics of the best epoch on validation, measured when it ended."""

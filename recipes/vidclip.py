@@ -93,7 +93,7 @@ from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReade
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
 
-# What frozen towers said, by the fingerprints of tower and processor: runs of one process share it.
+# Frame tokens of frozen towers, by the fingerprints of tower and processor; runs of one process share them.
 FROZEN_TOKENS: dict[tuple[str, str], dict[tuple[Span, int], Tensor]] = {}
 PREFERENCE = (
     "preference_weight",
@@ -226,7 +226,7 @@ class Training(TrainingRun):
 
     @torch.no_grad()
     def frame_tokens(self, frames: Tensor) -> Tensor:
-        """What the frozen tower says of the frames of one video `(T, 3, height, width)`."""
+        """The frozen tower's tokens of the frames of one video `(T, 3, height, width)`."""
         model = self.accelerator.unwrap_model(self.model)
         return model.get_frame_tokens(pixels(self.processor, frames[None]).to(self.accelerator.device))[0].cpu()
 

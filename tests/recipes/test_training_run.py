@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import noise_evaluator
 import pytest
+import stage1
 import torch
 from filelock import FileLock
 from safetensors.torch import load_file
@@ -155,6 +156,11 @@ def test_what_decides_the_weights_stays_as_earlier_versions_wrote_it(recipe):
     assert sorted(run.identity()) == IDENTITIES[recipe].split()
 
 
+def test_the_optimizers_groups_keep_the_keys_that_are_read_back_from_a_checkpoint():
+    (group,) = stage1.parameter_groups(torch.nn.Linear(2, 1, bias=False), Stage1Config())
+    assert group.keys() == {"params", "factor", "weight_decay"}
+
+
 def test_a_run_killed_before_it_removed_its_checkpoints_loses_them_at_the_next_start(config, monkeypatch, capsys):
     with monkeypatch.context() as patched:
         patched.setattr(SmallRun, "remove_leftovers", interrupt)
@@ -226,7 +232,7 @@ def test_a_second_run_in_one_folder_is_refused_until_the_first_is_gone_even_by_a
     assert SmallRun(config).train() == {"score": 0.3}
 
 
-def test_a_run_that_started_in_the_meantime_is_not_spoilt(config, no_wait):
+def test_a_run_that_another_overtook_writes_nothing(config, no_wait):
     run = SmallRun(config)
     with FileLock(Path(config.output_dir, LOCK)), pytest.raises(SystemExit, match="another run is writing"):
         run.train()
