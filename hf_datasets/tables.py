@@ -1,4 +1,4 @@
-"""Tables that people hand in: read as text, with an error for a file that is none and a rejection for each bad row."""
+"""User-supplied tables: read as text, with an error for a file that is none and a rejection for each bad row."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
+from hf_datasets.damaged_csv import ROW, read_damaged_csv
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.damaged_csv import ROW, read_damaged_csv
 
 REASON = "reason of the refusal"
 
