@@ -12,12 +12,12 @@ from hf_datasets.comp.disruptions import (
     choose_order,
     choose_segments,
     crop,
-    generator_for,
 )
 from hf_datasets.comp.pairs import make_pair
 from hf_datasets.comp.paragraphs import MAX_IOU, as_sentence, select_events, split_sentences
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, WrittenParagraph
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, DisruptionType, Rejection
+from hf_datasets.seeds import generator_for
 
 Row = dict[str, Any]
 Ask = Callable[[str, Any, list[Paragraph]], dict[str, WrittenParagraph]]

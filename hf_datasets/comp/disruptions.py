@@ -1,12 +1,12 @@
 """What is done to a paragraph so that it fits its video no more (VideoComp, section 3.1.2): the choices, by seed."""
 
-import hashlib
 import random
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
 from hf_datasets.records import CaptionedEvent
+from hf_datasets.seeds import generator_for as generator_for  # where it was in release 0.1
 
 MIN_DIFFERENCE = 2
 """Events that must be in one of two intervals only, for each to tell something of its own."""
@@ -20,11 +20,6 @@ class Segments(NamedTuple):
 
     shown: Interval
     told: Interval
-
-
-def generator_for(key: str, seed: int) -> random.Random:
-    """The random numbers of one row: the same for a key and seed, whatever else is built with it."""
-    return random.Random(hashlib.sha256(f"{seed}:{key}".encode()).digest())
 
 
 def choose_order(count: int, generator: random.Random) -> tuple[int, ...]:

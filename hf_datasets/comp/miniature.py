@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from hf_datasets.comp.annotations import Source
-from hf_datasets.comp.disruptions import generator_for
 from hf_datasets.comp.paragraphs import join, keeps_words
 from hf_datasets.comp.tasks import ActionTask, Paragraph, answer_with
 from hf_datasets.miniature.actions import ACTIONS, Action
 from hf_datasets.miniature.captions import PLACES, action_phrase
 from hf_datasets.records import CaptionedEvent, CaptionedVideo
+from hf_datasets.seeds import generator_for
 
 NUM_EVENTS: dict[Source, tuple[int, int]] = {"activitynet": (2, 5), "youcook2": (3, 5)}
 """Fewest and most events of a stretch."""

@@ -4,8 +4,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from hf_datasets.comp.disruptions import generator_for
 from hf_datasets.records import ContrastPair, DisruptionType, Rejection
+from hf_datasets.seeds import generator_for
 
 PAIR_SCHEMA = pa.schema(
     {

@@ -7,8 +7,9 @@ from typing import Any, Final, TypeVar
 
 from datasets import Dataset, IterableDataset, Video
 
-from hf_datasets.comp.disruptions import choose_order, generator_for
+from hf_datasets.comp.disruptions import choose_order
 from hf_datasets.comp.paragraphs import as_sentence, join
+from hf_datasets.seeds import generator_for
 
 MAX_SIZE: Final = 8
 ATTEMPTS: Final = 8

@@ -4,8 +4,8 @@ import datasets
 import pytest
 from datasets import Dataset, IterableDataset
 
-from hf_datasets.comp.disruptions import generator_for
 from hf_datasets.comp.stacking import ClipColumns, disrupt, frames_per_clip, stack_clips
+from hf_datasets.seeds import generator_for
 
 
 def clips(count=12):

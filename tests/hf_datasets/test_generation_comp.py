@@ -5,12 +5,13 @@ import random
 
 import pytest
 
-from hf_datasets.comp.disruptions import choose_order, choose_segments, crop, generator_for, segment_choices
+from hf_datasets.comp.disruptions import choose_order, choose_segments, crop, segment_choices
 from hf_datasets.comp.pairs import make_pair
 from hf_datasets.comp.paragraphs import join, keeps_words, select_events, word_overlap
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, connect
 from hf_datasets.comp.verbs import Verbs, alike, find_actions
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, Rejection
+from hf_datasets.seeds import generator_for
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.youcook2 import read_youcook2
 
