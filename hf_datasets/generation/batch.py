@@ -11,15 +11,9 @@ import openai
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import (
-    Answer,
-    GenerationStoppedError,
-    NoAnswerError,
-    Request,
-    event_loop,
-    result_of,
-)
+from hf_datasets.generation.chat import event_loop, result_of
 from hf_datasets.generation.errors import CURES, MalformedResponseError, rejected_option
+from hf_datasets.generation.exchange import Answer, GenerationStoppedError, NoAnswerError, Request
 from hf_datasets.generation.openai_chat import OpenAIChat
 
 URL = "/v1/chat/completions"

@@ -1,7 +1,6 @@
 """The answer cache: one record per request, keyed by what was asked and of whom, so that nothing is paid twice."""
 
 import asyncio
-import hashlib
 import json
 import secrets
 import sqlite3
@@ -12,8 +11,8 @@ from typing import Any
 
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
-from hf_datasets.generation.chat import Answer, Chat, Request
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.exchange import Answer, Request, without_images
+from hf_datasets.generation.exchange import request_key as request_key  # its place in release 0.1
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -22,38 +21,6 @@ CREATE TABLE IF NOT EXISTS answers (
 CREATE TABLE IF NOT EXISTS batches (
     fingerprint TEXT PRIMARY KEY, endpoint TEXT, batch_id TEXT, keys TEXT, done INTEGER DEFAULT 0, created TEXT);
 """
-
-
-def without_images(messages: list[Message]) -> list[Message]:
-    """The messages with each image replaced by the hash of its data: short, and as good a key."""
-    return [
-        message
-        if isinstance(message["content"], str)
-        else message | {"content": [_hashed(p) for p in message["content"]]}
-        for message in messages
-    ]
-
-
-def _hashed(part: dict[str, Any]) -> dict[str, Any]:
-    if part.get("type") != "image_url":
-        return part
-    image = part["image_url"]
-    return part | {"image_url": image | {"url": "sha256:" + hashlib.sha256(image["url"].encode()).hexdigest()}}
-
-
-def request_key(request: Request, chat: Chat) -> str:
-    """The SHA-256 that names a request: its messages, schema, image hashes, the model and its sampling.
-
-    Nothing of this project's code is in it, so answers survive an edit that leaves the question as it was.
-    """
-    schema = request.task.schema
-    asked = {
-        "messages": without_images(request.messages),
-        "schema": schema.model_json_schema() if schema else None,
-        "model": chat.model,
-        "sampling": chat.sampling,
-    }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 class AnswerCache:

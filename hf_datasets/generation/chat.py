@@ -1,4 +1,4 @@
-"""Who answers: what every chat client offers, the offline writer, and the client that only replays the cache."""
+"""Chat clients without a server: the rule-based generator, and the one that answers from the cache only."""
 
 import asyncio
 import os
@@ -6,15 +6,14 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.exchange import Answer, Chat, NoAnswerError, Request
+from hf_datasets.generation.exchange import GenerationStoppedError as GenerationStoppedError  # its place in 0.1
 from hf_datasets.generation.prices import Meter
-from hf_datasets.generation.task import Message, Task
 
 SIGNAL_SECONDS = 0.5
-
-if TYPE_CHECKING:
-    from hf_datasets.generation.cache import AnswerCache
 
 
 @cache
@@ -46,78 +45,21 @@ def result_of(outcome: "Future[Any]") -> Any:
                 raise
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One question of a task about one row."""
-
-    task: Task[Any, Any]
-    row: Any
-    messages: list[Message]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back: the text as it was, its price in tokens, and why it ended (`stop`, `length`, `refusal`, ...)."""
-
-    text: str
-    input_tokens: int = 0
-    output_tokens: int = 0
-    finish_reason: str = "stop"
-
-
-class NoAnswerError(Exception):
-    """One request found no answer within its bounds; its row is rejected and the others go on.
-
-    Args:
-        reason: Why, in words for a report.
-        raw: What the server sent, as far as it sent something.
-        passing: Whether the same request may find an answer in a later run.
-    """
-
-    def __init__(self, reason: str, raw: str = "", *, passing: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.raw = raw
-        self.passing = passing
-
-
-class GenerationStoppedError(Exception):
-    """No further request makes sense (key, quota, budget, context length); what was answered is kept."""
-
-
-class Chat(Protocol):
-    """A client that answers requests.
-
-    `model` and `sampling` are what the answers depend on beside the messages, so they enter the cache key.
-    `window` is how many rows may be under way at once; `keeps_answers` whether its answers are worth a cache.
-    """
-
-    model: str
-    sampling: dict[str, Any]
-    window: int
-    keeps_answers: bool
-    meter: Meter
-
-    async def answer(self, request: Request) -> Answer:
-        """The answer; raises NoAnswerError for this request alone, GenerationStoppedError for all."""
-        ...
-
-
 @runtime_checkable
 class BatchChat(Chat, Protocol):
     """A client that answers many requests at a time, into the cache, and may be killed while it waits."""
 
-    def recover(self, cache: "AnswerCache") -> None:
+    def recover(self, cache: AnswerCache) -> None:
         """Wait for what an earlier run sent and did not live to read."""
         ...
 
-    def fill(self, requests: dict[str, Request], cache: "AnswerCache") -> dict[str, NoAnswerError]:
+    def fill(self, requests: dict[str, Request], cache: AnswerCache) -> dict[str, NoAnswerError]:
         """Bring the answers to these requests, by cache key, into the cache; gives those that have none."""
         ...
 
 
 class OfflineWriter:
-    """The default client: each task's own writer, without a network, a key or a price."""
+    """The default client: each task's own rule-based generator, without a network, a key or a price."""
 
     model = "offline-writer"
     window = 64
@@ -142,7 +84,7 @@ class OfflineWriter:
 
 @dataclass(slots=True)
 class Replay:
-    """A client that never calls anybody: rows whose answer is not in the cache are rejected, and say so."""
+    """The cache only: rows whose answer is not in it are rejected, and say so."""
 
     model: str
     sampling: dict[str, Any]
@@ -151,7 +93,7 @@ class Replay:
     meter: Meter = field(default_factory=Meter)
 
     async def answer(self, request: Request) -> Answer:
-        """Nothing: the cache was asked before.
+        """No answer: the cache was asked before.
 
         Raises:
             NoAnswerError: Always.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from hf_datasets.generation.chat import Answer
+from hf_datasets.generation.exchange import Answer
 from hf_datasets.generation.prices import BYTES_PER_TOKEN, Price, message_tokens, text_tokens
 from hf_datasets.generation.task import Message
 

@@ -9,18 +9,17 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hf_datasets.generation.cache import AnswerCache, request_key
-from hf_datasets.generation.chat import (
+from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.chat import BatchChat, event_loop, result_of
+from hf_datasets.generation.conversation import dialogue
+from hf_datasets.generation.exchange import (
     Answer,
-    BatchChat,
     Chat,
     GenerationStoppedError,
     NoAnswerError,
     Request,
-    event_loop,
-    result_of,
+    request_key,
 )
-from hf_datasets.generation.conversation import dialogue
 from hf_datasets.generation.task import Task
 from hf_datasets.records import Rejection
 

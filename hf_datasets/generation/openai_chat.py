@@ -16,7 +16,7 @@ import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
-from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request, event_loop
+from hf_datasets.generation.chat import event_loop
 from hf_datasets.generation.completions import read_completion
 from hf_datasets.generation.errors import (
     MalformedResponseError,
@@ -25,6 +25,7 @@ from hf_datasets.generation.errors import (
     rejected_option,
     retry_after_seconds,
 )
+from hf_datasets.generation.exchange import Answer, GenerationStoppedError, NoAnswerError, Request
 from hf_datasets.generation.http_client import BoundedClient, ResponseTooLongError
 from hf_datasets.generation.prices import Meter, Price, message_tokens, price_of
 from hf_datasets.generation.task import Message

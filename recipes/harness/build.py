@@ -22,8 +22,9 @@ from harness.shared_config import BuildConfig
 from hf_datasets.drafts import draft_of, sweep
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import Chat, GenerationStoppedError, OfflineWriter, Replay
+from hf_datasets.generation.chat import OfflineWriter, Replay
 from hf_datasets.generation.dry_run import DryRun
+from hf_datasets.generation.exchange import Chat, GenerationStoppedError
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
 from hf_datasets.generation.prices import Meter, Price, price_of

@@ -19,8 +19,9 @@ from PIL import Image
 from pydantic import BaseModel
 from sentences import EXPECTED, ROWS, SentenceTask, answer
 
-from hf_datasets.generation.cache import AnswerCache, request_key
-from hf_datasets.generation.chat import GenerationStoppedError, OfflineWriter, Replay, Request
+from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.chat import OfflineWriter, Replay
+from hf_datasets.generation.exchange import GenerationStoppedError, Request, request_key
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.images import image_part
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling

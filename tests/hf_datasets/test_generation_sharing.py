@@ -12,7 +12,8 @@ from sentences import EXPECTED, ROWS, SentenceTask, answer
 
 from hf_datasets.generation import generate as engine
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import GenerationStoppedError, Replay
+from hf_datasets.generation.chat import Replay
+from hf_datasets.generation.exchange import GenerationStoppedError
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
 from hf_datasets.records import Rejection
