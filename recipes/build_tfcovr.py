@@ -80,8 +80,9 @@ from hf_datasets.miniature import MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr import builder
+from hf_datasets.tfcovr.annotations import source_clips
 from hf_datasets.tfcovr.clips import check_clips, locate
-from hf_datasets.tfcovr.construction import Collection, change_frame, check_enough, compose, source_clips
+from hf_datasets.tfcovr.construction import Collection, change_frame, check_enough, compose
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own import read_own_clips

@@ -58,7 +58,8 @@ from harness.accelerator import make_accelerator
 from harness.checkpoints import Checkpoints, Progress
 from harness.results import replacing, write_results
 from harness.training import epoch_seed, identity_of, only_run_in
-from hf_datasets.fig.noise import NoiseExample, built_examples, miniature_examples
+from hf_datasets.fig.miniature import miniature_examples
+from hf_datasets.fig.noise import NoiseExample, built_examples
 from hf_datasets.miniature import prepare_miniature
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoStore

@@ -17,7 +17,6 @@ from hf_datasets.fig.moments import (
     clip_to_duration,
     describe_ends,
     locate,
-    miniature_moments,
     published_moments,
     read_moments,
     splits_of,
@@ -124,6 +123,8 @@ class FIG(RegisteredBuilder):
 
     def _miniature(self) -> tuple[pl.DataFrame, list[Rejection]]:
         self._refuse(("video_dir",), "the miniature has its own videos, see 'mini-videos'")
+        from hf_datasets.fig.miniature import miniature_moments  # imports the renderer
+
         self._root = self._miniature_dir()
         return miniature_moments(self._root)
 

@@ -72,15 +72,6 @@ def read_moments(files: Mapping[Split, Path]) -> tuple[pl.DataFrame, list[Reject
     return moments, rejections + refused
 
 
-def miniature_moments(root: Path) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Read the clips of a rendered miniature as moments of its long videos."""
-    videos = pl.read_parquet(root / "videos.parquet").select("video_id", "duration_seconds")
-    clips = pl.read_parquet(root / "clips.parquet").with_row_index("desc_id")
-    joined = clips.join(videos, on="video_id", how="left", maintain_order="left")
-    rows = joined.with_columns(fine_caption_score=None).select(FRAME_SCHEMA.names()).cast(dict(FRAME_SCHEMA))
-    return check_moments(rows, source=str(root / "clips.parquet"))
-
-
 def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
     """Read the moments in a folder that `recipes/build_fig.py` wrote.
 
@@ -94,7 +85,7 @@ def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
             try:
                 table = pq.read_table(path)
             except pa.ArrowInvalid as error:
-                raise ValueError(f"{path} is no Parquet file ({error}); make the folder again") from None
+                raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
             list(check_columns(table.column_names, MOMENT_SCHEMA.names, source=str(path)))
             table = table.select(MOMENT_SCHEMA.names).cast(MOMENT_SCHEMA)
             parts.append(pl.from_arrow(table).with_columns(split=pl.lit(split)))
@@ -119,7 +110,7 @@ def check_moments(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFrame, 
         ValueError: A video is in `train` and in another split, or no row is left.
     """
     checks = {
-        "empty caption; mend the row": is_empty("coarse_caption") | is_empty("fine_caption"),
+        "empty caption; fix the row": is_empty("coarse_caption") | is_empty("fine_caption"),
         "duplicate desc_id; the first is kept": ~pl.col("desc_id").is_first_distinct(),
         "second duration of a video; give all its rows one": pl.col("duration_seconds")
         != pl.col("duration_seconds").first().over("video_id"),
@@ -146,7 +137,7 @@ def clip_to_duration(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFram
         The moments with `end_seconds` at most `duration_seconds`, and a rejection for each that is none any more.
     """
     outside = {
-        "starts after its video ends; mend the row, or load it without clip_to_duration": pl.col("start_seconds")
+        "starts after its video ends; fix the row, or load it without clip_to_duration": pl.col("start_seconds")
         >= pl.col("duration_seconds")
     }
     inside, rejections = judge(moments, outside, source=source, key="desc_id")

@@ -1,31 +1,32 @@
 """The noise evaluator's data and what the pipeline asks of it: a score for each text, and the best candidate.
 
 A package imports no model, so the evaluator is any callable; `recipes/noise_evaluator.py` trains one. It learns from
-captions that fit a moment (the original and its rewrites, listing 7) and from those that were disturbed in what is
-seen (listing 8) or in what happens (listing 9).
+captions that fit a moment (the original and its rewrites, listing 7) and from negative captions that change what is
+seen (listing 8) or what happens (listing 9).
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
-import torch
 
 from hf_datasets.fig.moments import FRAME_SCHEMA, published_moments
 from hf_datasets.fig.release import Split
 from hf_datasets.records import Moment, Rejection
 
+if TYPE_CHECKING:
+    import torch
+
 REWRITINGS_FOLDER = "rewritings"
-NEGATIVES_PER_KIND = 3
 
 
 class NoiseEvaluator(Protocol):
     """Says how well texts describe a clip; higher is better, and 0 is undecided."""
 
-    def __call__(self, frames: torch.Tensor, texts: Sequence[str]) -> Sequence[float]:
+    def __call__(self, frames: "torch.Tensor", texts: Sequence[str]) -> Sequence[float]:
         """Score each text.
 
         Args:
@@ -60,6 +61,16 @@ class NoiseExample:
     static_negatives: tuple[str, ...]
     dynamic_negatives: tuple[str, ...]
 
+    @classmethod
+    def of_moment(
+        cls, row: Mapping[str, Any], positives: Iterable[str], static: Iterable[str], dynamic: Iterable[str]
+    ) -> "NoiseExample":
+        """The example of a row of `moments.FRAME_SCHEMA`: each text once, and none that fits among the negatives."""
+        fitting = tuple(dict.fromkeys(positives))
+        span = (row["start_seconds"], row["end_seconds"])
+        kinds = (tuple(text for text in dict.fromkeys(texts) if text not in fitting) for texts in (static, dynamic))
+        return cls(row["desc_id"], row["video_id"], *span, fitting, *kinds)
+
     @property
     def negatives(self) -> tuple[str, ...]:
         """All that do not fit, the static ones first."""
@@ -91,7 +102,7 @@ def built_examples(data_dir: Path) -> tuple[dict[Split, list[NoiseExample]], lis
             texts.get((row["desc_id"], kind), ()) for kind in ("static_negatives", "dynamic_negatives", "positives")
         )
         if static or dynamic:
-            example = _example(row, (row["coarse_caption"], *same), static, dynamic)
+            example = NoiseExample.of_moment(row, (row["coarse_caption"], *same), static, dynamic)
             examples.setdefault(row["split"], []).append(example)
         else:
             raw = json.dumps(row, ensure_ascii=False)
@@ -99,77 +110,21 @@ def built_examples(data_dir: Path) -> tuple[dict[Split, list[NoiseExample]], lis
     return examples, rejections
 
 
-def miniature_examples(root: Path) -> dict[Split, list[NoiseExample]]:
-    """Make the examples of a rendered miniature from its motions: other colours, and other skills of the same kind.
-
-    Args:
-        root: What `prepare_miniature` made.
-
-    Returns:
-        Split -> examples; which negatives a moment has depends on its `desc_id` alone.
-    """
-    from hf_datasets.miniature.actions import ACTIONS, Action
-    from hf_datasets.miniature.captions import PLACES, action_phrase, fine_caption
-
-    def reworded(action: Action, hall: str, sock: str) -> str:
-        phrase = action_phrase(action)
-        where = f"{phrase[0].upper()}{phrase[1:]} {PLACES[action.apparatus]}"
-        return f"{where}, by an athlete in {sock} socks in a {hall} hall."
-
-    # Both wordings fit and both are disturbed, or the wording alone would tell which texts fit.
-    wordings = (fine_caption, reworded)
-    clips = pl.read_parquet(root / "clips.parquet").with_row_index("desc_id")
-    halls, socks = (clips[name].unique().sort().to_list() for name in ("hall_colour", "socks_colour"))
-    alike: dict[tuple[str, str], list[Action]] = {}
-    for action in ACTIONS.values():
-        alike.setdefault((action.kind, action.apparatus), []).append(action)
-    examples: dict[Split, list[NoiseExample]] = {}
-    for row in clips.iter_rows(named=True):
-        number, hall, sock = row["desc_id"], row["hall_colour"], row["socks_colour"]
-        action = ACTIONS[row["label"]]
-        scenes = (
-            (_other(halls, hall, number), sock),
-            (hall, _other(socks, sock, number)),
-            (_other(halls, hall, number + 1), _other(socks, sock, number + 1)),
-        )
-        static = [wordings[(number + step) % 2](action, *scene) for step, scene in enumerate(scenes)]
-        phrase = action_phrase(action)
-        others = [one for one in alike[action.kind, action.apparatus] if action_phrase(one) != phrase]
-        dynamic = [
-            wordings[(number + step + 1) % 2](others[(number + step) % len(others)], hall, sock)
-            for step in range(min(NEGATIVES_PER_KIND, len(others)))
-        ]
-        positives = [wording(action, hall, sock) for wording in wordings]
-        examples.setdefault(row["split"], []).append(_example(row, positives, static, dynamic))
-    return examples
-
-
-def _other(values: list[str], value: str, number: int) -> str:
-    rest = [one for one in values if one != value]
-    return rest[number % len(rest)]
-
-
-def _example(
-    row: Mapping[str, Any], positives: Iterable[str], static: Iterable[str], dynamic: Iterable[str]
-) -> NoiseExample:
-    fitting = tuple(dict.fromkeys(positives))
-    span = (row["start_seconds"], row["end_seconds"])
-    kinds = (tuple(text for text in dict.fromkeys(texts) if text not in fitting) for texts in (static, dynamic))
-    return NoiseExample(row["desc_id"], row["video_id"], *span, fitting, *kinds)
-
-
-def choose(evaluator: NoiseEvaluator, frames: torch.Tensor, candidates: Sequence[str]) -> tuple[str, float]:
+def choose(evaluator: NoiseEvaluator, frames: "torch.Tensor", candidates: Sequence[str]) -> tuple[str, float]:
     """The candidate with the highest score, the first of several, and its score.
 
     Raises:
         ValueError: There is no candidate, or the evaluator gives no finite score for each.
 
     Example:
+        >>> import torch
         >>> choose(lambda frames, texts: [len(text) / 2 for text in texts], torch.zeros(1, 3, 2, 2), ["a", "bcd"])
         ('bcd', 1.5)
     """
     if not candidates:
         raise ValueError("there is no candidate to choose from; give at least one caption")
+    import torch  # takes seconds, and reading examples needs none of it
+
     scores = torch.as_tensor(evaluator(frames, list(candidates)), dtype=torch.float64)
     if scores.shape != (len(candidates),) or not scores.isfinite().all():
         raise ValueError(
@@ -183,7 +138,7 @@ def choose(evaluator: NoiseEvaluator, frames: torch.Tensor, candidates: Sequence
 def judge_moments(
     moments: Iterable[tuple[Moment, Sequence[str]]],
     evaluator: NoiseEvaluator,
-    frames_of: Callable[[Moment], torch.Tensor],
+    frames_of: "Callable[[Moment], torch.Tensor]",
 ) -> Iterator[Moment | Rejection]:
     """Give every moment its best candidate as fine caption, and that candidate's score.
 
@@ -203,7 +158,7 @@ def _judged(
     moment: Moment,
     candidates: Sequence[str],
     evaluator: NoiseEvaluator,
-    frames_of: Callable[[Moment], torch.Tensor],
+    frames_of: "Callable[[Moment], torch.Tensor]",
 ) -> Moment | Rejection:
     try:
         caption, score = choose(evaluator, frames_of(moment), candidates)

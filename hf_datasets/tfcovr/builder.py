@@ -11,12 +11,21 @@ from datasets.builder import Key
 
 from hf_datasets.records import Rejection
 from hf_datasets.registration import RegisteredBuilder
-from hf_datasets.tfcovr import construction, own, release
+from hf_datasets.tfcovr import own, release
+from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, RECORD_SCHEMA, locate
-from hf_datasets.tfcovr.construction import Collection, Tables, check_enough, compose, write_changes
+from hf_datasets.tfcovr.construction import (
+    Collection,
+    check_enough,
+    compose,
+    read_published,
+    release_collection,
+    write_changes,
+)
 from hf_datasets.tfcovr.labels import Label, load_labels
+from hf_datasets.tfcovr.miniature import miniature_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs
-from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_SCHEMA, Split, split_by_video
+from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_SCHEMA, Split, Tables, split_by_video
 
 HOMEPAGE = "https://huggingface.co/datasets/ucf-crcv/TF-CoVR"
 CITATION = """@article{gupta2025tfcovr,
@@ -117,22 +126,22 @@ class TFCoVR(RegisteredBuilder):
 
     def _miniature(self) -> dict[Split, Tables]:
         self._refuse(("video_dir", *SPLITTING), "the miniature has its own videos and splits")
-        return self._generated(*construction.miniature_clips(self._miniature_dir()))
+        return self._generated(*miniature_clips(self._miniature_dir()))
 
     def _release(self) -> dict[Split, Tables]:
         self._refuse(GENERATION, "the published rows are as they are")
         data_dir = self._data_dir() or release.download(self.token)
-        return self._opened(construction.release_collection(data_dir, video_dir=self.config.video_dir))
+        return self._opened(release_collection(data_dir, video_dir=self.config.video_dir))
 
     def _source(self) -> dict[Split, Tables]:
         data_dir = self._data_dir()
         if data_dir is None:
-            raise ValueError(f"pass data_dir: {construction.SOURCE_HELP}")
-        published = construction.read_published(data_dir, self.config.name)
+            raise ValueError(f"pass data_dir: {SOURCE_HELP}")
+        published = read_published(data_dir, self.config.name)
         if published:
             self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
             return self._published(published)
-        clips, rejections, coverage = construction.source_clips(data_dir, video_dir=self.config.video_dir)
+        clips, rejections, coverage = source_clips(data_dir, video_dir=self.config.video_dir)
         split = split_by_video(
             clips,
             validation_fraction=self.config.validation_fraction,
@@ -145,7 +154,7 @@ class TFCoVR(RegisteredBuilder):
         data_dir = self._data_dir()
         if data_dir is None:
             raise ValueError(f"pass data_dir: {own.OWN_HELP}")
-        published = construction.read_published(data_dir, self.config.name)
+        published = read_published(data_dir, self.config.name)
         if published:
             self._refuse(GENERATION, f"{data_dir} has rows that were generated before")
             return self._published(published, whole_videos=True)

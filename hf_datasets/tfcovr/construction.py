@@ -1,4 +1,4 @@
-"""Where TF-CoVR comes from: the miniature, the authors' release, the upstream annotations, or a folder made of them."""
+"""From clips and label pairs to triplets and queries; and rows that were made before, by us or by the authors."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -9,18 +9,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hf_datasets.records import Clip, LabelPair, Rejection
-from hf_datasets.sources.finediving import read_finediving
-from hf_datasets.sources.finegym import read_finegym
+from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tables import check_columns
-from hf_datasets.tfcovr.clips import (
-    CLIP_SCHEMA,
-    check_clips,
-    clip_frame,
-    descriptions,
-    locate,
-    read_durations,
-)
+from hf_datasets.tfcovr.annotations import source_clips as source_clips  # its place in release 0.1
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA, locate
 from hf_datasets.tfcovr.labels import Label, answers_of
 from hf_datasets.tfcovr.modifications.task import Modification, ModificationTask
 from hf_datasets.tfcovr.release import read_release, release_clips
@@ -35,20 +27,10 @@ from hf_datasets.tfcovr.triplets import (
     train_triplets,
 )
 
-ANNOTATION = "finegym_annotation_info*.json"
-ELEMENTS = "gym*_element*.txt"
-CATEGORIES = "gym*_categories*.txt"
-DIVES = "FineDiving_fine-grained_annotation.pkl"
-COARSE_DIVES = "FineDiving_coarse_annotation.pkl"
-SOURCE_HELP = (
-    f"the source configuration reads, from data_dir, FineGym's {ANNOTATION} with its lists {ELEMENTS}, or FineDiving's "
-    f"{DIVES}, or both; or a folder that `subtle build_tfcovr` made"
-)
-
 
 @dataclass(frozen=True)
 class Collection:
-    """A data set before it is written.
+    """A dataset before it is written.
 
     Attributes:
         clips: The clips of all splits (`CLIP_SCHEMA`).
@@ -148,52 +130,6 @@ def check_enough(
     return {split: Rejection(reason, split, split) for split, reason in zip(empty, reasons, strict=True)}
 
 
-def miniature_clips(root: Path) -> tuple[pl.DataFrame, list[Rejection], str]:
-    """Read the clips of a rendered miniature, found in its own `videos`."""
-    clips = _read(root / "clips.parquet", "prepare_miniature makes such a folder")
-    videos = _read(root / "videos.parquet", "prepare_miniature makes such a folder")
-    durations = dict(videos.select("video_id", "duration_seconds").iter_rows())
-    accepted, rejections = check_clips(clips, source=str(root / "clips.parquet"), durations=durations)
-    located, coverage = locate(accepted, root / "videos")
-    return located, rejections, coverage
-
-
-def source_clips(data_dir: Path, *, video_dir: str | None = None) -> tuple[pl.DataFrame, list[Rejection], str]:
-    """Read the clips of FineGym and FineDiving, whichever annotations are below a folder; they have no split yet.
-
-    Raises:
-        FileNotFoundError: The folder holds neither.
-        ValueError: Of an annotation there are several files, or it cannot be read.
-    """
-    clips, rejections = clip_frame(_source_records(data_dir))
-    durations = None if video_dir is None else read_durations(clips, video_dir)
-    accepted, refused = check_clips(clips, source=str(data_dir), durations=durations)
-    located, coverage = locate(accepted, video_dir)
-    return located, rejections + refused, coverage
-
-
-def _source_records(data_dir: Path) -> Iterator[Clip | Rejection]:
-    annotation = _one(data_dir, ANNOTATION)
-    dives = _one(data_dir, DIVES) or _one(data_dir, COARSE_DIVES)
-    if annotation is None and dives is None:
-        raise FileNotFoundError(f"{data_dir} holds no annotation: {SOURCE_HELP}")
-    if annotation is not None:
-        elements = sorted(data_dir.rglob(ELEMENTS))
-        if not elements:
-            raise FileNotFoundError(f"{annotation} has no element list {ELEMENTS} beside it; fetch gym288's two lists")
-        categories = _one(data_dir, CATEGORIES)
-        yield from read_finegym(annotation, elements, descriptions=descriptions(), categories=categories)
-    if dives is not None:
-        yield from read_finediving(dives, descriptions=descriptions())
-
-
-def _one(folder: Path, pattern: str) -> Path | None:
-    paths = sorted(folder.rglob(pattern))
-    if len(paths) > 1:
-        raise ValueError(f"{folder} holds several {pattern}: {', '.join(map(str, paths))}; keep one")
-    return paths[0] if paths else None
-
-
 def read_published(data_dir: Path, config_name: str) -> dict[Split, Tables]:
     """Open the Parquet files of one configuration in a folder that `hf_datasets.publish` wrote.
 
@@ -218,7 +154,7 @@ def _columns(path: Path) -> list[str]:
     try:
         return pq.read_schema(path).names
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} is no Parquet file ({error}); make the folder again") from None
+        raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
 
 
 def _published_tables(paths: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -236,17 +172,10 @@ def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Colle
     return Collection(located, rows, rejections + refused, coverage)
 
 
-def _read(path: Path, cure: str) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); {cure}") from None
-
-
 def write_changes(
     pairs: Iterable[LabelPair | Rejection], labels: Iterable[Label] | None = None
 ) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Have the offline writer say what changes between the labels of each pair, and the validator judge it.
+    """Have the rule-based generator say what changes between the labels of each pair, and check what it says.
 
     Args:
         pairs: What `pairs.propose_pairs` gives; its rejections are passed on.
@@ -260,7 +189,7 @@ def write_changes(
 
 
 def change_frame(records: Iterable[Modification | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Collect what a writer, the offline one or a chat model, makes of label pairs.
+    """Collect what the rule-based generator or a chat model makes of label pairs.
 
     Returns:
         The changes in their order (`triplets.CHANGE_SCHEMA`), and the rejections in theirs.

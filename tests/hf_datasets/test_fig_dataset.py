@@ -196,7 +196,7 @@ def test_a_folder_that_was_not_built_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"`subtle build_fig` makes such a folder"):
         datasets.load_dataset("charades_fig", "source", data_dir=str(tmp_path / "folder"))
     (tmp_path / "folder" / "source" / "train-0.parquet").write_text("x")
-    with pytest.raises(ValueError, match="is no Parquet file"):
+    with pytest.raises(ValueError, match="is not a Parquet file"):
         datasets.load_dataset("charades_fig", "source", data_dir=str(tmp_path / "folder"))
 
 

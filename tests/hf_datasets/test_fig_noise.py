@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 import torch
 
+from hf_datasets.fig.miniature import miniature_examples
 from hf_datasets.fig.moments import MOMENT_SCHEMA
-from hf_datasets.fig.noise import as_moment, built_examples, choose, judge_moments, miniature_examples
+from hf_datasets.fig.noise import as_moment, built_examples, choose, judge_moments
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.publish import write_folder
 from hf_datasets.records import Moment, Rejection

@@ -16,8 +16,8 @@ import hf_datasets
 from hf_datasets.__main__ import main
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.publish import write_folder
+from hf_datasets.tfcovr.annotations import SOURCE_HELP
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, check_clips, locate
-from hf_datasets.tfcovr.construction import SOURCE_HELP
 from hf_datasets.tfcovr.labels import answer_class, find_label
 from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
 from hf_datasets.video import VideoError
