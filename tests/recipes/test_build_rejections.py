@@ -3,7 +3,6 @@
 from functools import partial
 from itertools import count
 
-import build_fig
 import pytest
 from chat_server import ChatServer
 from small_builds import CAPTIONS, MOMENTS, comp, enriched, fig, hidden, paragraph, rejected, tfcovr, writes
@@ -58,7 +57,7 @@ def test_every_rejection_names_its_row_its_request_and_its_raw_text(
     tmp_path, monkeypatch, pipeline, answers, is_of_the_input
 ):
     # The extra `keyframes` finds them; here it does not matter which they are.
-    monkeypatch.setattr(build_fig, "keyframe_seconds", lambda path, start, end: [(start + end) / 2])
+    monkeypatch.setattr("hf_datasets.fig.construction.keyframe_seconds", lambda path, start, end: [(start + end) / 2])
     turns = count()
     prose = lambda body: answers(body) if next(turns) % 3 else "Well, [[[["  # noqa: E731 - one of three is no answer
     fault_of = {}
