@@ -59,15 +59,16 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(AnalyseFIGConfig, __doc__)
 
 import polars as pl
-from caption_clusters import CaptionMap, plot_maps
 from datasets import DatasetDict, concatenate_datasets, load_dataset
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-import hf_datasets  # noqa: F401 - registers the data sets' names
+import hf_datasets  # noqa: F401 - registers the datasets' names
 from fig.user_study import aggregate, as_rows, read_answers, write_forms
+from harness.model_folders import check_model_folder
 from harness.results import replacing_files, write_results, writing
+from hf_datasets.fig.clusters import TFIDF, CaptionMap, plot_maps
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.release import FILES
 from hf_datasets.fig.statistics import duplicate_captions, plot_scores, statistics
@@ -76,12 +77,12 @@ GRANULARITIES = ("coarse", "fine")
 
 
 def data_set_in(folder: str) -> str:
-    """Which data set's published files a folder holds."""
+    """Which dataset's published files a folder holds."""
     names = [name for name, files in FILES.items() if any(any(Path(folder).rglob(file)) for file in files.values())]
     if len(names) != 1:
         wanted = ", ".join(file for files in FILES.values() for file in files.values())
         what = f"files of {' and '.join(names)}" if names else "none of the published files"
-        raise SystemExit(f"--release {folder} holds {what}; give a folder with those of one data set: {wanted}")
+        raise SystemExit(f"--release {folder} holds {what}; give a folder with those of one dataset: {wanted}")
     return names[0]
 
 
@@ -94,7 +95,7 @@ def read(config: AnalyseFIGConfig, part: str = "") -> DatasetDict:
 
 
 def read_kinds(config: AnalyseFIGConfig) -> pl.DataFrame:
-    """`desc_id` and `kind` of a built data set; no row where the kind is not known, as in the release."""
+    """`desc_id` and `kind` of a built dataset; no row where the kind is not known, as in the release."""
     files = sorted((Path(config.data_dir or "") / PUBLISHED_FOLDER).glob("*.parquet"))
     if config.dataset_config != "source" or not files:
         return pl.DataFrame(schema={"desc_id": pl.Int64, "kind": pl.String})
@@ -102,7 +103,7 @@ def read_kinds(config: AnalyseFIGConfig) -> pl.DataFrame:
 
 
 def table_1(data: DatasetDict, kinds: pl.DataFrame) -> dict[str, Any]:
-    """Figures of each split and of all, and of each kind of caption where it is known."""
+    """Statistics of each split and of all, and of each kind of caption where it is known."""
     splits = {name: asdict(statistics(rows)) for name, rows in data.items()}
     found: dict[str, Any] = {"splits": splits, "all": asdict(statistics(*data.values()))}
     if not kinds.is_empty():
@@ -158,8 +159,8 @@ def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfi
         try:
             figure = make()
         except ValueError as error:
-            undrawn[name] = str(error)
-            print(f"no {name}: {error}")
+            undrawn[name] = str(error).replace("lower min_samples", "lower --tsne_min_samples")
+            print(f"no {name}: {undrawn[name]}")
             return
         with writing(Path(config.output_dir) / name):
             figure.savefig(folder / name, dpi=150)
@@ -197,6 +198,8 @@ def analyse(config: AnalyseFIGConfig) -> dict[str, Any]:
             "data_dir": config.release,
         }
         config = replace(config, **found)
+    if config.encoder != TFIDF:
+        check_model_folder(config.encoder)
     data, kinds = read(config), read_kinds(config)
     maps = {
         granularity: CaptionMap(

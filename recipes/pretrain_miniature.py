@@ -64,7 +64,6 @@ import numpy as np
 import torch
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
-from stills import NUM_TARGETS, Stills, clip_captions, modification_texts, read_stills, still_caption
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -82,9 +81,26 @@ from transformers import (
 from harness.accelerator import make_accelerator
 from harness.results import replacing_files, write_results, writing
 from hf_datasets.miniature import MiniatureConfig, plan_competitions, prepare_miniature
-from hf_datasets.tfcovr.labels import load_labels
+from hf_datasets.miniature.captions import fine_caption
+from hf_datasets.miniature.competitions import Shot
+from hf_datasets.miniature.stills import NUM_TARGETS, Stills, read_stills, still_caption
+from hf_datasets.tfcovr.labels import find_label, load_labels
+from hf_datasets.tfcovr.modifications.writer import write_modification
+from hf_datasets.tfcovr.pairs import label_pairs
 from hf_models.vidclip.layers_vidclip import limited_scale
 from tfcovr.classifiers import time_code
+
+
+def clip_captions(shot: Shot) -> tuple[str, str]:
+    """The label's text and the fine caption of the clip that a still comes from."""
+    return find_label(shot.action.label).description, fine_caption(shot.action, shot.scene.hall, shot.scene.socks)
+
+
+def modification_texts(labels: tuple[str, ...]) -> list[str]:
+    """What TF-CoVR's rule-based generator says between any two of these labels."""
+    pairs = label_pairs([find_label(label) for label in labels])
+    texts = {write_modification(find_label(p.source).attributes, find_label(p.target).attributes) for p in pairs}
+    return sorted(texts)
 
 
 def train_tokenizer(texts: list[str], config: PretrainConfig) -> PreTrainedTokenizerFast:

@@ -309,11 +309,11 @@ def test_values_that_configurations_repeat_are_those_of_the_packages():
     from analyse_fig import AnalyseFIGConfig
     from build_comp import BuildCompConfig
     from build_tfcovr import BuildTFCoVRConfig
-    from caption_clusters import TFIDF
     from evaluate_vcmr import EvaluateVCMRConfig
     from vcmr import MODELS, VCMRConfig
 
     from hf_datasets.comp.paragraphs import MAX_IOU
+    from hf_datasets.fig.clusters import TFIDF
     from hf_datasets.registration import BUILDERS
     from hf_datasets.tfcovr.pairs import DEFAULT_THRESHOLD
     from hf_models.moments import configuration_moments

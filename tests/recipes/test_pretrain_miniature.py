@@ -14,10 +14,11 @@ from pretrain_miniature import (
     Pretraining,
     build_model,
     build_processor,
+    clip_captions,
     load,
     measure,
+    modification_texts,
 )
-from stills import clip_captions, modification_texts, pose_targets, read_stills, still_caption
 from torch.nn import functional as F
 from transformers import AutoModel, AutoProcessor, AutoTokenizer, CLIPModel
 
@@ -28,6 +29,7 @@ from hf_datasets.miniature.competitions import clip_rows
 from hf_datasets.miniature.drawing import Scene, camera_joints
 from hf_datasets.miniature.motion import Style, perform
 from hf_datasets.miniature.render import render_video
+from hf_datasets.miniature.stills import pose_targets, read_stills, still_caption
 from hf_models import AIMModel
 from tfcovr.classifiers import MINIATURE_AIM, ClassifierConfig, class_names, make_classifier, make_processor
 

@@ -1,52 +1,59 @@
-"""How alike captions are: DBSCAN over sentence embeddings (VERIFIED, Table 2) and their t-SNE map (Figure 5)."""
+"""How alike captions are: DBSCAN over sentence embeddings (VERIFIED, Table 2) and their t-SNE map (Figure 5).
+
+Importing this imports neither scikit-learn, Matplotlib nor torch; what needs them does.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from matplotlib import colormaps
-from matplotlib.figure import Figure
-from scipy.sparse import csr_matrix, issparse
-from sklearn.cluster import DBSCAN
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.manifold import TSNE
-from sklearn.preprocessing import normalize
-from tqdm import tqdm
-from transformers import AutoModel, AutoTokenizer
 
-from harness.models import check_model_folder
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TFIDF = "tfidf"
 NOISE = -1
 SVD_DIMENSIONS = 50
-Embeddings = np.ndarray | csr_matrix
 
 
-@torch.inference_mode()
-def embed_sentences(sentences: Sequence[str], encoder: str, *, batch_size: int = 64) -> Embeddings:
-    """Unit-norm embeddings `(n, D)`.
+def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF, *, batch_size: int = 64) -> Any:
+    """Embeddings of unit length.
 
     Args:
-        sentences: the captions.
-        encoder: "tfidf" (words and pairs of words, no download), or a text model whose last states are averaged over the
-            tokens, as Sentence-BERT does.
-        batch_size: captions at a time.
+        sentences: The captions.
+        encoder: "tfidf" (words and pairs of words, no download), or a text model's folder or name on the Hub, whose last
+            states are averaged over the tokens, as Sentence-BERT does.
+        batch_size: Captions at a time.
+
+    Returns:
+        `(n, D)`: a NumPy array, or with "tfidf" a sparse matrix of SciPy.
     """
     if encoder == TFIDF:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         return TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit_transform(sentences)
-    check_model_folder(encoder)
+    import torch
+    from tqdm import tqdm
+    from transformers import AutoModel, AutoTokenizer
+
     tokenizer, model = AutoTokenizer.from_pretrained(encoder), AutoModel.from_pretrained(encoder).eval()
     parts = []
     for first in tqdm(range(0, len(sentences), batch_size), desc="sentences", unit="batch"):
         batch = list(sentences[first : first + batch_size])
         tokens = tokenizer(batch, padding=True, truncation=True, return_tensors="pt")
-        states = model(**tokens).last_hidden_state
         mask = tokens["attention_mask"][..., None]
-        parts.append(((states * mask).sum(1) / mask.sum(1)).numpy())
-    return normalize(np.concatenate(parts))
+        with torch.inference_mode():
+            states = model(**tokens).last_hidden_state
+            parts.append(((states * mask).sum(1) / mask.sum(1)).numpy())
+    return unit_length(np.concatenate(parts))
+
+
+def unit_length(vectors: np.ndarray) -> np.ndarray:
+    """The vectors `(n, D)` divided by their lengths; one of length 0 stays."""
+    from sklearn.preprocessing import normalize
+
+    return normalize(vectors)
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class Clusters:
     """Captions grouped by DBSCAN.
 
     Attributes:
-        labels: `(n,)` the cluster of each caption, -1 for one that is like no other.
+        labels: `(n,)` integers, the cluster of each caption, -1 for one that is like no other.
     """
 
     labels: np.ndarray
@@ -75,17 +82,29 @@ class CaptionMap:
 
     Args:
         captions: n texts.
-        encoder: see `embed_sentences`.
+        encoder: See `embed_sentences`.
+
+    Attributes:
+        embeddings: Of the distinct captions, sorted; see `embed_sentences`.
+        places: `(n,)` integers, the row of `embeddings` of each caption.
+        counts: How often each distinct caption occurs.
+
+    Example:
+        >>> clusters = CaptionMap(["A man sits.", "a man sits", "The dog runs."]).cluster()
+        >>> clusters.labels.tolist(), clusters.classes, clusters.instances
+        ([0, 0, -1], 1, 2)
     """
 
-    def __init__(self, captions: Sequence[str], encoder: str) -> None:
+    def __init__(self, captions: Sequence[str], encoder: str = TFIDF) -> None:
         distinct, self.places, self.counts = np.unique(
             np.array(captions, dtype=object), return_inverse=True, return_counts=True
         )
         self.embeddings = embed_sentences(distinct.tolist(), encoder)
 
     def cluster(self, *, eps: float = 0.01, min_samples: int = 2) -> Clusters:
-        """Group captions whose cosine distance is below `eps`; the paper's values are the defaults."""
+        """Group captions whose cosine distance is at most `eps`; the paper's values are the defaults."""
+        from sklearn.cluster import DBSCAN
+
         dbscan = DBSCAN(eps=eps, min_samples=min_samples, metric="cosine")
         # The weight of a distinct caption is how often it occurs, so this is DBSCAN over all captions.
         labels = dbscan.fit_predict(self.embeddings, sample_weight=self.counts)
@@ -95,29 +114,42 @@ class CaptionMap:
         """A t-SNE map `(n, 2)` of n distinct captions; equal ones would push each other apart in it.
 
         Args:
-            distinct: places in `embeddings`.
-            seed: of the map.
+            distinct: `(n,)` rows of `embeddings`.
+            seed: Of the map.
         """
+        from sklearn.decomposition import TruncatedSVD
+        from sklearn.manifold import TSNE
+
         if len(distinct) == 1:
             return np.zeros((1, 2))
-        vectors: Any = self.embeddings[distinct]
-        if issparse(vectors):
+        vectors = self.embeddings[distinct]
+        if not isinstance(vectors, np.ndarray):  # sparse: fewer dimensions first, as scikit-learn advises
             dimensions = min(SVD_DIMENSIONS, *(size - 1 for size in vectors.shape))
-            vectors = normalize(TruncatedSVD(dimensions, random_state=seed).fit_transform(vectors))
+            vectors = unit_length(TruncatedSVD(dimensions, random_state=seed).fit_transform(vectors))
         perplexity = min(30.0, (len(distinct) - 1) / 3)
         return TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(vectors)
 
 
-def plot_maps(coarse: CaptionMap, fine: CaptionMap, *, eps: float, min_samples: int, seed: int) -> Figure:
+def plot_maps(coarse: CaptionMap, fine: CaptionMap, *, eps: float, min_samples: int, seed: int) -> "Figure":
     """Draw the captions that cluster when coarse, and the fine captions of the same moments, in the same colours.
+
+    Args:
+        coarse: The coarse captions of the moments.
+        fine: The fine captions of the same moments, in the same order.
+        eps: See `CaptionMap.cluster`.
+        min_samples: Captions that make a cluster.
+        seed: Of the maps.
 
     Raises:
         ValueError: No coarse caption is in a cluster of `min_samples`.
     """
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
     groups = coarse.cluster(eps=eps, min_samples=min_samples).labels
     rows = np.flatnonzero(groups != NOISE)
     if not len(rows):
-        raise ValueError(f"no coarse caption is like {min_samples - 1} others; lower --tsne_min_samples")
+        raise ValueError(f"no coarse caption is like {min_samples - 1} others; lower min_samples")
     own = fine.cluster(eps=eps, min_samples=min_samples).labels[rows]
     counts = {"coarse": len(set(groups[rows].tolist())), "fine": len(set(own.tolist()) - {NOISE})}
     # Neighbouring numbers get colours that differ: steps of the golden section around the wheel.

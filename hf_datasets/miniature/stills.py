@@ -1,4 +1,4 @@
-"""Stills of the miniature: single frames with the joints that the renderer knows and the captions they deserve."""
+"""Stills of the miniature: single frames with the joints that the renderer knows, and their captions."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,18 +9,18 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from hf_datasets.miniature.captions import PLACES, fine_caption
+from hf_datasets.miniature.captions import PLACES
 from hf_datasets.miniature.competitions import Competition, Shot
 from hf_datasets.miniature.drawing import camera_joints
 from hf_datasets.miniature.render import perform_shot
 from hf_datasets.miniature.skeleton import J
-from hf_datasets.tfcovr.labels import find_label
-from hf_datasets.tfcovr.modifications.writer import write_modification
-from hf_datasets.tfcovr.pairs import label_pairs
+from hf_datasets.video import VideoError
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 
-NUM_TARGETS = 51  # 15 joints relative to the pelvis, the direction of the spine and of the chest
-JOINT_SCALE = 2.5  # brings offsets in body units to about unit variance
+NUM_TARGETS = 51
+"""Values of a pose: 15 joints relative to the pelvis, the direction of the spine and of the chest."""
+JOINT_SCALE = 2.5
+"""Brings offsets in body units to about unit variance."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Stills:
         frames: `(clips, frames, 3, size, size)` uint8.
         targets: `(clips, frames, 51)` float, see `pose_targets`.
         shots: The shot of each clip.
-        joints: `(clips, frames, 16, 3)` as the camera sees them.
+        joints: `(clips, frames, 16, 3)` float, in body units from the pelvis, as the camera sees them.
     """
 
     frames: Tensor
@@ -50,11 +50,22 @@ def pose_targets(joints: Tensor) -> Tensor:
 def read_stills(
     folder: Path, competitions: list[Competition], num_frames: int, size: int, *, num_workers: int
 ) -> Stills:
-    """Decode `num_frames` stills of every clip of these competitions and compute their joints from the plan."""
+    """Decode stills of every clip of these competitions and compute their joints from the plan.
+
+    Args:
+        folder: A folder that `prepare_miniature` made.
+        competitions: Those to read, in the order of the plan.
+        num_frames: Stills of each clip.
+        size: Side of a still, in pixels.
+        num_workers: Processes that decode.
+
+    Raises:
+        VideoError: A video of the folder cannot be read.
+    """
     rows = pq.read_table(folder / "clips.parquet").to_pylist()
-    wanted = {one.video_id for one in competitions}
+    wanted = {competition.video_id for competition in competitions}
     rows = [row for row in rows if row["video_id"] in wanted]
-    shots = [shot for one in competitions for shot in one.shots]
+    shots = [shot for competition in competitions for shot in competition.shots]
     requests = [
         VideoRequest(index, folder / "videos" / f"{row['video_id']}.mp4", row["start_seconds"], row["end_seconds"])
         for index, row in enumerate(rows)
@@ -65,7 +76,7 @@ def read_stills(
     with VideoReaderPool(num_frames, num_workers=num_workers, size=shape) as pool:
         for index, read in tqdm(pool.read(requests), total=len(rows), desc="Decoding stills", unit="clip"):
             if isinstance(read, VideoFailure):
-                raise SystemExit(f"{read.path}: {read.reason}; delete the folder {folder} and it is rendered again")
+                raise VideoError(f"{read.path}: {read.reason}; delete the folder {folder} and it is rendered again")
             shot = shots[index]
             seen = camera_joints(perform_shot(shot), shot.scene)
             frames[index] = read.frames
@@ -74,7 +85,12 @@ def read_stills(
 
 
 def still_caption(shot: Shot, joints: Tensor) -> str:
-    """What a person would write under a single frame: attitude of the body, shape, clothes and place."""
+    """What a person would write under a single frame: attitude of the body, shape, clothes and place.
+
+    Args:
+        shot: The shot that the frame is of.
+        joints: `(16, 3)`, as in `Stills.joints`.
+    """
     spine = joints[J["neck"]] - joints[J["pelvis"]]
     chest = joints[J["nose"]] - joints[J["head"]]
     attitude = "upright" if spine[1] > 0.21 else "upside down" if spine[1] < -0.21 else "lying in the air"
@@ -88,15 +104,3 @@ def still_caption(shot: Shot, joints: Tensor) -> str:
         f"A person in {shot.scene.socks} socks, {attitude} and {shape}, facing {facing}, {PLACES[shot.action.apparatus]} "
         f"in a {shot.scene.hall} hall."
     )
-
-
-def clip_captions(shot: Shot) -> tuple[str, str]:
-    """The label's text and the fine caption of the clip that a still comes from."""
-    return find_label(shot.action.label).description, fine_caption(shot.action, shot.scene.hall, shot.scene.socks)
-
-
-def modification_texts(labels: tuple[str, ...]) -> list[str]:
-    """What TF-CoVR's offline writer says between any two of these labels."""
-    pairs = label_pairs([find_label(label) for label in labels])
-    texts = {write_modification(find_label(p.source).attributes, find_label(p.target).attributes) for p in pairs}
-    return sorted(texts)
