@@ -1,0 +1,145 @@
+"""Analyze composed queries as TF-CoVR's authors do: counts, targets, texts and durations, with their figures.
+
+    python recipes/analyse_tfcovr.py
+    python recipes/analyse_tfcovr.py --dataset_config release --data_dir annotations/tfcovr
+    python recipes/analyse_tfcovr.py --dataset_config own --data_dir myclips --video_dir myclips/videos
+
+Prints the rows and clips of each split and writes to `OUTPUT_DIR` the histograms of clips per label (Figures A1 and A2),
+targets per query, words per modification text and seconds per clip, the most frequent words of the texts, and
+`results.json` with all of these numbers.
+"""
+
+import math
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import DataConfig
+
+
+@dataclass
+class AnalyseTFCoVRConfig(DataConfig):
+    """What to analyze."""
+
+    top_words: int = option(30, "Words of the modification texts to list.")
+    output_dir: str = option("outputs/tfcovr_analysis", "Folder for the figures and results.json.")
+
+    def __post_init__(self) -> None:
+        if self.top_words < 1:
+            raise ValueError("--top_words must be positive")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(AnalyseTFCoVRConfig, __doc__)
+
+import polars as pl
+from datasets import Dataset, DatasetDict, concatenate_datasets
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+import hf_datasets  # noqa: F401 - registers the datasets' names
+from harness.results import write_results
+from hf_datasets.tfcovr import statistics
+from tfcovr.queries import load_splits
+
+
+def summary_of(values: pl.Series) -> dict[str, float | None]:
+    """The numbers of a distribution; None, which JSON knows, where nothing was counted."""
+    summary = asdict(statistics.summarise_values(values))
+    return {name: None if math.isnan(value) else value for name, value in summary.items()}
+
+
+def row_statistics(rows: Dataset) -> dict[str, Any]:
+    """Counts of triplets or queries, and the spread of their targets and of the words of their texts."""
+    frame = rows.select_columns(["query_clip_id", "query_label", "target_label", "modification_text"]).to_polars()
+    return {
+        "rows": len(rows),
+        "query_clips": frame["query_clip_id"].n_unique(),
+        "label_pairs": frame.select("query_label", "target_label").drop_nulls().n_unique(),
+        "texts": frame["modification_text"].n_unique(),
+        "targets": summary_of(statistics.targets_per_query(rows)),
+        "words": summary_of(statistics.text_lengths(rows)),
+    }
+
+
+def clip_statistics(clips: Dataset) -> dict[str, Any]:
+    """Counts of clips, long videos and labels, and the spread of the clips' durations."""
+    frame = clips.select_columns(["video_id", "label"]).to_polars()
+    return {
+        "clips": len(clips),
+        "videos": frame["video_id"].drop_nulls().n_unique(),
+        "labels": frame["label"].drop_nulls().n_unique(),
+        "seconds": summary_of(statistics.durations(clips)),
+    }
+
+
+def spread(summary: dict[str, float | None], digits: int = 2) -> str:
+    """Smallest, mean and largest value; "unknown" where there is none."""
+    if summary["mean"] is None:
+        return "unknown"
+    return f"{summary['minimum']:.{digits}f} / {summary['mean']:.2f} / {summary['maximum']:.{digits}f}"
+
+
+def show(tables: dict[str, Any]) -> None:
+    """Print the statistics of rows and clips, a line per split."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    first = Table("split", "rows", "query clips", "label pairs", "texts", "targets", "words of a text")
+    for name, split in tables["rows"].items():
+        counts = (f"{split[key]:,}" for key in ("rows", "query_clips", "label_pairs", "texts"))
+        first.add_row(name, *counts, spread(split["targets"], 0), spread(split["words"], 0))
+    console.print(first)
+    second = Table("split", "clips", "videos", "labels", "seconds of a clip")
+    for name, split in tables["clips"].items():
+        counts = (f"{split[key]:,}" for key in ("clips", "videos", "labels"))
+        second.add_row(name, *counts, spread(split["seconds"]))
+    console.print(second)
+    console.print("targets, words and seconds: smallest / mean / largest")
+    words = ", ".join(f"{row['word']} {100 * row['share']:.0f} %" for row in tables["words"][:10])
+    console.print(f"most frequent words, and the share of texts that have them: {words}")
+
+
+def draw(rows: DatasetDict, clips: Dataset, top_words: int) -> dict[str, Figure]:
+    """Name of a file -> figure. Targets are those of validation and test: a training triplet has one."""
+    queries = [split for name, split in rows.items() if name != "train"] or list(rows.values())
+    texts = concatenate_datasets(list(rows.values()))
+    counts = statistics.clips_per_label(clips)
+    sources = counts.filter(counts["clips"] > 0)["source"].unique(maintain_order=True)
+    return {
+        **{f"clips_{source}.png": statistics.plot_clips_per_label(clips, source) for source in sources},
+        "targets.png": statistics.plot_targets_per_query(concatenate_datasets(queries)),
+        "text_lengths.png": statistics.plot_text_lengths(texts),
+        "durations.png": statistics.plot_durations(clips),
+        "words.png": statistics.plot_modification_lexicon(texts, top=top_words),
+    }
+
+
+def analyse(config: AnalyseTFCoVRConfig) -> dict[str, Any]:
+    """Print the statistics of every split, and write them with the figures."""
+    rows, clips = load_splits(config), load_splits(config, clips=True)
+    every_row, every_clip = (concatenate_datasets(list(data.values())) for data in (rows, clips))
+    tables = {
+        "rows": {name: row_statistics(split) for name, split in rows.items()},
+        "clips": {name: clip_statistics(split) for name, split in clips.items()} | {"all": clip_statistics(every_clip)},
+        "words": statistics.modification_lexicon(every_row).head(config.top_words).to_dicts(),
+        "clips_per_label": dict(statistics.clips_per_label(every_clip).select("label", "clips").iter_rows()),
+    }
+    show(tables)
+    folder = Path(config.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in draw(rows, every_clip, config.top_words).items():
+        figure.savefig(folder / name, dpi=150)
+        print(f"figure: {(folder / name).resolve()}")
+    source = next(iter(rows.values())).info.description
+    write_results(folder, tables, config=config, seed=0, source=source)
+    return tables
+
+
+def main(config: AnalyseTFCoVRConfig) -> None:
+    analyse(config)
+
+
+if __name__ == "__main__":
+    sys.exit(run_recipe(main, CONFIG))
