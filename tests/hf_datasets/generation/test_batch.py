@@ -138,7 +138,7 @@ with AnswerCache({cache!r}) as cache:
 def test_a_killed_run_waits_for_the_batch_it_had_sent(cache):
     with ChatServer(answer) as server:
         server.batch_polls = 10**6
-        fixtures = str(Path(__file__).parents[1] / "fixtures")
+        fixtures = str(Path(__file__).parents[2] / "fixtures")
         code = KILLED.format(fixtures=fixtures, cache=str(cache.path), url=server.url)
         run = subprocess.Popen([sys.executable, "-c", code])
         deadline = time.monotonic() + 60

@@ -264,7 +264,7 @@ with AnswerCache({cache!r}) as cache:
 
 
 def start_build(server, cache_path, **options):
-    code = BUILD.format(fixtures=str(Path(__file__).parents[1] / "fixtures"), cache=str(cache_path), url=server.url)
+    code = BUILD.format(fixtures=str(Path(__file__).parents[2] / "fixtures"), cache=str(cache_path), url=server.url)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, **options)
 
 
