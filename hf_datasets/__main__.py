@@ -1,4 +1,4 @@
-"""Fill the cache with data sets, or draw another miniature than the default one.
+"""Fill the cache with datasets, or draw another miniature than the default one.
 
 `prepare [NAME ...]` fills the cache, so that `load_dataset(NAME)` needs no import of ours. `render` draws a miniature with
 more competitions to train or to test on, or of another seed, and prints its folder for `load_dataset(NAME, data_dir=FOLDER)`.
@@ -16,10 +16,10 @@ from hf_datasets.registration import BUILDERS, find_unopened, prepare
 
 
 def main() -> int:
-    """Run the command line; the exit status is 1 when a data set could not be prepared."""
+    """Run the command line; the exit status is 1 when a dataset could not be prepared."""
     parser = argparse.ArgumentParser(prog="python -m hf_datasets", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("prepare", help="render or read a data set's default configuration into the cache")
+    command = commands.add_parser("prepare", help="render or read a dataset's default configuration into the cache")
     command.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(BUILDERS)}; default: all")
     command = commands.add_parser("render", help="draw another miniature than the default one")
     command.add_argument("--train_times", type=int, default=1, help="times the default 52 training competitions")
@@ -32,7 +32,7 @@ def main() -> int:
     names = arguments.names or list(BUILDERS)
     unknown = sorted(set(names) - set(BUILDERS))
     if unknown:
-        parser.error(f"unknown data set {', '.join(unknown)}; there are {', '.join(BUILDERS)}")
+        parser.error(f"unknown dataset {', '.join(unknown)}; there are {', '.join(BUILDERS)}")
     return fill_cache(names)
 
 
@@ -51,7 +51,7 @@ def render(root: str | None, train_times: int, test_times: int, seed: int) -> in
 
 
 def fill_cache(names: list[str]) -> int:
-    """Prepare data sets and print their sizes; returns the exit status."""
+    """Prepare datasets and print their sizes; returns the exit status."""
     for name in names:
         try:
             prepared = prepare(name)

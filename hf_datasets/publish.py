@@ -42,7 +42,7 @@ Configurations = Mapping[str, Mapping[str, Iterable[pa.Table]]]
 
 
 class NoRowsError(ValueError):
-    """Nothing was accepted, so there is no data set to write."""
+    """Nothing was accepted, so there is no dataset to write."""
 
 
 def write_folder(
@@ -97,7 +97,7 @@ def write_folder(
 
 
 def push_folder(folder: str | os.PathLike[str], repo_id: str, *, private: bool = True, token: str | None = None) -> str:
-    """Upload a folder that `write_folder` made, in one commit, as a data set on the Hub.
+    """Upload a folder that `write_folder` made, in one commit, as a dataset on the Hub.
 
     Only `PUBLISHED_FILES` go: the card, the Parquet files and the rejections.
 
@@ -108,7 +108,7 @@ def push_folder(folder: str | os.PathLike[str], repo_id: str, *, private: bool =
         token: By default the one of the environment or of `hf auth login`.
 
     Returns:
-        The address of the data set.
+        The address of the dataset.
 
     Raises:
         FileNotFoundError: The folder holds no card.
@@ -123,7 +123,7 @@ def push_folder(folder: str | os.PathLike[str], repo_id: str, *, private: bool =
         repo_type="dataset",
         folder_path=folder,
         allow_patterns=list(PUBLISHED_FILES),
-        commit_message="Publish the data set",
+        commit_message="Publish the dataset",
     )
     return str(address)
 

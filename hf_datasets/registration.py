@@ -87,7 +87,7 @@ def annotation_state(path: Path) -> tuple[int, int] | None:
 class RegisteredBuilder(datasets.ArrowBasedBuilder):
     """A builder whose prepared data a process that imports only `datasets` finds under the bare name.
 
-    Editing the code, the annotations in `data_dir` or the set of files in `video_dir` builds anew. What a builder
+    Editing the code, the annotations in `data_dir` or the set of files in `video_dir` builds again. What a builder
     refused, it collects in `rejections`: they are counted in the description and kept beside the data.
     """
 
@@ -214,7 +214,7 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
             write_rejections(self._output_dir, ((None, one) for one in self.rejections))
 
     def _leave_out_empty_splits(self) -> None:
-        # `datasets` opens no data set that has a split without rows.
+        # `datasets` opens no dataset that has a split without rows.
         splits = self.info.splits or {}
         empty = [name for name, split in splits.items() if not split.num_examples]
         if empty and len(empty) == len(splits):
@@ -289,7 +289,7 @@ def prepare(name: str) -> dict[str, datasets.DatasetDict]:
         ValueError: The name is not registered.
     """
     if name not in BUILDERS:
-        raise ValueError(f"unknown data set {name!r}; there are {', '.join(sorted(BUILDERS))}")
+        raise ValueError(f"unknown dataset {name!r}; there are {', '.join(sorted(BUILDERS))}")
     module = registered_module(name)
     builder = datasets.load.get_dataset_builder_class(module)
     default = builder.DEFAULT_CONFIG_NAME

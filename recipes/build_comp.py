@@ -5,9 +5,9 @@
     python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --max_usd 20
 
 `--source` is a folder with `train*.json` and `val*.json` of ActivityNet-Captions or YouCook2. Without `--model` the
-offline writer writes, so no key is needed. A killed run started again goes on where it was and pays nothing twice.
-The counts per disruption are printed beside those of the paper's Table 1. `load_dataset("youcook2_comp", "source",
-data_dir=OUTPUT_DIR)` opens the result.
+rule-based generator writes, so no key is needed. A killed run started again goes on where it was and pays for nothing
+twice. The counts per disruption are printed beside those of the paper's Table 1. `load_dataset("youcook2_comp",
+"source", data_dir=OUTPUT_DIR)` opens the result.
 """
 
 import sys
@@ -61,7 +61,7 @@ TABLE_1 = {
 
 
 def source_of(config: BuildCompConfig) -> Source:
-    """Which data set the annotations are of."""
+    """Which dataset the annotations are of."""
     if config.dataset != "auto":
         return config.dataset
     return "youcook2" if "youcook2" in Path(config.source).name.lower() else "activitynet"

@@ -6,9 +6,9 @@
     python recipes/build_tfcovr.py --data_dir myclips --video_dir myclips/videos --model gpt-4o
 
 `--source` is a folder with the annotations of FineGym, FineDiving or both; without it the labels and clips of the
-miniature are used. `--data_dir` is a folder with a table of your own clips instead (hf_datasets/tfcovr/README.md has its
-columns), whose labels may be any words. Without `--model` the offline writer writes, so no key is needed. A killed run
-started again goes on where it was and pays for nothing twice. `load_dataset("tfcovr", "source", data_dir=OUTPUT_DIR)`
+miniature are used. `--data_dir` is a folder with a table of your own clips instead (hf_datasets/tfcovr/README.md has
+its columns), whose labels may be any words. Without `--model` the rule-based generator writes, so no key is needed. A
+killed run started again goes on where it was and pays for nothing twice. `load_dataset("tfcovr", "source", data_dir=OUTPUT_DIR)`
 opens the result, for own clips the configuration `own` with `video_dir`.
 """
 

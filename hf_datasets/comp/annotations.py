@@ -1,4 +1,4 @@
-"""Which upstream annotation is which split of VideoComp, and the offline writer's tools for them."""
+"""Which upstream annotation is which split of VideoComp, and the rule-based generator's tools for them."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ OFFICIAL_YOUCOOK2 = "youcookii_annotations*.json"
 SUBSETS = {"train": "training", "validation": "validation"}
 """Split -> subset of YouCook2's official file, which holds both."""
 VERB_SENTENCES = 3000
-"""Captions that the offline writer gathers its verbs from; more add little but time."""
+"""Captions that the rule-based generator gathers its verbs from; more add little but time."""
 
 
 def annotation_files(folder: Path) -> dict[str, Path]:
@@ -54,14 +54,14 @@ def read_annotations(path: Path, source: Source, split: str) -> Iterator[Caption
 
 
 def offline_actions(videos: Iterable[CaptionedVideo], seed: int = 0) -> ActionTask:
-    """An action task whose offline writer takes verbs from a seeded sample of these videos' captions."""
+    """An action task whose rule-based generator takes verbs from a seeded sample of these videos' captions."""
     captions = [event.caption for video in videos for event in video.events]
     random.Random(seed).shuffle(captions)
     return ActionTask(Verbs(captions[:VERB_SENTENCES]))
 
 
 class OfflineAsk:
-    """Have the offline writer answer, and keep account of what it or the validation refused.
+    """Have the rule-based generator answer, and collect what it or the validation refused.
 
     Args:
         rejections: Where refusals are added.

@@ -37,7 +37,7 @@ CLIP_SCHEMA = pa.schema(
         "caption": pa.string(),
     }
 )
-"""The miniature's single actions, a data set of short clips and captions for `stacking.stack_clips`."""
+"""The miniature's single actions, a dataset of short clips and captions for `stacking.stack_clips`."""
 HOMEPAGE = "https://github.com/google-deepmind/video_comp"
 CITATION = """@inproceedings{kim2025videocomp,
   title = {VideoComp: Advancing Fine-Grained Compositional and Temporal Alignment in Video-Text Models},
@@ -47,10 +47,10 @@ CITATION = """@inproceedings{kim2025videocomp,
 }"""
 DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: stretches of 2 to 5 actions drawn on this machine, told by the label "
-    "grammar and disrupted by the offline writer. For trying code, not for reporting results.",
+    "grammar and disrupted by the rule-based generator. For trying code, not for reporting results.",
     "mini-clips": "The single actions of the rendered athletes with their captions: short clips to pre-train on.",
     "release": "VideoComp as its authors publish it.",
-    "source": "VideoComp generated anew from {source}'s annotations.",
+    "source": "VideoComp generated from {source}'s annotations.",
 }
 GENERATION = ("seed", "max_iou")
 """The parameters that only rows generated here have."""
@@ -58,7 +58,7 @@ GENERATION = ("seed", "max_iou")
 
 @dataclass
 class CompConfig(datasets.BuilderConfig):
-    """What can be chosen when a data set of VideoComp is loaded.
+    """What can be chosen when a dataset of VideoComp is loaded.
 
     Attributes:
         data_dir: For `release` the folder of the published JSON files, for `source` that of the upstream annotations or
@@ -184,7 +184,7 @@ class CompBuilder(RegisteredBuilder):
         yield from self._kept(construction.rows())
 
     def _kept(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Put rejections to the account.
+        """Collect rejections.
 
         Yields:
             The other records.

@@ -62,7 +62,8 @@ class JudgeTask:
         frames_of: A pair -> its frames in order, as content parts of a message (`generation.images.image_part`). It is
             called when the pair is asked about, so that few frames are in memory.
 
-    The offline judge has no eyes: it takes the longer text, so that the steps around it can be run without a model.
+    The rule-based judge does not see the frames: it takes the longer text, so that the steps around it run without a
+    model.
 
     Example:
         >>> task, pair = JudgeTask(lambda pair: []), JudgedPair("k", "multi", "A man runs.", "A man sits.")

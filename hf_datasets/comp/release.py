@@ -1,4 +1,4 @@
-"""VideoComp as its authors publish it: one JSON list per data set and split.
+"""VideoComp as its authors publish it: one JSON list per dataset and split.
 
 The one place that knows the release's own spellings. What its card does not say, second-hand readers of the files do:
 times are microseconds, and ActivityNet's ids lack their `v_`.

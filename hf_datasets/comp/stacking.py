@@ -20,7 +20,7 @@ AnyDataset = TypeVar("AnyDataset", Dataset, IterableDataset)
 
 @dataclass(frozen=True, slots=True)
 class ClipColumns:
-    """The columns of a video-caption data set; `start` and `end` (seconds) None where a video is one clip."""
+    """The columns of a video-caption dataset; `start` and `end` (seconds) None where a video is one clip."""
 
     video: str = "video"
     caption: str = "caption"
@@ -36,7 +36,7 @@ def stack_clips(
     columns: ClipColumns = ClipColumns(),
     buffer_size: int = 1000,
 ) -> AnyDataset:
-    """Shuffle a video-caption data set and put each `size` clips after one another into one row.
+    """Shuffle a video-caption dataset and put each `size` clips after one another into one row.
 
     Negatives are the captions in another order (level 1), some of them only (level 1), and some of them in another order
     (level 2), as far as the stack is long enough and its captions are unlike. What is left over at the end, fewer than
@@ -47,10 +47,10 @@ def stack_clips(
         size: Clips per row, 1 to 8; the paper uses 4, and 1 changes nothing but the form.
         seed: Decides which clips come together, and the negatives; use another for each epoch.
         columns: What the columns are called.
-        buffer_size: How many rows a streaming data set shuffles at a time.
+        buffer_size: How many rows a streaming dataset shuffles at a time.
 
     Returns:
-        A data set of the same kind with the columns `videos` (list, as they were; undecoded where they are of the type
+        A dataset of the same kind with the columns `videos` (list, as they were; undecoded where they are of the type
         `Video`), `start_seconds` and `end_seconds` (lists, null where not given), `positive_text`, `negative_texts`,
         `negative_levels`.
 
@@ -70,7 +70,7 @@ def stack_clips(
     missing = sorted(set(wanted) - set(names))
     if missing:
         raise ValueError(
-            f"the data set has no column {', '.join(missing)}, but {', '.join(names)}; name them in ClipColumns"
+            f"the dataset has no column {', '.join(missing)}, but {', '.join(names)}; name them in ClipColumns"
         )
     if dataset.features and isinstance(dataset.features.get(columns.video), Video):
         dataset = dataset.cast_column(columns.video, Video(decode=False))

@@ -243,7 +243,7 @@ class ActionTask:
     """Ask for one action to be replaced by another (section 3.1.2, 2).
 
     Attributes:
-        verbs: What the offline writer chooses from; a chat model needs none.
+        verbs: What the rule-based generator chooses from; a chat model needs none.
     """
 
     verbs: Verbs | None = field(default=None, repr=False)
@@ -265,10 +265,10 @@ class ActionTask:
         """The paragraph with an action of one sentence replaced, the sentence chosen by the row's seed.
 
         Raises:
-            ValueError: No sentence has an action that another verb of the data set could replace.
+            ValueError: No sentence has an action that another verb of the dataset could replace.
         """
         if self.verbs is None:
-            raise ValueError("the offline writer replaces actions by the data set's own: give ActionTask its Verbs")
+            raise ValueError("the rule-based generator takes actions from the dataset: give ActionTask its Verbs")
         generator = generator_for(row.key, row.seed)
         for index in generator.sample(range(len(row.sentences)), len(row.sentences)):
             replaced = self.verbs.replace(row.sentences[index], generator)
@@ -276,4 +276,4 @@ class ActionTask:
                 sentences = [*row.sentences]
                 sentences[index] = replaced.sentence
                 return answer_with(join(sentences))
-        raise ValueError("no sentence has an action that another verb of the data set could replace")
+        raise ValueError("no sentence has an action that another verb of the dataset could replace")

@@ -1,4 +1,4 @@
-"""Which word of a caption is its action, and which other action of the data set fits in its place."""
+"""Which word of a caption is its action, and which other action of the dataset fits in its place."""
 
 import random
 from collections import Counter, defaultdict
@@ -113,13 +113,13 @@ def find_actions(sentence: str) -> list[Action]:
 
 
 class Verbs:
-    """The actions of a data set, by the frame in which they stand.
+    """The actions of a dataset, by the frame in which they stand.
 
-    A verb is replaced by one that the data set uses in the same form and in front of the same kind of word ("lifts a"
+    A verb is replaced by one that the dataset uses in the same form and in front of the same kind of word ("lifts a"
     by "throws a", "speaking to" by "walking to"), in proportion to how often it does.
 
     Args:
-        sentences: Captions of the data set.
+        sentences: Captions of the dataset.
         min_count: Verbs seen less often in a frame are left out; they are often slips of the tagger.
 
     Example:

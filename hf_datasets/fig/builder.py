@@ -62,7 +62,7 @@ class FIGConfig(datasets.BuilderConfig):
 
 
 class FIG(RegisteredBuilder):
-    """Fine-grained moments of three data sets; see `FIGConfig` for the parameters."""
+    """Fine-grained moments of three datasets; see `FIGConfig` for the parameters."""
 
     VERSION = datasets.Version("1.0.0")
     BUILDER_CONFIG_CLASS = FIGConfig

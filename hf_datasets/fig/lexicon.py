@@ -1,4 +1,4 @@
-"""The offline writers' words: things that captions name, and words of the same, another or the opposite meaning."""
+"""Words of the rule-based generators: things that captions name; words of the same, another or the opposite meaning."""
 
 import re
 from collections.abc import Iterable

@@ -45,7 +45,7 @@ FRAME_SCHEMA = pl.Schema({
 
 
 def read_moments(files: Mapping[Split, Path]) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Read the published files of a data set.
+    """Read the published files of a dataset.
 
     Args:
         files: Split -> file, see `release.find_files`.

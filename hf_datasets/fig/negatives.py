@@ -32,7 +32,7 @@ class RewritingTask:
         return check_candidates(row, numbered_items(answer), answer)
 
     def write(self, row: Moment) -> str:
-        """The offline writer's candidates.
+        """The rule-based generator's candidates.
 
         Raises:
             ValueError: Its word lists know no word of the caption.

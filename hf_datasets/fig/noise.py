@@ -106,7 +106,7 @@ def built_examples(data_dir: Path) -> tuple[dict[Split, list[NoiseExample]], lis
             examples.setdefault(row["split"], []).append(example)
         else:
             raw = json.dumps(row, ensure_ascii=False)
-            rejections.append(Rejection(f"no disturbed caption: desc_id {row['desc_id']}", raw, str(row["desc_id"])))
+            rejections.append(Rejection(f"no negative caption: desc_id {row['desc_id']}", raw, str(row["desc_id"])))
     return examples, rejections
 
 
@@ -168,5 +168,5 @@ def _judged(
 
 
 def as_moment(row: Mapping[str, Any]) -> Moment:
-    """A row of a built data set as a record, whatever else it has."""
+    """A row of a built dataset as a record, whatever else it has."""
     return Moment(**{name: row[name] for name in FRAME_SCHEMA.names() if name != "split"})

@@ -26,7 +26,7 @@ FILES: Mapping[str, Mapping[Split, str]] = {
         "test": "activitynet_fig_val_2.jsonl",
     },
 }
-"""Data set -> split -> published file. The paper evaluates ActivityNet-FIG on `val_2`, which is `test` here."""
+"""Dataset -> split -> published file. The paper evaluates ActivityNet-FIG on `val_2`, which is `test` here."""
 REPOSITORY = "github.com/hlchen23/VERIFIED"
 REVISION = "30f9324e5fdac9f5febaeb1377f791f8de37ac5e"
 FOLDER = "fine-grained-anno"
@@ -92,7 +92,7 @@ def _objection(moment: Moment) -> str | None:
 
 
 def find_files(data_dir: Path, name: str) -> dict[Split, Path]:
-    """Find the published files of a data set below a folder; some of them suffice.
+    """Find the published files of a dataset below a folder; some of them suffice.
 
     Args:
         data_dir: The folder.
@@ -118,7 +118,7 @@ def find_files(data_dir: Path, name: str) -> dict[Split, Path]:
 
 
 def download(manager: DownloadManager, name: str) -> dict[Split, Path]:
-    """Fetch the published files of a data set, at a pinned revision, or find them in the cache.
+    """Fetch the published files of a dataset, at a pinned revision, or find them in the cache.
 
     Returns:
         Split -> path.

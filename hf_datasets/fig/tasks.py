@@ -1,11 +1,11 @@
-"""VERIFIED's annotation pipeline as generation tasks, one per listing of the supplement (2 to 6; 7 to 9 are in `rewritings`).
+"""VERIFIED's annotation pipeline as tasks, one per listing of the supplement (2 to 6; 7 to 9 are in `negatives`).
 
 The prompts are written afresh from the listings' instructions with the same placeholders; their examples carry over.
 Each task's row is what it needs of the moment, so a stage takes the records of the one before.
 
-The offline writers have no eyes. What they add to a caption is what *other annotations* say of the same video: things
-named there (static), and what happens beside the moment (dynamic). Where the video has no other caption there is
-nothing to add, and the row is rejected.
+The rule-based generators do not see the frames. What they add to a caption is what *other annotations* say of the same
+video: things named there (static), and what happens beside the moment (dynamic). Where the video has no other caption
+there is nothing to add, and the row is rejected.
 """
 
 import json
@@ -177,7 +177,7 @@ class AttributesTask:
         return Attributes(parts["Background"], objects, parts.get("Desc", ""))
 
     def write(self, row: Keyframe) -> str:
-        """What can be said without eyes: nothing but the caption."""
+        """What can be said without seeing the frame: nothing but the caption."""
         return f"Background: not known\nObjects Attributes: not known\nDesc: {clean(row.moment.coarse_caption)}"
 
 

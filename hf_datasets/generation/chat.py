@@ -79,7 +79,7 @@ class OfflineWriter:
         try:
             return Answer(request.task.write(request.row))
         except ValueError as error:
-            raise NoAnswerError(f"the offline writer has no answer ({error})") from None
+            raise NoAnswerError(f"the rule-based generator has no answer ({error})") from None
 
 
 @dataclass(slots=True)

@@ -17,11 +17,11 @@ REPAIR_TOKENS = 40
 
 
 class DryRun:
-    """A client that counts requests and tokens and lets the offline writer answer, so that later steps count too.
+    """A client that counts requests and tokens and lets the rule-based generator answer, so that later steps count too.
 
     It touches neither the network nor the cache's contents; answers already in the cache are used and cost nothing.
-    `meter` holds the low estimate: every row answered once, as briefly as the offline writer does. `high` holds what
-    cannot be exceeded but by images: every row asked `max_answers` times, every answer at its token limit.
+    `meter` holds the low estimate: every row answered once, as briefly as the rule-based generator does. `high` holds
+    what cannot be exceeded but by images: every row asked `max_answers` times, every answer at its token limit.
 
     Args:
         model: As for `OpenAIChat`.
@@ -49,7 +49,7 @@ class DryRun:
         self.tokenizer, self._count = tokenizer_of(model)
 
     async def answer(self, request: Request) -> Answer:
-        """The offline writer's answer, counted as if it had been bought.
+        """The rule-based generator's answer, counted as if it had been bought.
 
         Raises:
             NoAnswerError: The task's writer has none; the request is counted all the same, its answer as long as
@@ -68,7 +68,7 @@ class DryRun:
         except ValueError as error:
             written = self._written[request.task.name]
             self.meter.output_tokens += self._written_tokens[request.task.name] // written if written else 0
-            raise NoAnswerError(f"the offline writer has no answer ({error})") from None
+            raise NoAnswerError(f"the rule-based generator has no answer ({error})") from None
         tokens = self._count(text)
         self._written[request.task.name] += 1
         self._written_tokens[request.task.name] += tokens

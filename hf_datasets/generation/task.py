@@ -1,4 +1,4 @@
-"""What a generation task is: messages from a row, a schema for the answer, a parser, an offline writer."""
+"""What a generation task is: messages from a row, a schema for the answer, a parser, a rule-based generator."""
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -15,7 +15,7 @@ Message = dict[str, Any]
 
 @runtime_checkable
 class Task(Protocol[Row, Record]):
-    """One step in which a writer, a chat model or the offline one, turns a row into a record.
+    """One step in which a writer, a chat model or the rule-based one, turns a row into a record.
 
     `name` identifies the task in caches, cards and logs. `schema` is what a server with structured output must
     keep to; None asks for free text.
@@ -33,5 +33,5 @@ class Task(Protocol[Row, Record]):
         ...
 
     def write(self, row: Row) -> str:
-        """The offline writer's answer, in the form that `parse` reads."""
+        """The rule-based generator's answer, in the form that `parse` reads."""
         ...

@@ -16,7 +16,7 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True, slots=True)
 class MiniatureConfig:
-    """How large the miniature is; the defaults are the data set that the recipes and the cards speak of.
+    """How large the miniature is; the defaults are the dataset that the recipes and the cards speak of.
 
     Attributes:
         labels: The label ids to render, a subset of `ACTIONS`.

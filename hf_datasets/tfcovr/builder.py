@@ -35,9 +35,9 @@ CITATION = """@article{gupta2025tfcovr,
 }"""
 DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: clips drawn on this machine from TF-CoVR's label texts, with "
-    "modification texts by the offline writer. For trying code, not for reporting results.",
+    "modification texts by the rule-based generator. For trying code, not for reporting results.",
     "release": "TF-CoVR as its authors publish it.",
-    "source": "TF-CoVR generated anew from the annotations of FineGym and FineDiving.",
+    "source": "TF-CoVR generated from the annotations of FineGym and FineDiving.",
     "own": "Composed retrieval over clips of your own, made by TF-CoVR's method from a table and a folder of videos.",
 }
 DEFAULTS = {

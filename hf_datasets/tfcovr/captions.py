@@ -79,7 +79,7 @@ TAKEOFFS: Final = {"forward": "Forward", "back": "Backward", "reverse": "Reverse
 
 @dataclass(frozen=True, slots=True)
 class ClipFrames:
-    """A clip to caption: its frames in order, each `(C, H, W)` uint8, and its label for the offline writer."""
+    """A clip to caption: its frames in order, each `(C, H, W)` uint8, and its label for the rule-based generator."""
 
     clip_id: str
     sport: Sport
@@ -105,8 +105,8 @@ class ClipCaption:
 class CaptionTask:
     """Ask a video-language model for the technical caption of each clip.
 
-    The offline writer has no eyes: it turns the clip's label into the form of a caption, so that the steps after it
-    can be run and compared without a model.
+    The rule-based generator does not see the frames: it turns the clip's label into the form of a caption, so that the
+    steps after it can be run and compared without a model.
 
     >>> task = CaptionTask()
     >>> clip = ClipFrames("dive_1", "diving", np.zeros((1, 3, 8, 8), np.uint8), label="5253b")
@@ -152,7 +152,7 @@ class CaptionTask:
         """
         if row.label is None:
             raise ValueError(
-                f"clip {row.clip_id!r} has no label, which the offline writer needs; give one or use a model"
+                f"clip {row.clip_id!r} has no label, which the rule-based generator needs; give one or use a model"
             )
         return caption_of(find_label(row.label))
 

@@ -88,12 +88,12 @@ def check_clips(
         pl.col("duration") + DURATION_TOLERANCE_SECONDS,
     )
     checks = {
-        "empty id; mend the annotation": is_empty("clip_id") | is_empty("video_id"),
+        "empty id; fix the annotation": is_empty("clip_id") | is_empty("video_id"),
         "unknown label; hf_datasets/tfcovr/labels/labels.tsv lists the 306": ~pl.col("label")
         .fill_null("")
         .is_in(list(descriptions())),
         "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty": ~is_span(start, end),
-        "span outside the video; mend it, or fetch the whole video": (end > latest).fill_null(False),
+        "span outside the video; fix it, or fetch the whole video": (end > latest).fill_null(False),
         "duplicate clip id; the first is kept": ~pl.col("clip_id").is_first_distinct(),
     }
     accepted, rejections = judge(timed, checks, source=source, key="clip_id")

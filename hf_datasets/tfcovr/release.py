@@ -62,7 +62,7 @@ def find_files(data_dir: Path) -> dict[Split, Path]:
     if not {"train", "test"} <= files.keys():
         raise FileNotFoundError(
             f"{data_dir} holds no train*.csv and test*.csv (or .parquet) of TF-CoVR; fetch the annotation files of the "
-            f"data set {REPOSITORY} from the Hugging Face Hub into it"
+            f"dataset {REPOSITORY} from the Hugging Face Hub into it"
         )
     return files
 
@@ -84,7 +84,7 @@ def download(token: bool | str | None = None) -> Path:
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ConnectionError) as error:
         raise FileNotFoundError(
             f"the TF-CoVR annotations could not be fetched ({type(error).__name__}). Download the csv or Parquet files of "
-            f"the data set {REPOSITORY} from the Hugging Face Hub where there is a network, for example with `hf download "
+            f"the dataset {REPOSITORY} from the Hugging Face Hub where there is a network, for example with `hf download "
             f"{REPOSITORY} --repo-type dataset --local-dir DIR`, and pass data_dir=DIR"
         ) from None
 
@@ -133,7 +133,7 @@ def _triplets(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Rejec
         "empty clip id; fetch the file again": is_empty("query_video") | is_empty("target_video"),
         "unknown label; hf_datasets/tfcovr/labels/labels.tsv lists the 306": ~_is_label("label1")
         | ~_is_label("label2"),
-        "no modification text for label2; mend the cell": is_empty("text"),
+        "no modification text for label2; fix the cell": is_empty("text"),
         "own target; a clip does not answer itself": pl.col("query_video") == pl.col("target_video"),
         "duplicate triplet; the first is kept": ~pl.struct("query_video", "target_video", "text").is_first_distinct(),
     }
@@ -163,7 +163,7 @@ def _queries(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Reject
     same = pl.struct("query_video", "modification")
     checks = {
         "empty query; fetch the file again": is_empty("query_id") | is_empty("query_video") | is_empty("modification"),
-        "no list of targets; mend the cell": pl.col("targets").is_null(),
+        "no list of targets; fix the cell": pl.col("targets").is_null(),
         "conflicting query_id; one id is one clip with one text": same != same.first().over("query_id"),
     }
     accepted, rejections = judge(table, checks, source=str(path), key="query_id")

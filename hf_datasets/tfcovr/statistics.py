@@ -1,6 +1,6 @@
 """The figures that the paper gives of TF-CoVR (section 3; figures A1 and A2), for any configuration of it.
 
-Functions take the data sets that `load_dataset` gives and return frames or records; `plot_*` draw them as Matplotlib
+Functions take the datasets that `load_dataset` gives and return frames or records; `plot_*` draw them as Matplotlib
 figures, which a caller saves or shows.
 """
 

@@ -169,7 +169,7 @@ class Build:
         if not has_rows:
             sys.stderr.write(f"there is no row to write; {self.output_dir}/rejections.parquet says why\n")
             return 1
-        sys.stdout.write(f"\n{self.output_dir}: the data set, rejections.parquet, results.json\n")
+        sys.stdout.write(f"\n{self.output_dir}: the dataset, rejections.parquet, results.json\n")
         fruitless = [step.name for step in self.steps if step.meter and step.rejected and not step.accepted]
         if fruitless:
             sys.stderr.write(f"no answer was accepted in: {', '.join(fruitless)}; see rejections.parquet\n")
@@ -326,7 +326,7 @@ def explain(chat: DryRun) -> str:
     )
     return (
         f"Dry run: no network call was made, nothing was written. Tokens: {chat.tokenizer}. {dollars}\n"
-        "Low: every row is answered once, as briefly as the offline writer. High: every row is asked again until "
+        "Low: every row is answered once, as briefly as the rule-based generator. High: every row is asked again until "
         "it is rejected, every answer runs to its token limit."
     )
 

@@ -93,7 +93,7 @@ def test_other_names_go_their_usual_way(numbers, tmp_path):
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown data set 'nope'; there are .*tfcovr"):
+    with pytest.raises(ValueError, match=r"unknown dataset 'nope'; there are .*tfcovr"):
         prepare("nope")
 
 
@@ -152,7 +152,7 @@ def test_the_command_prepares_and_refuses_by_name(tmp_path):
         [sys.executable, "-m", "hf_datasets", "prepare", "nope"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "unknown data set nope; there are" in done.stderr
+    assert "unknown dataset nope; there are" in done.stderr
     assert "Traceback" not in done.stderr
 
 

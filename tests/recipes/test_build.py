@@ -32,7 +32,7 @@ CANARY = "sk-canary-77aa31e5"
 
 
 def writes(body):
-    """What the offline writer would answer to a request for a modification."""
+    """What the rule-based generator would answer to a request for a modification."""
     asked = json.loads(body["messages"][-1]["content"])
     return answer_text(write_modification(parse_description(asked["source"]), parse_description(asked["target"])))
 
@@ -61,7 +61,7 @@ def results(folder):
 
 @pytest.fixture
 def offline(tmp_path):
-    """A build by the offline writer, to compare with."""
+    """A build by the rule-based generator, to compare with."""
     assert tfcovr(tmp_path / "offline") == 0
     return texts(tmp_path / "offline" / "built")
 

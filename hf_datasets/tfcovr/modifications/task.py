@@ -27,7 +27,7 @@ Sport = Literal["gymnastics", "diving"]
 
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 """The in-context examples of the paper's appendix B, 20 of gymnastics and 5 of diving; two slips ("spiked", "picked"
-for "piked") are mended."""
+for "piked") are fixed."""
 
 RULES: Final = """\
 Rules:
@@ -165,7 +165,7 @@ class ModificationTask:
         return Modification(row.source, row.target, row.change_type, text)
 
     def write(self, row: LabelPair) -> str:
-        """The offline writer's instruction, as an answer."""
+        """The rule-based generator's instruction, as an answer."""
         source, target = self.label(row.source), self.label(row.target)
         if source.attributes is None or target.attributes is None:
             return answer_text(write_free_modification(source.description, target.description))

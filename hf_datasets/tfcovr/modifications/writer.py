@@ -1,4 +1,4 @@
-"""The offline writer: the shortest instruction that turns one label into another, from their attributes alone.
+"""The rule-based generator: the shortest instruction that turns one label into another, from their attributes alone.
 
 It follows the habits of the paper's examples (section B): say what changes and nothing else, numbers and apparatus as
 in the target, `with no turn` for what goes away.
@@ -104,7 +104,7 @@ def removed(source: GymnasticsAttributes, target: GymnasticsAttributes, changed:
 
 
 def names_skill(target: GymnasticsAttributes, changed: set[str]) -> bool:
-    """Whether a leap is named anew: it becomes another one, or its turns go ("a switch leap with no turn")."""
+    """Whether a leap is named again: it becomes another one, or its turns go ("a switch leap with no turn")."""
     return bool(changed & {"element", "legs"}) or ("turns" in changed and not target.turns)
 
 

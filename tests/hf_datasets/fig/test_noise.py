@@ -1,4 +1,4 @@
-"""The noise evaluator's data: what fits, what was disturbed; and how the best candidate is chosen."""
+"""The noise evaluator's data: what fits, what does not; and how the best candidate is chosen."""
 
 import re
 
@@ -90,8 +90,8 @@ def test_miniature_negatives_change_the_colours_or_the_skill_and_nothing_else(mi
         assert len(one.static_negatives) >= 2
         assert one.dynamic_negatives
         assert not set(one.positives) & set(one.negatives)
-    disturbed = [text for one in examples for text in one.negatives]
-    share = sum(wordings[0].fullmatch(text) is not None for text in disturbed) / len(disturbed)
+    negatives = [text for one in examples for text in one.negatives]
+    share = sum(wordings[0].fullmatch(text) is not None for text in negatives) / len(negatives)
     assert 0.4 < share < 0.6  # the wording alone does not tell what fits
 
 
@@ -106,7 +106,7 @@ def test_built_examples_join_moments_and_rewritings(built):
     assert one.static_negatives == ("A woman sits.",)  # the caption itself is no negative
     assert one.dynamic_negatives == ("A man stands.",)
     assert (one.video_id, one.start_seconds, one.end_seconds) == ("a", 1.0, 4.0)
-    assert [rejection.reason for rejection in rejections] == ["no disturbed caption: desc_id 8"]
+    assert [rejection.reason for rejection in rejections] == ["no negative caption: desc_id 8"]
 
 
 def test_a_folder_without_rewritings_is_refused(built):

@@ -1,4 +1,4 @@
-"""VERIFIED's stages: what the parsers make of the many ways in which models answer, and the offline writers."""
+"""VERIFIED's stages: what the parsers make of the many ways in which models answer, and the rule-based generators."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Technical captions: the messages with frames, what is accepted, what is rejected, and the offline writer."""
+"""Technical captions: the messages with frames, what is accepted, what is rejected, and the rule-based generator."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Modification texts: the offline writer, the judge of any writer, the task, and the normal form of texts."""
+"""Modification texts: the rule-based generator, the judge of any writer, the task, and the normal form of texts."""
 
 import json
 from collections import defaultdict
