@@ -75,6 +75,8 @@ def test_unknown_names_are_still_import_errors(name):
 
 
 def test_importing_the_package_imports_no_module_that_moved():
-    code = "import sys, hf_datasets; print([name for name in sys.modules if name.startswith('hf_datasets.')])"
+    code = "import sys, hf_datasets; print(*(name for name in sys.modules if name.startswith('hf_datasets.')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.strip() == "['hf_datasets.moved', 'hf_datasets.factory', 'hf_datasets.records']"
+    imported = {name.removeprefix("hf_datasets.") for name in run.stdout.split()}
+    assert "moved" in imported
+    assert not imported & {*MOVED, *MOVED.values()}
