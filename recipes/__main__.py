@@ -21,7 +21,10 @@ from pathlib import Path
 FOLDER = Path(__file__).absolute().parent
 VERBS = {
     "Start here": ("quickstart",),
-    "Composed retrieval (TF-CoVR)": ("build_tfcovr", "stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
+    "Composed retrieval (TF-CoVR)": (
+        *("build_tfcovr", "analyse_tfcovr"),
+        *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
+    ),
     "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
     "Moments (VERIFIED)": (
         *("build_fig", "noise_evaluator", "select_captions", "analyse_fig"),
