@@ -41,7 +41,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hf_datasets  # noqa: F401 - registers the datasets' names
-from harness.results import write_results
+from harness.results import replacing_files, write_results, writing
 from hf_datasets.tfcovr import statistics
 from tfcovr.queries import load_splits
 
@@ -128,12 +128,15 @@ def analyse(config: AnalyseTFCoVRConfig) -> dict[str, Any]:
     }
     show(tables)
     folder = Path(config.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in draw(rows, every_clip, config.top_words).items():
-        figure.savefig(folder / name, dpi=150)
+    figures = draw(rows, every_clip, config.top_words)
+    with replacing_files(folder) as draft:
+        for name, figure in figures.items():
+            with writing(folder / name):
+                figure.savefig(draft / name, dpi=150)
+        source = next(iter(rows.values())).info.description
+        write_results(draft, tables, config=config, seed=0, source=source)
+    for name in figures:
         print(f"figure: {(folder / name).resolve()}")
-    source = next(iter(rows.values())).info.description
-    write_results(folder, tables, config=config, seed=0, source=source)
     return tables
 
 
