@@ -2,7 +2,7 @@
 
 import operator
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import datasets
@@ -133,6 +133,45 @@ def ranked_ids(rows: Tensor, corpus_ids: Sequence[str]) -> list[list[str]]:
         [['c', 'a'], ['b']]
     """
     return [[corpus_ids[row] for row in ranking if row >= 0] for ranking in rows.tolist()]
+
+
+def recall_at_1(
+    compare: Callable[[Tensor, Tensor], Tensor],
+    videos: Tensor,
+    texts: Tensor,
+    text_indices: Sequence[int],
+    *,
+    batch_size: int = 32,
+) -> dict[str, float]:
+    """How often the best text of a video, and the best video of a text, is a right one.
+
+    A text that two videos share is right for both, and a tie goes to the first video or text.
+
+    Args:
+        compare: Similarities `(B, N)` of rows of videos and of texts, as `VideoTextEncoder.compare`.
+        videos: One row per video.
+        texts: Rows of texts; those that belong to no video are not ranked.
+        text_indices: For each video the row of its text.
+        batch_size: Videos at a time.
+
+    Returns:
+        `v2t_recall@1` and `t2v_recall@1` in [0, 1], and `retrieval_corpus`, the number of videos.
+
+    Example:
+        >>> videos = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+        >>> recall_at_1(lambda one, other: one @ other.T, videos, torch.eye(2), [0, 0])["t2v_recall@1"]
+        1.0
+    """
+    right = torch.tensor(text_indices)
+    distinct, which = right.unique(return_inverse=True)
+    blocks = [compare(block, texts[distinct]).cpu() for block in videos.split(batch_size)]
+    similarity = torch.cat(blocks)  # (videos, distinct texts)
+    best_text, best_video = similarity.argmax(1), similarity.argmax(0)
+    return {
+        "v2t_recall@1": (best_text == which).double().mean().item(),
+        "t2v_recall@1": (which[best_video[which]] == which).double().mean().item(),
+        "retrieval_corpus": len(text_indices),
+    }
 
 
 def search_with_faiss(

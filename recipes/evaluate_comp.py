@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.config import option, parse_config, run_recipe
-from harness.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
+from harness.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder
 from harness.shared_config import ContrastConfig, Device
 
 
@@ -67,27 +67,16 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
-from rich.table import Table
 from vidclip import VidCLIPRunConfig
 from vidclip import run as train
-from video_text_encoders import load_encoder, short_name
 
 from comp.data import load_rows
-from comp.scores import Scores, VideoTextEncoder
+from comp.scores import Scores, table
 from harness.accelerator import make_accelerator
 from harness.results import replacing_files, write_results, writing
-from harness.seeds import average, in_percent, summarise
+from harness.seeds import average, summarise
 from hf_datasets.comp.contrasts import SpanReader
-
-COLUMNS = {
-    "accuracy/temporal_reorder": "temporal reorder",
-    "accuracy/action_replace": "action replace",
-    "accuracy/segment_mismatch": "segment mismatch",
-    "accuracy/multi": "multi",
-    "comprehensive_accuracy": "all",
-    "t2v_recall@1": "t2v R@1",
-    "v2t_recall@1": "v2t R@1",
-}
+from hf_models.video_text_encoders import VideoTextEncoder, load_encoder, short_name
 
 COMP_PRETRAIN = "comppretrain"
 
@@ -140,22 +129,6 @@ def measure(scores: list[Scores], encoder: VideoTextEncoder) -> tuple[dict[str, 
     return average(measured), similarities, signature
 
 
-def table(figures: dict[str, dict[str, Any]], title: str) -> Table:
-    """One line per model, in percent."""
-    shown = [name for name in COLUMNS if any(name in row for row in figures.values())]
-    made = Table(title=title, title_justify="left")
-    made.add_column("model")
-    for name in shown:
-        made.add_column(COLUMNS[name], justify="right")
-    for model, row in figures.items():
-        made.add_row(model, *(in_percent(row, name) if name in row else "" for name in shown))
-    kinds = sum(name.startswith("accuracy/") for name in shown)
-    chance = [0.5] * kinds + [0.5**kinds]
-    made.add_section()
-    made.add_row("chance", *(f"{100 * value:.1f}" for value in chance), *[""] * (len(shown) - kinds - 1))
-    return made
-
-
 def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     """Measure all models; returns model -> figures."""
     output_dir = Path(config.output_dir)
@@ -169,6 +142,7 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("draw", "key", "disruption_type")}
     by_seed: dict[str, list[dict[str, Any]]] = {}
     for name, run_name, path in systems(config):
+        check_model_folder(path)
         encoder = load_encoder(path, accelerator.device, config.num_frames)
         measured, similarities, signature = measure(scores, encoder)
         by_seed.setdefault(name, []).append(measured)

@@ -8,7 +8,7 @@
 The gallery holds every clip of the split once, and a query's own clip is left out of its ranking. Under
 `--protocol tfcovr-official` it holds the first target of every query, repeated as often as it comes, the query's own
 clip comes last, and the figures are what the released script would print, for comparisons with it only. Several models
-give mean and standard deviation (over n - 1). `--compare` measures the systems of `baselines.py`: it trains what is
+give mean and standard deviation (over n - 1). `--compare` measures the systems of `tfcovr/systems.py`: it trains what is
 missing of them as `--stage2_config` says, or else as the first of `--models` was trained, which is then one of them.
 
 What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
@@ -25,15 +25,15 @@ What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from harness.config import option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_CLIP
-from harness.shared_config import DataConfig, Protocol, QueryParts, RunConfig
-from tfcovr.systems import SYSTEMS
+from harness.shared_config import DataConfig, EmbedConfig, Protocol, QueryParts, RunConfig
+from tfcovr.systems import SYSTEMS, System
 
 
 @dataclass
@@ -67,20 +67,34 @@ class EvaluateConfig(RunConfig, DataConfig):
 if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(EvaluateConfig, __doc__)
 
+import embed
 import polars as pl
 import torch
-from baselines import Prepared, prepare
 from rich.console import Console
 from rich.table import Table
-from stage2 import Stage2Config
+from stage2 import Stage2, Stage2Config
+from stage2 import run as train
 
 from harness.accelerator import make_accelerator
-from harness.models import load_trained
+from harness.data import load_split
+from harness.models import load_encoders, load_trained
 from harness.results import replacing_files, write_results, writing
 from harness.seeds import in_percent, summarise
+from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models.tfcovr.queries import Queries, place_queries
+from hf_models.tfcovr.ranking import rank
 from tfcovr.batches import EmbeddingSource, embed_config
-from tfcovr.queries import Queries, load_split, place_queries
-from tfcovr.ranking import CUTOFFS, Measure, rank
+from tfcovr.measure import CUTOFFS, Measure
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A system ready to be measured: its model and the embeddings it works on."""
+
+    model: TFCoVRForComposedRetrieval
+    processor: TFCoVRProcessor
+    embeddings: EmbedConfig
+    query: QueryParts = "both"
 
 
 @dataclass(frozen=True)
@@ -98,8 +112,8 @@ def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
     if not config.compare:
         for folder in config.models:
             model, processor = load_trained(folder)
-            embed = embed_config(config, config.embeddings, vision_model=folder, text_model=folder)
-            yield config.name, Prepared(model, processor, embed, config.query)
+            made_as = embed_config(config, config.embeddings, vision_model=folder, text_model=folder)
+            yield config.name, Prepared(model, processor, made_as, config.query)
         return
     unknown = set(config.systems) - {system.name for system in SYSTEMS}
     if unknown:
@@ -134,6 +148,52 @@ def base_training(config: EvaluateConfig) -> Stage2Config:
     return base
 
 
+def system_config(system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int) -> Stage2Config:
+    """The training configuration of a system with one seed; that of `base` itself keeps its output folder."""
+    trained_as = SYSTEMS[0].name if system.shuffle_frames else system.name
+    changes: dict[str, Any] = {"query": system.query, "seed": seed}
+    if system.image_model:
+        changes |= {"vision_model": image_model, "vision_model_class": system.vision_model_class}
+        changes["embeddings"] = str(Path(base.embeddings).parent / system.embeddings)
+    if system.zero_shot:
+        changes |= {"fusion": "average", "projection_dim": None}
+    config = replace(base, **changes)
+    if config != base:
+        config.output_dir = str(Path(runs_dir) / trained_as.replace(" ", "-") / f"seed-{seed}")
+    return config
+
+
+def is_trained(config: Stage2Config) -> bool:
+    """Whether the output folder holds the complete run of this configuration; another one there is refused."""
+    results = Path(config.output_dir) / "results.json"
+    if not results.is_file():
+        return False
+    # Whether stored embeddings are the model's own is found out when they are opened, wherever they lie.
+    ignored = {*Stage2.INCIDENTAL, "embeddings"}
+    wanted, found = asdict(config), json.loads(results.read_text(encoding="utf-8"))["config"]
+    changed = sorted(name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name))
+    if changed:
+        raise SystemExit(
+            f"{config.output_dir} holds a model that was trained with other {', '.join(changed)}; name another "
+            "--runs_dir, or delete this folder"
+        )
+    return True
+
+
+def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str, seed: int) -> Prepared:
+    """A system with one seed; trained now if it has not been."""
+    config = system_config(system, base, image_model, runs_dir, seed)
+    if system.zero_shot:
+        model, processor = load_encoders(config, fusion="average")
+    else:
+        if not is_trained(config):
+            train(config)
+        model, processor = load_trained(str(Path(config.output_dir) / "model"))
+    folder = f"{config.embeddings}-shuffled" if system.shuffle_frames else config.embeddings
+    made_as = embed_config(config, folder, shuffle_frames=system.shuffle_frames)
+    return Prepared(model.eval(), processor, made_as, system.query)
+
+
 def gallery_ids(config: EvaluateConfig) -> list[str]:
     """The gallery of the protocol: unique clips, or the released script's first target of every row."""
     if config.protocol == "tfcovr-official":
@@ -145,7 +205,7 @@ def gallery_ids(config: EvaluateConfig) -> list[str]:
 
 def evaluate(ready: Prepared, config: EvaluateConfig, device: torch.device, measure: Measure) -> Evaluation:
     """Rank and measure one model."""
-    source = EmbeddingSource.open(ready.embed, ready.model, ready.processor, device)
+    source = EmbeddingSource.open(ready.embeddings, ready.model, ready.processor, device, make=embed.run)
     queries = place_queries(load_split(config, config.split), gallery_ids(config), source.clips, source.texts)
     ranked, scores = rank(
         ready.model.to(device),

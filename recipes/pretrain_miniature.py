@@ -87,8 +87,8 @@ from hf_datasets.miniature.stills import NUM_TARGETS, Stills, read_stills, still
 from hf_datasets.tfcovr.labels import find_label, load_labels
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from hf_datasets.tfcovr.pairs import label_pairs
+from hf_models.tfcovr.layers_aim import time_code
 from hf_models.vidclip.layers_vidclip import limited_scale
-from tfcovr.classifiers import time_code
 
 
 def clip_captions(shot: Shot) -> tuple[str, str]:

@@ -49,6 +49,7 @@ import numpy as np
 import polars as pl
 from datasets import Dataset
 
+from harness.data import load_split
 from harness.pages import render_page
 from harness.results import replacing_files, write_text
 from hf_datasets.spreadsheets import as_csv
@@ -56,8 +57,7 @@ from metrics.map_at_k.scoring import mean_average_precision
 from metrics.map_at_k.significance import bootstrap_interval
 from tfcovr.clip_names import clip_classes, name_targets
 from tfcovr.confusion import confusion_counts, confusion_table, most_confused
-from tfcovr.queries import load_split
-from tfcovr.ranking import CUTOFFS
+from tfcovr.measure import CUTOFFS
 from tfcovr.shown_queries import NOT_STATED, select_queries, show_queries
 
 LAST = CUTOFFS[-1]

@@ -59,20 +59,23 @@ class Stage2Config(TrainingRunConfig, EncoderConfig, DataConfig):
 if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(Stage2Config, __doc__)
 
+import embed
 import torch
 from accelerate import PartialState
 from accelerate.utils import set_seed
 from safetensors.torch import load_file
 from torch.distributed.fsdp import register_fsdp_forward_method
 
+from harness.data import load_split
 from harness.models import load_encoders
 from harness.results import replacing
 from harness.schedules import warmup_cosine
 from harness.training import TrainingRun, epoch_batches
 from hf_models.fingerprints import weights_fingerprint
+from hf_models.tfcovr.queries import Queries, place_queries, place_triplets
+from hf_models.tfcovr.ranking import rank
 from tfcovr.batches import EmbeddingSource, PixelSource, embed_config
-from tfcovr.queries import Queries, load_split, place_queries, place_triplets
-from tfcovr.ranking import Measure, rank
+from tfcovr.measure import Measure
 
 MODEL_FIELDS = (
     *(
@@ -101,12 +104,12 @@ class Stage2(TrainingRun):
         if config.end_to_end:
             self.source = PixelSource(self.processor, config, self.accelerator)
         else:
-            embed = embed_config(config, config.embeddings)
-            self.source = EmbeddingSource.open(embed, self.whole, self.processor, self.accelerator.device)
+            made_as, device = embed_config(config, config.embeddings), self.accelerator.device
+            self.source = EmbeddingSource.open(made_as, self.whole, self.processor, device, make=embed.run)
         self.fingerprints = {
             kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
         }
-        self.triplets = place_triplets(load_split(config, "train"), self.source.clips, self.source.texts)
+        self.triplets = place_triplets(load_split(config, "train").to_polars(), self.source.clips, self.source.texts)
         if self.whole.config.standardize_video:
             clips = torch.cat([self.triplets.query, self.triplets.target]).unique()
             self.whole.set_video_statistics(self.source.video_embeds[clips.to(self.accelerator.device)].cpu())

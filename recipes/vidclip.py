@@ -82,7 +82,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
-from video_text_encoders import VidCLIPEncoder
 
 from comp.data import load_rows, load_stacks
 from comp.scores import Scores
@@ -92,6 +91,7 @@ from harness.training import TrainingRun, epoch_batches, epoch_seed
 from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, draw_negatives, group
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
+from hf_models.video_text_encoders import VidCLIPEncoder
 
 # Frame tokens of frozen towers, by the fingerprints of tower and processor; runs of one process share them.
 FROZEN_TOKENS: dict[tuple[str, str], dict[tuple[Span, int], Tensor]] = {}
@@ -117,16 +117,9 @@ def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcess
         return model, AutoProcessor.from_pretrained(config.model)
     torch.manual_seed(config.seed)  # for what is new
     model = VidCLIPModel.from_clip(config.model, num_frames=config.num_frames, **fields)
-    image = AutoImageProcessor.from_pretrained(config.model)
-    size = image.crop_size if getattr(image, "do_center_crop", False) else image.size
-    side = size.get("height") or size.get("shortest_edge")
-    videos = AIMVideoProcessor(
-        num_frames=config.num_frames,
-        size={"height": side, "width": side},
-        image_mean=image.image_mean,
-        image_std=image.image_std,
-    )
-    return model, VidCLIPProcessor(videos, AutoTokenizer.from_pretrained(config.model))
+    image_processor = AutoImageProcessor.from_pretrained(config.model)
+    video_processor = AIMVideoProcessor.from_image_processor(image_processor, num_frames=config.num_frames)
+    return model, VidCLIPProcessor(video_processor, AutoTokenizer.from_pretrained(config.model))
 
 
 def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:

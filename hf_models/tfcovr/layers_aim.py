@@ -1,5 +1,6 @@
 """What AIM is built of: CLIP's blocks run over time and over space, with bottleneck adapters in between."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -33,6 +34,18 @@ def drop_path_rates(highest: float, num_layers: int) -> list[float]:
 def interpolate_frames(temporal_embedding: torch.Tensor, num_frames: int) -> torch.Tensor:
     """Stretch a temporal embedding `(1, frames, hidden_size)` linearly to another number of frames."""
     return F.interpolate(temporal_embedding.transpose(1, 2), num_frames, mode="linear").transpose(1, 2)
+
+
+def time_code(num_frames: int, hidden_size: int) -> torch.Tensor:
+    """Sinusoids of unit amplitude with periods from 2.2 frames to three clips: `(num_frames, hidden_size)`.
+
+    Example:
+        >>> time_code(12, 64).shape
+        torch.Size([12, 64])
+    """
+    periods = torch.logspace(math.log10(2.2), math.log10(3 * num_frames), hidden_size // 2)
+    angles = 2 * math.pi * torch.arange(num_frames)[:, None] / periods
+    return torch.cat((angles.sin(), angles.cos()), -1)
 
 
 def embed_clips(

@@ -137,6 +137,29 @@ class AIMVideoProcessor(BaseVideoProcessor):
     num_frames = 12
     model_input_names = ["pixel_values"]  # noqa: RUF012
 
+    @classmethod
+    def from_image_processor(cls, image_processor: Any, *, num_frames: int = 12) -> "AIMVideoProcessor":
+        """Prepare frames as an image model wants its images: stretched to its size, normalized as it says.
+
+        Args:
+            image_processor: Of the image model; its `size`, or `crop_size` where it crops, `image_mean` and `image_std`
+                are read.
+            num_frames: Frames of each video.
+
+        Example:
+            >>> from transformers import CLIPImageProcessor
+            >>> AIMVideoProcessor.from_image_processor(CLIPImageProcessor(crop_size=96), num_frames=8).size["height"]
+            96
+        """
+        size = image_processor.crop_size if getattr(image_processor, "do_center_crop", False) else image_processor.size
+        height, width = (size.get(side) or size["shortest_edge"] for side in ("height", "width"))
+        return cls(
+            size={"height": height, "width": width},
+            image_mean=image_processor.image_mean,
+            image_std=image_processor.image_std,
+            num_frames=num_frames,
+        )
+
     def preprocess(self, videos: Any, **kwargs: Any) -> BatchFeature:
         """See the class; keyword arguments replace the processor's own values for this call."""
         if kwargs.get("fps") is not None:

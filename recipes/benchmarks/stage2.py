@@ -20,8 +20,8 @@ from benchmarks.timing import Ratio, interleave
 from hf_models import TFCoVRConfig, TFCoVRForComposedRetrieval
 from hf_models.feature_store import FeatureStore
 from hf_models.tfcovr.losses import infonce
+from hf_models.tfcovr.queries import Triplets
 from tfcovr.batches import EmbeddingSource
-from tfcovr.queries import Triplets
 
 BATCH, SIZE, NUM_CLIPS, NUM_TEXTS, TOKENS, SLICE = 512, 768, 4000, 1000, 32, 32
 WORDS = [f"word{number}" for number in range(500)]

@@ -1,37 +1,29 @@
 """Compositionality and retrieval of a model that compares videos with texts (VideoComp, section 3.4)."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import evaluate
 import torch
+from rich.table import Table
 from torch import Tensor
 from tqdm import tqdm
 
 import metrics
+from harness.seeds import in_percent
 from hf_datasets.comp.contrasts import Span, SpanReader, batched, span_of
+from hf_models.retrieval import recall_at_1
+from hf_models.video_text_encoders import VideoTextEncoder
 
-
-class VideoTextEncoder(Protocol):
-    """What a model must do to be measured.
-
-    `num_frames` is how many frames of a video it wants; `encode_videos` and `encode_texts` give what `compare` takes,
-    one row per video or text; `compare` gives similarities `(videos, texts)`.
-    """
-
-    num_frames: int
-
-    def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
-        """Videos, each `(num_frames, 3, height, width)` uint8, as rows."""
-        ...
-
-    def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Texts as rows."""
-        ...
-
-    def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
-        """Similarities `(videos, texts)`; higher fits better."""
-        ...
+COLUMNS = {
+    "accuracy/temporal_reorder": "temporal reorder",
+    "accuracy/action_replace": "action replace",
+    "accuracy/segment_mismatch": "segment mismatch",
+    "accuracy/multi": "multi",
+    "comprehensive_accuracy": "all",
+    "t2v_recall@1": "t2v R@1",
+    "v2t_recall@1": "v2t R@1",
+}
 
 
 class Scores:
@@ -57,11 +49,10 @@ class Scores:
     def __call__(self, encoder: VideoTextEncoder, *, progress: bool = False) -> dict[str, Any]:
         """Measure a model.
 
-        Gives figures in [0, 1], `accuracy/<type>`, `comprehensive_accuracy`, `t2v_recall@1`, `v2t_recall@1`, and
+        Gives results in [0, 1], `accuracy/<type>`, `comprehensive_accuracy`, `t2v_recall@1`, `v2t_recall@1`, and
         `similarities`, one `{"positive", "negative"}` for each row.
 
-        R@1 is over the distinct videos with their positive texts, cropped ones left aside; a text that two videos share is
-        right for both, and a tie goes to the first video or text.
+        R@1 is over the distinct videos with their positive texts, cropped ones left aside; see `recall_at_1`.
         """
         videos = self._encode(encoder, self.spans, "videos", progress)
         texts = self._encode(encoder, self.texts, "texts", progress)
@@ -74,12 +65,12 @@ class Scores:
             positive, negative = encoder.compare(videos[place : place + 1], texts[both])[0].tolist()
             similarities.append({"positive": positive, "negative": negative})
         kinds = [row["disruption_type"] for row in self.rows]
-        figures = self.metric.compute(predictions=similarities, references=kinds)
+        results = self.metric.compute(predictions=similarities, references=kinds)
         if self.pairs:
             shown = videos[[place_of_span[span] for span, _ in self.pairs]]
-            told = [place_of_text[text] for _, text in self.pairs]
-            figures |= recall_at_1(encoder, shown, texts, told, self.batch_size)
-        return figures | {"similarities": similarities}
+            text_indices = [place_of_text[text] for _, text in self.pairs]
+            results |= recall_at_1(encoder.compare, shown, texts, text_indices, batch_size=self.batch_size)
+        return results | {"similarities": similarities}
 
     def _encode(
         self, encoder: VideoTextEncoder, items: Sequence[Span] | Sequence[str], what: str, progress: bool
@@ -97,28 +88,17 @@ class Scores:
         return torch.cat(parts)
 
 
-def recall_at_1(
-    encoder: VideoTextEncoder, videos: Tensor, texts: Tensor, told: list[int], batch_size: int
-) -> dict[str, float]:
-    """How often the best text of a video, and the best video of a text, is a right one.
-
-    Args:
-        encoder: Compares.
-        videos: One row per video.
-        texts: Rows of all texts.
-        told: For each video the row of its text.
-        batch_size: Videos at a time.
-
-    Returns:
-        `t2v_recall@1`, `v2t_recall@1` and the size of the corpus.
-    """
-    right = torch.tensor(told)
-    distinct, which = right.unique(return_inverse=True)
-    blocks = [encoder.compare(block, texts[distinct]).cpu() for block in videos.split(batch_size)]
-    similarity = torch.cat(blocks)  # (videos, distinct texts)
-    best_text, best_video = similarity.argmax(1), similarity.argmax(0)
-    return {
-        "v2t_recall@1": (best_text == which).double().mean().item(),
-        "t2v_recall@1": (which[best_video[which]] == which).double().mean().item(),
-        "retrieval_corpus": len(told),
-    }
+def table(figures: dict[str, dict[str, Any]], title: str) -> Table:
+    """One line per model, in percent."""
+    shown = [name for name in COLUMNS if any(name in row for row in figures.values())]
+    made = Table(title=title, title_justify="left")
+    made.add_column("model")
+    for name in shown:
+        made.add_column(COLUMNS[name], justify="right")
+    for model, row in figures.items():
+        made.add_row(model, *(in_percent(row, name) if name in row else "" for name in shown))
+    kinds = sum(name.startswith("accuracy/") for name in shown)
+    chance = [0.5] * kinds + [0.5**kinds]
+    made.add_section()
+    made.add_row("chance", *(f"{100 * value:.1f}" for value in chance), *[""] * (len(shown) - kinds - 1))
+    return made

@@ -60,12 +60,8 @@ def load_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVR
     try:
         video_processor = AutoVideoProcessor.from_pretrained(config.vision_model)
     except (OSError, ValueError):  # an image model has no video processor, but says how images are prepared
-        image = AutoImageProcessor.from_pretrained(config.vision_model)
-        size = image.crop_size if getattr(image, "do_center_crop", False) else image.size
-        side = size.get("height") or size.get("shortest_edge")
-        video_processor = AIMVideoProcessor(
-            size={"height": side, "width": side}, image_mean=image.image_mean, image_std=image.image_std
-        )
+        image_processor = AutoImageProcessor.from_pretrained(config.vision_model)
+        video_processor = AIMVideoProcessor.from_image_processor(image_processor)
     video_processor.num_frames = config.num_frames or video_processor.num_frames or made_for or 12
     tokenizer = AutoTokenizer.from_pretrained(config.text_model)
     return TFCoVRProcessor(video_processor, tokenizer, number_words=config.number_words)

@@ -146,6 +146,21 @@ class TrainingRunConfig(RunConfig):
 
 
 @dataclass
+class EmbedConfig(RunConfig, EncoderConfig, DataConfig):
+    """Which clips and texts to encode, how, and where to put their embeddings."""
+
+    splits: list[str] = option(["train", "validation", "test"], "Splits to encode.")
+    output_dir: str = option("outputs/embeddings/stage1", "Folder for the embeddings and results.json.")
+    shuffle_frames: bool = option(
+        False, "Feed the frames of each clip in a random order, to see whether the encoder reads time."
+    )
+    batch_size: int = option(16, "Clips per forward pass, of each process.")
+    shard_size: int = option(1024, "Clips or texts per file; a kill costs at most one file.")
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
+    timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
+
+
+@dataclass
 class BuildConfig:
     """Who writes the texts, within which limits, and where things go."""
 

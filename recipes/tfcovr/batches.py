@@ -1,25 +1,25 @@
 """Where training batches come from: stored embeddings that stay on the device, or videos."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
-from embed import EmbedConfig, made_by, read_clips
-from embed import run as run_embed
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from harness.models import EncoderConfig
+from harness.data import load_split
+from harness.shared_config import DataConfig, EmbedConfig, EncoderConfig, QueryParts
 from hf_datasets.video import read_frames
 from hf_datasets.video.pool import NO_FILE, VideoRequest, unreadable
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import FeatureStore
 from hf_models.retrieval import encode
-from tfcovr.queries import DataConfig, Queries, Triplets, index_of, load_split
-from tfcovr.ranking import QueryParts, query_inputs
+from hf_models.tfcovr.queries import Queries, Triplets, index_of
+from hf_models.tfcovr.ranking import query_inputs
+from tfcovr.clip_embeddings import made_by, read_clips
 
 Batch = dict[str, Any]
 
@@ -55,11 +55,13 @@ class EmbeddingSource:
         model: TFCoVRForComposedRetrieval,
         processor: TFCoVRProcessor,
         device: torch.device,
+        *,
+        make: Callable[[EmbedConfig], Any],
     ) -> "EmbeddingSource":
-        """Load the folder of `config`; makes what is missing and refuses embeddings of other encoders than the model's."""
+        """Load the folder of `config`; `make` fills one that is not complete. Embeddings of other encoders are refused."""
         folder = Path(config.output_dir)
         if not (folder / "results.json").is_file():
-            run_embed(config)
+            make(config)
         origin = made_by(model, processor, config)
         try:
             (clips, video), (texts, text) = (FeatureStore(folder / kind, origin[kind]).load() for kind in origin)

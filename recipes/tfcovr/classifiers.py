@@ -1,6 +1,5 @@
 """The classifier of stage 1: an AIM on any CLIP, as adapters or as a whole, its classes, and how right it is."""
 
-import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -8,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from peft import PeftModel, get_peft_model
 from sklearn.metrics import recall_score
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoImageProcessor
 
 from harness.model_folders import MINIATURE_AIM, MINIATURE_CLIP, check_model_folder
 from harness.shared_config import ClassifierConfig
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_models import AIMAdapterConfig, AIMConfig, AIMForVideoClassification, AIMVideoProcessor
+from hf_models.tfcovr.layers_aim import time_code
 from hf_models.tfcovr.modeling_aim import load_clip_vision
 
 SIZES = ("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale")
@@ -53,17 +52,9 @@ def class_indices(clips: Sequence[dict[str, Any]], names: Sequence[str], split: 
 
 
 def make_processor(base: str, num_frames: int) -> AIMVideoProcessor:
-    """A video processor that stretches and normalises frames to what the base's image processor says."""
+    """A video processor that prepares frames as the base's image processor prepares images."""
     check_model_folder(base)
-    image = AutoImageProcessor.from_pretrained(base)
-    size = image.crop_size if getattr(image, "do_center_crop", False) else image.size
-    height, width = (size.get(side) or size["shortest_edge"] for side in ("height", "width"))
-    return AIMVideoProcessor(
-        size={"height": height, "width": width},
-        image_mean=image.image_mean,
-        image_std=image.image_std,
-        num_frames=num_frames,
-    )
+    return AIMVideoProcessor.from_image_processor(AutoImageProcessor.from_pretrained(base), num_frames=num_frames)
 
 
 def shipped_adapters(config: ClassifierConfig, names: Sequence[str]) -> str | None:
@@ -129,13 +120,6 @@ def check_fits(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, 
         )
 
 
-def time_code(num_frames: int, hidden_size: int) -> Tensor:
-    """Sinusoids of unit amplitude with periods from 2.2 frames to three clips: `(num_frames, hidden_size)`."""
-    periods = torch.logspace(math.log10(2.2), math.log10(3 * num_frames), hidden_size // 2)
-    angles = 2 * math.pi * torch.arange(num_frames)[:, None] / periods
-    return torch.cat((angles.sin(), angles.cos()), -1)
-
-
 def whole_model(config: ClassifierConfig, names: Sequence[str]) -> AIMForVideoClassification:
     """All weights, from a CLIP or from a model trained before."""
     regularization = {name: getattr(config, name) for name in REGULARIZATION}
@@ -163,7 +147,7 @@ def adapted_model(config: ClassifierConfig, names: Sequence[str], *, new_head: b
         fields = {name: getattr(config, name) for name in (*SIZES, *REGULARIZATION)}
         return get_peft_model(tower, AIMAdapterConfig(**fields, id2label=dict(enumerate(names))))
     if not (Path(config.init_from) / "adapter_config.json").is_file():
-        raise ValueError("it is no adapter folder (there is no adapter_config.json in it)")
+        raise ValueError("it is not an adapter folder (there is no adapter_config.json in it)")
     trained = AIMAdapterConfig.from_pretrained(config.init_from)
     new_head = new_head and bool(difference_of_heads(trained, names))
     if new_head:
@@ -196,11 +180,11 @@ def parameter_groups(model: nn.Module, config: ClassifierConfig) -> list[dict[st
     return [{"params": group, "factor": key[0], "weight_decay": key[1]} for key, group in groups.items()]
 
 
-def accuracies(said: Sequence[tuple[int, int]], names: Sequence[str]) -> dict[str, float]:
+def accuracies(pairs: Sequence[tuple[int, int]], names: Sequence[str]) -> dict[str, float]:
     """Top-1 and mean-class accuracy of pairs (true class, predicted class); labels with the same text are one class."""
     texts = {name: label.description for name, label in labels_by_id().items()}
     merged = [texts.get(name, name) for name in names]
-    true, predicted = ([merged[pair[side]] for pair in said] for side in (0, 1))
+    true, predicted = ([merged[pair[side]] for pair in pairs] for side in (0, 1))
     right = sum(one == other for one, other in zip(true, predicted, strict=True))
     recall = recall_score(true, predicted, labels=sorted(set(true)), average="macro")
     return {"accuracy": right / len(true), "mean_class_accuracy": float(recall)}

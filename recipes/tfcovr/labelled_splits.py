@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import polars as pl
 
+from harness.data import load_splits, refused_rows
 from harness.shared_config import DataConfig
 from hf_datasets.tfcovr.splitting import held_out_videos
-from tfcovr.queries import load_splits, refused_rows
 
 Clip = dict[str, Any]
 Validation = Literal["auto", "split", "train"]

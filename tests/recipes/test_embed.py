@@ -18,6 +18,7 @@ from harness.models import load_encoders
 from hf_datasets.video import read_frames
 from hf_datasets.video.frame_cache import FrameCache
 from hf_models.feature_store import FeatureStore
+from tfcovr import clip_embeddings
 from tfcovr.batches import EmbeddingSource
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -59,7 +60,7 @@ def test_clips_that_stage_1_decoded_are_not_decoded_again(tiny, embedded, tmp_pa
     def refuse(clips, *_):
         raise AssertionError(f"{len(clips)} clips are read again")
 
-    monkeypatch.setattr(embed, "answers", refuse)
+    monkeypatch.setattr(clip_embeddings, "answers", refuse)
     config = EmbedConfig(**tiny, output_dir=str(tmp_path / "made"), cache_dir=str(folder))
     config.splits = ["train", "test"]
     embed.run(config)
@@ -74,7 +75,7 @@ def test_a_second_run_opens_no_video(tiny, embedded, monkeypatch):
         assert not clips, "a clip was read again"
         yield from ()
 
-    monkeypatch.setattr(embed, "answers", refuse)
+    monkeypatch.setattr(clip_embeddings, "answers", refuse)
     before = sorted(Path(embedded).rglob("shard-*"))
     embed.run(EmbedConfig(**tiny, output_dir=embedded))
     assert sorted(Path(embedded).rglob("shard-*")) == before

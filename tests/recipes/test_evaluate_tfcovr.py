@@ -4,7 +4,6 @@ import json
 import statistics
 from pathlib import Path
 
-import baselines
 import evaluate_tfcovr
 import polars as pl
 import pytest
@@ -15,6 +14,7 @@ from evaluate_tfcovr import EvaluateConfig
 from stage2 import Stage2Config
 
 from hf_models.feature_store import FeatureStore
+from tfcovr.systems import SYSTEMS
 
 TRAINING = {
     "projection_dim": 16,
@@ -150,7 +150,7 @@ def test_the_comparison_measures_every_baseline(config, tiny, embedded, tmp_path
     config.image_model = str(Path(tiny["vision_model"]).parent / "clip")
     config.runs_dir, config.embeddings = str(tmp_path / "systems"), str(tmp_path / "embeddings" / "stage1")
     figures = evaluate_tfcovr.run(config)
-    assert list(figures) == [system.name for system in baselines.SYSTEMS]
+    assert list(figures) == [system.name for system in SYSTEMS]
     assert all(0 < one["map@50"] < 1 for one in figures.values())
     assert all(("map@50_std" in one) == (name != "zero-shot average") for name, one in figures.items())
     made = {path.name for path in (tmp_path / "embeddings").iterdir()}
@@ -167,7 +167,7 @@ def test_the_comparison_trains_baselines_as_the_given_model_was_and_measures_it_
         str(tmp_path / "systems"),
     )
     trainings = []
-    monkeypatch.setattr(baselines, "train", lambda one: (trainings.append(one), stage2.run(one)))
+    monkeypatch.setattr(evaluate_tfcovr, "train", lambda one: (trainings.append(one), stage2.run(one)))
     figures = evaluate_tfcovr.run(config)
     assert list(figures) == config.systems
     assert figures["two-stage"] == alone["two-stage"]

@@ -21,11 +21,11 @@ from datasets import load_dataset
 
 from harness.build import run
 from harness.config import parse_config, run_recipe
+from harness.data import load_split
 from harness.shared_config import DataConfig
 from hf_datasets.tfcovr.free_text import write_free_modification
 from hf_datasets.tfcovr.modifications.task import answer_text
 from tfcovr.labelled_splits import labelled_splits
-from tfcovr.queries import load_split
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {

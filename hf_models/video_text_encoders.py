@@ -6,19 +6,37 @@ mean pooling. X-CLIP, VideoPrism and Perception Encoder are video models of thei
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoProcessor
 
-import hf_models  # noqa: F401 (registers VidCLIP)
-from comp.scores import VideoTextEncoder
-from harness.models import check_model_folder
-
 IMAGE_FRAMES = 12
 """Frames that an image model sees of a video, as in CLIP4Clip."""
+
+
+class VideoTextEncoder(Protocol):
+    """What a model must do to be compared with others.
+
+    `num_frames` is how many frames of a video it wants; `encode_videos` and `encode_texts` give what `compare` takes,
+    one row per video or text; `compare` gives similarities `(videos, texts)`.
+    """
+
+    num_frames: int
+
+    def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
+        """Videos, each `(num_frames, 3, height, width)` uint8, as rows."""
+        ...
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Texts as rows."""
+        ...
+
+    def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
+        """Similarities `(videos, texts)`; higher fits better."""
+        ...
 
 
 class DotProductEncoder:
@@ -133,18 +151,32 @@ ENCODERS = {
 }
 
 
-def load_encoder(name_or_path: str, device: torch.device, num_frames: int | None = None) -> VideoTextEncoder:
+def load_encoder(
+    name_or_path: str, device: torch.device | str = "cpu", num_frames: int | None = None
+) -> VideoTextEncoder:
     """A model and its processor from a folder or the Hub.
 
     Args:
         name_or_path: Any model of `ENCODERS`.
         device: Where it shall run.
         num_frames: Frames of a video; None: as the model was made for, 12 for an image model.
+
+    Returns:
+        The encoder, in evaluation mode.
+
+    Raises:
+        ValueError: The model is of a family that is not in `ENCODERS`.
+        ImportError: The model needs a package that is not installed, such as timm for Perception Encoder.
+
+    Example:
+        >>> encoder = load_encoder("recipes/weights/miniature-clip", num_frames=4)
+        >>> video = torch.zeros(4, 3, 64, 64, dtype=torch.uint8)
+        >>> encoder.compare(encoder.encode_videos([video]), encoder.encode_texts(["a vault", "a dive"])).shape
+        torch.Size([1, 2])
     """
-    check_model_folder(name_or_path)
     config = AutoConfig.from_pretrained(name_or_path)
     if config.model_type not in ENCODERS:
-        raise SystemExit(
+        raise ValueError(
             f"{name_or_path} is a {config.model_type!r} model, which compares no videos with texts; there are "
             f"{', '.join(ENCODERS)}"
         )
@@ -152,7 +184,7 @@ def load_encoder(name_or_path: str, device: torch.device, num_frames: int | None
         processor = AutoProcessor.from_pretrained(name_or_path)
         model = AutoModel.from_pretrained(name_or_path).to(device).eval()
     except ImportError as error:  # Perception Encoder's tower is one of timm's
-        raise SystemExit(f"{name_or_path}: {str(error).strip()}") from error
+        raise ImportError(f"{name_or_path}: {str(error).strip()}") from error
     return ENCODERS[config.model_type](model, processor, num_frames or default_frames(config))
 
 

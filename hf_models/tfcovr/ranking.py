@@ -1,23 +1,22 @@
-"""Rank the gallery for each composed query and measure it: what validation and evaluation share."""
+"""Rank a gallery of clips for each composed query."""
 
-from typing import Any
+from typing import Literal
 
-import evaluate
 import torch
 from torch import Tensor
 
-import metrics
-from harness.shared_config import Protocol, QueryParts
-from hf_models import TFCoVRForComposedRetrieval
 from hf_models.retrieval import ranked_ids, search
-from tfcovr.queries import Queries
 
-CUTOFFS = (5, 10, 25, 50)
+from .modeling_tfcovr import TFCoVRForComposedRetrieval
+from .queries import Queries
+
+QueryParts = Literal["both", "video", "text"]
+Protocol = Literal["standard", "tfcovr-official"]
 QUERY_BATCH = 4096
 
 
 def query_inputs(parts: QueryParts, video_embeds: Tensor, text_embeds: Tensor) -> dict[str, Tensor]:
-    """The halves of a query that a baseline sees."""
+    """The halves of a query that a model is to see, as arguments of `get_query_features`: `{name: (n, D)}`."""
     inputs = {"video_embeds": video_embeds, "text_embeds": text_embeds}
     return inputs if parts == "both" else {f"{parts}_embeds": inputs[f"{parts}_embeds"]}
 
@@ -32,8 +31,9 @@ def rank(
     parts: QueryParts = "both",
     gallery_embeds: Tensor | None = None,
     protocol: Protocol = "standard",
+    k: int = 50,
 ) -> tuple[list[list[str]], list[list[float]]]:
-    """The first 50 gallery ids of each query and their similarities.
+    """The first `k` gallery ids of each query and their similarities.
 
     The reference clip of a query is left out of its ranking; under the official protocol it comes last instead, as the
     released script subtracts 100 from its similarity.
@@ -46,6 +46,14 @@ def rank(
         parts: the halves of the query to use.
         gallery_embeds: other embeddings of the same clips for the gallery, such as of shuffled frames.
         protocol: "standard" or "tfcovr-official".
+        k: how many clips of the gallery to rank.
+
+    Returns:
+        For each query the gallery ids, best first, and their cosines, parallel to them (under the official protocol
+        without that of the query's own clip).
+
+    Raises:
+        ValueError: The gallery is empty or an embedding is not finite.
     """
     device = video_embeds.device
     gallery_embeds = video_embeds if gallery_embeds is None else gallery_embeds
@@ -58,7 +66,7 @@ def rank(
         )
     ]
     corpus = model.get_target_features(video_embeds=gallery_embeds[queries.gallery.to(device)])
-    rows, scores = search(torch.cat(composed).float(), corpus.float(), CUTOFFS[-1], exclude=queries.exclude)
+    rows, scores = search(torch.cat(composed).float(), corpus.float(), k, exclude=queries.exclude)
     ranked = ranked_ids(rows.cpu(), queries.gallery_ids)
     kept = [values[: len(ids)] for values, ids in zip(scores.tolist(), ranked, strict=True)]
     if protocol == "tfcovr-official":
@@ -67,19 +75,3 @@ def rank(
             ids + [row["query_clip_id"]] * (size - len(ids)) for ids, row in zip(ranked, queries.rows, strict=True)
         ]
     return ranked, kept
-
-
-class Measure:
-    """mAP@K of rankings by the project's metric, which is loaded once."""
-
-    def __init__(self) -> None:
-        evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-        self.metric = evaluate.load(metrics.space("map_at_k"))
-
-    def __call__(self, ranked: list[list[str]], queries: Queries, protocol: Protocol = "standard") -> dict[str, Any]:
-        """Figures `map@K` in [0, 1] and the `signature` of the protocol."""
-        references = [row["target_clip_ids"] for row in queries.rows]
-        own = None if protocol == "tfcovr-official" else [row["query_clip_id"] for row in queries.rows]
-        return self.metric.compute(
-            predictions=ranked, references=references, k=list(CUTOFFS), protocol=protocol, exclude=own
-        )

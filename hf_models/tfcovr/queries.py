@@ -1,59 +1,25 @@
-"""The rows of TF-CoVR as positions in lists of clips and texts, and what could not be placed."""
+"""Composed queries and training triplets as positions in lists of clips and texts, and what could not be placed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import torch
-from datasets import Dataset, DatasetDict, load_dataset
 from torch import Tensor
-
-import hf_datasets  # noqa: F401 - registers the data sets' names
-from harness.shared_config import DataConfig
-from hf_datasets.registration import REJECTIONS_FILE
-from hf_datasets.video import VideoError
-
-
-def load_splits(config: DataConfig, *, clips: bool = False) -> DatasetDict:
-    """All splits that there are of the queries, or of the clips they speak of."""
-    return _load(config, None, clips=clips)
-
-
-def load_split(config: DataConfig, split: str, *, clips: bool = False) -> Dataset:
-    """One split of the queries, or of the clips they speak of; an empty one is an error."""
-    data = _load(config, split, clips=clips)
-    if not len(data):
-        name = f"{config.dataset_config}-clips" if clips else config.dataset_config
-        raise SystemExit(
-            f"the split {split!r} of {config.dataset!r}, {name!r}, is empty; check the data or name another split"
-        )
-    return data
-
-
-def refused_rows(data: Dataset) -> str | None:
-    """What the dataset says of the rows that it refused, and where each is listed; None where it refused none."""
-    said = next((line for line in data.info.description.splitlines() if " rows were refused " in line), None)
-    if said is None or not data.cache_files:
-        return said
-    return f"{said} That is {Path(data.cache_files[0]['filename']).with_name(REJECTIONS_FILE)}"
-
-
-def _load(config: DataConfig, split: str | None, *, clips: bool) -> Any:
-    name = f"{config.dataset_config}-clips" if clips else config.dataset_config
-    # Queries get the folder of videos, too, so that they speak of the same clips.
-    options = {"video_dir": config.video_dir} if config.video_dir else {}
-    try:
-        return load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **options)
-    except (ValueError, FileNotFoundError, VideoError) as error:  # which also says that a split has no row
-        what = f"the split {split!r}" if split else "the data"
-        raise SystemExit(f"{what} of {config.dataset!r}, {name!r}, cannot be read: {error}") from error
 
 
 @dataclass(frozen=True)
 class Triplets:
-    """Training triplets: `(n,)` int64 positions of query clips, texts and target clips, and target labels."""
+    """Training triplets by position; their number is `len`.
+
+    Attributes:
+        query: `(n,)` int64, positions of the query clips.
+        text: `(n,)` int64, positions of the texts.
+        target: `(n,)` int64, positions of the target clips.
+        label: `(n,)` int64, a number for each target label.
+        coverage: `triplets`, how many there are, and `usable`, how many of them could be placed.
+    """
 
     query: Tensor
     text: Tensor
@@ -65,9 +31,25 @@ class Triplets:
         return len(self.query)
 
 
-def place_triplets(rows: Dataset, clips: Mapping[str, int], texts: Mapping[str, int]) -> Triplets:
-    """Training rows whose clips and text are known; the others are counted in `coverage`."""
-    table = rows.to_polars().explode("target_clip_ids").rename({"target_clip_ids": "target"})
+def place_triplets(rows: pl.DataFrame, clips: Mapping[str, int], texts: Mapping[str, int]) -> Triplets:
+    """Training triplets whose clips and text are known; the others are counted in `coverage`.
+
+    Args:
+        rows: TF-CoVR's columns `query_clip_id`, `modification_text`, `target_clip_ids` (a list; one triplet for each) and
+            `target_label`, such as `Dataset.to_polars()` gives.
+        clips: Clip id -> position.
+        texts: Text -> position.
+
+    Raises:
+        ValueError: No triplet has both clips and its text.
+
+    Example:
+        >>> row = {"query_clip_id": "a", "modification_text": "slower", "target_clip_ids": ["b", "gone"], "target_label": "x"}
+        >>> triplets = place_triplets(pl.DataFrame([row]), {"a": 0, "b": 1}, {"slower": 0})
+        >>> triplets.target, triplets.coverage
+        (tensor([1]), {'triplets': 2, 'usable': 1})
+    """
+    table = rows.explode("target_clip_ids").rename({"target_clip_ids": "target"})
     placed = table.select(
         query=position(table["query_clip_id"], clips),
         text=position(table["modification_text"], texts),
@@ -76,9 +58,9 @@ def place_triplets(rows: Dataset, clips: Mapping[str, int], texts: Mapping[str, 
     )
     known = placed.filter(pl.all_horizontal(pl.col("query", "text", "target") >= 0))
     if known.is_empty():
-        raise SystemExit(
+        raise ValueError(
             f"of {len(placed):,} triplets none has both clips and its text among the embeddings or videos; make "
-            "embeddings of this data set's clips with `python recipes/embed.py`"
+            "embeddings of this dataset's clips with `python recipes/embed.py`"
         )
     columns = {name: torch.from_numpy(known[name].to_numpy(writable=True)) for name in known.columns}
     return Triplets(**columns, coverage={"triplets": len(placed), "usable": len(known)})
@@ -89,13 +71,13 @@ class Queries:
     """Composed queries to rank and the gallery to rank.
 
     Attributes:
-        rows: the data set's rows that can be ranked, in order.
+        rows: the dataset's rows that can be ranked, in order.
         query: `(n,)` positions of the query clips.
         text: `(n,)` positions of the texts.
         gallery_ids: ids of the gallery in order; under the official protocol with repetitions.
         gallery: their positions.
         exclude: for each query the gallery places of its own clip.
-        coverage: what was asked for and what of it can be ranked.
+        coverage: how many queries, targets and gallery clips there are, and how many of them can be ranked.
     """
 
     rows: list[dict[str, Any]]
@@ -111,21 +93,39 @@ class Queries:
 
 
 def place_queries(
-    rows: Dataset, gallery_ids: Sequence[str], clips: Mapping[str, int], texts: Mapping[str, int]
+    rows: Collection[Mapping[str, Any]],
+    gallery_ids: Sequence[str],
+    clips: Mapping[str, int],
+    texts: Mapping[str, int],
 ) -> Queries:
     """Queries whose clip and text are known against the gallery clips that are.
 
     A query without its own clip cannot be composed and is left out; a target outside the gallery stays a target that
-    is never found. Both are counted in `coverage`. A clip that answers itself is no target, since it is not ranked.
+    is never found. Both are counted in `coverage`. A query's own clip is not a target, since it is not ranked.
+
+    Args:
+        rows: Queries with TF-CoVR's fields `query_clip_id`, `modification_text` and `target_clip_ids`.
+        gallery_ids: Clips to rank, in the order that breaks ties.
+        clips: Clip id -> position.
+        texts: Text -> position.
+
+    Raises:
+        ValueError: No query has its clip, its text and a target.
+
+    Example:
+        >>> row = {"query_clip_id": "a", "modification_text": "slower", "target_clip_ids": ["b"]}
+        >>> queries = place_queries([row], ["a", "b"], {"a": 0, "b": 1}, {"slower": 0})
+        >>> queries.gallery, queries.exclude
+        (tensor([0, 1]), [[0]])
     """
     kept = [
-        row | {"target_clip_ids": [clip for clip in row["target_clip_ids"] if clip != row["query_clip_id"]]}
+        {**row, "target_clip_ids": [clip for clip in row["target_clip_ids"] if clip != row["query_clip_id"]]}
         for row in rows
         if row["query_clip_id"] in clips and row["modification_text"] in texts
     ]
     kept = [row for row in kept if row["target_clip_ids"]]
     if not kept:
-        raise SystemExit(
+        raise ValueError(
             f"none of {len(rows):,} queries has its clip and text among the embeddings; make embeddings of this split with "
             "`python recipes/embed.py`"
         )
@@ -162,5 +162,5 @@ def position(values: pl.Series, places: Mapping[str, int]) -> pl.Series:
 
 
 def index_of(ids: Sequence[str]) -> dict[str, int]:
-    """Id -> place."""
-    return {one: place for place, one in enumerate(ids)}
+    """Id -> position."""
+    return {item_id: place for place, item_id in enumerate(ids)}
