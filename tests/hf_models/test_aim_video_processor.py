@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from transformers import AutoVideoProcessor
+from transformers import AutoVideoProcessor, CLIPImageProcessor, SiglipImageProcessor
 
 from hf_models import AIMVideoProcessor
 from hf_models.tfcovr.video_processing_aim import middle_frame_indices, read_frames
@@ -152,6 +152,25 @@ def test_it_comes_back_as_it_was_saved(video, tmp_path):
             loaded(video, return_tensors="pt").pixel_values,
             processor(video, return_tensors="pt").pixel_values,
         )
+
+
+@pytest.mark.parametrize(
+    ("image_processor", "height", "width"),
+    [
+        (CLIPImageProcessor(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32}), 32, 32),
+        (CLIPImageProcessor(size={"shortest_edge": 40}, do_center_crop=False), 40, 40),
+        (SiglipImageProcessor(size={"height": 32, "width": 48}), 32, 48),
+    ],
+)
+def test_frames_are_prepared_as_an_image_processor_prepares_images(image_processor, height, width):
+    made = AIMVideoProcessor.from_image_processor(image_processor, num_frames=5)
+    means = {"image_mean": image_processor.image_mean, "image_std": image_processor.image_std}
+    by_hand = AIMVideoProcessor(size={"height": height, "width": width}, num_frames=5, **means)
+    assert made.to_json_string() == by_hand.to_json_string()
+    default = AIMVideoProcessor.from_image_processor(image_processor)
+    assert (
+        default.to_json_string() == AIMVideoProcessor(size={"height": height, "width": width}, **means).to_json_string()
+    )
 
 
 def test_a_video_that_is_missing_or_does_not_decode_is_named(tmp_path):
