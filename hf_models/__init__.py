@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from hf_models.tfcovr.processing_tfcovr import TFCoVRProcessor
     from hf_models.tfcovr.video_processing_aim import AIMVideoProcessor
     from hf_models.vidclip.configuration_vidclip import VidCLIPConfig
+    from hf_models.vidclip.configuration_vidclip_matching import VidCLIPMatcherConfig
     from hf_models.vidclip.modeling_vidclip import VidCLIPModel
+    from hf_models.vidclip.modeling_vidclip_matching import VidCLIPMatcher
     from hf_models.vidclip.processing_vidclip import VidCLIPProcessor
 
 __all__ = [
@@ -42,6 +44,8 @@ __all__ = [
     "TFCoVRForComposedRetrieval",
     "TFCoVRProcessor",
     "VidCLIPConfig",
+    "VidCLIPMatcher",
+    "VidCLIPMatcherConfig",
     "VidCLIPModel",
     "VidCLIPProcessor",
     "XMLConfig",
@@ -61,6 +65,8 @@ CLASSES = (
     ("VidCLIPConfig", "vidclip.configuration_vidclip", "AutoConfig", "vidclip"),
     ("VidCLIPModel", "vidclip.modeling_vidclip", "AutoModel", "VidCLIPConfig"),
     ("VidCLIPProcessor", "vidclip.processing_vidclip", "AutoProcessor", "VidCLIPConfig"),
+    ("VidCLIPMatcherConfig", "vidclip.configuration_vidclip_matching", "AutoConfig", "vidclip_matcher"),
+    ("VidCLIPMatcher", "vidclip.modeling_vidclip_matching", "AutoModel", "VidCLIPMatcherConfig"),
     ("XMLConfig", "moments.configuration_xml", "AutoConfig", "xml_moment_retrieval"),
     ("XMLForMomentRetrieval", "moments.modeling_xml", "AutoModel", "XMLConfig"),
     ("ReLoCLNetConfig", "moments.configuration_reloclnet", "AutoConfig", "reloclnet"),

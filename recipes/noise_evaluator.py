@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config import option, parse_config, run_recipe
-from harness.model_folders import MINIATURE_CLIP
+from harness.model_folders import MINIATURE_CLIP, check_model_folder
 from harness.shared_config import RunConfig
 
 
@@ -49,7 +49,6 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
-from matching import Encoded, Scorer, contrastive_loss, load_matcher, matching_loss
 from torch import Tensor
 from tqdm import tqdm
 from transformers.utils.logging import disable_progress_bar
@@ -64,6 +63,8 @@ from hf_datasets.miniature import prepare_miniature
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoStore
 from hf_datasets.video.frame_cache import FrameCache
+from hf_models.vidclip.modeling_vidclip_matching import Encoded, contrastive_loss, matching_loss
+from hf_models.video_text_matching import Scorer, load_matcher
 
 
 class Clips:
@@ -267,6 +268,7 @@ def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -
     """Load, train, evaluate before and after, and write the model with its results."""
     output_dir = Path(config.output_dir)
     examples, paths, rejections = load_examples(config)
+    check_model_folder(config.model)
     scorer = Scorer(*load_matcher(config.model, num_frames=config.num_frames))
     size = scorer.frame_size
     clips = {split: Clips(of_split, paths, size, config) for split, of_split in examples.items()}
@@ -278,7 +280,7 @@ def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -
     history = train(scorer, clips["train"], config, accelerator)
     after = evaluate(scorer, held_out, config) if held_out else {}
     with replacing(output_dir / "model") as unfinished:
-        scorer.save(unfinished)
+        scorer.save_pretrained(unfinished)
     failures = {desc_id: reason for one in clips.values() for desc_id, reason in one.failures.items()}
     coverage = {
         "moments": {split: len(of_split) for split, of_split in examples.items()},

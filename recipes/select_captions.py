@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config import option, parse_config, run_recipe
+from harness.model_folders import check_model_folder
 from harness.shared_config import Device
 
 
@@ -36,7 +37,6 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 
 import polars as pl
 import pyarrow as pa
-from matching import HEAD_FILE, Scorer, VidCLIPMatcher, load_matcher
 from torch import Tensor
 from tqdm import tqdm
 
@@ -48,6 +48,7 @@ from hf_datasets.fig.noise import as_moment, judge_moments
 from hf_datasets.publish import write_folder
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.video import VideoStore, read_frames
+from hf_models.video_text_matching import Scorer, load_matcher
 
 CARD = Path(fig.__file__).with_name("README.md")
 
@@ -56,12 +57,8 @@ def load_scorer(config: JudgeConfig) -> Scorer:
     """The trained evaluator; one whose head was never trained is refused."""
     if not Path(config.model).is_dir() and config.model == JudgeConfig.model:
         raise SystemExit(f"{config.model} is not there; `python recipes/noise_evaluator.py` makes it")
-    matcher, processor, tokenizer = load_matcher(config.model, num_frames=config.num_frames)
-    if isinstance(matcher, VidCLIPMatcher) and not (Path(config.model) / HEAD_FILE).is_file():
-        raise SystemExit(
-            f"{config.model} has no {HEAD_FILE}, so its matching head is untrained; `python recipes/noise_evaluator.py` trains one"
-        )
-    scorer = Scorer(matcher, processor, tokenizer)
+    check_model_folder(config.model)
+    scorer = Scorer(*load_matcher(config.model, num_frames=config.num_frames, needs_trained_head=True))
     scorer.matcher.to(make_accelerator(config.device, Path(config.output_dir)).device).eval()
     return scorer
 
