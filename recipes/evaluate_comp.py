@@ -122,15 +122,15 @@ def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIP
 
 
 def measure(scores: list[Scores], encoder: VideoTextEncoder) -> tuple[dict[str, float], list[dict[str, float]], str]:
-    """A model's mean figures over several drawings of the pairs, its similarities with all of them, what was counted."""
+    """A model's mean metrics over several draws of the pairs, its similarities with all of them, and the signature."""
     measured = [score(encoder, progress=True) for score in scores]
-    similarities = [pair for figures in measured for pair in figures.pop("similarities")]
-    signature = "; ".join(dict.fromkeys(figures.pop("signature") for figures in measured))
+    similarities = [pair for one in measured for pair in one.pop("similarities")]
+    signature = "; ".join(dict.fromkeys(one.pop("signature") for one in measured))
     return average(measured), similarities, signature
 
 
 def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
-    """Measure all models; returns model -> figures."""
+    """Measure all models; returns model -> metrics."""
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir)
     by_draw = [
@@ -148,13 +148,13 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
         by_seed.setdefault(name, []).append(measured)
         for text in ("positive", "negative"):
             columns[f"{run_name}/{text}"] = [row[text] for row in similarities]
-    figures = {name: summarise(several) for name, several in by_seed.items()}
+    results = {name: summarise(several) for name, several in by_seed.items()}
     with replacing_files(output_dir) as draft:
         with writing(output_dir / "similarities.parquet"):
             pq.write_table(pa.table(columns), draft / "similarities.parquet")
         write_results(
             draft,
-            figures,
+            results,
             config=config,
             seed=config.seed,
             by_seed=by_seed,
@@ -164,8 +164,8 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     left_out = coverage["rows"] - coverage["used"]
     title = f"{config.dataset} ({config.dataset_config}), {config.split}: {coverage['used']:,} pairs"
     title += f", {left_out:,} left out without a readable video" if left_out else ""
-    Console(width=120).print(table(figures, title))
-    return figures
+    Console(width=120).print(table(results, title))
+    return results
 
 
 def main(config: EvaluateCompConfig) -> None:

@@ -7,7 +7,7 @@
 
 The gallery holds every clip of the split once, and a query's own clip is left out of its ranking. Under
 `--protocol tfcovr-official` it holds the first target of every query, repeated as often as it comes, the query's own
-clip comes last, and the figures are what the released script would print, for comparisons with it only. Several models
+clip comes last, and the metrics are what the released script would print, for comparisons with it only. Several models
 give mean and standard deviation (over n - 1). `--compare` measures the systems of `tfcovr/systems.py`: it trains what is
 missing of them as `--stage2_config` says, or else as the first of `--models` was trained, which is then one of them.
 
@@ -17,8 +17,8 @@ What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
                          `gallery_size`, `signature` (the metric's line about the protocol), `coverage` (queries, targets
                          and gallery clips: how many there are and how many could be ranked), configuration, versions
     predictions.parquet  the first system with its first seed, one row per ranked query: `query_id, query_clip_id,
-                         query_label, modification_text, change_type, target_clip_ids, target_label` as in the data
-                         set, `ranked_clip_ids` (best first, up to 50) and `scores` (cosines, parallel to them)
+                         query_label, modification_text, change_type, target_clip_ids, target_label` as in the
+                         dataset, `ranked_clip_ids` (best first, up to 50) and `scores` (cosines, parallel to them)
     predictions/         the same for every system and seed, `<system>/<number>.parquet`
 """
 
@@ -72,7 +72,7 @@ import polars as pl
 import torch
 from rich.console import Console
 from rich.table import Table
-from stage2 import Stage2, Stage2Config
+from stage2 import Stage2Config
 from stage2 import run as train
 
 from harness.accelerator import make_accelerator
@@ -80,6 +80,7 @@ from harness.data import load_split
 from harness.models import load_encoders, load_trained
 from harness.results import replacing_files, write_results, writing
 from harness.seeds import in_percent, summarise
+from harness.training import INCIDENTAL
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries
 from hf_models.tfcovr.ranking import rank
@@ -99,9 +100,9 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One model's figures, its rankings by query, and what they rest on."""
+    """One model's metrics, its rankings by query, and their coverage."""
 
-    figures: dict[str, float]
+    metrics: dict[str, float]
     predictions: pl.DataFrame
     coverage: dict[str, int]
     signature: str
@@ -169,7 +170,7 @@ def is_trained(config: Stage2Config) -> bool:
     if not results.is_file():
         return False
     # Whether stored embeddings are the model's own is found out when they are opened, wherever they lie.
-    ignored = {*Stage2.INCIDENTAL, "embeddings"}
+    ignored = {*INCIDENTAL, "embeddings"}
     wanted, found = asdict(config), json.loads(results.read_text(encoding="utf-8"))["config"]
     changed = sorted(name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name))
     if changed:
@@ -215,12 +216,12 @@ def evaluate(ready: Prepared, config: EvaluateConfig, device: torch.device, meas
         parts=ready.query,
         protocol=config.protocol,
     )
-    figures = measure(ranked, queries, config.protocol)
+    measured = measure(ranked, queries, config.protocol)
     return Evaluation(
-        figures={name: value for name, value in figures.items() if name.startswith("map@")},
+        metrics={name: value for name, value in measured.items() if name.startswith("map@")},
         predictions=predictions(queries, ranked, scores),
         coverage=queries.coverage,
-        signature=figures["signature"],
+        signature=measured["signature"],
     )
 
 
@@ -232,10 +233,10 @@ def predictions(queries: Queries, ranked: list[list[str]], scores: list[list[flo
     )
 
 
-def show(figures: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
+def show(results: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
     """The table, with coverage and protocol beside every score."""
     table = Table("system", *(f"mAP@{k}" for k in CUTOFFS), title="Composed retrieval, %", title_justify="left")
-    for name, values in figures.items():
+    for name, values in results.items():
         table.add_row(name, *(in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS))
     console = Console()
     console.print(table)
@@ -247,14 +248,14 @@ def show(figures: dict[str, dict[str, float]], coverage: dict[str, int], signatu
 
 
 def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
-    """Measure and write everything; returns the figures by system."""
+    """Measure and write everything; returns the metrics by system."""
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
     measure = Measure()
     evaluations: dict[str, list[Evaluation]] = {}
     for name, ready in prepared(config):
         evaluations.setdefault(name, []).append(evaluate(ready, config, accelerator.device, measure))
-    figures = {name: summarise([one.figures for one in several]) for name, several in evaluations.items()}
+    results = {name: summarise([one.metrics for one in several]) for name, several in evaluations.items()}
     first = next(iter(evaluations.values()))[0]
     if accelerator.is_main_process:
         with replacing_files(output_dir) as draft:
@@ -264,16 +265,16 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
                     write_table(one.predictions, draft / "predictions" / name.replace(" ", "-") / f"{number}.parquet")
             write_results(
                 draft,
-                figures,
+                results,
                 config=config,
                 seed=config.seed,
                 gallery_size=first.coverage["gallery_clips_ranked"],
                 signature=first.signature,
                 coverage={name: several[0].coverage for name, several in evaluations.items()},
-                by_seed={name: [one.figures for one in several] for name, several in evaluations.items()},
+                by_seed={name: [one.metrics for one in several] for name, several in evaluations.items()},
             )
-        show(figures, first.coverage, first.signature)
-    return figures
+        show(results, first.coverage, first.signature)
+    return results
 
 
 def write_table(table: pl.DataFrame, path: Path) -> None:

@@ -3,10 +3,10 @@
     python recipes/noise_evaluator.py
     python recipes/noise_evaluator.py --build outputs/build_fig --video_dir videos --model Salesforce/blip-itm-base-coco
 
-Trains with a contrastive and a matching objective on captions that fit a moment, and on ones that were disturbed: those
-of the miniature, made from its motions, or the rewritings that `build_fig.py` wrote. Writes `OUTPUT_DIR/model` and
-`results.json`: how often a caption that fits is scored above the disturbed ones. `select_captions.py` lets the model choose
-the captions of a built data set. A killed training goes on after its last epoch. The miniature takes a few minutes.
+Trains with a contrastive and a matching objective on captions that fit a moment, and on negative captions: those of
+the miniature, made from its motions, or the rewritings that `build_fig.py` wrote. Writes `OUTPUT_DIR/model` and
+`results.json`: how often a caption that fits is scored above the negative ones. `select_captions.py` lets the model choose
+the captions of a built dataset. A killed training goes on after its last epoch. The miniature takes a few minutes.
 """
 
 import random
@@ -126,7 +126,7 @@ def load_examples(
 def draw_texts(
     examples: list[NoiseExample], config: NoiseEvaluatorConfig, generator: random.Random
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Texts that fit each clip, its caption first, and disturbed ones, static and dynamic in turn."""
+    """Texts that fit each clip, its caption first, and negative ones, static and dynamic in turn."""
     positives, negatives = [], []
     for one in examples:
         caption, *rewrites = one.positives
@@ -153,20 +153,20 @@ def training_loss(
     matcher = scorer.matcher
     fitting, wrong = draw_texts(examples, config, generator)
     texts = [text for own in fitting for text in own]
-    disturbed = [text for own in wrong for text in own]
+    negative_texts = [text for own in wrong for text in own]
     owners = torch.tensor([row for row, own in enumerate(fitting) for _ in own], device=scorer.device)
-    disturbed_of = torch.tensor([row for row, own in enumerate(wrong) for _ in own], device=scorer.device)
+    negative_owners = torch.tensor([row for row, own in enumerate(wrong) for _ in own], device=scorer.device)
     captions = [set(one.positives) for one in examples]
     same = [[text in fits for text in texts] for fits in captions]
     is_same = torch.tensor(same, device=scorer.device)
     seen = matcher.encode_clips(scorer.pixels(clips.frames(examples)))
-    read = matcher.encode_texts(**scorer.tokens(texts + disturbed))
+    read = matcher.encode_texts(**scorer.tokens(texts + negative_texts))
     positives = read.take(torch.arange(len(texts), device=scorer.device))
-    negatives = read.take(torch.arange(len(texts), len(texts) + len(disturbed), device=scorer.device))
+    negatives = read.take(torch.arange(len(texts), len(texts) + len(negative_texts), device=scorer.device))
     contrast = contrastive_loss(seen, positives, owners, negatives, is_same, matcher.scale)
     hard_clips, hard_texts = hard_pairs(seen, positives, is_same, matcher.scale)
     logits = matcher.match(
-        join(seen.take(owners), seen.take(disturbed_of), seen.take(hard_clips)),
+        join(seen.take(owners), seen.take(negative_owners), seen.take(hard_clips)),
         join(positives, negatives, positives.take(hard_texts)),
     )
     return contrast + matching_loss(logits[: len(texts)], logits[len(texts) :])
@@ -192,7 +192,7 @@ def join(*parts: Encoded) -> Encoded:
 
 @torch.inference_mode()
 def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict[str, float]:
-    """How often a moment's caption, or every text that fits it, is scored above the disturbed ones."""
+    """How often a moment's caption, or every text that fits it, is scored above the negative ones."""
     scorer.matcher.eval()
     examples = clips.examples[: config.max_evaluated]
     wins: dict[str, list[float]] = {name: [] for name in ("static", "dynamic", "best_fits")}
@@ -205,8 +205,8 @@ def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict
             if len(others):
                 wins[name].append((fitting[:, None] > others).float().mean().item())
         wins["best_fits"].append(float(fitting.max() > wrong.max()))
-    figures = {f"accuracy_{name}": sum(values) / max(len(values), 1) for name, values in wins.items()}
-    return {"moments": len(examples), **figures}
+    accuracies = {f"accuracy_{name}": sum(values) / max(len(values), 1) for name, values in wins.items()}
+    return {"moments": len(examples), **accuracies}
 
 
 def train(
@@ -273,7 +273,7 @@ def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -
     size = scorer.frame_size
     clips = {split: Clips(of_split, paths, size, config) for split, of_split in examples.items()}
     if not clips.get("train") or not clips["train"].examples:
-        raise SystemExit("no training moment has a video and a disturbed caption; see --build and --video_dir")
+        raise SystemExit("no training moment has a video and a negative caption; see --build and --video_dir")
     held_out = clips.get("test") or clips.get("validation")
     scorer.matcher.to(accelerator.device)
     before = evaluate(scorer, held_out, config) if held_out else {}
@@ -292,7 +292,7 @@ def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -
     for name, value in after.items():
         print(f"{name}: {value:.3f}, before training {before[name]:.3f}" if name != "moments" else f"{value:,} moments")
     if failures or rejections:
-        print(f"left out: {len(rejections)} moments without a disturbed caption, {len(failures)} without frames")
+        print(f"left out: {len(rejections)} moments without a negative caption, {len(failures)} without frames")
     print(f"model: {(output_dir / 'model').resolve()}")
     return metrics
 

@@ -19,7 +19,7 @@ from harness.shared_config import Device
 
 
 @dataclass
-class JudgeConfig:
+class SelectCaptionsConfig:
     """Which candidates to judge, and by what."""
 
     build: str = option("outputs/build_fig", "Folder that build_fig.py wrote.")
@@ -33,7 +33,7 @@ class JudgeConfig:
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
-    CONFIG = parse_config(JudgeConfig, __doc__)
+    CONFIG = parse_config(SelectCaptionsConfig, __doc__)
 
 import polars as pl
 import pyarrow as pa
@@ -53,9 +53,9 @@ from hf_models.video_text_matching import Scorer, load_matcher
 CARD = Path(fig.__file__).with_name("README.md")
 
 
-def load_scorer(config: JudgeConfig) -> Scorer:
+def load_scorer(config: SelectCaptionsConfig) -> Scorer:
     """The trained evaluator; one whose head was never trained is refused."""
-    if not Path(config.model).is_dir() and config.model == JudgeConfig.model:
+    if not Path(config.model).is_dir() and config.model == SelectCaptionsConfig.model:
         raise SystemExit(f"{config.model} is not there; `python recipes/noise_evaluator.py` makes it")
     check_model_folder(config.model)
     scorer = Scorer(*load_matcher(config.model, num_frames=config.num_frames, needs_trained_head=True))
@@ -64,7 +64,7 @@ def load_scorer(config: JudgeConfig) -> Scorer:
 
 
 def judged_rows(
-    table: pl.DataFrame, scorer: Scorer, config: JudgeConfig, rejections: list[Rejection]
+    table: pl.DataFrame, scorer: Scorer, config: SelectCaptionsConfig, rejections: list[Rejection]
 ) -> list[dict[str, Any]]:
     """The rows of one file with their best candidate; what cannot be judged goes to `rejections` too."""
     store = VideoStore(str(config.video_dir))
@@ -86,7 +86,7 @@ def judged_rows(
     return kept
 
 
-def run(config: JudgeConfig) -> dict[str, int]:
+def run(config: SelectCaptionsConfig) -> dict[str, int]:
     """Judge and write; returns how many moments there are and how many were judged."""
     if not config.video_dir:
         raise SystemExit("the evaluator looks at the moments: name their videos with --video_dir")
@@ -119,7 +119,7 @@ def run(config: JudgeConfig) -> dict[str, int]:
     return {"moments": total, "judged": judged}
 
 
-def main(config: JudgeConfig) -> None:
+def main(config: SelectCaptionsConfig) -> None:
     run(config)
 
 

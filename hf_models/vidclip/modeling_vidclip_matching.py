@@ -182,7 +182,7 @@ class VidCLIPMatcher(PreTrainedModel):
     def match(self, clips: Encoded, texts: Encoded) -> Tensor:
         """Logits `(n,)` of clip i with text i: the similarity of the towers, corrected by the head.
 
-        A head alone, new and trained on the miniature, told disturbed actions from right ones no better than chance.
+        A new head alone, trained on the miniature, separated negative from true actions no better than chance.
         """
         similarity = self.scale * (clips.embeds * texts.embeds).sum(-1)
         return similarity + self.head(clips.states, texts.states, texts.mask)

@@ -88,14 +88,14 @@ class Scores:
         return torch.cat(parts)
 
 
-def table(figures: dict[str, dict[str, Any]], title: str) -> Table:
+def table(results: dict[str, dict[str, Any]], title: str) -> Table:
     """One line per model, in percent."""
-    shown = [name for name in COLUMNS if any(name in row for row in figures.values())]
+    shown = [name for name in COLUMNS if any(name in row for row in results.values())]
     made = Table(title=title, title_justify="left")
     made.add_column("model")
     for name in shown:
         made.add_column(COLUMNS[name], justify="right")
-    for model, row in figures.items():
+    for model, row in results.items():
         made.add_row(model, *(in_percent(row, name) if name in row else "" for name in shown))
     kinds = sum(name.startswith("accuracy/") for name in shown)
     chance = [0.5] * kinds + [0.5**kinds]

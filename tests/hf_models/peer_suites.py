@@ -12,6 +12,8 @@ from hf_models import (
     TFCoVRConfig,
     TFCoVRForComposedRetrieval,
     VidCLIPConfig,
+    VidCLIPMatcher,
+    VidCLIPMatcherConfig,
     VidCLIPModel,
 )
 
@@ -158,6 +160,36 @@ class VidCLIPModelTest(ComparesAttention, ModelTesterMixin, unittest.TestCase):
     def _video_features_prepare_config_and_inputs(self):
         config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
         return config, {"pixel_values": inputs["pixel_values"]}
+
+    def test_config(self):
+        self.config_tester.run_common_tests()
+
+
+class VidCLIPMatcherTester(VidCLIPModelTester):
+    """The same with a head."""
+
+    def get_config(self):
+        return VidCLIPMatcherConfig(vidclip_config=super().get_config(), num_matching_layers=1)
+
+
+class VidCLIPMatcherTest(ModelTesterMixin, unittest.TestCase):
+    all_model_classes = (VidCLIPMatcher,)
+    additional_model_inputs = ["input_ids", "attention_mask"]  # noqa: RUF012
+    test_can_init_all_missing_weights_before_2023 = True
+    test_resize_embeddings = False
+    has_attentions = False  # attention maps are in the outputs of the towers
+    _is_composite = True
+
+    def setUp(self):
+        super().setUp()
+        self.model_tester = VidCLIPMatcherTester()
+        self.config_tester = ConfigTester(
+            self,
+            config_class=VidCLIPMatcherConfig,
+            has_text_modality=False,
+            common_properties=[],
+            num_matching_layers=3,
+        )
 
     def test_config(self):
         self.config_tester.run_common_tests()

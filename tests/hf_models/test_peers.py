@@ -32,6 +32,7 @@ TESTERS = {
     "AIMModelTest": ("ModelTesterMixin, ConfigTester", ["AIMModel", "AIMForVideoClassification"]),
     "AIMTrainingTest": ("ModelTesterMixin: training", ["AIMForVideoClassification"]),
     "VidCLIPModelTest": ("ModelTesterMixin, ConfigTester", ["VidCLIPModel"]),
+    "VidCLIPMatcherTest": ("ModelTesterMixin, ConfigTester: a head", ["VidCLIPMatcher"]),
     "TFCoVRModelTest": ("ModelTesterMixin, ConfigTester", ["TFCoVRForComposedRetrieval"]),
     "XMLTest": ("ModelTesterMixin, ConfigTester", ["XMLForMomentRetrieval"]),
     "ReLoCLNetTest": ("ModelTesterMixin, ConfigTester", ["ReLoCLNetForMomentRetrieval"]),

@@ -119,12 +119,10 @@ def test_every_field_of_every_recipe_has_a_sentence_and_every_group_a_title():
     for verb, (status, out, _) in zip(VERBS, printed, strict=True):
         assert status == 0, verb
         module = __import__(verb)
-        (config_class,) = (
-            value
-            for name, value in vars(module).items()
-            if name.endswith("Config") and getattr(value, "__module__", None) == module.__name__
+        (class_name,) = re.findall(
+            r"CONFIG = parse_config\((\w+), __doc__\)", Path(module.__file__).read_text(encoding="utf-8")
         )
-        settings = settings_of(config_class)
+        settings = settings_of(getattr(module, class_name))
         assert list(settings) == list(yaml.safe_load(out))
         for setting in settings.values():
             assert re.fullmatch(r"[A-Z].*[^.]\.", setting.help), f"{verb} --{setting.name}: {setting.help!r}"

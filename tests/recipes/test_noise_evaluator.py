@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 import torch
 from noise_evaluator import NoiseEvaluatorConfig, draw_texts, run
-from select_captions import JudgeConfig
-from select_captions import run as run_judge
+from select_captions import SelectCaptionsConfig
+from select_captions import run as run_selection
 from small_vidclip import save_blip
 from transformers import AutoModel, AutoTokenizer
 
@@ -23,7 +23,7 @@ CARD = "---\nlanguage: en\n---\n<!-- counts: filled in by hf_datasets.publish --
 
 @pytest.fixture
 def build(tiny, tmp_path):
-    """A built folder whose clips have one colour, whose captions name it and whose disturbed captions name another."""
+    """A built folder whose clips have one colour, whose captions name it and whose negative captions name another."""
     schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string()))
     for name in ("candidates", "candidate_kinds"):
         schema = schema.append(pa.field(name, pa.list_(pa.string())))
@@ -33,7 +33,7 @@ def build(tiny, tmp_path):
         for place in range(per_colour * 4 + 1):
             colour = COLOURS[place % 4]
             others = [other for other in COLOURS if other != colour]
-            # both orders of words fit and both are disturbed
+            # both orders of words fit and both are negatives
             wrong = [f"show {others[0]}", f"{others[1]} show", f"show {others[2]}", f"{others[0]} show"]
             desc_id = place + (100 if split == "test" else 0)
             video = f"{split}-{colour}-{place // 4}" if place < per_colour * 4 else f"gone-{split}"
@@ -102,7 +102,7 @@ def test_training_learns_to_prefer_what_fits_and_the_best_candidate_is_kept(buil
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert sorted(results["coverage"]["without_frames"]) == ["112", "16"]
     assert results["history"][-1]["loss"] < results["history"][0]["loss"]
-    judge = JudgeConfig(
+    selection = SelectCaptionsConfig(
         build=str(build),
         video_dir=tiny["dataset"].replace("/data", "/videos"),
         model=str(tmp_path / "out" / "model"),
@@ -110,7 +110,7 @@ def test_training_learns_to_prefer_what_fits_and_the_best_candidate_is_kept(buil
         device="cpu",
         output_dir=str(tmp_path / "judged"),
     )
-    assert run_judge(judge) == {"moments": 30, "judged": 28}
+    assert run_selection(selection) == {"moments": 30, "judged": 28}
     rows = pl.read_parquet(tmp_path / "judged" / "source" / "test-*.parquet")
     judged = rows.filter(pl.col("fine_caption_score").is_not_null())
     fits = judged["fine_caption"] == judged["coarse_caption"]
@@ -160,8 +160,8 @@ def test_what_cannot_be_done_is_said_without_traceback(build, tiny, clip, tmp_pa
     with pytest.raises(SystemExit, match="holds no rewritings"):
         run(config_of(tmp_path, tiny, clip, tmp_path / "x"))
     with pytest.raises(ValueError, match="matching head is untrained"):
-        run_judge(
-            JudgeConfig(
+        run_selection(
+            SelectCaptionsConfig(
                 build=str(build),
                 video_dir=str(tmp_path),
                 model=clip,
@@ -170,4 +170,4 @@ def test_what_cannot_be_done_is_said_without_traceback(build, tiny, clip, tmp_pa
             )
         )
     with pytest.raises(SystemExit, match=r"holds no source/\*\.parquet"):
-        run_judge(JudgeConfig(build=str(tmp_path), video_dir=str(tmp_path)))
+        run_selection(SelectCaptionsConfig(build=str(tmp_path), video_dir=str(tmp_path)))
