@@ -104,7 +104,7 @@ class VidCLIPMatcher(PreTrainedModel):
 
     config: VidCLIPMatcherConfig
     config_class = VidCLIPMatcherConfig
-    base_model_prefix = "model"
+    base_model_prefix = "vidclip_matcher"
     main_input_name = "pixel_values"
     input_modalities = ("video", "text")
     supports_gradient_checkpointing = True

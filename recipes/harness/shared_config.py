@@ -9,7 +9,7 @@ from harness.model_folders import MINIATURE_CLIP
 
 Device = Literal["auto", "cpu", "cuda"]
 MixedPrecision = Literal["no", "fp16", "bf16", "fp8"]
-QueryParts = Literal["both", "video", "text"]
+QueryParts = Literal["both", "video", "text"]  # as in hf_models.tfcovr.ranking, like the next
 Protocol = Literal["standard", "tfcovr-official"]
 Granularity = Literal["fine", "coarse"]
 Selection = Literal["worst", "random"]

@@ -1,4 +1,4 @@
-"""The systems that a composed-retrieval result is held against, and how each differs from the two-stage one."""
+"""The systems that a composed-retrieval result is compared with, and how each differs from the two-stage one."""
 
 from dataclasses import dataclass
 

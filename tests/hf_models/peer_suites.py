@@ -166,7 +166,9 @@ class VidCLIPModelTest(ComparesAttention, ModelTesterMixin, unittest.TestCase):
 
 
 class VidCLIPMatcherTester(VidCLIPModelTester):
-    """The same with a head."""
+    """The same with a head, whose objectives take groups of texts rather than labels."""
+
+    is_training = False
 
     def get_config(self):
         return VidCLIPMatcherConfig(vidclip_config=super().get_config(), num_matching_layers=1)
