@@ -93,7 +93,7 @@ def load_matcher(
     if needs_trained_head and not has_head:
         raise ValueError(
             f"{name_or_path} is a {kind} model without a {HEAD_FILE}, so its matching head is untrained; "
-            "`python recipes/noise_evaluator.py` trains one"
+            "`subtle noise_evaluator` trains one"
         )
     if kind == "blip":
         matcher: Matcher = BlipMatcher(BlipForImageTextRetrieval.from_pretrained(name_or_path), max_frames=num_frames)

@@ -60,7 +60,7 @@ def place_triplets(rows: pl.DataFrame, clips: Mapping[str, int], texts: Mapping[
     if known.is_empty():
         raise ValueError(
             f"of {len(placed):,} triplets none has both clips and its text among the embeddings or videos; make "
-            "embeddings of this dataset's clips with `python recipes/embed.py`"
+            "embeddings of this dataset's clips with `subtle embed`"
         )
     columns = {name: torch.from_numpy(known[name].to_numpy(writable=True)) for name in known.columns}
     return Triplets(**columns, coverage={"triplets": len(placed), "usable": len(known)})
@@ -127,7 +127,7 @@ def place_queries(
     if not kept:
         raise ValueError(
             f"none of {len(rows):,} queries has its clip and text among the embeddings; make embeddings of this split with "
-            "`python recipes/embed.py`"
+            "`subtle embed`"
         )
     known = [clip for clip in gallery_ids if clip in clips]
     places: dict[str, list[int]] = {}
