@@ -106,7 +106,9 @@ def selecting(training_an_evaluator, tmp_path):
     main, config = training_an_evaluator
     main(replace(config, output_dir=str(tmp_path / "evaluator")))
     options = {"build": config.build, "video_dir": config.video_dir, "num_frames": 2, "device": "cpu"}
-    return select_captions.main, select_captions.JudgeConfig(**options, model=str(tmp_path / "evaluator" / "model"))
+    return select_captions.main, select_captions.SelectCaptionsConfig(
+        **options, model=str(tmp_path / "evaluator" / "model")
+    )
 
 
 @pytest.fixture
