@@ -171,4 +171,4 @@ def test_a_folder_of_embeddings_that_was_emptied_says_how_to_make_them(tiny, emb
     (tmp_path / "results.json").write_text("{}")
     model, processor = load_encoders(config)
     with pytest.raises(FileNotFoundError, match=r"video holds no features; make them with `python recipes/embed\.py`"):
-        EmbeddingSource.open(config, model, processor, torch.device("cpu"))
+        EmbeddingSource.open(config, model, processor, torch.device("cpu"), make=embed.run)
