@@ -1,17 +1,22 @@
-"""The house rules that a machine can check: arrows, file lengths, names, forbidden calls."""
+"""The rules of the tree that a machine can check: imports, file lengths, names, forbidden calls."""
 
 import ast
+import tomllib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("hf_datasets", "hf_models", "metrics")
-SOURCES = sorted(
-    path for folder in (*PACKAGES, "recipes", "tests") for path in (ROOT / folder).rglob("*.py") if path.is_file()
-)
-MAX_LINES = 400
-# Who opens videos, each within the same limits; the benchmark times the decoders of others on files of its own.
+WINGS = ("tfcovr", "comp", "fig")
+ROOMS = (*PACKAGES, "recipes", "examples", "tests")
+SOURCES = sorted(path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+IN_PACKAGES = [path for path in SOURCES if path.parts[0] in PACKAGES]
+NOT_TESTS = [path for path in SOURCES if path.parts[0] != "tests"]
+MAX_LINES = {"modeling": 500, "other": 400}
+# What opens videos, each within the same limits; the benchmark times the decoders of others on files of its own.
 OPENERS = {
     "hf_datasets/video/pyav.py",
     "hf_datasets/video/backends.py",
@@ -22,82 +27,192 @@ DECODERS = {"VideoReader", "VideoDecoder", "VideoCapture", "read_video"}
 BANNED_STEMS = {"utils", "util", "common", "helpers", "helper", "misc"}
 
 
-def name_of(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
 
 
-def imported_roots(path: Path) -> set[str]:
-    roots = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@cache
+def text_of(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def module_of(path: Path) -> str:
+    """Its dotted name: of a recipe as recipes import each other, from their folder."""
+    parts = path.with_suffix("").parts
+    parts = parts[1:] if parts[0] == "recipes" else parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in SOURCES if path.parts[0] != "tests"}
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Dotted names that a file imports anywhere, of `from a import b` both `a` and `a.b`."""
+    package = module_of(path) if path.stem == "__init__" else module_of(path).rpartition(".")[0]
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            roots |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            roots.add(node.module.split(".")[0])
-    return roots
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
 def called_names(path: Path) -> set[str]:
-    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
-    return {ast.unparse(call.func) for call in calls}
+    return {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_a_file_is_short_and_named_after_a_noun(path):
-    assert path.stem not in BANNED_STEMS
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+def wing_of(module: str) -> str | None:
+    """The wing of a module of hf_datasets or recipes, or the family of one of hf_models."""
+    parts = module.split(".")
+    if parts[0] == "hf_models":
+        return parts[1] if parts[1:] and (ROOT / "hf_models" / parts[1]).is_dir() else None
+    return next((part for part in parts[:2] if part in WINGS), None)
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.relative_to(ROOT).parts[0] in PACKAGES], ids=name_of)
-def test_arrows_point_one_way(path):
-    own = path.relative_to(ROOT).parts[0]
-    others = {"recipes", "tests", *PACKAGES} - {own}
-    assert not imported_roots(path) & others
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that import each other (Tarjan's strongly connected components of more than one)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            place = stack.index(node)
+            group = stack[place:]
+            del stack[place:]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.relative_to(ROOT).parts[0] in PACKAGES], ids=name_of)
-def test_a_package_neither_prints_nor_reads_arguments(path):
-    if path.stem in {"__main__", "tests", "app"} or path.stem.startswith("convert_"):
-        pytest.skip("a command or a Space's own file")
-    assert "print" not in called_names(path)
-    assert "argparse" not in imported_roots(path)
+def test_files_are_short_and_named_after_nouns():
+    def limit(path: Path) -> int:
+        return MAX_LINES["modeling" if path.stem.startswith("modeling_") else "other"]
+
+    assert not [path for path in SOURCES if path.stem in BANNED_STEMS]
+    long = {str(path): len(text_of(path).splitlines()) for path in SOURCES}
+    assert not {name: lines for name, lines in long.items() if lines > limit(Path(name))}
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if "tests" not in p.relative_to(ROOT).parts[:1]], ids=name_of)
-def test_data_is_never_executed(path):
-    calls = called_names(path)
-    assert not calls & {"eval", "exec", "pickle.load", "pickle.loads", "os.system"}
-    text = path.read_text(encoding="utf-8")
-    assert "weights_only=False" not in text
-    assert "shell=True" not in text
+def test_every_module_says_what_it_is():
+    assert not [path for path in SOURCES if tree_of(path).body and not ast.get_docstring(tree_of(path))]
+
+
+def test_packages_import_neither_each_other_nor_recipes():
+    others = {"recipes", "subtle_recipes", "tests", "examples", *PACKAGES}
+    wrong = {
+        f"{path} imports {name}"
+        for path in IN_PACKAGES
+        for name in imports_of(path)
+        if name.split(".")[0] in others - {path.parts[0]}
+    }
+    assert not wrong
+
+
+def test_wings_and_model_families_do_not_import_each_other():
+    wrong = {
+        f"{path} imports {name}"
+        for path in NOT_TESTS
+        for name in imports_of(path)
+        if (own := wing_of(module_of(path)))
+        and (other := wing_of(name))
+        and other != own
+        # A wing's recipes use that wing's models, whose family has a name of its own.
+        and name.split(".")[0] == module_of(path).split(".")[0]
+    }
+    assert not wrong
+
+
+def test_shared_rooms_do_not_import_what_stands_above_them():
+    """`recipes/harness` knows no wing and no verb, a wing's room no verb, what `hf_datasets` shares no wing."""
+    verbs = {path.stem for path in SOURCES if path.parent == Path("recipes")}
+    wrong = set()
+    for path in NOT_TESTS:
+        names = {name for name in imports_of(path) if name in MODULES}
+        if path.parts[0] == "recipes" and len(path.parts) > 2 and path.parts[1] != "benchmarks":
+            wrong |= {f"{path} imports {name}" for name in names if name in verbs}
+        if path.parts[:2] == ("recipes", "harness"):
+            wrong |= {f"{path} imports {name}" for name in names if name.split(".")[0] in WINGS}
+        if path.parts[0] == "hf_datasets" and len(path.parts) > 2 and path.parts[1] not in WINGS:
+            wrong |= {f"{path} imports {name}" for name in names if wing_of(name)}
+    assert not wrong
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {
+        module: {name for name in imports_of(path) if name in MODULES and name != module}
+        # A package's `__init__` is imported with each of its modules; that is no circle of ours to see.
+        for module, path in MODULES.items()
+        if path.stem != "__init__"
+    }
+    graph = {module: {name for name in names if name in graph} for module, names in graph.items()}
+    assert not cycles(graph)
+
+
+def test_a_circle_is_found():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+def test_packages_neither_print_nor_read_arguments_nor_exit():
+    commands = {"__main__", "tests", "app"}
+    files = [path for path in IN_PACKAGES if path.stem not in commands and not path.stem.startswith("convert_")]
+    assert not [path for path in files if "print" in called_names(path)]
+    assert not [path for path in files if "argparse" in imports_of(path)]
+    assert not [path for path in files if "SystemExit" in text_of(path)]
+
+
+def test_packages_import_no_dependency_that_only_the_extra_for_recipes_installs():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    names = {line.split(">")[0].split("[")[0].strip().lower() for line in extras["recipes"]}
+    modules = {{"pyyaml": "yaml", "scikit-learn": "sklearn"}.get(name, name) for name in names}
+    assert "rich" in modules
+    assert not {
+        f"{path} imports {name}"
+        for path in IN_PACKAGES
+        if path.stem not in {"app", "__main__"}
+        for name in imports_of(path)
+        if name.split(".")[0] in modules
+    }
+
+
+def test_data_is_never_executed():
+    calls = {"eval", "exec", "pickle.load", "pickle.loads", "os.system"}
+    assert not {str(path): found for path in NOT_TESTS if (found := called_names(path) & calls)}
+    assert not [path for path in NOT_TESTS if "weights_only=False" in text_of(path) or "shell=True" in text_of(path)]
 
 
 def opened_videos(path: Path) -> list[str]:
     """The calls that open a video to read it; one that writes says so with its mode."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
-    names = [(ast.unparse(call.func), call) for call in calls]
+    calls = [(ast.unparse(node.func), node) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
     return [
         ast.unparse(call)
-        for name, call in names
+        for name, call in calls
         if (name.split(".")[-1] in DECODERS)
         or (name.endswith("av.open") and not any(ast.unparse(mode) == "'w'" for mode in call.args[1:2]))
     ]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_videos_are_opened_in_few_places(path):
-    if name_of(path) not in OPENERS and path.relative_to(ROOT).parts[0] != "tests":
-        assert not opened_videos(path), "read videos with hf_datasets.video, which refuses what is none"
+def test_videos_are_opened_in_few_places():
+    """Everything else reads videos with `hf_datasets.video`, which refuses what is not one."""
+    assert {str(path) for path in NOT_TESTS if opened_videos(path)} == OPENERS
 
 
-def test_calls_that_open_a_video_are_found():
-    assert {name for name in OPENERS if opened_videos(ROOT / name)} == OPENERS
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_a_module_says_what_it_is(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert not tree.body or ast.get_docstring(tree), "a module docstring is missing"
-
-
-def test_the_sources_are_found():
-    assert len(SOURCES) > 10
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_sources_are_found(room):
+    assert [path for path in SOURCES if path.parts[0] == room]
