@@ -165,6 +165,19 @@ def test_no_modules_import_each_other_in_a_circle():
     assert not cycles(graph)
 
 
+def test_what_is_imported_of_our_own_exists():
+    """Also in files that no test imports, such as the benchmarks."""
+    roots = {name.split(".")[0] for name in MODULES}
+    missing = set()
+    for path in SOURCES:
+        for node in ast.walk(tree_of(path)):
+            if path.stem == "test_moved" or not isinstance(node, ast.ImportFrom) or node.level:
+                continue
+            if node.module.split(".")[0] in roots:
+                missing |= set() if node.module in MODULES else {f"{path} imports {node.module}"}
+    assert not missing
+
+
 def test_a_circle_is_found():
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
 

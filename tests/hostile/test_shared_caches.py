@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
-from clip_frames import FrameCache
 from embeddings import EmbeddingStore
 from moment_features import FeatureStore
 from sentences import EXPECTED, ROWS, SentenceTask, answer
@@ -21,6 +20,7 @@ from hf_datasets.generation import cache as answer_cache
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import OpenAIChat
+from hf_datasets.video.frame_cache import FrameCache
 from tests.hostile.full_disk import one_line
 from tests.hostile.kill_harness import differences, leftovers
 from tests.hostile.outcomes import embeddings, features
@@ -33,7 +33,7 @@ DECODE = """
 import hashlib, json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from clip_frames import FrameCache
+from hf_datasets.video.frame_cache import FrameCache
 folder, clips = Path(sys.argv[2]), json.loads(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
