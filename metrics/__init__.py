@@ -1,7 +1,7 @@
 """Metrics of fine-grained video retrieval, loadable with `evaluate.load`; importing this registers their names.
 
-`evaluate` itself is not imported here, so that this stays cheap. The figures are also there without it, for
-example as `metrics.map_at_k.scoring.mean_average_precision`.
+`evaluate` itself is not imported here, so that this stays cheap. Each metric is also a plain function, for
+example `metrics.map_at_k.scoring.mean_average_precision`.
 """
 
 import warnings

@@ -54,7 +54,7 @@ def judge(predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]
         references: The disruption type of each row; with answers, `{"disruption_type", "answer"}` of each row.
 
     Raises:
-        ValueError: Naming the row, for what is none of these, a similarity that is not finite, or differing lengths.
+        ValueError: Naming the row, for rows of any other form, a similarity that is not finite, or differing lengths.
 
     Example:
         >>> verdicts, types = judge([{"positive": 0.4, "negative": 0.4}], ["multi"])
@@ -85,7 +85,7 @@ def judge(predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]
     return Verdicts(right, np.zeros(len(right), dtype=bool)), DisruptionTypes(references)
 
 
-def _judge_answers(predictions: list, references: list) -> tuple[Verdicts, DisruptionTypes]:
+def _judge_answers(predictions: list[Any], references: list[Any]) -> tuple[Verdicts, DisruptionTypes]:
     right, unreadable, types = [], [], []
     for row, (answer, reference) in enumerate(zip(predictions, references, strict=True)):
         if not isinstance(answer, str):
@@ -106,7 +106,7 @@ def _judge_answers(predictions: list, references: list) -> tuple[Verdicts, Disru
     return Verdicts(np.array(right, dtype=bool), np.array(unreadable, dtype=bool)), DisruptionTypes(types)
 
 
-def _column(columns: Mapping, name: str) -> np.ndarray:
+def _column(columns: Mapping[str, Any], name: str) -> np.ndarray:
     if name not in columns:
         raise ValueError(f"predictions must have a column of numbers {name!r}, one per row")
     values = columns[name]
@@ -117,7 +117,7 @@ def _column(columns: Mapping, name: str) -> np.ndarray:
     return _numbers(read_rows(values, f"the column {name!r} of predictions", "one number per row"), name)
 
 
-def _similarities(rows: list, name: str) -> np.ndarray:
+def _similarities(rows: list[Any], name: str) -> np.ndarray:
     for row, record in enumerate(rows):
         if not isinstance(record, Mapping) or name not in record:
             raise ValueError(
@@ -126,7 +126,7 @@ def _similarities(rows: list, name: str) -> np.ndarray:
     return _numbers([record[name] for record in rows], name)
 
 
-def _numbers(given: list, name: str) -> np.ndarray:
+def _numbers(given: list[Any], name: str) -> np.ndarray:
     values = [value if type(value) is float else read_number(value) for value in given]
     if None in values:
         row = values.index(None)

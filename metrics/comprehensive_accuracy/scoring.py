@@ -63,7 +63,7 @@ def comprehensive_accuracy(
 
 
 def _checked_types(types: Any) -> list[str]:
-    types = read_rows(types, "types", "the names of disruption types")
-    if not types or not all(isinstance(name, str) and name for name in types):
-        raise ValueError(f"types must be one or more names of disruption types, not {quoted(types)}")
-    return types
+    names = read_rows(types, "types", "the names of disruption types")
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"types must be one or more names of disruption types, not {quoted(names)}")
+    return names

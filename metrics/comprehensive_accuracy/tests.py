@@ -1,4 +1,4 @@
-"""Cases with known figures, shown as examples on the Space's page and checked by the project's tests."""
+"""Cases with known results, shown as examples on the Space's page and checked by the project's tests."""
 
 test_cases = [
     {

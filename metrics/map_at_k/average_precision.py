@@ -1,4 +1,4 @@
-"""Average precision at K over all queries at once, in NumPy: integer codes in, one figure per query out."""
+"""Average precision at K over all queries at once, in NumPy: from integer codes to one value per query."""
 
 from dataclasses import dataclass
 
@@ -75,8 +75,10 @@ def find_hits(
         removed = None if excluded is None else excluded[block]
         query, rank, precision = _hits_of_block(rankings[block], relevant, starts[block], num_relevant[block], removed)
         blocks.append((query + first, rank, precision))
-    columns = zip(*blocks, strict=True) if blocks else [[np.zeros(0, dtype=np.int64)]] * 3
-    return Hits(*(np.concatenate(column) for column in columns), num_relevant)
+    empty = np.zeros(0, dtype=np.int64)
+    columns = zip(*(blocks or [(empty, empty, empty)]), strict=True)
+    query, rank, precision = (np.concatenate(column) for column in columns)
+    return Hits(query, rank, precision, num_relevant)
 
 
 def _refuse_duplicates(rankings: np.ndarray, first_query: int) -> None:
@@ -121,4 +123,7 @@ def _hits_of_block(
 
 
 def _ratio(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
-    return np.divide(numerators, denominators, out=np.full(len(numerators), np.nan), where=denominators > 0)
+    ratios: np.ndarray = np.divide(
+        numerators, denominators, out=np.full(len(numerators), np.nan), where=denominators > 0
+    )
+    return ratios

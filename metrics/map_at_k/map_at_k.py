@@ -46,8 +46,8 @@ class MapAtK(BufferedMetric):
         k: Cut-offs, by default 5, 10, 25 and 50.
         exclude: One id per query, its reference clip, that is taken out of the ranking before the cut.
         recall: Also give `recall@K`, the mean share of the relevant ids among the first K.
-        per_query: Also give the figures of every query.
-        protocol: `standard`, or `tfcovr-official` to reproduce the released script with its faults.
+        per_query: Also give the results of every query.
+        protocol: `standard`, or `tfcovr-official` to reproduce the released script with its bugs.
         empty: `error`, or `skip` to leave out and count queries without relevant ids.
         confidence: Level of a bootstrap interval, such as 0.95.
         seed: Seed of the bootstrap.

@@ -35,30 +35,30 @@ def mean_average_precision(  # noqa: PLR0913  (the options of one protocol, by k
 
     Args:
         predictions: Ranked ids of each query, best first, strings or integers: lists of any length, or a 2-D
-            integer array or tensor. Ties are as ranked: whoever ranks breaks them.
+            integer array or tensor. Ties are as ranked: break them in the ranking.
         references: Relevant ids of each query, in any order; an id given twice counts once.
         k: Cut-offs.
         exclude: One id per query (its reference clip) that is taken out of the ranking before the cut.
         recall: Also give `recall@K`, the mean share of a query's relevant ids among the first K.
-        per_query: Also give `per_query`, the figures of every query in order (NaN for a skipped one).
+        per_query: Also give `per_query`, the results of every query in order (NaN for a skipped one).
         protocol: `tfcovr-official` reproduces the released TF-CoVR script for comparison: first 50 ranks only,
-            duplicates counted on both sides, no checks, so a figure can pass 1 or be NaN. The script prints
-            `round(100 * figure, 2)`.
+            duplicates counted on both sides, no checks, so a value can exceed 1 or be NaN. The script prints
+            `round(100 * value, 2)`.
         empty: What to do with a query without relevant ids: refuse, or leave it out and count it in
             `skipped_queries`.
         confidence: Level of a bootstrap interval over queries (95 % is 0.95), given as `confidence_interval`.
         seed: Seed of the bootstrap.
 
     Returns:
-        `map@K` for every K, fractions in [0, 1], `signature`, and what was asked for.
+        `map@K` for every K, fractions in [0, 1], `signature`, and the optional results.
 
     Raises:
         ValueError: Naming the query and the cure, for ids of mixed kinds, differing lengths, a duplicate in a
             ranking, an empty relevant set, or an option out of range.
 
     Example:
-        >>> figures = mean_average_precision([["a", "x", "b"]], [["a", "b"]], k=[1, 3])
-        >>> round(figures["map@1"], 6), round(figures["map@3"], 6)
+        >>> result = mean_average_precision([["a", "x", "b"]], [["a", "b"]], k=[1, 3])
+        >>> round(result["map@1"], 6), round(result["map@3"], 6)
         (1.0, 0.833333)
     """
     cuts = read_cuts(k)
@@ -71,19 +71,19 @@ def mean_average_precision(  # noqa: PLR0913  (the options of one protocol, by k
     check_lengths(rankings, relevant)
     queries = _encode(rankings, relevant, exclude)
     hits = _official_hits(queries) if protocol == "tfcovr-official" else _checked_hits(queries, empty)
-    figures = {f"map@{cut}": average_precision_at(hits, cut) for cut in cuts}
+    metrics = {f"map@{cut}": average_precision_at(hits, cut) for cut in cuts}
     if recall:
-        figures |= {f"recall@{cut}": recall_at(hits, cut) for cut in cuts}
-    values = np.column_stack(list(figures.values()))
+        metrics |= {f"recall@{cut}": recall_at(hits, cut) for cut in cuts}
+    values = np.column_stack(list(metrics.values()))
     kept = values if protocol == "tfcovr-official" else values[hits.num_relevant > 0]
-    result: dict[str, Any] = dict(zip(figures, kept.mean(axis=0).tolist(), strict=True))
+    result: dict[str, Any] = dict(zip(metrics, kept.mean(axis=0).tolist(), strict=True))
     if empty == "skip":
         result["skipped_queries"] = len(values) - len(kept)
     if per_query:
-        result["per_query"] = {name: column.tolist() for name, column in figures.items()}
+        result["per_query"] = {name: column.tolist() for name, column in metrics.items()}
     if confidence is not None:
         low, high = bootstrap_interval(kept, confidence, seed=seed)
-        result["confidence_interval"] = {name: [low[i], high[i]] for i, name in enumerate(figures)}
+        result["confidence_interval"] = {name: [low[i], high[i]] for i, name in enumerate(metrics)}
     result["signature"] = _signature(protocol, exclude is not None, empty, confidence, seed)
     return result
 

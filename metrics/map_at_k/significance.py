@@ -1,4 +1,4 @@
-"""How sure a mean over queries is, and whether one run beats another."""
+"""Confidence intervals of means over queries, and a paired test of two runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from .inputs import quoted, read_number, read_rows, read_whole
 
 RESAMPLES = 2000
 PERMUTATIONS = 10_000
-MOST_FIGURE = 1e6  # far above any, so that differences of figures are exact enough
+LARGEST_RESULT = 1e6  # far above any metric, so that differences are exact enough
 MOST_SEED = 2**64 - 1
 VALUES_PER_BLOCK = 4_000_000
 
@@ -20,7 +20,7 @@ def bootstrap_interval(
     """Percentile bootstrap interval of each column's mean, drawing whole queries.
 
     Args:
-        values: Figures `(num_queries, num_figures)`.
+        values: Results per query `(num_queries, num_metrics)`.
         confidence: Level of the interval, in (0, 1).
         resamples: How many times the queries are drawn.
         seed: Seed of the draws.
@@ -50,11 +50,11 @@ def compare(
     Args:
         a: What `compute(..., per_query=True)` gave for one run.
         b: The same for the other run.
-        permutations: How many times the two runs' figures are swapped at random, query by query.
+        permutations: How many times the two runs' results are swapped at random, query by query.
         seed: Seed of the swaps.
 
     Returns:
-        For each figure its `difference` (mean of a minus mean of b) and the two-sided `p_value`: the chance of
+        For each metric its `difference` (mean of a minus mean of b) and the two-sided `p_value`: the chance of
         a difference at least as large if the runs were interchangeable, never below 1 / (permutations + 1).
 
     Raises:
@@ -91,35 +91,35 @@ def _paired(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[np.ndarray, np.
         if not isinstance(run, Mapping) or not {"per_query", "signature"} <= run.keys():
             raise ValueError(f"compare takes two results of compute(..., per_query=True); {name} is {quoted(run)}")
     signatures = [a["signature"], b["signature"]]
-    if not all(isinstance(one, str) for one in signatures) or signatures[0] != signatures[1]:
+    if not all(isinstance(signature, str) for signature in signatures) or signatures[0] != signatures[1]:
         raise ValueError(f"the runs follow different protocols: {quoted(signatures[0])} and {quoted(signatures[1])}")
-    first, second = _figures(a["per_query"], "a"), _figures(b["per_query"], "b")
+    first, second = _columns(a["per_query"], "a"), _columns(b["per_query"], "b")
     if list(a["per_query"]) != list(b["per_query"]):
         raise ValueError(
-            f"the runs hold different figures: {quoted(list(a['per_query']))} and {quoted(list(b['per_query']))}"
+            f"the runs hold different metrics: {quoted(list(a['per_query']))} and {quoted(list(b['per_query']))}"
         )
     if len(first) != len(second):
-        raise ValueError(f"the runs answer {len(first)} and {len(second)} queries; compare answers to the same ones")
+        raise ValueError(f"the runs hold {len(first)} and {len(second)} queries; compare runs over the same queries")
     skipped = np.isnan(first).any(axis=1)
     if (skipped != np.isnan(second).any(axis=1)).any():
-        raise ValueError("the runs skipped different queries; compare answers to the same ones")
+        raise ValueError("the runs skipped different queries; compare runs over the same queries")
     if skipped.all():
-        raise ValueError("the runs answer no query; compare at least one")
+        raise ValueError("the runs skipped every query; compare at least one")
     return first[~skipped], second[~skipped]
 
 
-def _figures(per_query: Any, run: str) -> np.ndarray:
+def _columns(per_query: Any, run: str) -> np.ndarray:
     if not isinstance(per_query, Mapping) or not per_query:
-        raise ValueError(f"per_query of {run} must hold figures by name, not {quoted(per_query)}")
-    columns = []
+        raise ValueError(f"per_query of {run} must hold results by metric name, not {quoted(per_query)}")
+    columns: list[list[float | None]] = []
     for name, values in per_query.items():
-        figure = f"{quoted(name)} of {run}"
-        values = read_rows(values, figure, "one figure per query")
+        metric = f"{quoted(name)} of {run}"
+        values = read_rows(values, metric, "one number per query")
         column = [read_number(value) for value in values]
         for row, value in enumerate(column):
-            if value is None or abs(value) > MOST_FIGURE:
-                raise ValueError(f"{figure} holds {quoted(values[row])} for query {row}; give a figure")
+            if value is None or abs(value) > LARGEST_RESULT:
+                raise ValueError(f"{metric} holds {quoted(values[row])} for query {row}; give a number")
         if columns and len(column) != len(columns[0]):
-            raise ValueError(f"{figure} holds {len(column)} figures where others hold {len(columns[0])}")
+            raise ValueError(f"{metric} holds {len(column)} results where others hold {len(columns[0])}")
         columns.append(column)
     return np.array(columns, dtype=np.float64).T

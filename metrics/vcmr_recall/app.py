@@ -1,4 +1,4 @@
-"""The Space's page: compute the metric on rows typed in as JSON."""
+"""The Space's page: compute the metric on rows given as JSON."""
 
 import json
 import runpy
@@ -29,7 +29,7 @@ examples = [
 page = gradio.Interface(
     fn=compute,
     inputs=[gradio.Code(language="json", label=name) for name in ("predictions", "references", "options")],
-    outputs=gradio.JSON(label="figures"),
+    outputs=gradio.JSON(label="results"),
     examples=examples,
     title=metric.name,
     description=metric.description,

@@ -10,7 +10,7 @@ from typing import Any
 import evaluate
 
 
-class BufferedMetric(evaluate.Metric, abc.ABC):
+class BufferedMetric(evaluate.Metric, abc.ABC):  # type: ignore[misc]  # evaluate has no types
     """An `evaluate.Metric` whose batches are checked when they are added and kept as columns of arrays.
 
     A batch is refused whole, at once, and what was added before it stays. With `num_process > 1` the checked
@@ -27,7 +27,7 @@ class BufferedMetric(evaluate.Metric, abc.ABC):
 
     @abc.abstractmethod
     def _compute(self, predictions: Any, references: Any) -> dict[str, Any]:
-        """The figures; takes rows as the user gave them or columns that `_read` made."""
+        """The results; takes rows as the user gave them or columns that `_read` made."""
 
     def __len__(self) -> int:
         return sum(len(predictions) for predictions, _ in self._batches) or super().__len__()
@@ -55,15 +55,16 @@ class BufferedMetric(evaluate.Metric, abc.ABC):
         )
 
     def compute(self, *, predictions: Any = None, references: Any = None, **options: Any) -> dict[str, Any] | None:
-        """Compute the figures over all rows added so far and the ones given here.
+        """Compute the metric over all rows added so far and the ones given here.
 
-        Options are those of `_compute`. When this raises, rows given here are dropped, rows added before stay.
+        The options are those of `_compute`. If this raises, rows given here are dropped and rows added before stay.
 
         Raises:
             ValueError: If there are no rows, or for what `_compute` refuses.
         """
         if self.num_process > 1:
-            return super().compute(predictions=predictions, references=references, **options)
+            joint: dict[str, Any] | None = super().compute(predictions=predictions, references=references, **options)
+            return joint
         batches = list(self._batches)
         if predictions is not None or references is not None:
             batches.append(self._read(predictions, references))

@@ -31,7 +31,7 @@ class IdLists:
 
     @property
     def kind(self) -> str:
-        """`strings`, `integers`, or `` when there is no id at all."""
+        """`strings`, `integers`, or `` when there are no ids."""
         if not len(self.values):
             return ""
         return "integers" if isinstance(self.values, np.ndarray) else "strings"
@@ -52,10 +52,10 @@ def read_id_lists(rows: Any, name: str) -> IdLists:
 
     Args:
         rows: Lists, tuples or arrays of ids, one per query, of any length; or a 2-D integer array or tensor.
-        name: What to call them in errors.
+        name: Name of the argument, for error messages.
 
     Raises:
-        ValueError: Naming the row, if it is no list or its ids are not all strings or all integers.
+        ValueError: Naming the row, if it is not a list or its ids are not all strings or all integers.
 
     Example:
         >>> read_id_lists([["a", "b"], ["c"]], "predictions").lengths
@@ -121,10 +121,10 @@ def read_ids(ids: Any, name: str) -> IdLists:
         if ids.ndim == 1:
             return read_id_lists(ids[:, None], name)
         raise ValueError(f"{name} must hold one id per query, not an array of shape {ids.shape}")
-    return read_id_lists([[one] for one in read_rows(ids, name, "one id per query")], name)
+    return read_id_lists([[value] for value in read_rows(ids, name, "one id per query")], name)
 
 
-def _as_list(row: Any, number: int, name: str) -> list:
+def _as_list(row: Any, number: int, name: str) -> list[Any]:
     if isinstance(row, (set, frozenset)) and name == "references":
         return list(row)
     if isinstance(row, (list, tuple)):
@@ -136,14 +136,14 @@ def _as_list(row: Any, number: int, name: str) -> list:
     raise ValueError(f"{name}[{number}] must be a list of ids, not {quoted(row)}")
 
 
-def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
+def _integers(lists: list[list[Any]], lengths: np.ndarray, name: str) -> np.ndarray:
     values, filled = np.empty(lengths.sum(), dtype=np.int64), 0
     try:  # strict where np.array would turn 2.5, None and "5" into something else
         for start in range(0, len(lists), ROWS_PER_BLOCK):
             block = slice(start, start + ROWS_PER_BLOCK)
             count = int(lengths[block].sum())
             ids = chain.from_iterable(lists[block])
-            struct.pack_into(f"{count}q", values, filled * values.itemsize, *ids)
+            struct.pack_into(f"{count}q", values.data, filled * values.itemsize, *ids)
             filled += count
     except (struct.error, TypeError, ValueError, OverflowError, DeprecationWarning):  # of an __index__
         _refuse(lists, name)
@@ -156,7 +156,7 @@ def _integers(lists: list[list], lengths: np.ndarray, name: str) -> np.ndarray:
     return values
 
 
-def _strings(lists: list[list], name: str) -> pa.Array:
+def _strings(lists: list[list[Any]], name: str) -> pa.Array:
     ids = list(chain.from_iterable(lists))
     if not all(issubclass(kind, str) for kind in set(map(type, ids))):  # Arrow would take bytes for text
         _refuse(lists, name)
@@ -166,8 +166,8 @@ def _strings(lists: list[list], name: str) -> pa.Array:
         _refuse(lists, name)
 
 
-def _refuse(lists: Iterable[list], name: str) -> NoReturn:
-    # Find the id that the fast readers would not take and say what is wrong with it.
+def _refuse(lists: Iterable[list[Any]], name: str) -> NoReturn:
+    # Find the id that the fast readers refused, and name it and the reason.
     first: Any = None
     for number, row in enumerate(lists):
         for value in row:

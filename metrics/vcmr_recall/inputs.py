@@ -1,4 +1,4 @@
-"""What users give: rows, arrays, numbers and options, checked where they enter, and quoted briefly in errors.
+"""Rows, arrays, numbers and options that users give, checked where they enter, and quoted briefly in errors.
 
 Each of the three metrics holds the same copy of this file, because a Space must stand alone.
 """
@@ -39,10 +39,10 @@ def quoted(value: Any) -> str:
 
 
 def read_array(value: Any, name: str) -> np.ndarray:
-    """An array of what has `__array__`, or of nested lists.
+    """An array from an object with `__array__`, or from nested lists.
 
     Raises:
-        ValueError: Naming it, if it is masked, or makes no array.
+        ValueError: Naming it, if it is masked or cannot be made an array.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(f"{name} must not be a masked array; fill it or leave the masked entries out")
@@ -72,7 +72,7 @@ def read_rows(rows: Any, name: str, entry: str) -> list[Any]:
 
 
 def read_number(value: Any) -> float | None:
-    """The number as a float, from Python, NumPy or a tensor; None for what is no real number, or too large a one.
+    """The number as a float, from Python, NumPy or a tensor; None for anything that is not a real number or is too large for a float.
 
     Example:
         >>> read_number(np.float32(0.5)), read_number(True), read_number("0.5")
@@ -93,7 +93,7 @@ def read_number(value: Any) -> float | None:
 
 
 def check_choice(value: Any, choices: Sequence[str], name: str) -> None:
-    """Refuse an option that is none of its choices.
+    """Refuse an option that is not one of its choices.
 
     Raises:
         ValueError: With the choices.
@@ -118,22 +118,24 @@ def read_whole(value: Any, name: str, *, least: int = 1, most: int = MOST) -> in
     Raises:
         ValueError: With the bounds.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}, not {quoted(value)}")
     return int(value)
 
 
 def read_cuts(k: Any) -> list[int]:
-    """The ranks at which figures are given, from one or several.
+    """The cut-offs K, from one or several.
 
     Raises:
-        ValueError: If there is none, or one is no whole number above 0.
+        ValueError: If there is none, or one is not a whole number above 0.
 
     Example:
         >>> read_cuts((5, 10))
         [5, 10]
     """
     cuts = [k] if isinstance(k, Integral) else read_rows(k, "k", "whole numbers above 0")
-    if not cuts or not all(isinstance(cut, Integral) and not isinstance(cut, bool) and 0 < cut <= MOST for cut in cuts):
+    if not cuts or not all(
+        isinstance(cut, Integral) and not isinstance(cut, bool) and 0 < int(cut) <= MOST for cut in cuts
+    ):
         raise ValueError(f"k must be one or more whole numbers above 0 and up to {MOST}, not {quoted(k)}")
     return [int(cut) for cut in cuts]

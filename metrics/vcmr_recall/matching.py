@@ -1,4 +1,4 @@
-"""Which predictions lie in the right video and how well they fit, for all queries at once, in NumPy."""
+"""Predictions in the right video and their temporal IoU, for all queries at once, in NumPy."""
 
 from dataclasses import dataclass
 
@@ -71,7 +71,7 @@ def first_ranks(query: np.ndarray, rank: np.ndarray, num_queries: int) -> np.nda
 def _agreed_iou(
     start: np.ndarray, end: np.ndarray, spans: np.ndarray, first_span: np.ndarray, num_spans: np.ndarray
 ) -> np.ndarray:
-    """The IoU that enough annotators grant: the best one, or the second best of four or more."""
+    """The IoU that enough annotators support: the best one, or the second best of four or more."""
     best = np.zeros(len(start), dtype=np.float32)
     second = best
     for nth in range(num_spans.max(initial=0)):
@@ -86,4 +86,5 @@ def _hull_iou(start: np.ndarray, end: np.ndarray, true_start: np.ndarray, true_e
     # Over the hull, which is the union where the spans meet, and where they do not both give 0.
     shared = np.maximum(np.minimum(end, true_end) - np.maximum(start, true_start), 0)
     hull = np.maximum(end, true_end) - np.minimum(start, true_start)
-    return np.divide(shared, hull, out=np.zeros_like(shared), where=hull > 0)
+    iou: np.ndarray = np.divide(shared, hull, out=np.zeros_like(shared), where=hull > 0)
+    return iou

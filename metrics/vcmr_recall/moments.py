@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Moments:
 def read_ranked_spans(predictions: Any) -> RankedSpans:
     """Read predictions: a list of records of parallel lists, or one record of `(num_queries, num_ranks)` arrays.
 
-    A query without a record (None) is marked as missing; an empty record answers with nothing.
+    A query without a record (None) is marked as missing; an empty record is an answer without predictions.
 
     Raises:
         ValueError: Naming the query, for a field that is absent, of another length or of another kind, and for
@@ -101,7 +101,7 @@ def read_ranked_spans(predictions: Any) -> RankedSpans:
 def read_moments(references: Any) -> Moments:
     """Read references: a list of records, or one record of a column of ids and a column of spans.
 
-    `spans` is a list of [start, end] pairs in seconds, one per annotator; a single pair may stand alone.
+    `spans` is a list of [start, end] pairs in seconds, one per annotator; a single pair may be given on its own.
 
     Raises:
         ValueError: Naming the query, for a field that is absent or of another kind, for no span, and for a
@@ -137,11 +137,12 @@ def _field(record: Any, field: str, name: str) -> Any:
 
 def _read_seconds(column: Any, lengths: np.ndarray, field: str) -> np.ndarray:
     if hasattr(column, "__array__"):
-        column = read_array(column, f"{field!r} of predictions")
-        if column.ndim == 2 and column.dtype.kind in "iuf":
-            if column.shape != (len(lengths), lengths.max(initial=0)):
-                raise ValueError(f"{field} of predictions has shape {column.shape}, unlike video_id")
-            return column.astype(np.float64, copy=False).ravel()
+        matrix = read_array(column, f"{field!r} of predictions")
+        if matrix.ndim == 2 and matrix.dtype.kind in "iuf":
+            if matrix.shape != (len(lengths), lengths.max(initial=0)):
+                raise ValueError(f"{field} of predictions has shape {matrix.shape}, unlike video_id")
+            return matrix.astype(np.float64, copy=False).ravel()
+        column = matrix
     rows = read_rows(column, f"{field!r} of predictions", "one list of seconds per query")
     if len(rows) != len(lengths):
         raise ValueError(f"predictions have 'video_id' of {len(lengths)} queries but {field!r} of {len(rows)}")
@@ -160,7 +161,7 @@ def _checked_seconds(values: list[Any], name: str) -> list[float]:
     seconds = [read_number(value) for value in values]
     if None in seconds:
         raise ValueError(f"{name} holds {quoted(values[seconds.index(None)])}; give seconds as numbers")
-    return seconds
+    return cast("list[float]", seconds)
 
 
 def _read_pairs(spans: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -175,18 +176,18 @@ def _read_pairs(spans: Any) -> tuple[np.ndarray, np.ndarray]:
         )
     flat, counts = array("d"), []
     for number, of_query in enumerate(read_rows(spans, "spans of references", "the spans of each query")):
-        pairs = _pairs_of(of_query)
-        if not pairs:
+        seconds = _seconds_of_pairs(of_query)
+        if not seconds:
             raise ValueError(
                 f"spans of references[{number}] must be [[start, end], ...] in seconds, not {quoted(of_query)}"
             )
-        flat.fromlist(pairs)
-        counts.append(len(pairs) // 2)
+        flat.fromlist(seconds)
+        counts.append(len(seconds) // 2)
     return np.array(flat, dtype=np.float64).reshape(-1, 2), np.array(counts, dtype=np.int64)
 
 
-def _pairs_of(spans: Any) -> list[float] | None:
-    # The seconds of one query's spans end to end; a single pair may stand alone.
+def _seconds_of_pairs(spans: Any) -> list[float] | None:
+    # The seconds of one query's spans end to end; a single pair may be given on its own.
     try:
         rows = read_rows(spans, "spans", "[start, end] pairs")
         alone = len(rows) == 2 and read_number(rows[0]) is not None
@@ -194,7 +195,9 @@ def _pairs_of(spans: Any) -> list[float] | None:
     except ValueError:
         return None
     seconds = [read_number(value) for pair in pairs for value in pair]
-    return None if None in seconds or any(len(pair) != 2 for pair in pairs) else seconds
+    if None in seconds or any(len(pair) != 2 for pair in pairs):
+        return None
+    return cast("list[float]", seconds)
 
 
 def _check_spans(start: np.ndarray, end: np.ndarray, lengths: np.ndarray, name: str) -> None:

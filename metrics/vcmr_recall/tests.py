@@ -1,4 +1,4 @@
-"""Cases with known figures, shown as examples on the Space's page and checked by the project's tests."""
+"""Cases with known results, shown as examples on the Space's page and checked by the project's tests."""
 
 _PREDICTIONS = [
     {"video_id": ["a", "b", "b"], "start": [0.0, 9.0, 2.0], "end": [4.0, 12.0, 6.0]},

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 from .inputs import check_choice, quoted, read_number, read_rows
 
@@ -12,7 +12,7 @@ TASKS = ("vcmr", "svmr", "vr")
 
 def read_tvr_submission(
     submission: Mapping[str, Any], ground_truth: Iterable[Mapping[str, Any]], task: str
-) -> tuple[list[dict[str, list] | None], list[dict[str, Any]]]:
+) -> tuple[list[dict[str, list[Any]] | None], list[dict[str, Any]]]:
     """Read one task of a TVR submission into predictions and references for `compute`.
 
     Args:
@@ -23,11 +23,11 @@ def read_tvr_submission(
 
     Returns:
         Predictions and references in the order of the ground truth, with video indices for ids. A query that
-        the submission lacks gives None, which `compute` refuses unless told `missing="miss"`.
+        the submission lacks gives None, which `compute` refuses unless `missing="miss"`.
 
     Raises:
         ValueError: Naming the row, for a task that is unknown or not in the submission, a query that is answered
-            twice, asked twice or not in the ground truth, a video without an index of its own, and a row or a
+            twice, repeated in the ground truth or not in it, a video without an index of its own, and a row or a
             prediction of another form.
 
     Example:
@@ -42,15 +42,15 @@ def read_tvr_submission(
         raise ValueError(f"task {task!r} is not in the submission; it must be one of {TASKS}, beside 'video2idx'")
     video_indices = _read_video_indices(submission["video2idx"])
     answers = _read_answers(submission[task.upper()], f"submission[{task.upper()!r}]")
-    predictions: list[dict[str, list] | None] = []
+    predictions: list[dict[str, list[Any]] | None] = []
     references = []
-    asked = set()
+    queries: set[str | Integral] = set()
     for number, row in enumerate(_read_ground_truth(ground_truth)):
         name = f"ground_truth[{number}]"
         query = _read_query(row, ("desc_id", "vid_name", "ts"), name)
-        if query in asked:
-            raise ValueError(f"{name} asks query {quoted(query)} again; keep one row of each desc_id")
-        asked.add(query)
+        if query in queries:
+            raise ValueError(f"{name} repeats query {quoted(query)}; keep one row of each desc_id")
+        queries.add(query)
         references.append(_read_reference(row, query, video_indices))
         predictions.append(_columns(answers.pop(query), query) if query in answers else None)
     if answers:
@@ -60,10 +60,10 @@ def read_tvr_submission(
     return predictions, references
 
 
-def _read_video_indices(video2idx: Any) -> dict[str, int]:
+def _read_video_indices(video2idx: Any) -> dict[str, Integral]:
     if not isinstance(video2idx, Mapping):
         raise ValueError(f"video2idx of the submission must map names to indices, not {quoted(video2idx)}")
-    names: dict[int, str] = {}
+    names: dict[Integral, str] = {}
     for video, index in video2idx.items():
         if not isinstance(video, str) or isinstance(index, bool) or not isinstance(index, Integral):
             raise ValueError(f"video2idx maps {quoted(video)} to {quoted(index)}; give a name and a whole number")
@@ -75,7 +75,7 @@ def _read_video_indices(video2idx: Any) -> dict[str, int]:
     return {video: index for index, video in names.items()}
 
 
-def _read_answers(rows: Any, name: str) -> dict[str | int, Any]:
+def _read_answers(rows: Any, name: str) -> dict[str | Integral, Any]:
     answers = {}
     for number, answer in enumerate(read_rows(rows, name, "one answer per query")):
         query = _read_query(answer, ("desc_id", "predictions"), f"{name}[{number}]")
@@ -91,7 +91,7 @@ def _read_ground_truth(rows: Any) -> list[Any]:
     return read_rows(rows, "ground_truth", "one row of desc_id, vid_name and ts per query")
 
 
-def _read_query(row: Any, fields: tuple[str, ...], name: str) -> str | int:
+def _read_query(row: Any, fields: tuple[str, ...], name: str) -> str | Integral:
     if not isinstance(row, Mapping) or not row.keys() >= set(fields):
         raise ValueError(f"{name} must be a record with {', '.join(fields)}, not {quoted(row)}")
     query = row["desc_id"]
@@ -100,16 +100,18 @@ def _read_query(row: Any, fields: tuple[str, ...], name: str) -> str | int:
     return query
 
 
-def _read_reference(row: Mapping[str, Any], query: str | int, video_indices: dict[str, int]) -> dict[str, Any]:
+def _read_reference(
+    row: Mapping[str, Any], query: str | Integral, video_indices: dict[str, Integral]
+) -> dict[str, Any]:
     video = row["vid_name"]
     if not isinstance(video, str) or video not in video_indices:
         raise ValueError(f"video {quoted(video)} of query {quoted(query)} is not in video2idx; index the whole corpus")
     spans = read_rows(row["ts"], f"'ts' of query {quoted(query)}", "start and end, or several such lists")
-    is_one = len(spans) == 2 and all(read_number(one) is not None for one in spans)
-    return {"video_id": video_indices[video], "spans": [spans] if is_one else spans}
+    is_single = len(spans) == 2 and all(read_number(second) is not None for second in spans)
+    return {"video_id": video_indices[video], "spans": [spans] if is_single else spans}
 
 
-def _columns(answer: Any, query: str | int) -> dict[str, list]:
+def _columns(answer: Any, query: str | Integral) -> dict[str, list[Any]]:
     rows = read_rows(answer, f"'predictions' of query {quoted(query)}", "[video index, start, end, score] rows")
     if not all(isinstance(row, (list, tuple)) and len(row) in {3, 4} for row in rows):
         raise ValueError(f"query {quoted(query)} holds a prediction that is not [video index, start, end, score]")
@@ -124,11 +126,11 @@ def _columns(answer: Any, query: str | int) -> dict[str, list]:
     return {"video_id": [int(video) for video in videos], "start": start, "end": end}
 
 
-def _numbers(row: list[Any], place: int, query: str | int) -> list[float]:
+def _numbers(row: list[Any], place: int, query: str | Integral) -> list[float]:
     numbers = [read_number(value) for value in row]
     if None in numbers:
         raise ValueError(
             f"query {quoted(query)} holds {quoted(row[numbers.index(None)])} in the prediction at place {place}; "
             "give numbers"
         )
-    return numbers
+    return cast("list[float]", numbers)

@@ -1,6 +1,6 @@
 """Recall of moment retrieval: the video and the moment (VCMR), the moment (SVMR) or the video (VR).
 
-A query counts as answered at K when one of its first K predictions is right: in the right video and, but for VR,
+A query counts as answered at K when one of its first K predictions is right: in the right video and, except for VR,
 with an IoU that reaches the threshold. The semantics are those of the TVR evaluator: 100 predictions per query,
 thresholds inclusive, two of four annotators. Malformed records, reversed spans and missing queries are refused
 with the query and the cure.
@@ -40,13 +40,13 @@ class VcmrRecall(BufferedMetric):
         predictions: One record per query of parallel lists `video_id`, `start`, `end` (seconds), best first; or
             one record of `(queries, ranks)` arrays.
         references: One record per query with `video_id` and `spans`, a list of [start, end] in seconds.
-        task: `vcmr` (video and moment), `svmr` (the moment, other videos passed over) or `vr` (the video).
+        task: `vcmr` (video and moment), `svmr` (the moment, other videos skipped) or `vr` (the video).
         k: Ranks, by default 1, 5, 10 and 100.
         iou: Thresholds, by default 0.5 and 0.7.
         extra: Any of `miou`, `mrr` and `median_rank`.
-        types: One type per query, for figures per type.
+        types: One type per query, for results per type.
         missing: `error`, or `miss` to count queries without prediction (None) as misses.
-        max_predictions: How many predictions per query are looked at, by default 100.
+        max_predictions: How many predictions per query count, by default 100.
 
     Returns:
         `<task>_recall@K_iou@T` (`vr_recall@K` for vr) as fractions in [0, 1], and `signature`, the line that

@@ -1,4 +1,4 @@
-"""Comprehensive accuracy against a plain count, the paper's table and every kind of bad input."""
+"""Comprehensive accuracy against a plain count, the paper's table and malformed input."""
 
 import numpy as np
 import pytest
@@ -8,12 +8,12 @@ from metrics.comprehensive_accuracy.tests import test_cases
 
 
 @pytest.mark.parametrize("case", test_cases)
-def test_the_cases_of_the_space_hold(case):
+def test_the_examples_of_the_space_give_their_results(case):
     result = comprehensive_accuracy(case["predictions"], case["references"])
     assert {name: value for name, value in result.items() if name != "signature"} == pytest.approx(case["result"])
 
 
-def test_figures_equal_a_plain_count():
+def test_accuracies_equal_a_plain_count():
     rng = np.random.default_rng(0)
     types = rng.choice(DISRUPTION_TYPES, 500).tolist()
     positive, negative = rng.integers(0, 4, (2, 500)) / 4  # ties are frequent
@@ -21,7 +21,7 @@ def test_figures_equal_a_plain_count():
     product = 1.0
     result = comprehensive_accuracy(rows, types)
     for name in DISRUPTION_TYPES:
-        right = [row["positive"] > row["negative"] for row, one in zip(rows, types, strict=True) if one == name]
+        right = [row["positive"] > row["negative"] for row, kind in zip(rows, types, strict=True) if kind == name]
         assert result[f"accuracy/{name}"] == pytest.approx(sum(right) / len(right), abs=1e-12)
         product *= sum(right) / len(right)
     assert result["comprehensive_accuracy"] == pytest.approx(product, abs=1e-12)
@@ -38,7 +38,7 @@ def test_figures_equal_a_plain_count():
         ((70.4, 84.2, 74.1), 43.9),
     ],
 )
-def test_the_product_is_the_one_of_the_paper(per_type, product):
+def test_the_product_equals_the_one_in_the_paper(per_type, product):
     rows, types = [], []
     for accuracy, name in zip(per_type, DISRUPTION_TYPES, strict=False):
         right = round(accuracy * 10)
@@ -47,9 +47,9 @@ def test_the_product_is_the_one_of_the_paper(per_type, product):
     assert round(100 * comprehensive_accuracy(rows, types)["comprehensive_accuracy"], 1) == product
 
 
-def test_own_types_can_be_named():
+def test_types_given_by_the_user_are_accepted():
     rows = [{"positive": 1, "negative": 0}]
-    assert comprehensive_accuracy(rows, ["colour"], types=["colour"])["accuracy/colour"] == 1
+    assert comprehensive_accuracy(rows, ["color"], types=["color"])["accuracy/color"] == 1
 
 
 GOOD = {"positive": 0.5, "negative": 0.1}
@@ -77,7 +77,7 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("case", BAD_INPUT.values(), ids=BAD_INPUT)
-def test_bad_input_is_refused_with_the_row(case):
+def test_malformed_input_is_refused_naming_the_row(case):
     predictions, references, message = case
     with pytest.raises(ValueError, match=message):
         comprehensive_accuracy(predictions, references)

@@ -29,7 +29,7 @@ def cases(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_cases_of_the_space_hold_in_one_call_in_batches_and_row_by_row(name, tmp_path):
+def test_the_examples_of_the_space_hold_in_one_call_in_batches_and_row_by_row(name, tmp_path):
     for case in cases(name):
         predictions, references, options = case["predictions"], case["references"], case.get("options", {})
         metric = load(name, tmp_path)
@@ -48,7 +48,7 @@ def test_the_cases_of_the_space_hold_in_one_call_in_batches_and_row_by_row(name,
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_metric_obeys_evaluates_own_rules(name):
+def test_the_metric_follows_the_conventions_of_evaluate(name):
     module = inspect.getmodule(type(evaluate.load(str(SPACES / name))))
     main_class = evaluate.loading.import_main_class(module.__name__)
     assert main_class.__module__ == module.__name__
@@ -123,7 +123,7 @@ def one_process(rank, name, cache, predictions, references, options, results):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_two_processes_give_the_joint_figures_on_the_first(name, tmp_path):
+def test_two_processes_give_the_joint_results_on_the_first(name, tmp_path):
     case = cases(name)[0]
     predictions, references = case["predictions"] * 2, case["references"] * 2
     options = case.get("options", {})

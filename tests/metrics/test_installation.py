@@ -1,4 +1,4 @@
-"""Bare names: what `import metrics` and `python -m metrics install` leave for processes that know only evaluate."""
+"""Bare names that load in processes importing only evaluate, after `import metrics` or `python -m metrics install`."""
 
 import importlib.util
 import os
@@ -128,7 +128,7 @@ def test_an_unknown_name_is_refused(home):
         installation.install("map")
 
 
-def test_a_folder_that_cannot_be_written_is_a_warning_and_for_the_command_an_error(tmp_path):
+def test_a_folder_that_cannot_be_written_is_a_warning_on_import_and_an_error_of_the_command(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     imported = python("-c", "import metrics; print('imported')", home=blocked, cwd=ROOT)
@@ -150,7 +150,7 @@ def test_an_unknown_name_on_the_command_line_is_explained(tmp_path):
     "variables",
     [{"HF_HOME": "~/y"}, {"HF_HOME": "/y", "HF_MODULES_CACHE": "/x/modules"}, {"XDG_CACHE_HOME": "/z"}, {}],
 )
-def test_the_modules_folder_is_evaluates_own(variables, monkeypatch):
+def test_the_modules_folder_is_the_one_evaluate_uses(variables, monkeypatch):
     for name in ("HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -1,4 +1,4 @@
-"""mAP@K against a second, plain implementation, known figures and every kind of bad input."""
+"""mAP@K against a second, plain implementation, known results and malformed input."""
 
 import json
 import math
@@ -19,8 +19,8 @@ CUTS = (1, 3, 5, 10)
 def plain_average_precision(ranking, relevant, k):
     relevant = set(relevant)
     hits, total = 0, 0.0
-    for rank, one in enumerate(ranking[:k], start=1):
-        if one in relevant:
+    for rank, item in enumerate(ranking[:k], start=1):
+        if item in relevant:
             hits += 1
             total += hits / rank
     return total / min(len(relevant), k)
@@ -33,7 +33,7 @@ runs = st.lists(st.tuples(rankings, relevants), min_size=1, max_size=8)
 
 @settings(max_examples=150, deadline=None)
 @given(runs)
-def test_every_figure_equals_the_plain_implementation(run):
+def test_every_result_equals_the_plain_implementation(run):
     predictions, references = map(list, zip(*run, strict=True))
     result = mean_average_precision(predictions, references, k=CUTS, recall=True)
     for k in CUTS:
@@ -45,7 +45,7 @@ def test_every_figure_equals_the_plain_implementation(run):
 
 @settings(max_examples=80, deadline=None)
 @given(runs, st.randoms())
-def test_ap_stays_within_one_and_the_order_of_queries_does_not_matter(run, random):
+def test_ap_lies_between_zero_and_one_and_does_not_depend_on_the_order_of_queries(run, random):
     result = mean_average_precision(*zip(*run, strict=True), k=CUTS, per_query=True)
     assert all(0 <= value <= 1 + 1e-12 for name in result["per_query"] for value in result["per_query"][name])
     shuffled = random.sample(run, len(run))
@@ -55,14 +55,14 @@ def test_ap_stays_within_one_and_the_order_of_queries_does_not_matter(run, rando
 
 @settings(max_examples=80, deadline=None)
 @given(rankings, relevants, st.integers(0, 12))
-def test_a_miss_put_anywhere_never_raises_ap(ranking, relevant, position):
+def test_inserting_an_irrelevant_id_anywhere_never_raises_ap(ranking, relevant, position):
     worse = [*ranking[:position], 999, *ranking[position:]]
-    before, after = (mean_average_precision([one], [relevant], k=CUTS) for one in (ranking, worse))
+    before, after = (mean_average_precision([ids], [relevant], k=CUTS) for ids in (ranking, worse))
     assert all(after[f"map@{k}"] <= before[f"map@{k}"] + 1e-12 for k in CUTS)
 
 
 @pytest.mark.parametrize("case", test_cases)
-def test_the_cases_of_the_space_hold(case):
+def test_the_examples_of_the_space_give_their_results(case):
     result = mean_average_precision(case["predictions"], case["references"], **case["options"])
     assert {name: result[name] for name in case["result"]} == pytest.approx(case["result"])
 
@@ -76,13 +76,13 @@ def test_many_queries_across_blocks_agree_with_the_plain_implementation(monkeypa
     assert mean_average_precision(predictions, references, k=10)["map@10"] == pytest.approx(np.mean(plain), abs=1e-12)
 
 
-def test_lists_arrays_strings_and_tensors_give_the_same_figures():
+def test_lists_arrays_strings_and_tensors_give_the_same_results():
     torch = pytest.importorskip("torch")
     matrix = np.array([[4, 2, 9], [9, 4, 1]])
     references = [[2], [1, 9]]
     as_text = (
-        [[str(one) for one in row] for row in matrix.tolist()],
-        [[str(one) for one in row] for row in references],
+        [[str(item) for item in row] for row in matrix.tolist()],
+        [[str(item) for item in row] for row in references],
     )
     expected = mean_average_precision(matrix.tolist(), references)
     for predictions in (
@@ -93,15 +93,15 @@ def test_lists_arrays_strings_and_tensors_give_the_same_figures():
     ):
         assert mean_average_precision(predictions, references) == expected
     assert mean_average_precision(*as_text) == expected
-    huge = mean_average_precision(matrix * 2**50 - 7, [[one * 2**50 - 7 for one in row] for row in references])
+    huge = mean_average_precision(matrix * 2**50 - 7, [[item * 2**50 - 7 for item in row] for row in references])
     assert huge == expected
 
 
 @settings(max_examples=80, deadline=None)
 @given(runs, st.integers(-20, 20))
 def test_excluding_an_id_equals_removing_it_by_hand(run, own):
-    run = [(ranking, [one for one in relevant if one != own] or [99]) for ranking, relevant in run]
-    by_hand = [([one for one in ranking if one != own], relevant) for ranking, relevant in run]
+    run = [(ranking, [item for item in relevant if item != own] or [99]) for ranking, relevant in run]
+    by_hand = [([item for item in ranking if item != own], relevant) for ranking, relevant in run]
     excluded = mean_average_precision(*zip(*run, strict=True), k=CUTS, exclude=[own] * len(run))
     expected = mean_average_precision(*zip(*by_hand, strict=True), k=CUTS)
     assert all(excluded[f"map@{k}"] == pytest.approx(expected[f"map@{k}"], abs=1e-12) for k in CUTS)
@@ -172,7 +172,7 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("case", BAD_INPUT.values(), ids=BAD_INPUT)
-def test_bad_input_is_refused_with_the_row(case):
+def test_malformed_input_is_refused_naming_the_row(case):
     predictions, references, options, message = case
     with pytest.raises(ValueError, match=message):
         mean_average_precision(predictions, references, **options)
@@ -212,7 +212,7 @@ def test_the_permutation_test_agrees_with_counting_all_sign_flips():
         (run_of([0.1, 0.2], signature="t"), "different protocols"),
         (run_of([0.1]), "2 and 1 queries"),
         (run_of([0.1, float("nan")]), "skipped different"),
-        ({"signature": "s", "per_query": {"map@9": [0.1, 0.2]}}, "different figures"),
+        ({"signature": "s", "per_query": {"map@9": [0.1, 0.2]}}, "different metrics"),
     ],
 )
 def test_runs_that_cannot_be_paired_are_refused(other, message):

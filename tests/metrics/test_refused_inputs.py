@@ -1,4 +1,4 @@
-"""What fuzzing found, in its smallest form: another exception, or a figure that was silently wrong. Now refused."""
+"""Inputs found by fuzzing, in their smallest form, that gave another exception or a wrong result: now refused."""
 
 import math
 
@@ -14,7 +14,7 @@ from metrics.vcmr_recall.tvr import read_tvr_submission
 
 RUN = {"signature": "s", "per_query": {"map@1": [1.0, 0.0], "map@5": [1.0, 0.5]}}
 TWO_VIDEOS = {"v": 0, "w": 1}
-ASKED = {"desc_id": 1, "vid_name": "v", "ts": [0, 4]}
+ROW = {"desc_id": 1, "vid_name": "v", "ts": [0, 4]}
 ONE = {"video_id": ["v"], "start": [0.0], "end": [4.0]}
 TRUE = {"video_id": "v", "spans": [[0.0, 4.0]]}
 
@@ -37,7 +37,7 @@ def submits(change, **changes):
         "VCMR": [{"desc_id": 1, "predictions": [[0, 0, 4, 0.9]]}],
         **change,
     }
-    base = {"ground_truth": [ASKED], "task": "vcmr"} | changes
+    base = {"ground_truth": [ROW], "task": "vcmr"} | changes
     return read_tvr_submission, (submission, base["ground_truth"], base["task"]), {}
 
 
@@ -49,10 +49,10 @@ def compares(**changes):
     return compare, (RUN | changes, RUN), {}
 
 
-ESCAPES = {
+MALFORMED = {
     "rows that are deep": (maps([[nested(5000)]]), r"predictions\[0\] holds"),
     "a row that cannot be written out": (maps([Unprintable()]), r"predictions\[0\]"),
-    "a row as large as a book": (maps(["x" * 10**6]), r"predictions\[0\]"),
+    "a row of a million characters": (maps(["x" * 10**6]), r"predictions\[0\]"),
     "an array within a row": (maps([[np.array([1, 2])]]), r"predictions\[0\] holds"),
     "an array without dimension": (maps(np.array(3)), "predictions must be a list"),
     "rows in a set": (maps({(1, 2)}), "predictions must be a list"),
@@ -69,9 +69,9 @@ ESCAPES = {
     "a text of excluded ids": (maps([["a"]], [["a"]], exclude="b"), "exclude must be a list"),
     "excluded ids in a table": (maps([[1]], exclude=np.array([[2]])), "exclude must hold one id per query"),
     "a run without signature": (compares(signature=None), "different protocols"),
-    "a run of ragged figures": (
+    "a run of ragged results": (
         compares(per_query={"a": [1.0], "b": [1.0, 2.0]}),
-        "'b' of a holds 2 figures",
+        "'b' of a holds 2 results",
     ),
     "a run of words": (compares(per_query={"a": ["1"]}), "'a' of a holds '1' for query 0"),
     "fewer than one permutation": ((compare, (RUN, RUN), {"permutations": -5}), "permutations must be"),
@@ -119,16 +119,16 @@ ESCAPES = {
     "a prediction of text": (answers(["0", 0, 4, 1]), "query 1 holds '0' in the prediction at place 0"),
     "an infinite video index": (answers([math.inf, 0, 4, 1]), "query 1 holds the video index inf at place 0"),
     "a ground truth without name": (submits({}, ground_truth=[{"desc_id": 1}]), r"ground_truth\[0\]"),
-    "a ground truth that asks twice": (
-        submits({}, ground_truth=[ASKED, ASKED]),
-        r"ground_truth\[1\] asks query 1 again",
+    "a ground truth that repeats a query": (
+        submits({}, ground_truth=[ROW, ROW]),
+        r"ground_truth\[1\] repeats query 1",
     ),
 }
 
 
-@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
-def test_what_once_escaped_is_refused_with_the_row(escape):
-    (function, arguments, options), message = escape
+@pytest.mark.parametrize("case", MALFORMED.values(), ids=MALFORMED)
+def test_malformed_input_is_refused_naming_the_row(case):
+    (function, arguments, options), message = case
     with pytest.raises(ValueError, match=message) as refusal:
         function(*arguments, **options)
     assert len(str(refusal.value)) < 1000

@@ -1,4 +1,4 @@
-"""VCMR recall against a second, plain implementation, the reference evaluator's figures and bad input."""
+"""VCMR recall against a second, plain implementation, the reference evaluator's results and malformed input."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ def plain_iou(span, true):
 def plain_recall(prediction, reference, task, k, threshold):
     ranked = list(zip(prediction["video_id"], prediction["start"], prediction["end"], strict=True))[:100]
     if task == "svmr":
-        ranked = [one for one in ranked if one[0] == reference["video_id"]]
+        ranked = [row for row in ranked if row[0] == reference["video_id"]]
     needed = 2 if len(reference["spans"]) >= 4 else 1
     for video, *span in ranked[:k]:
         agreeing = sum(plain_iou(span, true) >= np.float32(threshold) for true in reference["spans"])
@@ -49,7 +49,7 @@ def random_run(seed, num_queries=60):
 
 @pytest.mark.parametrize("task", ["vcmr", "svmr", "vr"])
 @pytest.mark.parametrize("seed", range(4))
-def test_every_figure_equals_the_plain_implementation(task, seed):
+def test_every_result_equals_the_plain_implementation(task, seed):
     predictions, references = random_run(seed)
     result = moment_retrieval_recall(predictions, references, task=task, k=CUTS, iou=THRESHOLDS)
     for k in CUTS:
@@ -61,7 +61,7 @@ def test_every_figure_equals_the_plain_implementation(task, seed):
 
 
 @pytest.mark.parametrize("task", ["vcmr", "svmr", "vr"])
-def test_real_queries_give_the_reference_evaluators_figures(shared, task):
+def test_real_queries_give_the_results_of_the_reference_evaluator(shared, task):
     stem = shared / "parity" / "charades_fig_test_300"
     submission = json.loads(gzip.decompress(stem.with_name(f"{stem.name}_predictions.json.gz").read_bytes()))
     ground_truth = [json.loads(line) for line in stem.with_name(f"{stem.name}_gt.jsonl").read_text().splitlines()]
@@ -75,7 +75,7 @@ def test_real_queries_give_the_reference_evaluators_figures(shared, task):
 
 
 @pytest.mark.parametrize("case", test_cases)
-def test_the_cases_of_the_space_hold(case):
+def test_the_examples_of_the_space_give_their_results(case):
     result = moment_retrieval_recall(case["predictions"], case["references"], **case["options"])
     assert {name: result[name] for name in case["result"]} == case["result"]
 
@@ -93,7 +93,7 @@ def test_a_threshold_is_inclusive_in_float32():
         assert result[f"vcmr_recall@1_iou@{threshold}"] == 1
 
 
-def test_svmr_passes_over_other_videos_only_after_the_cut():
+def test_svmr_skips_other_videos_only_after_the_cut():
     ranked = one(["w"] * 100 + ["v"], [(0.0, 10.0)] * 101)
     assert moment_retrieval_recall([ranked], [TRUE], task="svmr")["svmr_recall@100_iou@0.5"] == 0
     longer = moment_retrieval_recall([ranked], [TRUE], task="svmr", k=1, max_predictions=101)
@@ -114,7 +114,7 @@ def test_two_of_four_annotators_must_agree_and_one_of_three():
         assert moment_retrieval_recall(ranked, [reference], k=1)["vcmr_recall@1_iou@0.5"] == right
 
 
-def test_extra_figures_are_those_computed_by_hand():
+def test_miou_mrr_and_median_rank_equal_values_computed_by_hand():
     predictions = [
         one(["v", "v"], [(0, 4), (0, 9)]),
         one(["w", "v"], [(0, 10), (0, 10)]),
@@ -131,15 +131,15 @@ def test_extra_figures_are_those_computed_by_hand():
     assert math.isinf(nothing["vr_median_rank"])
 
 
-def test_figures_per_type_are_those_of_the_queries_of_that_type():
+def test_results_per_type_equal_results_over_the_queries_of_that_type():
     predictions, references = random_run(9)
     types = ["v" if query % 3 else "vt" for query in range(len(predictions))]
     result = moment_retrieval_recall(predictions, references, types=types)
     for name in ("v", "vt"):
         chosen = [query for query, one_type in enumerate(types) if one_type == name]
         part = moment_retrieval_recall([predictions[q] for q in chosen], [references[q] for q in chosen])
-        figures = {f"{figure}/{name}": value for figure, value in part.items() if figure != "signature"}
-        assert {key: result[key] for key in figures} == pytest.approx(figures)
+        expected = {f"{metric}/{name}": value for metric, value in part.items() if metric != "signature"}
+        assert {key: result[key] for key in expected} == pytest.approx(expected)
 
 
 def test_a_missing_query_is_a_miss_only_on_request_and_an_empty_record_is_an_answer():
@@ -151,7 +151,7 @@ def test_a_missing_query_is_a_miss_only_on_request_and_an_empty_record_is_an_ans
     assert moment_retrieval_recall([answered, one([], [])], [TRUE, TRUE])["vcmr_recall@1_iou@0.5"] == 0.5
 
 
-def test_arrays_give_the_figures_of_records():
+def test_arrays_give_the_same_results_as_records():
     rng = np.random.default_rng(3)
     videos, spans = rng.integers(0, 5, (40, 30)), np.sort(rng.random((40, 30, 2)) * 20, axis=2)
     true_videos, true = rng.integers(0, 5, 40), np.sort(rng.random((40, 2)) * 20, axis=1)
@@ -198,7 +198,7 @@ BAD_INPUT = {
         "shape",
     ),
     "a field that is absent": ([{"video_id": ["v"], "start": [0]}], [TRUE], {}, r"predictions\[0\].*'end'"),
-    "a record that is none": ([["v", 0, 1]], [TRUE], {}, r"predictions\[0\]"),
+    "a list for a record": ([["v", 0, 1]], [TRUE], {}, r"predictions\[0\]"),
     "a reference that is missing": ([one(["v"], [(0, 1)])], [None], {}, r"references\[0\]"),
     "no span": ([one(["v"], [(0, 1)])], [{"video_id": "v", "spans": []}], {}, r"references\[0\]"),
     "a span of three": (
@@ -223,7 +223,7 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("case", BAD_INPUT.values(), ids=BAD_INPUT)
-def test_bad_input_is_refused_with_the_row(case):
+def test_malformed_input_is_refused_naming_the_row(case):
     predictions, references, options, message = case
     with pytest.raises(ValueError, match=message):
         moment_retrieval_recall(predictions, references, **options)
