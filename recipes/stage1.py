@@ -76,7 +76,7 @@ from harness.schedules import warmup_cosine
 from harness.training import TrainingRun, epoch_seed
 from hf_datasets.video import VideoError
 from hf_datasets.video.frame_cache import FrameCache
-from hf_datasets.video.training import Augmentation, LabelledClips
+from hf_datasets.video.training import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from tfcovr.classifiers import (
     accuracies,
@@ -136,12 +136,7 @@ class Stage1(TrainingRun):
         self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
 
-    def identity(self) -> dict[str, Any]:
-        """Without what is at its only value of before there was a choice."""
-        identity = super().identity()
-        return {k: v for k, v in identity.items() if k not in WITHOUT_A_CHOICE or v != WITHOUT_A_CHOICE[k]}
-
-    def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabelledClips:
+    def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabeledClips:
         """One split; clips that do not decode are left out and counted where frames are cached."""
         config, training = self.config, split == "train"
         per_part = config.frames_per_part if training else 1
@@ -170,7 +165,7 @@ class Stage1(TrainingRun):
             rand_augment=tuple(config.rand_augment),
             per_frame=config.augment_per_frame,
         )
-        data = LabelledClips(
+        data = LabeledClips(
             usable,
             class_indices(usable, self.names, split),
             config.num_frames,

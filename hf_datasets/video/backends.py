@@ -1,4 +1,4 @@
-"""Three decoders, one choice of frames: PyAV decides which frames a span holds, so all backends read the same ones.
+"""Three decoders that read the same frames: PyAV decides for all of them which frames a span holds.
 
 Nothing is imported before it is used. Open files are kept in a bounded cache per process and per backend: on a
 long video, opening costs more than decoding. A cache never survives a fork, because the file offset would be shared.
@@ -50,7 +50,7 @@ def status_of_file(path: Path) -> os.stat_result:
 
 
 class OpenFiles(Generic[Opened]):
-    """The most recently used open files of one backend; one that is lent out is invisible to other threads."""
+    """The most recently used open files of one backend; a file in use by one thread is not lent to another."""
 
     def __init__(self, open_file: Callable[[Path], Opened], capacity: int = MAX_OPEN_FILES) -> None:
         self._open_file = open_file
@@ -174,17 +174,17 @@ def decord_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray
 
 
 def _has_closed_gops(video: OpenVideo) -> bool:
-    """Whether every keyframe is a clean entry: nothing decoded after it is presented before it."""
+    """Whether decoding can start at every keyframe: nothing decoded after it is presented before it."""
     if not video.format.startswith(("mov", "matroska", "avi")):
         return False
-    keyframes: list[int | None] = []
+    num_keyframes, last_keyframe = 0, None
     for packet in video.packets(None):
         if packet.is_keyframe:
-            keyframes.append(packet.pts)
-        is_leading = video.has_timestamps and (not keyframes or packet.pts < keyframes[-1])
-        if packet.is_discard or is_leading:
+            num_keyframes, last_keyframe = num_keyframes + 1, packet.pts
+        is_leading = last_keyframe is None or packet.pts is None or packet.pts < last_keyframe
+        if packet.is_discard or (video.has_timestamps and is_leading):
             return False
-    return video.has_timestamps or len(keyframes) == 1
+    return video.has_timestamps or num_keyframes == 1
 
 
 PIXELS = {"auto": pyav_pixels, "pyav": pyav_pixels, "torchcodec": torchcodec_pixels, "decord": decord_pixels}

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,13 +22,13 @@ Clip = dict[str, Any]
 
 
 class FrameCache:
-    """Decoded uint8 frames of clips in one file on disk, shared by all that read it.
+    """Decoded uint8 frames of clips in one file on disk, shared by all processes that read it.
 
-    What is missing is decoded when the cache is made; of several processes one does, the others wait. A killed run goes
-    on where it was.
+    Missing clips are decoded when the cache is made; one of several processes decodes, the others wait. A killed run
+    resumes where it stopped.
 
     Args:
-        folder: Where caches are kept; each has a name of its own, made from the clips and sizes.
+        folder: Where caches are kept; each has its own name, a hash of the clips and sizes.
         clips: Rows with `clip_id`, `video`, `start_seconds`, `end_seconds`.
         num_frames: Frames per clip.
         size: Height and width in pixels; frames are stretched to it as `AIMVideoProcessor` does.
@@ -67,7 +67,7 @@ class FrameCache:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / ".lock").touch()
-        with FileLock(folder / ".lock"):  # of several processes one decodes
+        with FileLock(folder / ".lock"):  # one process decodes, the others wait
             files = [FrameFile(cache_folder(folder, clips, n, size), len(clips), n, size) for n in counts]
             decode_into([file for file in files if not file.is_complete], clips, size, num_workers)
         self._open(files[0], clips)
@@ -98,7 +98,7 @@ def cache_folder(folder: Path, clips: Sequence[Clip], num_frames: int, size: tup
 
 
 class FrameFile:
-    """The arrays of one cache, zero where they are new, and which of their clips have been decoded.
+    """The arrays of one cache, filled with zeros when new, and which of their clips have been decoded.
 
     Args:
         folder: The cache's own folder; its arrays are made where they are missing.
@@ -118,14 +118,15 @@ class FrameFile:
         self.frames = self.open("frames", np.uint8, (num_clips, num_frames, 3, *size))
         self.done = self.open("done", np.bool_, (num_clips,))
 
-    def open(self, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+    def open(self, name: str, dtype: type, shape: tuple[int, ...]) -> np.memmap:
         """An array on disk."""
         path = self.folder / f"{name}.npy"
         if not path.is_file():
             with replacing(path) as unfinished:
                 np.lib.format.open_memmap(unfinished, "w+", dtype, shape).flush()
                 reserve(unfinished)
-        return np.load(path, mmap_mode="r+")
+        array: np.memmap = np.load(path, mmap_mode="r+")
+        return array
 
     @property
     def is_complete(self) -> bool:
@@ -136,7 +137,8 @@ class FrameFile:
     def failures(self) -> dict[str, str]:
         """Clip id -> why it could not be read."""
         path = self.folder / self.FAILURES
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        failures: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return failures
 
     def finish(self, failures: dict[str, str]) -> None:
         """Write everything to disk, the failures last: they say that the cache is complete."""
@@ -146,14 +148,14 @@ class FrameFile:
 
 
 def reserve(path: Path) -> None:
-    """Have the disk set aside what a file needs: writing to a mapped file on a full disk kills the process."""
+    """Reserve a file's space on the disk: writing to a mapped file on a full disk kills the process."""
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def decode_into(files: list[FrameFile], clips: Sequence[Clip], size: tuple[int, int], num_workers: int) -> None:
-    """Decode what any of the files lacks, each clip once for all of them."""
+    """Decode the clips that any of the files lacks, each once for all of them."""
     if not files:
         return
     failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
@@ -164,7 +166,8 @@ def decode_into(files: list[FrameFile], clips: Sequence[Clip], size: tuple[int, 
     ]
     counts = tuple(file.num_frames for file in files)
     with VideoReaderPool(counts, num_workers=num_workers, size=size) as pool:
-        for place, read in tqdm(pool.read(requests), total=len(requests), desc="Decoding clips", unit="clip"):
+        for key, read in tqdm(pool.read(requests), total=len(requests), desc="Decoding clips", unit="clip"):
+            place = cast("int", key)  # as requested above
             if isinstance(read, VideoFailure):
                 failures[clips[place]["clip_id"]] = read.reason
                 continue

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,9 +32,9 @@ __all__ = ["NO_FILE", "VideoFailure", "VideoReaderPool", "VideoRequest", "unread
 NO_FILE = "no video file"
 """The reason that is given for a clip whose dataset row names no video."""
 
-TIME_IS_UP = "signal SIGALRM"
+TIMED_OUT = "signal SIGALRM"
 ENDED_FROM_OUTSIDE = "it was ended from outside"
-CAUSED_BY_LOAD = {TIME_IS_UP, ENDED_FROM_OUTSIDE, "signal SIGKILL"}
+CAUSED_BY_LOAD = {TIMED_OUT, ENDED_FROM_OUTSIDE, "signal SIGKILL"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +51,30 @@ class _Run:
 
     Attributes:
         waiting: In the order in which they are to be read.
-        suspects: By file, the requests whose time was up, which a loaded machine can cause, and those behind them.
-        on_trial: The suspect that is being tried once more, while no other request is running.
+        postponed: By file, the requests that timed out, which a loaded machine can cause, and those behind them.
+        retried: The postponed request that is being tried once more, while no other request is running.
     """
 
     waiting: deque[VideoRequest]
-    suspects: dict[str, deque[VideoRequest]] = field(default_factory=dict)
-    on_trial: VideoRequest | None = None
+    postponed: dict[str, deque[VideoRequest]] = field(default_factory=dict)
+    retried: VideoRequest | None = None
 
-    def suspect(self, request: VideoRequest) -> None:
+    def postpone(self, request: VideoRequest) -> None:
         """Set a request aside until nothing else is left."""
-        self.suspects.setdefault(str(request.path), deque()).append(request)
+        self.postponed.setdefault(str(request.path), deque()).append(request)
 
-    def is_suspect(self, request: VideoRequest) -> bool:
-        return str(request.path) in self.suspects and request is not self.on_trial
+    def is_postponed(self, request: VideoRequest) -> bool:
+        return str(request.path) in self.postponed and request is not self.retried
 
-    def try_next_suspect(self) -> None:
-        self.on_trial = next(iter(self.suspects.values())).popleft()
-        self.waiting.append(self.on_trial)
+    def retry_next(self) -> None:
+        self.retried = next(iter(self.postponed.values())).popleft()
+        self.waiting.append(self.retried)
 
-    def settle(self, request: VideoRequest) -> None:
-        """After the answer to a request on trial, let go of the others of its file."""
-        if request is self.on_trial:
-            self.on_trial = None
-            self.waiting.extend(self.suspects.pop(str(request.path)))
+    def release(self, request: VideoRequest) -> None:
+        """After the answer to a retried request, queue the others of its file again."""
+        if request is self.retried:
+            self.retried = None
+            self.waiting.extend(self.postponed.pop(str(request.path)))
 
 
 class VideoReaderPool:
@@ -82,11 +82,11 @@ class VideoReaderPool:
 
     Memory is bounded: a worker holds at most three clips that the caller has not taken.
 
-    A request whose time is up, or whose process is killed from outside, as the system does when memory runs out, may
-    only have met a loaded machine. It is set aside with the others of its file, and when no other request of this
+    A request that times out, or whose process is killed from outside, as the system does when memory runs out, may
+    only have been slowed by a loaded machine. It is set aside with the others of its file, and when no other request of this
     call is left it is tried once more, alone in this pool. Only if that fails as well is the file in quarantine, so a
-    video that really hangs costs at most two time limits. Whatever is slow to import is imported before a worker
-    takes its first clip, in no clip's time.
+    video that really hangs costs at most two time limits. Slow imports happen before a worker takes its
+    first clip, so they count against no clip's time limit.
 
     Args:
         num_frames: Frames per clip, as in `read_frames`.
@@ -96,8 +96,8 @@ class VideoReaderPool:
         backend: As in `read_frames`.
         size: As in `read_frames`; resizing in the worker lets little travel between processes.
         limits: As in `read_frames`.
-        reader: What reads a clip, with the signature of `read_frames`; a function of an importable module. A worker
-            with one of its own imports torch, which takes seconds.
+        reader: Function that reads a clip, with the signature of `read_frames`, from an importable module. With another
+            one than `read_frames` a worker imports torch, which takes seconds.
 
     Attributes:
         quarantine: Files that hung, killed their worker or cannot be read, with the reason. They are not tried again.
@@ -187,10 +187,10 @@ class VideoReaderPool:
         try:
             if not self.num_workers:
                 yield from self._read_in_this_process(run)
-            while run.waiting or run.suspects or self._num_busy:
+            while run.waiting or run.postponed or self._num_busy:
                 if not run.waiting and not self._num_busy:
-                    run.try_next_suspect()
-                yield from self._pass_over(run)
+                    run.retry_next()
+                yield from self._skip(run)
                 self._hand_out(run)
                 if run.waiting or self._num_busy:
                     yield from self._collect(run)
@@ -203,7 +203,7 @@ class VideoReaderPool:
 
     def _read_in_this_process(self, run: _Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
         while run.waiting:
-            yield from self._pass_over(run)
+            yield from self._skip(run)
             if run.waiting:
                 request = run.waiting.popleft()
                 yield request.key, self._read_one(request)
@@ -226,34 +226,37 @@ class VideoReaderPool:
 
     def _is_sendable(self, run: _Run) -> bool:
         return (
-            bool(run.waiting) and str(run.waiting[0].path) not in self.quarantine and not run.is_suspect(run.waiting[0])
+            bool(run.waiting)
+            and str(run.waiting[0].path) not in self.quarantine
+            and not run.is_postponed(run.waiting[0])
         )
 
-    def _pass_over(self, run: _Run) -> Iterator[tuple[Hashable, VideoFailure]]:
+    def _skip(self, run: _Run) -> Iterator[tuple[Hashable, VideoFailure]]:
         while run.waiting and not self._is_sendable(run):
             request = run.waiting.popleft()
             if reason := self.quarantine.get(str(request.path)):
-                run.settle(request)
+                run.release(request)
                 yield request.key, VideoFailure(str(request.path), reason)
             else:
-                run.suspect(request)
+                run.postpone(request)
 
     def _hand_out(self, run: _Run) -> None:
+        folder = cast("Path", self._folder)  # there is one wherever there are workers
         while len(self._workers) < min(self.num_workers, len(run.waiting) + self._num_busy):
-            self._workers.append(WorkerProcess(self._setup, self._folder, self._messages))
+            self._workers.append(WorkerProcess(self._setup, folder, self._messages))
         for worker in sorted(self._workers, key=lambda worker: len(worker.held)):
             while worker.slots and worker.is_ready and self._is_sendable(run):
                 self._num_requests += 1
                 worker.send(self._num_requests, run.waiting.popleft())
 
     def _collect(self, run: _Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
-        # Take one message, or give up the workers whose messages are overdue.
+        # Take one message, or stop the workers whose messages are overdue.
         try:
             worker, message = self._messages.get(timeout=self._seconds_left())
         except queue.Empty:
             now = time.monotonic()
             for worker in [busy for busy in self._workers if busy.deadline(self.timeout_seconds) <= now]:
-                yield from self._give_up(worker, run, TIME_IS_UP, is_gone=True)
+                yield from self._give_up(worker, run, TIMED_OUT, is_gone=True)
             return
         if worker not in self._workers:
             return  # a late message of a worker that was stopped
@@ -267,7 +270,7 @@ class VideoReaderPool:
             request, slot = worker.held.pop(message["number"])
             answer = self._result(request, slot, message)
             worker.slots.append(slot)
-            run.settle(request)
+            run.release(request)
             self._hand_out(run)
             yield request.key, answer
 
@@ -309,20 +312,20 @@ class VideoReaderPool:
         worker.reader_pid, worker.is_killed, worker.busy_since = None, False, time.monotonic()
         if held:
             run.waiting.extendleft(reversed(held[1:]))  # not at fault: they were only next in line
-            yield from self._judge(held[0], run, cause)
+            yield from self._record_death(held[0], run, cause)
 
-    def _judge(self, request: VideoRequest, run: _Run, cause: str) -> Iterator[tuple[Hashable, VideoFailure]]:
-        if cause in CAUSED_BY_LOAD and request is not run.on_trial:
-            run.suspect(request)
+    def _record_death(self, request: VideoRequest, run: _Run, cause: str) -> Iterator[tuple[Hashable, VideoFailure]]:
+        if cause in CAUSED_BY_LOAD and request is not run.retried:
+            run.postpone(request)
             return
         path = str(request.path)
         what = f"its worker died ({cause})"
-        if cause == TIME_IS_UP:
+        if cause == TIMED_OUT:
             what = f"no frames within {self.timeout_seconds:g} s"
-        if request is run.on_trial:
+        if request is run.retried:
             what += ", also when it was tried once more alone"
         self.quarantine[path] = f"{path}: {what}; fetch the file again, or re-encode it"
-        run.settle(request)
+        run.release(request)
         yield request.key, VideoFailure(path, self.quarantine[path])
 
     def _stop(self, worker: WorkerProcess) -> None:

@@ -12,14 +12,14 @@ from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 PROGRAM = "from hf_datasets.video.worker import main; main()"
 # Requests a worker holds at a time: the next is being decoded while the caller takes the last.
 REQUESTS_PER_WORKER = 3
 START_TIMEOUT_SECONDS = 300.0
 KILL_TIMEOUT_SECONDS = 10.0  # a process stuck inside the kernel survives even a kill
-# A worker that can fork keeps the time limit itself; the pool steps in where even that fails.
+# A worker that can fork keeps the time limit itself; the pool intervenes where even that fails.
 GRACE_SECONDS = KILL_TIMEOUT_SECONDS if hasattr(os, "fork") else 0.0
 
 Messages = queue.SimpleQueue[tuple["WorkerProcess", dict[str, Any]]]
@@ -39,9 +39,9 @@ class WorkerProcess:
     """A started worker; its messages arrive in a queue, its end as `{"died": None}`.
 
     Args:
-        setup: What it needs to know, as `worker.main` reads it.
-        folder: Where it puts pixels.
-        messages: Where its messages go.
+        setup: Settings, as `worker.main` reads them.
+        folder: Where it writes pixels.
+        messages: Queue for its messages.
 
     Attributes:
         reader_pid: The process that reads, once it is ready.
@@ -59,6 +59,7 @@ class WorkerProcess:
             env=environment,
             start_new_session=True,  # a signal to the caller's group is not for it
         )
+        self._input, self._output = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
         self.slots = [folder / f"{self.process.pid}-{slot}" for slot in range(REQUESTS_PER_WORKER)]
         self.reader_pid: int | None = None
         self.busy_since = time.monotonic()
@@ -73,7 +74,7 @@ class WorkerProcess:
         return self.reader_pid is not None and not self.is_killed
 
     def send(self, number: int, request: VideoRequest) -> None:
-        """Ask it for a clip; a slot must be free."""
+        """Request a clip from it; a slot must be free."""
         slot = self.slots.pop()
         if not self.held:
             self.busy_since = time.monotonic()
@@ -117,10 +118,10 @@ class WorkerProcess:
         self.process.kill()  # first, or it would start another reader
         self.process.wait()
         self.kill_reader()
-        self.process.stdin.close()
+        self._input.close()
 
     def _listen(self, messages: Messages) -> None:
-        with self.process.stdout as answers:
+        with self._output as answers:
             for line in answers:
                 with suppress(ValueError):  # cut off when its reader died
                     messages.put((self, json.loads(line)))
@@ -128,5 +129,5 @@ class WorkerProcess:
 
     def _write(self, message: dict[str, Any]) -> None:
         with suppress(BrokenPipeError):  # it died, which `_listen` reports
-            self.process.stdin.write(json.dumps(message).encode() + b"\n")
-            self.process.stdin.flush()
+            self._input.write(json.dumps(message).encode() + b"\n")
+            self._input.flush()

@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 if TYPE_CHECKING:
     import av
+    from av.video.stream import VideoStream
 
 # Annotations are rounded to milliseconds, so a timestamp half of one before a bound counts as on it.
 TOLERANCE_SECONDS = Fraction(1, 2000)
@@ -84,8 +85,8 @@ class OpenVideo:
             self._container = av.open(str(path.absolute()), options=dict(OPEN_OPTIONS), metadata_errors="replace")
         except (av.FFmpegError, ValueError) as error:
             raise _cannot(path, f"cannot be opened ({error})") from error
-        stream = self._container.streams.best("video")
-        if stream is None or stream.codec_context is None:
+        stream = cast("VideoStream | None", self._container.streams.best("video"))
+        if stream is None or stream.codec_context is None or stream.time_base is None:
             raise _cannot(path, "holds no video stream that can be decoded")
         stream.thread_count = 1  # the pool's processes are the parallelism
         self._stream = stream
@@ -253,15 +254,15 @@ class OpenVideo:
         if at == len(self._keyframes) or self._keyframes[at] != key:
             self._keyframes.insert(at, key)
 
-    def packets(self, key: int | None) -> Iterator["av.Packet"]:
+    def packets(self, key: int | None) -> Iterator["av.Packet[VideoStream]"]:
         """Demux the stream from a keyframe presented at or before `key`; None is the start.
 
         Yields:
             Packets in decoding order.
         """
         first = self._stream.start_time or 0
-        at, step = key, max(1, round(1 / self.tick))
-        while at is not None and at > first:
+        at, step = first if key is None else key, max(1, round(1 / self.tick))
+        while key is not None and at > first:
             self._seek(at)
             packets = self._demux()
             # Open GOPs and late B-frames: a keyframe can be decoded before `key` and presented after it.
@@ -285,7 +286,7 @@ class OpenVideo:
         self._container.close()
         self._container, self._stream, self._codec = fresh._container, fresh._stream, fresh._codec
 
-    def _demux(self) -> Iterator["av.Packet"]:
+    def _demux(self) -> Iterator["av.Packet[VideoStream]"]:
         try:
             for packet in self._container.demux(self._stream):
                 if packet.size:
@@ -293,7 +294,7 @@ class OpenVideo:
         except self._errors:
             return  # the rest of a truncated file
 
-    def _feed(self, packet: "av.Packet | None") -> list["av.VideoFrame"]:
+    def _feed(self, packet: "av.Packet[VideoStream] | None") -> list["av.VideoFrame"]:
         try:
             return self._codec.decode(packet)
         except self._errors:

@@ -156,9 +156,9 @@ class VideoFrames:
         frames: `(num_frames, 3, height, width)` uint8 RGB; in memory the channels come last.
         indices: For each frame its number among the frames of the clip, 0 to `num_frames_in_clip - 1`.
         timestamps_seconds: For each frame when it is presented, from the start of the video.
-        num_frames_in_clip: How many frames the clip really holds.
+        num_frames_in_clip: How many frames the clip holds.
         missing_seconds: How much of the requested span (for a whole file, of the duration in the container's
-            header) lies beyond the last frame or does not decode; 0.0 where all is there.
+            header) lies beyond the last frame or does not decode; 0.0 where nothing is missing.
     """
 
     frames: "torch.Tensor"
@@ -189,10 +189,10 @@ def read_frames(
         path: A video file.
         num_frames: T, at least 1; or several numbers, whose frames come one after the other from one decoding.
         start_seconds: Where the clip starts; None is the beginning.
-        end_seconds: Where it ends, exclusive; None is the end. Beyond the end of the video, what there is is read
-            and `missing_seconds` is positive.
-        backend: Who decodes. "auto" is PyAV, the fastest on long videos. All give the same frames; pixels differ by
-            rounding in the colour conversion.
+        end_seconds: Where it ends, exclusive; None is the end. Beyond the end of the video, the existing frames are
+            read and `missing_seconds` is positive.
+        backend: The decoder. "auto" is PyAV, the fastest on long videos. All give the same frames; pixels differ by
+            rounding in the color conversion.
         size: Resize in the same call: the shorter side, or (height, width); bicubic with antialiasing (`resizing.resize`).
         limits: The largest frames and durations that are accepted.
 

@@ -42,7 +42,7 @@ def resize(frames: np.ndarray, size: int | tuple[int, int]) -> np.ndarray:
     """
     from PIL import Image
 
-    height, width = resized_size(*frames.shape[1:3], size)
+    height, width = resized_size(frames.shape[1], frames.shape[2], size)
     if frames.shape[1:3] == (height, width):
         return frames
     resized = np.empty((len(frames), height, width, 3), np.uint8)
@@ -50,5 +50,5 @@ def resize(frames: np.ndarray, size: int | tuple[int, int]) -> np.ndarray:
         # Columns first, then rows, as torchvision does: Pillow 13 chooses the order by what costs less, older ones do
         # not, and rounding in between makes the results differ by up to 9.
         wide = Image.fromarray(frame).resize((width, len(frame)), Image.Resampling.BICUBIC)
-        resized[number] = wide.resize((width, height), Image.Resampling.BICUBIC)
+        resized[number] = np.asarray(wide.resize((width, height), Image.Resampling.BICUBIC))
     return resized

@@ -1,7 +1,7 @@
 """Folders through which processes pass pixels, in memory where there is room; those of dead programs are removed.
 
 Each folder is locked by the program that made it. The kernel releases the lock when that program ends, however it
-ends, so a folder that can be locked belongs to nobody. Process ids would not do: they are reused, and differ between
+ends, so a folder that can be locked is abandoned. Process ids do not serve: they are reused, and differ between
 containers that share their memory.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:  # Windows: nothing is locked, so nothing is swept
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]  # a module or None
 
 PREFIX = "subtle-video-"
 MEMORY = Path("/dev/shm")
@@ -62,7 +62,7 @@ class PixelFolder:
 
 
 def _locked(folder: Path) -> int | None:
-    # The open folder, locked; None where the file system knows no locks: then nobody else can lock it either.
+    # The open folder, locked; None where the file system has no locks: then no other program can lock it either.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,7 +21,7 @@ class Augmentation:
         crop_scale: Smallest share of the picture that a crop keeps; 1 does not crop.
         flip: Probability of mirroring.
         brightness: Largest relative change of brightness.
-        rand_augment: Number of RandAugment's operations and their magnitude; (0, 0) is none.
+        rand_augment: Number of RandAugment's operations and their magnitude; (0, 0) turns it off.
         per_frame: Draw again for every frame, as the released code does; it breaks temporal consistency.
 
     Example:
@@ -57,14 +57,15 @@ class Augmentation:
         """Augment `(T, 3, H, W)` uint8 frames."""
         if self.per_frame:
             return torch.stack([self.transform(frame) for frame in frames])
-        return self.transform(frames)
+        augmented: Tensor = self.transform(frames)
+        return augmented
 
 
-class LabelledClips(Dataset):
+class LabeledClips(Dataset[dict[str, Tensor]]):
     """Clips as `frames (T, 3, height, width)` uint8 and `labels`; an item is indexed by `(position, seed)`.
 
-    The seed decides frame choice and augmentation, so an item is the same in whichever process and whenever it is
-    made; None takes the middle frames as they are.
+    The seed decides frame choice and augmentation, so an item is the same in every process and at any time;
+    None takes the middle frames without augmentation.
 
     Args:
         clips: Rows with `clip_id`, `video`, `start_seconds`, `end_seconds`.
@@ -72,8 +73,8 @@ class LabelledClips(Dataset):
         num_frames: T.
         size: Height and width.
         augmentation: For items with a seed.
-        frames_per_part: The clip is cut into T parts, of which so many frames are read and one is drawn.
-        cache: Frames decoded before, `T * frames_per_part` per clip.
+        frames_per_part: The clip is cut into T parts; of each this many frames are read and one is drawn.
+        cache: Decoded frames, `T * frames_per_part` per clip.
 
     Raises:
         VideoError: On indexing, if a clip cannot be read; its message begins with the clip's id.

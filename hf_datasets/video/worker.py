@@ -25,7 +25,7 @@ from .reading import ClipPixels, VideoFrames
 
 READ_PIXELS = "hf_datasets.video.reading:read_pixels"
 REQUESTS = 0  # the descriptor of the standard input
-SECONDS_BETWEEN_LOOKS_AT_PARENT = 1
+PARENT_CHECK_SECONDS = 1
 MAX_TIMER_SECONDS = 1e9
 PR_SET_PDEATHSIG = 1
 
@@ -35,7 +35,7 @@ Reader = Callable[..., ClipPixels | VideoFrames]
 def main() -> None:
     """Answer requests until the calling program ends or closes its side, then remove the folder of the pixels."""
     program = os.getppid()
-    # Whatever a codec library prints must not end up among the answers.
+    # What a codec library prints must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     # Signals that end a program are often sent to all that it started; a worker ends when the program has ended.
@@ -53,7 +53,7 @@ def main() -> None:
         else:
             _serve(answers, reader, options, setup["timeout_seconds"])
     shutil.rmtree(setup["folder"], ignore_errors=True)
-    os._exit(0)  # at once, as nobody may be left to read what would be flushed
+    os._exit(0)  # at once: flushing could wait for a program that has ended
 
 
 def _imported_reader(setup: dict[str, Any]) -> Reader:
@@ -72,7 +72,8 @@ def _imported_reader(setup: dict[str, Any]) -> Reader:
 def named_function(name: str) -> Reader:
     """The function `module:name`."""
     module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
+    reader: Reader = getattr(importlib.import_module(module), function)
+    return reader
 
 
 def _supervise(program: int, answers: Any, serve: Callable[[], None]) -> None:
@@ -94,17 +95,17 @@ def _supervise(program: int, answers: Any, serve: Callable[[], None]) -> None:
         if not is_wanted:
             return
         answers.write("\n")  # it may have died in the middle of an answer
-        _say(answers, {"died": status})
+        _send(answers, {"died": status})
 
 
 def _outlasts(program: int, alive: int) -> bool:
-    """Wait until the child ends, which closes `alive`, or the program does; whether the program is the one that lasts."""
+    """Wait until the child ends, which closes `alive`, or the program ends; returns whether the program still runs."""
     ends = select.poll()
     for descriptor in (REQUESTS, alive):
-        ends.register(descriptor, 0)  # nothing but the other side's end
+        ends.register(descriptor, 0)  # only hang-ups are reported
     # A process forked from the program holds the requests open beyond its end, so the parent is checked too.
     while os.getppid() == program:
-        ended = [descriptor for descriptor, _ in ends.poll(1000 * SECONDS_BETWEEN_LOOKS_AT_PARENT)]
+        ended = [descriptor for descriptor, _ in ends.poll(1000 * PARENT_CHECK_SECONDS)]
         if ended:
             return REQUESTS not in ended
     return False
@@ -135,7 +136,7 @@ def _serve(answers: Any, reader: Reader, options: dict[str, Any], timeout_second
     if hasattr(signal, "SIGALRM"):  # as a program may have left them
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    _say(answers, {"ready": os.getpid()})
+    _send(answers, {"ready": os.getpid()})
     while line := _line():
         try:
             request = json.loads(line)
@@ -144,7 +145,7 @@ def _serve(answers: Any, reader: Reader, options: dict[str, Any], timeout_second
         if request["process"] == os.getpid():  # else it was meant for one that died
             with _at_most(timeout_seconds):
                 answer = _answer(request, reader, options)
-            _say(answers, answer)
+            _send(answers, answer)
 
 
 def _line() -> bytes:
@@ -155,7 +156,7 @@ def _line() -> bytes:
     return line
 
 
-def _say(answers: Any, message: dict[str, Any]) -> None:
+def _send(answers: Any, message: dict[str, Any]) -> None:
     answers.write(json.dumps(message) + "\n")
     answers.flush()
 
@@ -169,7 +170,7 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
             **options,
         )
         pixels = _pixels_of(clip)
-    except Exception as error:  # whatever a file provokes belongs to that file
+    except Exception as error:  # any error while reading a file is reported as that file's failure
         reason, is_fault_of_file = describe_failure(error)
         return {"number": request["number"], "reason": reason, "quarantine": is_fault_of_file}
     try:

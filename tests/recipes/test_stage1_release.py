@@ -114,7 +114,7 @@ def test_no_video_is_on_both_sides_and_every_label_keeps_training_clips(release)
     ],
 )
 def test_what_is_missing_is_said_before_anything_is_decoded(config, change, message, monkeypatch):
-    monkeypatch.setattr("stage1.LabelledClips", None)
+    monkeypatch.setattr("stage1.LabeledClips", None)
     monkeypatch.setattr("stage1.FrameCache", None)
     for name, value in change.items():
         setattr(config, name, value)

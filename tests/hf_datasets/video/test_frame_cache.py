@@ -42,7 +42,7 @@ def test_clips_are_decoded_once_for_two_caches_and_failures_are_named(clips, tmp
     assert torch.equal(other["good"], read_frames(clips[0]["video"], 2, size=SIZE).frames)
 
 
-def test_a_complete_cache_is_found_with_one_look_at_each_file(clips, tmp_path, monkeypatch):
+def test_finding_a_complete_cache_reads_the_status_of_each_file_once(clips, tmp_path, monkeypatch):
     made = FrameCache(tmp_path / "cache", clips, 2, SIZE, num_workers=0)
     looks = []
     fingerprint = frame_cache.fingerprint
@@ -52,7 +52,7 @@ def test_a_complete_cache_is_found_with_one_look_at_each_file(clips, tmp_path, m
     assert looks == clips
 
 
-def test_an_incomplete_cache_is_not_found_and_goes_on_where_it_was(clips, tmp_path):
+def test_an_incomplete_cache_is_not_found_and_decoding_resumes_where_it_stopped(clips, tmp_path):
     made = FrameCache(tmp_path / "cache", clips[:1], 2, SIZE, num_workers=0)
     (made.folder / FrameFile.FAILURES).unlink()
     made.frames[0] = 7  # shows that what is done is not decoded again
@@ -66,6 +66,6 @@ def test_a_video_that_changes_is_decoded_again(clips, tmp_path):
     assert FrameCache.find(tmp_path / "cache", clips, 2, SIZE) is None
 
 
-def test_the_folder_of_a_cache_keeps_its_name_over_versions(tmp_path):
+def test_the_folder_name_of_a_cache_does_not_change_between_versions(tmp_path):
     clips = [{"clip_id": "a", "video": None, "start_seconds": 0.5, "end_seconds": None}]
     assert cache_folder(tmp_path, clips, 8, (16, 24)) == tmp_path / "frames-8a3f1a4c9ee4083d"

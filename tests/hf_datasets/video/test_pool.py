@@ -101,7 +101,7 @@ def test_every_request_is_answered_with_the_frames_that_reading_gives(pool, fold
     assert dict(pool.read([VideoRequest("again", folder / "a.mp4")]))["again"].num_frames_in_clip == 100
 
 
-def test_without_workers_this_process_reads_and_answers_the_same(pool, folder, hostile_reader):
+def test_without_workers_this_process_reads_with_the_same_results(pool, folder, hostile_reader):
     pool.quarantine.clear()
     spans = [(name, start, start + 1) for name in ("b", "a", "text", "none") for start in (2.0, 0.0, 30.0)]
     spans.append(("a", 2.0, 1.0))  # ends before it starts
@@ -160,7 +160,7 @@ def test_stuck_and_dead_workers_are_replaced_and_the_run_goes_on(pool, folder):
     assert attempts[-len(retried) :] == retried
 
 
-def test_an_abandoned_read_does_not_disturb_the_next(pool, folder):
+def test_a_read_that_the_caller_stopped_early_does_not_affect_the_next(pool, folder):
     requests = [VideoRequest(number, folder / "a.mp4", number / 10, number / 10 + 1) for number in range(20)]
     reading = pool.read(requests)
     assert next(reading)[0] == 0
@@ -305,7 +305,7 @@ def test_wrong_settings_are_refused():
         VideoReaderPool(12, reader=lambda path, **options: None)
 
 
-def test_no_room_for_frames_is_an_error_that_does_not_blame_the_video(folder):
+def test_a_full_disk_is_an_error_and_does_not_quarantine_the_video(folder):
     with VideoReaderPool(2, num_workers=1) as pool:
         list(pool.read([VideoRequest(0, folder / "a.mp4")]))
         shutil.rmtree(pool._folder)

@@ -1,4 +1,4 @@
-"""Which frames are read is seen in their pixels: frame i of a test video carries the number i in its colours."""
+"""The frames that are read, recognized by their pixels: frame i of a test video encodes the number i in its colors."""
 
 import importlib.util
 import os
@@ -199,7 +199,7 @@ def test_backends_give_equal_frames_of_real_clips(shared, backend, name, start, 
     assert theirs.indices == ours.indices
     assert theirs.timestamps_seconds == ours.timestamps_seconds
     difference = (theirs.frames.int() - ours.frames.int()).abs()
-    assert difference.max() <= 2  # rounding in the colour conversion of different FFmpeg builds
+    assert difference.max() <= 2  # rounding in the color conversion of different FFmpeg builds
 
 
 def test_auto_is_pyav(b_frames):

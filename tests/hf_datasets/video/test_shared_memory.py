@@ -79,8 +79,8 @@ def test_a_file_system_without_locks_is_used_but_not_swept(memory, monkeypatch):
     monkeypatch.setattr(shared_memory.fcntl, "flock", flock)
     folder, other = PixelFolder(), PixelFolder()
     assert folder.path.is_dir()
-    for one in (folder, other):
-        one.remove()
+    for created in (folder, other):
+        created.remove()
     assert not list(memory.iterdir())
 
 

@@ -5,7 +5,7 @@ import torch
 
 from hf_datasets.video import VideoError
 from hf_datasets.video.frame_cache import FrameCache
-from hf_datasets.video.training import Augmentation, LabelledClips
+from hf_datasets.video.training import Augmentation, LabeledClips
 from tests.fixtures.videos import write_video
 
 SIZE = (24, 32)
@@ -22,7 +22,7 @@ def clips(tmp_path_factory):
 
 def training_clips(clips, **options):
     augmentation = Augmentation(SIZE, crop_scale=0.6)
-    return LabelledClips(clips, [2, 1, 0], 4, SIZE, augmentation=augmentation, frames_per_part=2, **options)
+    return LabeledClips(clips, [2, 1, 0], 4, SIZE, augmentation=augmentation, frames_per_part=2, **options)
 
 
 def test_cached_and_decoded_frames_are_the_same(clips, tmp_path):
@@ -55,4 +55,4 @@ def test_a_clip_that_does_not_decode_is_named(clips, tmp_path):
     (tmp_path / "broken.mp4").write_bytes(b"not a video")
     broken = [{**clips[0], "clip_id": "broken", "video": str(tmp_path / "broken.mp4")}]
     with pytest.raises(VideoError, match=r"clip 'broken' does not decode: .*broken\.mp4: "):
-        LabelledClips(broken, [0], 4, SIZE)[0, None]
+        LabeledClips(broken, [0], 4, SIZE)[0, None]
