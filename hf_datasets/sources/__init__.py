@@ -1,1 +1,1 @@
-"""One reader per upstream annotation: path -> iterator of records, what cannot be used as `Rejection`."""
+"""One reader per upstream annotation: path -> iterator of records, with a `Rejection` for each unusable entry."""

@@ -11,8 +11,8 @@ from hf_datasets.sources.values import identifier, list_of, load_json, number, r
 def read_activitynet_captions(path: str | Path) -> Iterator[CaptionedVideo | Rejection]:
     """Read one file of ActivityNet-Captions (`train.json`, `val_1.json`, `val_2.json`).
 
-    Ids keep their `v_`. Times and texts stay as annotated, unsorted and unclipped; what cannot be read as an event is
-    rejected with its video's id, a video without any event too.
+    Ids keep their `v_`. Times and texts stay as annotated, unsorted and unclipped; an unreadable event is rejected
+    with its video's id, and so is a video without any event.
 
     Args:
         path: The JSON file.
@@ -21,7 +21,7 @@ def read_activitynet_captions(path: str | Path) -> Iterator[CaptionedVideo | Rej
         The videos in the order of the file.
 
     Raises:
-        ValueError: The file is no JSON object of videos.
+        ValueError: The file is not a JSON object of videos.
     """
     yield from read_videos(load_object(path), Path(path).name)
 
@@ -42,7 +42,7 @@ def read_videos(videos: Mapping[str, Any], source: str) -> Iterator[CaptionedVid
     """Read `{video: {duration, timestamps: [[start, end], ...], sentences: [text, ...]}}`.
 
     Args:
-        videos: What the file holds.
+        videos: Content of the file.
         source: Its name, for the messages.
 
     Yields:

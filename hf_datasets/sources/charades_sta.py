@@ -22,7 +22,7 @@ def read_charades_sta(
         first_id: The `desc_id` of the first line; the others count on.
 
     Yields:
-        The moments in the order of the file, without a fine caption, or why a line is none.
+        The moments in the order of the file, without a fine caption, or a rejection for each unusable line.
 
     Raises:
         ValueError: The file is not UTF-8.

@@ -24,10 +24,10 @@ def read_didemo(path: str | Path, durations: Mapping[str, float] | None = None) 
             (at most 30 s) stand for the duration.
 
     Yields:
-        The moments in the order of the file, without a fine caption, or why an entry is none.
+        The moments in the order of the file, without a fine caption, or a rejection for each unusable entry.
 
     Raises:
-        ValueError: The file is no JSON list.
+        ValueError: The file is not a JSON list.
     """
     entries = load_json(path)
     if not isinstance(entries, list):
@@ -54,6 +54,6 @@ def _moment(entry: Any, durations: Mapping[str, float], key: str) -> Moment | Re
     stem = name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in VIDEO_SUFFIXES else name
     duration = durations.get(stem, segments * SEGMENT_SECONDS)
     if not duration > 0:
-        return Rejection(f"the video's duration is no positive number: {key}", raw, key)
+        return Rejection(f"the video's duration is not a positive number: {key}", raw, key)
     span = (first * SEGMENT_SECONDS, (last + 1) * SEGMENT_SECONDS)
     return Moment(desc_id, stem, duration, *span, caption, "", None)

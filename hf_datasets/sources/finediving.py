@@ -1,7 +1,7 @@
 """FineDiving: dives of international competitions (Xu et al., CVPR 2022), one clip each.
 
 The annotation is published as pickle files. A pickle is a program, so they are read by `pickle_reading`, which
-knows nothing but built-in containers, numbers, text and arrays of numbers, and so many of them.
+accepts only built-in containers, numbers, text and arrays of numbers, up to a fixed amount.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,10 +24,10 @@ def read_pickle(path: Path) -> Any:
         path: A pickle file of at most 64 MiB.
 
     Returns:
-        What was pickled; arrays as nested lists.
+        The pickled value; arrays as nested lists.
 
     Raises:
-        ValueError: The file asks for anything else, is too large, damaged or no pickle.
+        ValueError: The file uses anything else, is too large, damaged or not a pickle.
     """
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
@@ -55,7 +55,7 @@ def read_finediving(annotation: Path, *, descriptions: Mapping[str, str]) -> Ite
         descriptions: Label id -> text, the classes to keep.
 
     Yields:
-        A clip for each dive, and a rejection for whatever could not be used, in the order of the file.
+        A clip for each dive, and a rejection for each unusable entry, in the order of the file.
 
     Raises:
         ValueError: The file is refused (see `read_pickle`) or holds no mapping of dives.

@@ -1,4 +1,4 @@
-"""FineGym: labelled sub-actions of gymnastics broadcasts (Shao et al., CVPR 2020), as spans of the long video.
+"""FineGym: labeled sub-actions of gymnastics broadcasts (Shao et al., CVPR 2020), as spans of the long video.
 
 Files: `finegym_annotation_info_v1.1.json` (events and sub-actions of each video), the element lists
 `gym288_train_element_v1.1.txt` and `gym288_val_element.txt` (clip id, class), and optionally a categories file
@@ -62,8 +62,8 @@ def read_finegym(
             other than gym288's serve as well; without it the class number of gym288 is the label id.
 
     Yields:
-        A clip with its absolute `start_seconds` and `end_seconds` in the long video for each labelled sub-action,
-        and a rejection for whatever could not be used, in the order of the annotation.
+        A clip with its absolute `start_seconds` and `end_seconds` in the long video for each labeled sub-action,
+        and a rejection for each unusable entry, in the order of the annotation.
 
     Raises:
         ValueError: A file is not what its name says, or a gym99 list came without its categories.
@@ -112,13 +112,13 @@ def read_categories(path: Path, descriptions: Mapping[str, str]) -> dict[str, st
     """
     by_text: dict[str, list[str]] = {}
     for label, text in descriptions.items():
-        by_text.setdefault(_normalised(text), []).append(label)
+        by_text.setdefault(_normalized(text), []).append(label)
     labels = {}
     for place, line in enumerate(_lines(path), 1):
         match = CATEGORY.fullmatch(line)
         if match is None:
             raise ValueError(f"{path}, line {place}: {line!r} is not 'Clabel: c; set: s; Glabel: g; (VT) text'")
-        same_text = by_text.get(_normalised(match[4]), [])
+        same_text = by_text.get(_normalized(match[4]), [])
         if same_text:
             labels[match[1]] = match[1] if match[1] in same_text else same_text[0]
     if not labels:
@@ -126,7 +126,7 @@ def read_categories(path: Path, descriptions: Mapping[str, str]) -> dict[str, st
     return labels
 
 
-def _normalised(text: str) -> str:
+def _normalized(text: str) -> str:
     """Text without the glosses that TF-CoVR dropped, in lower case, with the apparatus' full name."""
     apparatus, _, rest = text.partition(")")
     apparatus = apparatus.removeprefix("(").strip()

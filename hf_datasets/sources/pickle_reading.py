@@ -1,7 +1,7 @@
 """Pickles of built-in containers, text and arrays of numbers, read without running them.
 
-A pickle is a program for a stack machine. Here that machine is written out with the few operations that such data
-needs, so a file can do nothing but describe plain values, and only so many of them: its operations, the items that
+A pickle is a program for a stack machine. Here that machine is implemented with only the operations that such data
+needs, so a file can only describe plain values, up to a limit: its operations, the items that
 they copy and the levels of nesting are counted, and keys are of kinds whose hash is quick and cannot be chosen.
 """
 
@@ -26,7 +26,7 @@ NUMBER_TYPE = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|bool|u?int(?:8|16|32|6
 
 
 class _NumberType:
-    """Stands in for `numpy.dtype`: a type of plain numbers and its byte order, nothing that could hold objects."""
+    """Stands in for `numpy.dtype`: a type of plain numbers and its byte order, no type that could hold objects."""
 
     def __init__(self, code: str) -> None:
         if type(code) is not str or not NUMBER_TYPE.fullmatch(code):
@@ -87,6 +87,9 @@ class _Machine:
     def pop_to_mark(self, _: None = None) -> list[Any]:
         items, self.stack = self.stack, self.below_marks.pop()
         return items
+
+    def pop_mark(self, _: None) -> None:
+        self.pop_to_mark()
 
     def pop(self, _: None) -> None:
         if self.stack:
@@ -215,7 +218,8 @@ def _numbers(
         raise ValueError(f"an array whose shape is not at most {MAX_DEPTH} whole numbers")
     machine.count(sum(accumulate(shape, mul)))  # every list counts: there may be many without a number
     array = np.frombuffer(data, number_type.type).reshape(shape, order="F" if order == "F" else "C")
-    return array.transpose(axes).tolist() if order == "K" and axes else array.tolist()
+    numbers: list[Any] = array.transpose(axes).tolist() if order == "K" and axes else array.tolist()
+    return numbers
 
 
 def _number(machine: _Machine, number_type: _NumberType, data: bytes) -> Any:
@@ -280,7 +284,7 @@ OPERATIONS: dict[str, Callable[[_Machine, Any], None]] = {
     **dict.fromkeys(("PROTO", "FRAME", "STOP"), lambda *_: None),
     "MARK": _Machine.mark,
     "POP": _Machine.pop,
-    "POP_MARK": lambda machine, _: machine.pop_to_mark() and None,
+    "POP_MARK": _Machine.pop_mark,
     "DUP": lambda machine, _: machine.stack.append(machine.stack[-1]),
     "LIST": _Machine.make_list,
     "TUPLE": _Machine.make_tuple,
@@ -306,7 +310,7 @@ WORDS = {
     "numpy ndarray": _Word(_ndarray),
     "numpy dtype": _Word(_number_type),
 }
-"""All that a pickle may ask for, and what it gets instead."""
+"""All names that a pickle may use, and their replacements."""
 for _builtins in ("builtins", "__builtin__"):
     WORDS |= {f"{_builtins} set": _Word(_set), f"{_builtins} frozenset": _Word(_frozenset)}
     WORDS[f"{_builtins} bytes"] = _Word(_empty_bytes)
@@ -323,10 +327,10 @@ def interpret_pickle(data: bytes) -> Any:
         data: The pickle, of any protocol.
 
     Returns:
-        What was pickled; arrays as nested lists.
+        The pickled value; arrays as nested lists.
 
     Raises:
-        ValueError: The pickle is damaged, asks for anything else or describes too much.
+        ValueError: The pickle is damaged, uses anything else or describes too much.
 
     Example:
         >>> import pickle
@@ -341,7 +345,7 @@ def interpret_pickle(data: bytes) -> Any:
         _check_plain(value)
     except ValueError:
         raise
-    except Exception as error:  # operations that do not fit together fail in any way
+    except Exception as error:  # operations that do not fit together fail with any error
         raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from None
     return value
 
@@ -350,7 +354,9 @@ def _check_plain(value: Any) -> None:
     # Level by level, and each value once per level: quick even where values hold one another many times over.
     level = [] if type(value) in LEAVES else [value]
     for _ in range(MAX_DEPTH):
-        children = {id(child): child for one in level for child in _members(one) if type(child) not in LEAVES}
+        children = {
+            id(child): child for container in level for child in _members(container) if type(child) not in LEAVES
+        }
         if not (level := list(children.values())):
             return
     raise ValueError(f"it is nested more than {MAX_DEPTH} deep")

@@ -1,4 +1,4 @@
-"""Values of annotation files, checked where they enter: each is what it should be, or a ValueError says what it is."""
+"""Checks of values in annotation files: each returns a value of the expected kind, or raises a ValueError with the value."""
 
 import json
 import math
@@ -49,7 +49,7 @@ def load_json(path: str | Path) -> Any:
 
 
 def parse_json(content: str) -> Any:
-    """What a JSON text spells.
+    """The value of a JSON text.
 
     Example:
         >>> parse_json('[1, ' + '9' * 5000 + ']')
@@ -67,7 +67,7 @@ def _whole_or_infinite(digits: str) -> int | float:
 
 
 def number(value: Any) -> float:
-    """A finite number, also where it is spelled as text.
+    """A finite number, also where it is written as text.
 
     Example:
         >>> number(3), number("2.5")
@@ -87,7 +87,7 @@ def number(value: Any) -> float:
 
 
 def whole(value: Any) -> int:
-    """A whole number of at most 64 bits, also where it is spelled as text or as a float.
+    """A whole number of at most 64 bits, also where it is written as text or as a float.
 
     Example:
         >>> whole(3), whole("12"), whole(4.0)
@@ -131,7 +131,7 @@ def identifier(value: Any) -> str:
 
 
 def list_of(value: Any) -> list[Any]:
-    """A list; a text or a dictionary, which could be walked through as well, is none.
+    """A list; texts and dictionaries, which can be iterated over as well, are refused.
 
     Raises:
         ValueError: It is something else.
@@ -142,7 +142,7 @@ def list_of(value: Any) -> list[Any]:
 
 
 def is_utf8(value: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which JSON may spell and no file can store."""
+    """Whether a text has no half of a surrogate pair, which JSON can express but no file can store."""
     return not any("\ud800" <= character <= "\udfff" for character in value) if not value.isascii() else True
 
 
@@ -155,7 +155,7 @@ def shorten(value: Any) -> str:
 
 
 def raw_of(value: Any) -> str:
-    """What stood in the file, for a rejection: as JSON, at most `MAX_RAW_CHARACTERS` long, storable as UTF-8."""
+    """The input as it was in the file, for a rejection: as JSON, at most `MAX_RAW_CHARACTERS` long, storable as UTF-8."""
     try:
         found = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

@@ -21,7 +21,7 @@ def read_youcook2(path: str | Path, *, subset: Subset | None = None) -> Iterator
         The videos in the order of the file, or rejections as in `read_activitynet_captions`.
 
     Raises:
-        ValueError: The file is no JSON object of videos.
+        ValueError: The file is not a JSON object of videos.
     """
     found = load_object(path)
     if isinstance(found.get("database"), dict):

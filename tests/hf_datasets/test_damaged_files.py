@@ -150,8 +150,8 @@ def check(read, path, folder):
     except ValueError as raised:
         error = str(raised)
     assert error is None or path.name in error or path.parent.name in error
-    write_rejections(folder, ((None, one) for one in found if isinstance(one, Rejection)))
-    for record in (one for one in found if not isinstance(one, Rejection)):
+    write_rejections(folder, ((None, record) for record in found if isinstance(record, Rejection)))
+    for record in (record for record in found if not isinstance(record, Rejection)):
         assert isinstance(record, RECORDS)
         row = record if isinstance(record, dict) else asdict(record)
         assert json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8")
@@ -165,7 +165,7 @@ def test_a_damaged_file_gives_rows_and_rejections_or_an_error_that_names_it(name
     path = folder / file_name
     content = write(rows)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    sound = [one for one in read(path) if isinstance(one, RECORDS)]
+    sound = [record for record in read(path) if isinstance(record, RECORDS)]
     assert sound
     fuzz(name, path, SEED, MUTATIONS)
 
@@ -206,11 +206,11 @@ def test_the_real_files_with_one_bad_value_lose_no_more_than_its_row(name, share
         rows = dict(list(rows.items())[:100])
     path, write = tmp_path / source.name, as_lines if lines else json.dumps
     path.write_text(write(rows), encoding="utf-8")
-    kept = sum(not isinstance(one, Rejection) for one in read(path))
+    kept = sum(not isinstance(record, Rejection) for record in read(path))
     generator, all_places = random.Random(SEED), [place for place in places(rows) if len(place) > 1]
     for _ in range(30):
         path.write_text(write(with_value(rows, generator.choice(all_places), generator.choice(VALUES))))
-        assert sum(not isinstance(one, Rejection) for one in read(path)) >= kept - 1
+        assert sum(not isinstance(record, Rejection) for record in read(path)) >= kept - 1
 
 
 # What once ended a whole file, one by one: reader, place, value.
@@ -246,14 +246,14 @@ def test_one_bad_value_costs_its_own_row_and_the_rest_is_read(name, place, value
     file_name, rows, write, read = READERS[name]
     path = tmp_path / file_name
     path.write_text(write(rows))
-    sound = [one for one in read(path) if not isinstance(one, Rejection)]
+    sound = [record for record in read(path) if not isinstance(record, Rejection)]
     path.write_text(write(with_value(rows, place, value)))
     found = list(read(path))
-    kept = [one for one in found if not isinstance(one, Rejection)]
+    kept = [record for record in found if not isinstance(record, Rejection)]
     assert 0 < len(kept) < len(sound)
-    assert all(one in sound for one in kept)
-    assert any(isinstance(one, Rejection) for one in found)
-    assert all(file_name in one.reason for one in found if isinstance(one, Rejection))
+    assert all(record in sound for record in kept)
+    assert any(isinstance(record, Rejection) for record in found)
+    assert all(file_name in record.reason for record in found if isinstance(record, Rejection))
 
 
 def test_half_a_dive_key_and_a_number_that_python_does_not_print_are_rejected(tmp_path):
@@ -261,7 +261,7 @@ def test_half_a_dive_key_and_a_number_that_python_does_not_print_are_rejected(tm
              ("03", 1): {"action_type": "103b", "scores": 10**5000}, ("03", 2): 10**5000}  # fmt: skip
     (tmp_path / "fine.pkl").write_bytes(pickle.dumps(dives))
     found = list(read_finediving(tmp_path / "fine.pkl", descriptions={"103b": "dive"}))
-    assert [one.clip_id for one in found if isinstance(one, Clip)] == ["01_0", "01_1", "01_2", "03_1"]
+    assert [record.clip_id for record in found if isinstance(record, Clip)] == ["01_0", "01_1", "01_2", "03_1"]
     assert len(found) == 7
 
 
@@ -321,7 +321,8 @@ def test_a_csv_file_keeps_its_readable_rows_under_their_numbers(tmp_path):
     rows, rejections = tfcovr_release.read_release(tmp_path)
     assert rows["train"]["query_clip_id"].to_list() == ["q0_1", "q1\n_1", "q1_1", "q2_1"]
     found = [
-        (one.reason.partition(":")[0], re.search(r"row (\d+) of .*train\.csv", one.reason)[1]) for one in rejections
+        (rejection.reason.partition(":")[0], re.search(r"row (\d+) of .*train\.csv", rejection.reason)[1])
+        for rejection in rejections
     ]
     assert found == [
         ("unreadable row", "3"),

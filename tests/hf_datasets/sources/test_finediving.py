@@ -149,7 +149,7 @@ def test_a_pickle_without_dives_is_refused(tmp_path):
         list(read_finediving(write(tmp_path / "fine.pkl", [1, 2]), descriptions=DESCRIPTIONS))
 
 
-def test_shared_references_do_not_blow_up_a_rejection(tmp_path):
+def test_a_rejection_of_values_with_shared_references_stays_short(tmp_path):
     laughs = ["ha"] * 10
     for _ in range(12):
         laughs = [laughs] * 10

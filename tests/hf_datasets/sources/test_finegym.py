@@ -61,7 +61,7 @@ def test_times_relative_to_the_event_become_seconds_of_the_long_video(files):
     assert len(clips) == 2
 
 
-def test_what_cannot_be_used_is_rejected_with_its_reason(files):
+def test_unusable_entries_are_rejected_with_their_reason(files):
     annotation, elements = files
     reasons = rejected(read_finegym(annotation, [elements], descriptions=DESCRIPTIONS))
     assert [reason.partition(":")[0] for reason in reasons] == ["no element label"] + 3 * ["unusable span"]
@@ -69,7 +69,7 @@ def test_what_cannot_be_used_is_rejected_with_its_reason(files):
     assert "do not lie in their event of 53.50 s" in reasons[1]
 
 
-def test_lines_that_cannot_be_used_name_file_and_line(files):
+def test_unusable_lines_are_rejected_with_file_and_line(files):
     annotation, elements = files
     extra = elements.with_name("gym288_val_element.txt")
     other = f"{VIDEO}_E_009999_009999_A_0000_0001"

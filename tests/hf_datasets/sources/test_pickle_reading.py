@@ -104,7 +104,7 @@ for path in map(Path, sys.argv[1:]):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
-def test_hostile_pickles_are_refused_in_a_gigabyte_and_in_time(tmp_path):
+def test_hostile_pickles_are_refused_within_a_gigabyte_and_a_time_limit(tmp_path):
     paths = []
     for number, (data, _) in enumerate(BOMBS.values()):
         paths.append(tmp_path / f"{number}.pkl")
@@ -179,7 +179,7 @@ def test_an_annotation_as_large_as_the_real_one_is_read_whole():
 
 def rejections(path, dives):
     path.write_bytes(pickle.dumps(dives))
-    return [one for one in read_finediving(path, descriptions={"207c": "Back"}) if isinstance(one, Rejection)]
+    return [row for row in read_finediving(path, descriptions={"207c": "Back"}) if isinstance(row, Rejection)]
 
 
 def test_what_rejections_quote_is_short_however_large_the_dive_is(tmp_path):
@@ -188,7 +188,7 @@ def test_what_rejections_quote_is_short_however_large_the_dive_is(tmp_path):
     dives |= {("02", number): {"action_type": "9" * 10**6} for number in range(3)}
     found = rejections(tmp_path / "fine.pkl", dives)
     assert len(found) == 303
-    assert max(len(one.raw) + len(one.reason) for one in found) < 2000
+    assert max(len(rejection.raw) + len(rejection.reason) for rejection in found) < 2000
 
 
 def test_a_competition_too_long_for_the_name_of_a_file_is_rejected(tmp_path):
