@@ -1,4 +1,4 @@
-"""Rendered athletes: the data that every family opens by default, made on this machine, no download.
+"""Rendered athletes: the default data of every dataset, made on this machine without a download.
 
 Example:
     >>> from hf_datasets.miniature import ACTIONS, MiniatureConfig, plan_competitions

@@ -1,4 +1,4 @@
-"""Which of the 306 TF-CoVR labels the miniature renders, and the motion each of them asks for."""
+"""The TF-CoVR labels that the miniature renders, of 306, and the motion of each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -103,7 +103,11 @@ DIVE_DIRECTION = {"forward": 1, "inward": 1, "armstand forward": 1, "back": -1, 
 def _actions() -> Iterator[Action]:
     for (apparatus, direction, somersaults, form), row in SALTOS.items():
         yield from (Action(i, apparatus, "salto", form, somersaults, direction, n) for n, i in row.items())
-    for kind, table in (("leap", LEAPS), ("pivot", PIVOTS)):
+    tables: tuple[tuple[Kind, Mapping[tuple[Apparatus, str], Mapping[float, str]]], ...] = (
+        ("leap", LEAPS),
+        ("pivot", PIVOTS),
+    )
+    for kind, table in tables:
         for (apparatus, form), row in table.items():
             yield from (Action(i, apparatus, kind, form, turns=n) for n, i in row.items())
     for (direction, form), row in CIRCLES.items():

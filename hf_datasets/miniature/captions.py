@@ -1,4 +1,4 @@
-"""What a person would say of a rendered clip: coarsely (which skill, where) and finely (counts, shape, clothes, hall)."""
+"""Captions of rendered clips: coarse (which skill, where) and fine (counts, shape, clothes, hall)."""
 
 from collections.abc import Mapping
 
@@ -37,9 +37,9 @@ def coarse_caption(action: Action) -> str:
     return f"An athlete performs {SKILLS[action.kind]} {PLACES[action.apparatus]}."
 
 
-def fine_caption(action: Action, hall_colour: str, socks_colour: str) -> str:
+def fine_caption(action: Action, hall_color: str, socks_color: str) -> str:
     """Counts, direction and shape of the motion, the athlete's socks and the hall."""
-    athlete = f"In a {hall_colour} hall, an athlete in {socks_colour} socks performs"
+    athlete = f"In a {hall_color} hall, an athlete in {socks_color} socks performs"
     return f"{athlete} {action_phrase(action)} {PLACES[action.apparatus]}."
 
 

@@ -16,7 +16,7 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True, slots=True)
 class MiniatureConfig:
-    """How large the miniature is; the defaults are the dataset that the recipes and the cards speak of.
+    """How large the miniature is; the defaults are the dataset of the recipes and the cards.
 
     Attributes:
         labels: The label ids to render, a subset of `ACTIONS`.
@@ -45,7 +45,7 @@ class MiniatureConfig:
 
 
 def with_more_competitions(train_times: int = 1, test_times: int = 1) -> MiniatureConfig:
-    """The default miniature with so many times its competitions to train on, and to test on; validation keeps its size.
+    """The default miniature with a multiple of its training and test competitions; validation keeps its size.
 
     Args:
         train_times: 1 or more. Another value draws other validation and test competitions, too.
@@ -110,13 +110,13 @@ def plan_competitions(config: MiniatureConfig) -> list[Competition]:
         The long videos, training first; a video belongs to one split.
     """
     generator = np.random.default_rng(config.seed)
-    competitions = []
+    competitions: list[Competition] = []
     for split in SPLITS:
         for sport, actions in _by_sport(config.labels).items():
             share = len(actions) / len(config.labels)
             num_videos = max(round(config.videos_per_split[split] * share), 1)
             dealt: list[list[Action]] = [[] for _ in range(num_videos)]
-            # Dealt like cards, label after label, so that the clips of a label are spread over the videos.
+            # Dealt in turn, label after label, so that the clips of a label are spread over the videos.
             turn = 0
             for action in actions:
                 for _ in range(config.clips_per_label[split]):

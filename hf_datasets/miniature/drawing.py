@@ -1,12 +1,12 @@
-"""The camera and the brush: joints in the world to RGB frames.
+"""The camera and the drawing: joints in the world to RGB frames.
 
-Colours are a code, so that turns can be seen at 48 px: the front of the torso is red and its back blue, right limbs
+Colors are a code, so that turns can be seen at 48 px: the front of the torso is red and its back blue, right limbs
 are cream and left limbs green, the hair is magenta and the face a white disc on the nose's side.
 """
 
 import colorsys
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,9 @@ from hf_datasets.miniature.actions import Apparatus
 from hf_datasets.miniature.motion import BAR_HEIGHT, PLATFORM_DROP, TABLE_HEIGHT, Motion
 from hf_datasets.miniature.skeleton import J
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 Point = tuple[float, float, float]
-SOCKS: Mapping[str, Colour] = {
+SOCKS: Mapping[str, Color] = {
     "white": (245, 245, 245), "yellow": (245, 220, 30), "orange": (250, 130, 20),
     "pink": (250, 120, 190), "cyan": (50, 210, 240),
 }  # fmt: skip
@@ -33,7 +33,7 @@ HALLS: Mapping[str, float] = {
 FRONT, BACK, RIGHT, LEFT, HAIR, FACE = (
     (225, 35, 45), (35, 75, 225), (250, 228, 190), (40, 200, 80), (200, 30, 200), (255, 255, 255),
 )  # fmt: skip
-WOOD, GREY, WATER = (150, 115, 75), (95, 95, 95), (46, 103, 115)
+WOOD, GRAY, WATER = (150, 115, 75), (95, 95, 95), (46, 103, 115)
 _PARTS = (
     ("hip", "knee", 0.085),
     ("knee", "foot", 0.07),
@@ -41,8 +41,8 @@ _PARTS = (
     ("elbow", "hand", 0.05),
 )
 LIMBS = tuple(
-    (J[f"{side}_{first}"], J[f"{side}_{second}"], colour, width)
-    for side, colour in (("right", RIGHT), ("left", LEFT))
+    (J[f"{side}_{first}"], J[f"{side}_{second}"], color, width)
+    for side, color in (("right", RIGHT), ("left", LEFT))
     for first, second, width in _PARTS
 )
 FEET = (J["left_foot"], J["right_foot"])
@@ -82,7 +82,7 @@ class Scene:
     noise_seed: int = 0
 
 
-def _colour(hue: float, saturation: float, value: float) -> Colour:
+def _color(hue: float, saturation: float, value: float) -> Color:
     red, green, blue = colorsys.hsv_to_rgb(hue % 1, saturation, value)
     return round(255 * red), round(255 * green), round(255 * blue)
 
@@ -112,11 +112,12 @@ class Camera:
     def project(self, points: np.ndarray) -> np.ndarray:
         """World points `(..., 3)` to pixels right, pixels down and depth (larger is farther)."""
         seen = (points - self.target) @ np.array(self.axes).T
-        return seen * (self.scale, -self.scale, 1) + (self.size / 2, self.size / 2, 0)
+        pixels: np.ndarray = seen * (self.scale, -self.scale, 1) + (self.size / 2, self.size / 2, 0)
+        return pixels
 
 
 def follow(motion: Motion, scene: Scene, size: int) -> list[Camera]:
-    """The camera of each frame: it keeps the pelvis near the centre, a little unsteadily, and drifts."""
+    """The camera of each frame: it keeps the pelvis near the center, a little unsteadily, and drifts."""
     phase = np.random.default_rng(scene.noise_seed).uniform(0, 2 * math.pi, 2)
     share = np.linspace(0, 1, len(motion.joints))
     sway = np.zeros((len(share), 3))
@@ -130,7 +131,7 @@ def camera_joints(motion: Motion, scene: Scene) -> np.ndarray:
     """The joints as the camera sees them, for supervision.
 
     Args:
-        motion: What `perform` returned.
+        motion: As `perform` returns it.
         scene: Camera and mirror.
 
     Returns:
@@ -138,14 +139,15 @@ def camera_joints(motion: Motion, scene: Scene) -> np.ndarray:
     """
     axes = np.array([camera.axes for camera in follow(motion, scene, 1)])
     seen = np.einsum("fij,fkj->fki", axes, motion.joints - motion.joints[:, :1])
-    return (seen * (-1 if scene.mirror else 1, 1, 1)).astype(np.float32)
+    offsets: np.ndarray = (seen * (-1 if scene.mirror else 1, 1, 1)).astype(np.float32)
+    return offsets
 
 
 def draw_frames(motion: Motion, scene: Scene, size: int) -> Iterator[np.ndarray]:
     """Draw a motion frame by frame.
 
     Args:
-        motion: What `perform` returned.
+        motion: As `perform` returns it.
         scene: Hall, camera and socks.
         size: Side of the square frames in pixels.
 
@@ -157,7 +159,7 @@ def draw_frames(motion: Motion, scene: Scene, size: int) -> Iterator[np.ndarray]
     start = float(motion.joints[0, :, 0].mean())
     cameras = follow(motion, scene, size)
     for camera, joints, chest in zip(cameras, motion.joints, motion.forward, strict=True):
-        picture = Image.new("RGB", (size, size), _colour(HALLS[scene.hall], 0.5, scene.wall_value))
+        picture = Image.new("RGB", (size, size), _color(HALLS[scene.hall], 0.5, scene.wall_value))
         brush = ImageDraw.Draw(picture)
         _draw_hall(brush, camera, scene)
         _draw_apparatus(brush, camera, scene, start)
@@ -171,7 +173,7 @@ def draw_frames(motion: Motion, scene: Scene, size: int) -> Iterator[np.ndarray]
 
 def _draw_hall(brush: ImageDraw.ImageDraw, camera: Camera, scene: Scene) -> None:
     size = camera.size
-    light, dark = (_colour(HALLS[scene.hall], 0.5, scene.wall_value * factor) for factor in (1.2, 0.75))
+    light, dark = (_color(HALLS[scene.hall], 0.5, scene.wall_value * factor) for factor in (1.2, 0.75))
     for number in range(13):
         left, _ = camera.pixel((number - 6) * 0.75, 3, 2.6)
         if -size < left < size:
@@ -179,45 +181,45 @@ def _draw_hall(brush: ImageDraw.ImageDraw, camera: Camera, scene: Scene) -> None
     depth = {"beam": -0.75, "platform": -PLATFORM_DROP}.get(scene.apparatus, 0.0)
     edge = max(camera.pixel(0, 2.2, depth)[1], 0)
     if edge < size:
-        brush.rectangle((0, edge, size, size), fill=_colour(scene.floor_hue, 0.5, 0.75 * scene.wall_value + 0.13))
+        brush.rectangle((0, edge, size, size), fill=_color(scene.floor_hue, 0.5, 0.75 * scene.wall_value + 0.13))
 
 
-def _box(brush: ImageDraw.ImageDraw, camera: Camera, low: Point, high: Point, colour: Colour) -> None:
+def _box(brush: ImageDraw.ImageDraw, camera: Camera, low: Point, high: Point, color: Color) -> None:
     """The top and the near side of a box."""
     (x0, y0, z0), (x1, y1, z1) = low, high
     left, right = camera.pixel(x0, y0, z1), camera.pixel(x1, y0, z1)
-    shade = tuple(3 * part // 4 for part in colour)
+    shade = tuple(3 * part // 4 for part in color)
     brush.polygon((camera.pixel(x0, y0, z0), camera.pixel(x1, y0, z0), right, left), fill=shade)
-    brush.polygon((left, right, camera.pixel(x1, y1, z1), camera.pixel(x0, y1, z1)), fill=colour)
+    brush.polygon((left, right, camera.pixel(x1, y1, z1), camera.pixel(x0, y1, z1)), fill=color)
 
 
-def _rod(brush: ImageDraw.ImageDraw, camera: Camera, first: Point, second: Point, colour: Colour, width: float) -> None:
+def _rod(brush: ImageDraw.ImageDraw, camera: Camera, first: Point, second: Point, color: Color, width: float) -> None:
     pixels = max(round(width * camera.scale), 1)
-    brush.line((camera.pixel(*first), camera.pixel(*second)), fill=colour, width=pixels)
+    brush.line((camera.pixel(*first), camera.pixel(*second)), fill=color, width=pixels)
 
 
 def _draw_apparatus(brush: ImageDraw.ImageDraw, camera: Camera, scene: Scene, start: float) -> None:
     if scene.apparatus == "floor":
-        white = _colour(scene.floor_hue, 0.15, 0.45)
+        white = _color(scene.floor_hue, 0.15, 0.45)
         for y in (-0.9, 1.4):
             _rod(brush, camera, (-4, y, 0), (4, y, 0), white, 0.03)
     elif scene.apparatus == "beam":
         for x in (-1.6, 1.6):
-            _box(brush, camera, (x - 0.05, -0.05, -0.75), (x + 0.05, 0.05, -0.1), GREY)
+            _box(brush, camera, (x - 0.05, -0.05, -0.75), (x + 0.05, 0.05, -0.1), GRAY)
         _box(brush, camera, (-2.2, -0.07, -0.1), (2.2, 0.07, 0), WOOD)
     elif scene.apparatus == "bars":
         for x, height in ((-1.0, BAR_HEIGHT - 0.5), (0.0, BAR_HEIGHT)):
             for y in (-0.8, 0.8):
-                _rod(brush, camera, (x, y, 0), (x, y, height), GREY, 0.035)
+                _rod(brush, camera, (x, y, 0), (x, y, height), GRAY, 0.035)
             _rod(brush, camera, (x, -0.8, height), (x, 0.8, height), WOOD, 0.05)
     elif scene.apparatus == "vault":
         table = start + 0.42
-        _box(brush, camera, (table - 0.75, -0.2, 0), (table - 0.45, 0.2, 0.05), GREY)
-        _box(brush, camera, (table - 0.12, -0.1, 0), (table + 0.12, 0.1, TABLE_HEIGHT - 0.1), GREY)
+        _box(brush, camera, (table - 0.75, -0.2, 0), (table - 0.45, 0.2, 0.05), GRAY)
+        _box(brush, camera, (table - 0.12, -0.1, 0), (table + 0.12, 0.1, TABLE_HEIGHT - 0.1), GRAY)
         _box(brush, camera, (table - 0.3, -0.25, TABLE_HEIGHT - 0.12), (table + 0.3, 0.25, TABLE_HEIGHT), WOOD)
     else:
         edge = start + 0.2
-        _box(brush, camera, (edge - 2.5, -0.5, -0.14), (edge, 0.5, 0), _colour(0.05, 0.1, 0.6))
+        _box(brush, camera, (edge - 2.5, -0.5, -0.14), (edge, 0.5, 0), _color(0.05, 0.1, 0.6))
 
 
 def _draw_water(picture: Image.Image, camera: Camera) -> None:
@@ -233,16 +235,16 @@ def _draw_athlete(
 ) -> None:
     seen = camera.project(joints).tolist()
     right, up, away = (np.array(camera.axes) @ chest).tolist()
-    strokes = [
-        ((seen[first][2] + seen[second][2]) / 2, _limb, (seen[first], seen[second], colour, width))
-        for first, second, colour, width in LIMBS
+    strokes: list[tuple[float, Callable[..., None], tuple[object, ...]]] = [
+        ((seen[first][2] + seen[second][2]) / 2, _limb, (seen[first], seen[second], color, width))
+        for first, second, color, width in LIMBS
     ]
     strokes += [(seen[foot][2] - 0.01, _disc, (seen[foot], SOCKS[scene.socks], 0.055)) for foot in FEET]
     middle = (seen[J["pelvis"]][2] + seen[J["neck"]][2]) / 2
     # Two slabs, one behind the other: from the side both are seen, from the front only the front.
-    for colour, sign in ((FRONT, 1), (BACK, -1)):
+    for color, sign in ((FRONT, 1), (BACK, -1)):
         shift = (0.032 * camera.scale * sign * right, -0.032 * camera.scale * sign * up)
-        strokes.append((middle + 0.035 * sign * away, _torso, (seen, shift, colour)))
+        strokes.append((middle + 0.035 * sign * away, _torso, (seen, shift, color)))
     strokes += [
         (seen[J["head"]][2], _disc, (seen[J["head"]], HAIR, 0.085)),
         (seen[J["nose"]][2] - 0.02, _disc, (seen[J["nose"]], FACE, 0.05)),
@@ -256,18 +258,18 @@ def _limb(
     camera: Camera,
     first: list[float],
     second: list[float],
-    colour: Colour,
+    color: Color,
     width: float,
 ) -> None:
     pixels = max(round(width * camera.scale), 2)
-    brush.line((first[0], first[1], second[0], second[1]), fill=colour, width=pixels)
-    _disc(brush, camera, first, colour, width / 2)
-    _disc(brush, camera, second, colour, width / 2)
+    brush.line((first[0], first[1], second[0], second[1]), fill=color, width=pixels)
+    _disc(brush, camera, first, color, width / 2)
+    _disc(brush, camera, second, color, width / 2)
 
 
-def _disc(brush: ImageDraw.ImageDraw, camera: Camera, centre: list[float], colour: Colour, radius: float) -> None:
-    (x, y, _), reach = centre, radius * camera.scale
-    brush.ellipse((x - reach, y - reach, x + reach, y + reach), fill=colour)
+def _disc(brush: ImageDraw.ImageDraw, camera: Camera, center: list[float], color: Color, radius: float) -> None:
+    (x, y, _), reach = center, radius * camera.scale
+    brush.ellipse((x - reach, y - reach, x + reach, y + reach), fill=color)
 
 
 def _torso(
@@ -275,8 +277,8 @@ def _torso(
     camera: Camera,
     seen: list[list[float]],
     shift: tuple[float, float],
-    colour: Colour,
+    color: Color,
 ) -> None:
     outline = [(seen[corner][0] + shift[0], seen[corner][1] + shift[1]) for corner in TORSO]
-    brush.polygon(outline, fill=colour)
-    brush.line([*outline, outline[0]], fill=colour, width=max(round(0.06 * camera.scale), 2), joint="curve")
+    brush.polygon(outline, fill=color)
+    brush.line([*outline, outline[0]], fill=color, width=max(round(0.06 * camera.scale), 2), joint="curve")

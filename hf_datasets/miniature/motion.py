@@ -18,7 +18,7 @@ class Style:
 
     Attributes:
         body: Limb lengths.
-        left_leads: Which leg or side leads; a person cannot tell the label from it.
+        left_leads: Which leg or side leads; it does not depend on the label.
         twist_left: Which way the turns go.
         flexion: Factor on every joint angle, around 1.
         jump: Height of the flight in body units.
@@ -56,7 +56,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A motion over normalised time 0..1.
+    """A motion over normalized time 0..1.
 
     Attributes:
         poses: (time, name in `POSES`) key poses, blended in between.
@@ -276,7 +276,8 @@ def perform(action: Action, style: Style, num_frames: int) -> Motion:
 
 def _interpolate(curve: Curve, time: np.ndarray) -> np.ndarray:
     times, values = zip(*curve, strict=True)
-    return np.interp(time, times, values)
+    curve_values: np.ndarray = np.interp(time, times, values)
+    return curve_values
 
 
 def _blend(keys: Sequence[tuple[float, str]], time: np.ndarray) -> np.ndarray:
@@ -286,7 +287,8 @@ def _blend(keys: Sequence[tuple[float, str]], time: np.ndarray) -> np.ndarray:
     index = np.clip(np.searchsorted(times, time, side="right") - 1, 0, len(keys) - 2)
     share = np.clip((time - times[index]) / (times[index + 1] - times[index]), 0, 1)
     share = (share * share * (3 - 2 * share))[:, None]
-    return poses[index] * (1 - share) + poses[index + 1] * share
+    blended: np.ndarray = poses[index] * (1 - share) + poses[index + 1] * share
+    return blended
 
 
 def _pelvis_path(program: Program, style: Style, time: np.ndarray, joints: np.ndarray, action: Action) -> np.ndarray:

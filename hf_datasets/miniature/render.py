@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -37,12 +38,12 @@ from hf_datasets.miniature.motion import Motion, perform
 RENDERER_VERSION = 1  # Part of the folder's name: raise it when the same plan gives other pictures.
 KEYFRAME_INTERVAL = 12  # frames; a reader that seeks to a clip decodes at most this many frames in vain
 
-# Without `cpu-independent`, what x264 writes hangs on what its memory held before, and differs from run to run.
+# Without `cpu-independent`, x264's output depends on the previous content of its memory and differs from run to run.
 ENCODER = {"crf": "25", "preset": "veryfast", "threads": "1", "x264-params": "cpu-independent=1"}
 
 
 def prepare_miniature(
-    root: str | os.PathLike | None = None,
+    root: str | os.PathLike[str] | None = None,
     *,
     seed: int = 0,
     config: MiniatureConfig | None = None,
@@ -51,13 +52,13 @@ def prepare_miniature(
 ) -> Path:
     """Render the miniature where it is not there yet.
 
-    A video is renamed into place when it is complete, so a killed run resumes where it was; a second call returns at
+    A video is renamed into place when it is complete, so a killed run resumes where it stopped; a second call returns at
     once. The default takes about a minute on two cores and 70 MB.
 
     Args:
         root: Folder that holds the rendered folder; by default one in the datasets cache.
         seed: Seed of the plan, of the athletes, cameras and halls.
-        config: Sizes other than the default ones, for instance a few labels for a test; its seed gives way to `seed`.
+        config: Sizes other than the default ones, for instance a few labels for a test; its seed is replaced by `seed`.
         num_workers: Processes that render; by default one per core, 0 renders in this process.
         progress: Whether a bar shows the videos.
 
@@ -77,14 +78,14 @@ def prepare_miniature(
         for unfinished in folder.rglob("*.tmp"):  # of a killed run: the lock is ours
             remove(unfinished)
         competitions = plan_competitions(config)
-        missing = [one for one in competitions if not _video_path(folder, one).is_file()]
+        missing = [plan for plan in competitions if not _video_path(folder, plan).is_file()]
         with tqdm(total=len(competitions), initial=len(competitions) - len(missing), desc="Rendering the miniature",
                   unit="video", disable=not progress) as bar:  # fmt: skip
             for _ in _rendered(missing, folder, config, num_workers):
                 bar.update()
-        _write_table(folder / "videos.parquet", [video_row(one, config.fps) for one in competitions])
+        _write_table(folder / "videos.parquet", [video_row(plan, config.fps) for plan in competitions])
         # Last, because its presence says that the folder is complete.
-        _write_table(folder / "clips.parquet", [row for one in competitions for row in clip_rows(one, config.fps)])
+        _write_table(folder / "clips.parquet", [row for plan in competitions for row in clip_rows(plan, config.fps)])
     return folder
 
 
@@ -123,7 +124,8 @@ def _rendered(
     workers = min((os.cpu_count() or 1) if num_workers is None else num_workers, len(competitions))
     if workers < 2:
         for competition in competitions:
-            yield render_video(competition, _video_path(folder, competition), config)
+            render_video(competition, _video_path(folder, competition), config)
+            yield
         return
     # A forked worker needs no guard in the caller's script; it only draws and encodes, so no thread's lock is missed.
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
@@ -133,13 +135,13 @@ def _rendered(
         context = multiprocessing.get_context(method)
         pool = ProcessPoolExecutor(workers, context, initializer=_end_with, initargs=(os.getpid(),))
         stack.callback(pool.shutdown, cancel_futures=True)  # an interrupted run does not wait for all videos
-        jobs = [pool.submit(render_video, one, _video_path(folder, one), config) for one in competitions]
+        jobs = [pool.submit(render_video, plan, _video_path(folder, plan), config) for plan in competitions]
         for job in as_completed(jobs):
             yield job.result()
 
 
 def _end_with(program: int) -> None:
-    # Else a worker of a killed program waits for work for ever. An interrupt is for the program to act on.
+    # Otherwise a worker of a killed program waits for work for ever. The program itself handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(program,), daemon=True).start()
 
@@ -158,13 +160,13 @@ def render_video(competition: Competition, path: Path, config: MiniatureConfig) 
         stream = container.add_stream("libx264", rate=config.fps)
         stream.width = stream.height = config.size
         stream.pix_fmt = "yuv420p"
-        stream.options = ENCODER | {"g": str(KEYFRAME_INTERVAL)}
+        stream.options = {**ENCODER, "g": str(KEYFRAME_INTERVAL)}
         for shot in competition.shots:
             for frame in draw_frames(perform_shot(shot), shot.scene, config.size):
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode(None))
 
 
-def _write_table(path: Path, rows: list[dict]) -> None:
+def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     with replacing(path) as unfinished:
         pq.write_table(pa.Table.from_pylist(rows), unfinished)

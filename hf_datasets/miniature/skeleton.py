@@ -1,4 +1,4 @@
-"""The figure: joint angles to 3-D joints, and the poses that the motions are made of."""
+"""The athlete's skeleton: joint angles to 3-D joints, and the poses that the motions are made of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

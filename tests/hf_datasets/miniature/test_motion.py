@@ -116,7 +116,7 @@ def test_swapping_sides_twice_changes_nothing():
     np.testing.assert_array_equal(swap_sides(swap_sides(pose)), pose)
 
 
-def test_front_and_back_of_the_torso_differ_in_colour():
+def test_front_and_back_of_the_torso_differ_in_color():
     motion = perform(ACTIONS["93"], Style(), 40)
     frames = list(draw_frames(motion, Scene(azimuth=np.pi / 2), 112))
     centre = np.stack([frame[50:62, 50:62].reshape(-1, 3).astype(int).mean(axis=0) for frame in frames])

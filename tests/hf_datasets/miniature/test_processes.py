@@ -1,4 +1,4 @@
-"""The renderer's processes end with the program, and what they write hangs on nothing but the plan."""
+"""The renderer's processes end with the program, and what they write depends on the plan alone."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ config = MiniatureConfig(
     videos_per_split={"train": 6, "validation": 2, "test": 2},
 )
 if sys.argv[1] == "one":
-    (plan,) = (one for one in plan_competitions(config) if one.video_id == "gymnastics_000")
+    (plan,) = (plan for plan in plan_competitions(config) if plan.video_id == "gymnastics_000")
     render_video(plan, Path(sys.argv[2]), config)
 else:
     prepare_miniature(sys.argv[2], config=config, num_workers=2, progress=False)
@@ -33,7 +33,7 @@ def render(what, path, **environment):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc fills new memory on demand")
-def test_a_video_is_the_same_whatever_its_memory_held_before(tmp_path):
+def test_a_video_does_not_depend_on_the_previous_content_of_memory(tmp_path):
     paths = [tmp_path / f"{number}.mp4" for number in (1, 85)]
     runs = [render("one", path, MALLOC_PERTURB_=path.stem) for path in paths]
     assert [run.wait(60) for run in runs] == [0, 0]
@@ -42,7 +42,7 @@ def test_a_video_is_the_same_whatever_its_memory_held_before(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux shows the processes of a run")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_program_takes_its_renderers_with_it_and_the_next_one_tidies_up(tmp_path, how):
+def test_renderers_end_with_a_killed_program_and_the_next_run_removes_its_leftovers(tmp_path, how):
     run = render("all", tmp_path, RENDER_TOKEN=str(tmp_path))
     while not list(tmp_path.glob("*/videos/*.mp4")):
         assert run.poll() is None

@@ -42,7 +42,7 @@ def decode(path):
 def test_the_default_plan_has_the_size_that_the_benchmark_needs():
     config = MiniatureConfig()
     competitions = plan_competitions(config)
-    rows = [row for one in competitions for row in clip_rows(one, config.fps)]
+    rows = [row for competition in competitions for row in clip_rows(competition, config.fps)]
     assert len(ACTIONS) == 112
     assert len(competitions) == 72
     assert len(rows) == len({row["clip_id"] for row in rows}) == 112 * 30
@@ -69,16 +69,18 @@ def test_a_miniature_with_more_training_holds_out_as_much_as_the_default():
     default = plan_competitions(with_more_competitions())
     larger = plan_competitions(with_more_competitions(3))
     assert default == plan_competitions(MiniatureConfig())
-    count = {split: Counter(one.split for one in larger)[split] for split in ("train", "validation", "test")}
+    count = {
+        split: Counter(competition.split for competition in larger)[split] for split in ("train", "validation", "test")
+    }
     assert count == {"train": 3 * 52, "validation": 10, "test": 10}
-    seen = {shot.scene.noise_seed for one in default for shot in one.shots if one.split == "train"}
-    assert not seen & {shot.scene.noise_seed for one in larger for shot in one.shots if one.split != "train"}
+    seen = {shot.scene.noise_seed for plan in default for shot in plan.shots if plan.split == "train"}
+    assert not seen & {shot.scene.noise_seed for plan in larger for shot in plan.shots if plan.split != "train"}
 
 
 def test_more_test_competitions_leave_training_and_validation_as_they_are():
     few, many = plan_competitions(with_more_competitions()), plan_competitions(with_more_competitions(1, 4))
-    assert [one for one in many if one.split != "test"] == [one for one in few if one.split != "test"]
-    assert sum(one.split == "test" for one in many) == 4 * 10
+    assert [plan for plan in many if plan.split != "test"] == [plan for plan in few if plan.split != "test"]
+    assert sum(plan.split == "test" for plan in many) == 4 * 10
 
 
 def test_a_label_that_cannot_be_rendered_is_refused():
@@ -110,7 +112,7 @@ def test_rendering_twice_gives_the_same_bytes(folder, tmp_path):
     assert (tmp_path / "again.mp4").read_bytes() == (folder / f"videos/{competition.video_id}.mp4").read_bytes()
 
 
-def test_a_killed_run_resumes_with_what_is_missing(tmp_path, monkeypatch):
+def test_a_killed_run_resumes_with_the_missing_videos(tmp_path, monkeypatch):
     from hf_datasets.miniature import render
 
     drawn = []
@@ -144,9 +146,9 @@ def test_a_contact_sheet_shows_one_row_per_shot():
     assert contact_sheet(shots, size=64, num_frames=6).size == (6 * 64, 2 * 64)
 
 
-def test_other_pictures_need_another_renderer_version():
+def test_changed_pictures_need_another_renderer_version():
     """The cache is named by the plan and `RENDERER_VERSION`; if this fails, raise the version and write the new sums."""
-    shots = [shot for one in plan_competitions(MiniatureConfig())[:60:12] for shot in one.shots[:2]]
+    shots = [shot for plan in plan_competitions(MiniatureConfig())[:60:12] for shot in plan.shots[:2]]
     joints = [float(np.abs(perform_shot(shot).joints).mean()) for shot in shots]
     brightness = [float(next(draw_frames(perform_shot(shot), shot.scene, 112)).mean()) for shot in shots]
     assert RENDERER_VERSION == 1
