@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, whatever happens to their writer.
+"""Files and folders that are written whole or not at all, even if their writer is killed.
 
 `draft_of` is for a folder that several processes may write: one at a time does, and what was there stays until the end.
 `replacing` is for a file, or for a folder that only one process writes.
@@ -25,7 +25,7 @@ WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 def draft_of(folder: str | PathLike[str]) -> Iterator[Path]:
     """Lend an empty folder that takes the place of `folder` when the block ends without an error.
 
-    One process at a time writes a folder, the next one waits. What a killed writer left is removed first.
+    One process at a time writes a folder, the next one waits. Leftovers of a killed writer are removed first.
 
     Args:
         folder: The folder to write; what it held is gone afterwards, or all of it is still there.
@@ -57,7 +57,7 @@ def draft_of(folder: str | PathLike[str]) -> Iterator[Path]:
 
 
 def sweep(folder: str | PathLike[str]) -> None:
-    """Remove what a killed writer of `folder` left, and put back what it had moved away; a running writer's draft stays."""
+    """Remove the leftovers of a killed writer of `folder`, and put back what it had moved away; a running writer's draft stays."""
     folder = Path(folder).absolute()
     if _workplace(folder).is_dir():
         with suppress(Timeout), _locked(folder, timeout=0):
@@ -102,7 +102,7 @@ def writing(path: Path) -> Iterator[None]:
             raise  # too many open files are not the folder's fault
         raise OSError(
             f"{path} cannot be written ({error}); see that its disk has room and that you may write there, or name another "
-            "folder, and run again: what is done is kept"
+            "folder, and run again: finished work is kept"
         ) from error
 
 

@@ -43,10 +43,10 @@ def _wrap_factory(load: ModuleType) -> None:
 
         return registered_module(path)
 
-    load.dataset_module_factory = dataset_module_factory
+    vars(load)["dataset_module_factory"] = dataset_module_factory
     inspect = sys.modules.get("datasets.inspect")  # which imports it by name
-    if hasattr(inspect, "dataset_module_factory"):
-        inspect.dataset_module_factory = dataset_module_factory
+    if inspect is not None and hasattr(inspect, "dataset_module_factory"):
+        vars(inspect)["dataset_module_factory"] = dataset_module_factory
 
 
 def _refuse_ignored(name: str, arguments: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Rows -> Parquet and a card, in a folder that `load_dataset` opens and the Hub shows; and from there to the Hub."""
+"""Rows -> Parquet and a card in a folder that `load_dataset` opens, and its upload to the Hub."""
 
 import os
 import re
@@ -22,7 +22,7 @@ COUNTS_END = "<!-- end of counts -->"
 MACHINE_COLUMNS = ("video",)
 """Columns of paths, which mean nothing on another machine; they are published empty."""
 PUBLISHED_FILES = ("README.md", REJECTIONS_FILE, "*/*.parquet")
-"""What goes to the Hub; the `results.json` of a recipe names folders of the machine that it ran on."""
+"""Files that go to the Hub; the `results.json` of a recipe names folders of the machine that it ran on."""
 CONFIGURATION_NAME = re.compile(r"\w[\w.-]*")
 SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
 """What `datasets` takes for a split; both become a folder or file name and a cell of the card's table."""
@@ -59,13 +59,13 @@ def write_folder(
     `Video` feature (images and audio too) are stored in the files; a column `video` of plain paths is emptied.
 
     Args:
-        configurations: What to write; the first configuration is the default one. A `Dataset` gives its tables with
+        configurations: The rows to write; the first configuration is the default one. A `Dataset` gives its tables with
             `dataset.with_format("arrow").iter(10_000)`, or fewer rows where they hold videos.
         folder: A folder that does not exist yet, or is empty.
         card: The card to start from, Markdown with a YAML header and the two marks `COUNTS_START` and `COUNTS_END`;
             the counts go between them, the configurations into the header.
-        provenance: What else to say of the origin: writer, seed, revisions, coverage.
-        rejections: What was refused on the way; counted in the card and written beside it.
+        provenance: Other facts of the origin: writer, seed, revisions, coverage.
+        rejections: The refused rows; counted in the card and written beside it.
 
     Returns:
         The folder.
@@ -74,7 +74,7 @@ def write_folder(
         FileExistsError: The folder has files.
         NoRowsError: There are no rows to write.
         FileNotFoundError: A video is not where its row says.
-        ValueError: A configuration or split has a name that is no file name, or the card lacks the marks or has an
+        ValueError: A configuration or split has a name that is not a file name, or the card lacks the marks or has an
             unreadable header.
     """
     folder = Path(folder)
@@ -92,7 +92,7 @@ def write_folder(
         text = _card_text(Path(card), counts, provenance or {}, rejections)
         (draft / "README.md").write_text(text, encoding="utf-8")
         if rejections:
-            write_rejections(draft, ((None, one) for one in rejections))
+            write_rejections(draft, ((None, rejection) for rejection in rejections))
     return folder
 
 
@@ -104,7 +104,7 @@ def push_folder(folder: str | os.PathLike[str], repo_id: str, *, private: bool =
     Args:
         folder: The folder.
         repo_id: `<namespace>/<name>`; made if it does not exist.
-        private: Who sees a new repository; an existing one stays as it is.
+        private: Whether a new repository is private; an existing one stays as it is.
         token: By default the one of the environment or of `hf auth login`.
 
     Returns:
@@ -189,7 +189,7 @@ def _card_text(
         raise ValueError(f"{path} lacks the marks {COUNTS_START!r} and {COUNTS_END!r} between which the counts go")
     written = [key for key, count in counts.items() if count]
     names = list(dict.fromkeys(name for name, _ in written))
-    card.data.configs = [
+    card.data["configs"] = [
         {
             "config_name": name,
             "data_files": [
@@ -214,7 +214,7 @@ def _read_card(path: Path) -> DatasetCard:
     if not path.is_file():
         raise FileNotFoundError(f"the card {path} is not a file; name a Markdown file with a YAML header")
     try:
-        card = DatasetCard.load(path)
+        card: DatasetCard = DatasetCard.load(path)
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path} has no readable YAML header: {' '.join(str(error).split())}") from None
     for name, value in card.data.to_dict().items():

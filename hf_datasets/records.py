@@ -9,7 +9,7 @@ DisruptionType = Literal["temporal_reorder", "action_replace", "segment_mismatch
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A labelled stretch of a video: half-open `[start_seconds, end_seconds)`; None, None is the whole file."""
+    """A labeled stretch of a video: half-open `[start_seconds, end_seconds)`; None, None is the whole file."""
 
     clip_id: str
     video_id: str
@@ -36,7 +36,7 @@ class LabelPair:
 
 @dataclass(frozen=True, slots=True)
 class Triplet:
-    """A composed query: a clip, what to change, and the clips that answer it, best order unspecified."""
+    """A composed query: a clip, the change, and the target clips, in no particular order."""
 
     query_id: str
     query_clip_id: str
@@ -88,13 +88,13 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """What a step refused, why, and the input as it was, so that nothing is lost.
+    """An input that a step refused, with the reason, so that nothing is lost.
 
     Attributes:
-        reason: Why; up to its first colon the kind, which reports count.
-        raw: The input, or what a writer answered.
+        reason: Its text up to the first colon is the kind, which reports count.
+        raw: The input, or a writer's answer.
         key: The row or pair, by the name that it has in the input.
-        request: Where a writer was asked, the key of the request, under which the answer cache holds its messages.
+        request: For a writer's answer, the key of the request, under which the answer cache holds its messages.
     """
 
     reason: str
@@ -105,7 +105,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class CaptionedEvent:
-    """What a caption says of a stretch of a video: half-open `[start_seconds, end_seconds)`."""
+    """A captioned stretch of a video: half-open `[start_seconds, end_seconds)`."""
 
     start_seconds: float
     end_seconds: float

@@ -1,4 +1,4 @@
-"""What stands behind a registered name: a builder whose prepared data a process that imports only `datasets` finds.
+"""Builders of registered names, whose prepared data a process that imports only `datasets` finds.
 
 `datasets` falls back to its own cache for a bare name: each configuration has a folder of its own hash there, and the
 default one is always the newest, which is what the fallback opens.
@@ -54,7 +54,7 @@ ANNOTATION_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".parquet", ".pkl", 
 
 
 def registered_module(name: str) -> DatasetModule:
-    """What `datasets` wants to know of a key of `BUILDERS`."""
+    """The module description that `datasets` needs for a key of `BUILDERS`."""
     return DatasetModule(BUILDERS[name], source_hash(), {"dataset_name": name, "base_path": str(Path(__file__).parent)})
 
 
@@ -69,7 +69,7 @@ def source_hash() -> str:
 
 
 def folder_hash(folder: str | os.PathLike[str], describe: Callable[[Path], object]) -> str:
-    """A hash of what `describe` says of each file below `folder`."""
+    """A hash of the files below `folder`, each as `describe` returns it; None leaves a file out."""
     root = Path(folder).expanduser()
     files = sorted(path for path in root.rglob("*") if path.is_file())
     described = [(path.relative_to(root).as_posix(), describe(path)) for path in files]
@@ -84,11 +84,11 @@ def annotation_state(path: Path) -> tuple[int, int] | None:
     return state.st_size, state.st_mtime_ns
 
 
-class RegisteredBuilder(datasets.ArrowBasedBuilder):
+class RegisteredBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]  # datasets has no types
     """A builder whose prepared data a process that imports only `datasets` finds under the bare name.
 
-    Editing the code, the annotations in `data_dir` or the set of files in `video_dir` builds again. What a builder
-    refused, it collects in `rejections`: they are counted in the description and kept beside the data.
+    Editing the code, the annotations in `data_dir` or the set of files in `video_dir` rebuilds the data. A builder
+    collects refused rows in `rejections`: they are counted in the description and kept beside the data.
     """
 
     def __init__(self, *args: Any, hash: str | None = None, config_name: str | None = None, **kwargs: Any) -> None:
@@ -113,7 +113,7 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
         download_mode: datasets.DownloadMode | str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Prepare as `datasets` does, but where nobody searches, and move the whole folder into the cache at the end.
+        """Prepare as `datasets` does, but in a folder that no search reads, moved into the cache as a whole at the end.
 
         A process that imports only `datasets` reads every folder of a name and fails on an unfinished one, so none may
         stand there, and the default configuration must be the newest at any time. Unfinished folders that a killed
@@ -138,7 +138,7 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
 
     def _prepare_in(self, workshop: Path, final: Path, **kwargs: Any) -> None:
         shutil.rmtree(workshop, ignore_errors=True)
-        # What the cache said of an earlier preparation is neither added to nor compared with.
+        # The description and splits of an earlier preparation are neither extended nor compared with.
         self.info.description, self.info.splits = self._info().description, None
         try:
             super().download_and_prepare(str(workshop / "new"), **kwargs)
@@ -190,13 +190,13 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
             others = [name for name in self.builder_configs if not name.startswith("mini") and "-" not in name]
             calls = " or ".join(f"load_dataset({self.dataset_name!r}, {name!r}, data_dir=...)" for name in others)
             raise FileNotFoundError(
-                f"data_dir {data_dir} holds no {' and no '.join(missing)}, so it is no miniature, which is what the "
+                f"data_dir {data_dir} holds no {' and no '.join(missing)}, so it is not a miniature, which the "
                 f"configuration {self.config.name!r} reads; for other data name their configuration: {calls}"
             )
         return data_dir
 
     def _refuse(self, names: Iterable[str], why: str) -> None:
-        """Let no parameter pass that this configuration would ignore.
+        """Refuse parameters that this configuration would ignore.
 
         Raises:
             ValueError: One of them is not the default.
@@ -211,7 +211,7 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):
         self._leave_out_empty_splits()
         if self.rejections:
             self.info.description = f"{self.info.description}\n\n{summarise(self.rejections)}"
-            write_rejections(self._output_dir, ((None, one) for one in self.rejections))
+            write_rejections(self._output_dir, ((None, rejection) for rejection in self.rejections))
 
     def _leave_out_empty_splits(self) -> None:
         # `datasets` opens no dataset that has a split without rows.
@@ -245,10 +245,10 @@ def remove_unfinished(root: Path) -> None:
 
 
 def write_rejections(folder: str | os.PathLike[str], rejections: Iterable[tuple[str | None, Rejection]]) -> None:
-    """Write what was refused, each with the step that refused it where there are several, to `rejections.parquet`.
+    """Write refused rows, each with the step that refused it where there are several, to `rejections.parquet`.
 
-    Of files that the reasons name, only the name is kept: the table is published, and folders are this machine's. Where a
-    writer was asked, `request` is the key of its request.
+    Of files in the reasons, only the name is kept: the table is published, and folders are this machine's. For rows of
+    a writer, `request` is the key of the request to it.
     """
     rows = [
         {
@@ -264,8 +264,8 @@ def write_rejections(folder: str | os.PathLike[str], rejections: Iterable[tuple[
         {name: value and value.encode("utf-8", "backslashreplace").decode() for name, value in row.items()}
         for row in rows
     ]
-    asked = any(row["request"] for row in rows)
-    schema = REJECTION_SCHEMA.append(pa.field("request", pa.string())) if asked else REJECTION_SCHEMA
+    has_requests = any(row["request"] for row in rows)
+    schema = REJECTION_SCHEMA.append(pa.field("request", pa.string())) if has_requests else REJECTION_SCHEMA
     pq.write_table(pa.Table.from_pylist(storable, schema=schema), Path(folder, REJECTIONS_FILE))
 
 
@@ -304,7 +304,7 @@ def find_unopened(names: Iterable[str]) -> dict[str, str]:
         names: Keys of `BUILDERS`.
 
     Returns:
-        Name -> what went wrong, for those that do not open.
+        Name -> error, for those that do not open.
     """
     environment = os.environ | {
         "HF_DATASETS_CACHE": str(datasets.config.HF_DATASETS_CACHE),
@@ -322,9 +322,10 @@ def find_unopened(names: Iterable[str]) -> dict[str, str]:
             check=False,
         )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        last = (done.stderr.strip().splitlines() or ["it ended without a message"])[-1]
         return dict.fromkeys(names, last)
-    return json.loads(done.stdout)
+    failed: dict[str, str] = json.loads(done.stdout)
+    return failed
 
 
 def _prepared(builder: type[RegisteredBuilder], module: DatasetModule, config: str) -> datasets.DatasetDict:

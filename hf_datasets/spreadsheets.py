@@ -1,4 +1,4 @@
-"""CSV that people open in a spreadsheet: a text that would be run as a formula stays a text."""
+"""CSV for spreadsheets: a text that would be run as a formula stays a text."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""User-supplied tables: read as text, with an error for a file that is none and a rejection for each bad row."""
+"""User-supplied tables: read as text, with an error for an unreadable file and a rejection for each bad row."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +16,7 @@ def read_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
     """Read a csv file, all columns as text, or a Parquet file as it is.
 
     Returns:
-        The rows with their number in the column `ROW`, and a rejection for each row of a csv file that is none.
+        The rows with their number in the column `ROW`, and a rejection for each malformed row of a csv file.
 
     Raises:
         ValueError: The file is empty or damaged as a whole.
@@ -89,7 +89,7 @@ def _read_json_lines(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
         if isinstance(row, dict):
             rows.append({name: _as_text(value) for name, value in row.items()})
         else:
-            reason = f"no JSON object: line {number} of {path}; write one object per line"
+            reason = f"not a JSON object: line {number} of {path}; write one object per line"
             rejections.append(Rejection(reason, line, str(number)))
     columns = dict.fromkeys(name for row in rows for name in row)
     return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String)), rejections
@@ -130,7 +130,7 @@ def judge(
         key: The column that identifies a row.
 
     Returns:
-        The rows that fail none, and a rejection for each other one that names its row (from 1) and the cure.
+        The rows that pass every check, and a rejection for each other row with its number (from 1) and the cure.
 
     Raises:
         ValueError: No row is left.

@@ -1,4 +1,4 @@
-"""Cards that someone mangled: published, or refused by name in one line."""
+"""Mangled cards: published, or refused in one line that names the file."""
 
 import random
 from pathlib import Path

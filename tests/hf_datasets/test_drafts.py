@@ -1,4 +1,4 @@
-"""What is written under another name replaces the old file or folder whole, or leaves it as it was."""
+"""Atomic writes: a new file or folder replaces the old one as a whole, or leaves it unchanged."""
 
 import errno
 import json
@@ -37,10 +37,10 @@ def test_a_failed_write_leaves_the_old_file_and_names_it_with_the_cure(tmp_path,
     message = r"value\.json cannot be written .*see that its disk has room"
     with pytest.raises(OSError, match=message):
         fail_halfway(path, error)
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("value.json", "old")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("value.json", "old")]
 
 
-def test_too_many_open_files_are_not_blamed_on_the_folder(tmp_path):
+def test_an_error_of_too_many_open_files_does_not_name_the_folder(tmp_path):
     error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     with pytest.raises(OSError, match="Too many open files") as caught, writing(tmp_path):
         raise error

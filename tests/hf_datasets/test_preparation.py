@@ -162,7 +162,7 @@ def test_rows_go_to_a_folder_of_the_users_where_one_is_named(numbers, tmp_path):
     assert not (tmp_path / "cache" / numbers / "mini").exists()
 
 
-def test_a_split_without_rows_is_left_out_and_said(numbers):
+def test_a_split_without_rows_is_left_out_and_named_in_the_description(numbers):
     rows = datasets.load_dataset(numbers)
     assert set(rows) == {"train"}
     assert "Without rows, so left out: test." in rows["train"].info.description
@@ -171,7 +171,7 @@ def test_a_split_without_rows_is_left_out_and_said(numbers):
         datasets.load_dataset(numbers, count=0)
 
 
-def test_the_command_says_that_a_name_opens_only_when_it_does(numbers, tmp_path, monkeypatch, capsys):
+def test_the_command_reports_a_name_as_ready_only_if_it_opens(numbers, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["hf_datasets", "prepare", numbers])
     broken = tmp_path / "cache" / numbers / "broken" / "1.0.0" / "hash"
     broken.mkdir(parents=True)

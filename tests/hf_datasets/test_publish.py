@@ -127,7 +127,7 @@ def test_videos_of_a_video_feature_are_published_and_their_folders_are_not(tmp_p
 
 
 @pytest.mark.parametrize("name", ["../../evil", "..", "", "a/b", "a\\b", "/tmp/evil", ".hidden", "a\nb"])
-def test_a_configuration_or_split_that_is_no_name_is_refused_before_anything_is_written(name, tmp_path, card):
+def test_a_configuration_or_split_with_an_invalid_name_is_refused_before_anything_is_written(name, tmp_path, card):
     for configurations in ({name: {"train": [ROWS]}}, {"source": {name: [ROWS]}}):
         with pytest.raises(ValueError, match=r"is not a (folder|split) name"):
             write_folder(configurations, tmp_path / "deep" / "out", card=card)
@@ -237,7 +237,7 @@ def test_a_folder_without_card_is_not_pushed(tmp_path):
         push_folder(tmp_path, "org/name")
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path, card):
+def test_leftovers_of_a_killed_writer_are_removed_by_the_next_one(tmp_path, card):
     child = os.fork()
     if not child:
         try:

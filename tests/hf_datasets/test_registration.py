@@ -74,20 +74,20 @@ def test_a_file_of_that_name_is_not_in_the_way(numbers, tmp_path):
         ({"data_files": {"train": ["x.csv"]}, "streaming": True}, "takes no data_files"),
     ],
 )
-def test_what_a_registered_name_would_ignore_is_refused_with_the_cure(name, ignored, cure):
+def test_arguments_that_a_registered_name_would_ignore_are_refused_with_the_cure(name, ignored, cure):
     with pytest.raises(ValueError, match=f"{name!r} {cure}"):
         datasets.load_dataset(name, **ignored)
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_a_folder_that_is_no_miniature_is_refused_with_the_other_configurations(name, tmp_path, monkeypatch):
+def test_a_folder_that_is_not_a_miniature_is_refused_with_the_other_configurations(name, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     expected = rf"holds no clips\.parquet and no videos\.parquet.*load_dataset\('{name}', 'release', data_dir=...\)"
     with pytest.raises(FileNotFoundError, match=expected):
         datasets.load_dataset(name, data_dir=str(tmp_path))
 
 
-def test_other_names_go_their_usual_way(numbers, tmp_path):
+def test_other_names_load_as_without_our_import(numbers, tmp_path):
     pa.parquet.write_table(pa.table({"n": [1]}), tmp_path / "train.parquet")
     assert len(datasets.load_dataset("parquet", data_files=str(tmp_path / "train.parquet"))["train"]) == 1
 
@@ -102,7 +102,7 @@ def test_a_builder_survives_pickling(numbers):
     assert pickle.loads(pickle.dumps(builder)).cache_dir == builder.cache_dir
 
 
-def test_annotations_that_change_are_read_anew_and_other_files_are_not_asked(numbers, tmp_path):
+def test_changed_annotations_are_read_again_and_other_files_do_not_matter(numbers, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
 
@@ -119,7 +119,7 @@ def test_annotations_that_change_are_read_anew_and_other_files_are_not_asked(num
     assert cache_dir() not in {before, after}
 
 
-def test_videos_that_arrive_are_seen(numbers, tmp_path):
+def test_new_videos_in_the_folder_rebuild_the_data(numbers, tmp_path):
     def cache_dir():
         return datasets.load_dataset_builder(numbers, video_dir=str(tmp_path / "here")).cache_dir
 
@@ -134,7 +134,7 @@ def test_an_edit_of_the_package_makes_the_cache_stale(numbers, monkeypatch):
     assert datasets.load_dataset_builder(numbers).cache_dir != before
 
 
-def test_what_was_refused_is_counted_in_the_description_and_kept_beside_the_data(numbers):
+def test_refused_rows_are_counted_in_the_description_and_kept_beside_the_data(numbers):
     builder = datasets.load_dataset_builder(numbers)
     builder.download_and_prepare()
     builder.download_and_prepare(download_mode="force_redownload")
@@ -147,7 +147,7 @@ def test_what_was_refused_is_counted_in_the_description_and_kept_beside_the_data
     assert summarise([Rejection("odd: 1", "1")]).startswith("1 rows were refused (1 x odd)")
 
 
-def test_the_command_prepares_and_refuses_by_name(tmp_path):
+def test_the_command_prepares_known_names_and_refuses_others(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "hf_datasets", "prepare", "nope"], capture_output=True, text=True, check=False
     )
@@ -156,7 +156,7 @@ def test_the_command_prepares_and_refuses_by_name(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_the_command_renders_and_refuses_by_number(tmp_path, monkeypatch, capsys):
+def test_the_command_renders_and_refuses_numbers_below_one(tmp_path, monkeypatch, capsys):
     sizes = ["--seed", "3", "--test_times", "2", "--train_times"]
     command = ["hf_datasets", "render", "--root", str(tmp_path), *sizes]
     planned = {}

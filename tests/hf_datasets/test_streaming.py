@@ -42,7 +42,7 @@ def releases(tmp_path):
     return folder
 
 
-def test_every_name_streams_in_forked_workers_and_does_not_hang(miniature, releases, tmp_path):
+def test_every_name_streams_in_forked_workers_without_hanging(miniature, releases, tmp_path):
     cases = [(name, "mini", str(miniature)) for name in BUILDERS]
     cases += [(name, "mini-clips", str(miniature)) for name in ("tfcovr", "activitynet_comp")]
     cases += [("charades_fig", "mini-videos", str(miniature)), ("charades_fig", "release", str(releases))]

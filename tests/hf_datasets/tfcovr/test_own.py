@@ -190,7 +190,7 @@ def test_a_line_that_is_no_json_is_rejected_and_counted_in_the_description(tmp_p
     columns = table()
     lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
     (tmp_path / "clips.jsonl").write_text("\n".join([*lines[:3], "{broken", "[1]", *lines[3:]]), encoding="utf-8")
-    assert "2 x no JSON object" in load(tmp_path)["train"].info.description
+    assert "2 x not a JSON object" in load(tmp_path)["train"].info.description
 
 
 @pytest.mark.parametrize(
