@@ -1,7 +1,8 @@
 """Fill the cache with datasets, or draw another miniature than the default one.
 
-`prepare [NAME ...]` fills the cache, so that `load_dataset(NAME)` needs no import of ours. `render` draws a miniature with
-more competitions to train or to test on, or of another seed, and prints its folder for `load_dataset(NAME, data_dir=FOLDER)`.
+`prepare [NAME ...]` fills the cache, so that `load_dataset(NAME)` needs no import of ours. `render` draws a miniature
+with more competitions to train or to test on, or of another seed, and prints its folder for
+`load_dataset(NAME, data_dir=FOLDER)`.
 """
 
 # ruff: noqa: T201 - a command prints

@@ -1,6 +1,6 @@
 """Files and folders that are written whole or not at all, even if their writer is killed.
 
-`draft_of` is for a folder that several processes may write: one at a time does, and what was there stays until the end.
+`draft_of` is for a folder that several processes may write: one at a time does, and the old folder stays until the end.
 `replacing` is for a file, or for a folder that only one process writes.
 """
 
@@ -28,7 +28,7 @@ def draft_of(folder: str | PathLike[str]) -> Iterator[Path]:
     One process at a time writes a folder, the next one waits. Leftovers of a killed writer are removed first.
 
     Args:
-        folder: The folder to write; what it held is gone afterwards, or all of it is still there.
+        folder: The folder to write; its old content is replaced as a whole, or left unchanged.
 
     Yields:
         Where to write, on the same disk.
@@ -57,7 +57,7 @@ def draft_of(folder: str | PathLike[str]) -> Iterator[Path]:
 
 
 def sweep(folder: str | PathLike[str]) -> None:
-    """Remove the leftovers of a killed writer of `folder`, and put back what it had moved away; a running writer's draft stays."""
+    """Remove a killed writer's leftovers and restore the old `folder`; a running writer's draft stays."""
     folder = Path(folder).absolute()
     if _workplace(folder).is_dir():
         with suppress(Timeout), _locked(folder, timeout=0):
@@ -101,8 +101,8 @@ def writing(path: Path) -> Iterator[None]:
         if getattr(error, "errno", None) in {errno.EMFILE, errno.ENFILE}:
             raise  # too many open files are not the folder's fault
         raise OSError(
-            f"{path} cannot be written ({error}); see that its disk has room and that you may write there, or name another "
-            "folder, and run again: finished work is kept"
+            f"{path} cannot be written ({error}); see that its disk has room and that you may write there, or name "
+            "another folder, and run again: finished work is kept"
         ) from error
 
 

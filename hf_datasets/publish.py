@@ -132,7 +132,8 @@ def _check_names(configurations: Configurations) -> None:
     for name, splits in configurations.items():
         if not CONFIGURATION_NAME.fullmatch(name):
             raise ValueError(
-                f"configuration {name!r} is not a folder name; use letters, digits, '_', '-' and '.', the first a letter"
+                f"configuration {name!r} is not a folder name; use letters, digits, '_', '-' and '.', "
+                "the first a letter"
             )
         for split in splits:
             if not SPLIT_NAME.fullmatch(split):
@@ -221,7 +222,8 @@ def _read_card(path: Path) -> DatasetCard:
         texts = value if isinstance(value, list) and name != "pretty_name" else [value]
         if name in TEXT_FIELDS and not all(isinstance(text, str) for text in texts):
             raise ValueError(
-                f"{path} has {name}: {value!r} in its YAML header; write text, in quotes where YAML reads something else"
+                f"{path} has {name}: {value!r} in its YAML header; write text, in quotes where YAML "
+                "reads something else"
             )
     return card
 

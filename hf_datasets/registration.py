@@ -175,7 +175,7 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]  # da
         return data_dir
 
     def _miniature_dir(self) -> Path:
-        """The folder of a rendered miniature: the one in `data_dir`, or the default one, drawn where it is not there yet.
+        """The folder of a rendered miniature: the one in `data_dir`, or the default one, drawn if it is missing.
 
         Raises:
             FileNotFoundError: `data_dir` holds something else.

@@ -32,7 +32,7 @@ def modules_folder() -> Path:
 
 
 def space(name: str) -> str:
-    """The folder of a metric as `evaluate.load` takes it: unlike the bare name, it asks no network first.
+    """The folder of a metric as `evaluate.load` takes it: unlike the bare name, it needs no network.
 
     Raises:
         ValueError: If there is no such metric.

@@ -49,7 +49,7 @@ def with_more_competitions(train_times: int = 1, test_times: int = 1) -> Miniatu
 
     Args:
         train_times: 1 or more. Another value draws other validation and test competitions, too.
-        test_times: 1 or more. Training and validation stay what they are with any value.
+        test_times: 1 or more. Training and validation do not depend on it.
 
     Returns:
         The configuration, for `prepare_miniature`.

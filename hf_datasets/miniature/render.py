@@ -52,8 +52,8 @@ def prepare_miniature(
 ) -> Path:
     """Render the miniature where it is not there yet.
 
-    A video is renamed into place when it is complete, so a killed run resumes where it stopped; a second call returns at
-    once. The default takes about a minute on two cores and 70 MB.
+    A video is renamed into place when it is complete, so a killed run resumes where it stopped; a second call returns
+    at once. The default takes about a minute on two cores and 70 MB.
 
     Args:
         root: Folder that holds the rendered folder; by default one in the datasets cache.

@@ -90,7 +90,7 @@ def read_finediving(annotation: Path, *, descriptions: Mapping[str, str]) -> Ite
 
 
 def _clip_name(competition: Any, instance: Any) -> str:
-    # A pickle can name one long text many times; what is checked next would read all of it every time.
+    # A pickle can name one long text many times; the next checks would read all of it every time.
     if any(isinstance(part, str) and len(part) > MAX_NAME_CHARACTERS for part in (competition, instance)):
         raise ValueError("it names no file")
     return f"{text(competition)}_{identifier(instance)}"

@@ -149,10 +149,10 @@ class _Machine:
         if name is None:
             attribute, module = self.stack.pop(), self.stack.pop()
             if type(module) is not str or type(attribute) is not str:
-                raise ValueError(f"it asks for {_named(attribute)} of {_named(module)}")
+                raise ValueError(f"it names {_named(attribute)} of {_named(module)}")
             name = f"{module} {attribute}"
         if name not in WORDS:
-            raise ValueError(f"it asks for {name.replace(' ', '.')[:80]}")
+            raise ValueError(f"it names {name.replace(' ', '.')[:80]}")
         self.stack.append(WORDS[name])
 
     def call(self, _: None) -> None:

@@ -1,4 +1,4 @@
-"""Checks of values in annotation files: each returns a value of the expected kind, or raises a ValueError with the value."""
+"""Checks of values in annotation files: each returns a value of the expected kind or raises a ValueError."""
 
 import json
 import math
@@ -155,7 +155,7 @@ def shorten(value: Any) -> str:
 
 
 def raw_of(value: Any) -> str:
-    """The input as it was in the file, for a rejection: as JSON, at most `MAX_RAW_CHARACTERS` long, storable as UTF-8."""
+    """The input of a rejection: as JSON, at most `MAX_RAW_CHARACTERS` long, storable as UTF-8."""
     try:
         found = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

@@ -83,10 +83,10 @@ class VideoReaderPool:
     Memory is bounded: a worker holds at most three clips that the caller has not taken.
 
     A request that times out, or whose process is killed from outside, as the system does when memory runs out, may
-    only have been slowed by a loaded machine. It is set aside with the others of its file, and when no other request of this
-    call is left it is tried once more, alone in this pool. Only if that fails as well is the file in quarantine, so a
-    video that really hangs costs at most two time limits. Slow imports happen before a worker takes its
-    first clip, so they count against no clip's time limit.
+    only have been slowed by a loaded machine. It is set aside with the others of its file, and when no other
+    request of this call is left it is tried once more, alone in this pool. Only if that fails as well is the file in
+    quarantine, so a video that really hangs costs at most two time limits. Slow imports happen before a worker takes
+    its first clip, so they count against no clip's time limit.
 
     Args:
         num_frames: Frames per clip, as in `read_frames`.

@@ -27,7 +27,7 @@ Messages = queue.SimpleQueue[tuple["WorkerProcess", dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class VideoRequest:
-    """A clip to read: `[start_seconds, end_seconds)` of a file; None, None is the whole of it. `key` comes back with it."""
+    """A clip to read: `[start_seconds, end_seconds)` of a file; None, None is all of it. `key` comes back with it."""
 
     key: Hashable
     path: str | os.PathLike[str]

@@ -193,7 +193,8 @@ def read_frames(
             read and `missing_seconds` is positive.
         backend: The decoder. "auto" is PyAV, the fastest on long videos. All give the same frames; pixels differ by
             rounding in the color conversion.
-        size: Resize in the same call: the shorter side, or (height, width); bicubic with antialiasing (`resizing.resize`).
+        size: Resize in the same call: the shorter side, or (height, width); bicubic with antialiasing
+            (`resizing.resize`).
         limits: The largest frames and durations that are accepted.
 
     Raises:

@@ -99,7 +99,7 @@ class VideoStore:
         """The file of an id; ids may begin with `-`, hold `@`, `_` and `.`, and name subfolders with `/`.
 
         Raises:
-            VideoError: If the id could leave the folder, if no file or several files have it, or it is a link to itself.
+            VideoError: If the id could leave the folder, has no file or several, or is a link to itself.
         """
         files = self._candidates(video_id)
         if not files:

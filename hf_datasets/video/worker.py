@@ -175,7 +175,7 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
         return {"number": request["number"], "reason": reason, "quarantine": is_fault_of_file}
     try:
         slot = Path(request["slot"])
-        # Written over, so that its pages are used again. Not by `tofile`, which a full disk cuts short without an error.
+        # Overwritten, so that its pages are used again. Not by `tofile`, which a full disk cuts short without an error.
         with slot.open("r+b" if slot.exists() else "w+b") as file:
             file.write(np.ascontiguousarray(pixels).data)
     except OSError as error:  # not the video's fault

@@ -72,7 +72,7 @@ def read_rows(rows: Any, name: str, entry: str) -> list[Any]:
 
 
 def read_number(value: Any) -> float | None:
-    """The number as a float, from Python, NumPy or a tensor; None for anything that is not a real number or is too large for a float.
+    """The number as a float, from Python, NumPy or a tensor; None if it is not a real number or too large for a float.
 
     Example:
         >>> read_number(np.float32(0.5)), read_number(True), read_number("0.5")

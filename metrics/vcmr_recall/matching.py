@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ANNOTATORS_FOR_VOTE = 4  # from so many annotated spans on, two of them must agree with a prediction
+ANNOTATORS_FOR_VOTE = 4  # with this many annotated spans or more, two must agree with a prediction
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,7 +69,8 @@ def _read_video_indices(video2idx: Any) -> dict[str, Integral]:
             raise ValueError(f"video2idx maps {quoted(video)} to {quoted(index)}; give a name and a whole number")
         if index in names:
             raise ValueError(
-                f"video2idx gives {quoted(video)} the index {quoted(index)} of {quoted(names[index])}; number each video"
+                f"video2idx gives {quoted(video)} the index {quoted(index)} of {quoted(names[index])}; "
+                "number each video"
             )
         names[index] = video
     return {video: index for index, video in names.items()}

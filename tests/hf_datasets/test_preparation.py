@@ -1,4 +1,4 @@
-"""Preparing into the cache of `datasets`: whole or not at all, so that a process that imports only `datasets` never fails."""
+"""Atomic preparation into the cache of `datasets`, so that a process that imports only `datasets` never fails."""
 
 import multiprocessing
 import os

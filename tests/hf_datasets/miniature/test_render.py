@@ -52,12 +52,12 @@ def test_the_default_plan_has_the_size_that_the_benchmark_needs():
 
 def test_a_video_belongs_to_one_split_and_no_clips_overlap():
     config = MiniatureConfig()
-    for one in plan_competitions(config):
-        rows = list(clip_rows(one, config.fps))
-        assert {row["split"] for row in rows} == {one.split}
+    for competition in plan_competitions(config):
+        rows = list(clip_rows(competition, config.fps))
+        assert {row["split"] for row in rows} == {competition.split}
         assert all(first["end_seconds"] < second["start_seconds"] for first, second in pairwise(rows))
         assert rows[0]["start_seconds"] > 0
-        assert rows[-1]["end_seconds"] < video_row(one, config.fps)["duration_seconds"]
+        assert rows[-1]["end_seconds"] < video_row(competition, config.fps)["duration_seconds"]
 
 
 def test_the_same_seed_gives_the_same_plan_and_another_seed_another():
@@ -147,7 +147,7 @@ def test_a_contact_sheet_shows_one_row_per_shot():
 
 
 def test_changed_pictures_need_another_renderer_version():
-    """The cache is named by the plan and `RENDERER_VERSION`; if this fails, raise the version and write the new sums."""
+    """The cache is named by the plan and `RENDERER_VERSION`; if this fails, raise the version and update the sums."""
     shots = [shot for plan in plan_competitions(MiniatureConfig())[:60:12] for shot in plan.shots[:2]]
     joints = [float(np.abs(perform_shot(shot).joints).mean()) for shot in shots]
     brightness = [float(next(draw_frames(perform_shot(shot), shot.scene, 112)).mean()) for shot in shots]

@@ -102,7 +102,8 @@ def test_classes_of_other_lists_are_found_by_their_text(files):
         list(read_finegym(annotation, [lists], descriptions=DESCRIPTIONS))
     categories = elements.with_name("gym99_categories.txt")
     categories.write_text(
-        "Clabel:   7; set:  1; Glabel:   1; (VT) round-off, flic-flac with 0.5 turn on, stretched salto forward with 1.5 turn off\n"
+        "Clabel:   7; set:  1; Glabel:   1; (VT) round-off, flic-flac with 0.5 turn on, "
+        "stretched salto forward with 1.5 turn off\n"
         "Clabel: 9; set: 21; Glabel: 55; (FX) switch leap (leap forward with leg change to cross split) with 0.5 turn\n"
         "Clabel: 180; set: 33; Glabel: 1; (BB) salto backward tucked\n"
         "Clabel: 3; set: 33; Glabel: 1; (BB) salto backward tucked\n"

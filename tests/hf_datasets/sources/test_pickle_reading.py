@@ -46,7 +46,7 @@ BOMBS = {
     "doubled tuples as a key": (b"}" + doubled(40) + b"Ns.", "a tuple is a key"),
     "doubled tuples as a value": (b"]" + doubled(40) + b"a.", "deep"),
     "doubled tuples in a set": (b"\x8f(" + doubled(40) + b"\x90.", "a tuple is a key"),
-    "doubled tuples as a name": (unicode("a") + doubled(40) + b"\x93.", "asks for a tuple of 'a'"),
+    "doubled tuples as a name": (unicode("a") + doubled(40) + b"\x93.", "names a tuple of 'a'"),
     "an array without numbers but many rows": (b"\x80\x02" + array((2**28 - 1, 0, 0)) + b".", "items"),
     "an array of a negative size": (b"\x80\x02" + array((-1, 5), b"abcde") + b".", "shape"),
     "one text of bytes made an array many times": (
