@@ -1,4 +1,4 @@
-"""A csv file that Polars refuses as a whole, read row by row: what is no row is rejected, the others are kept."""
+"""A csv file that Polars refuses as a whole, read row by row: malformed rows are rejected, the others are kept."""
 
 import csv
 from pathlib import Path
@@ -12,7 +12,7 @@ ROW = "row of the file"
 
 
 def read_damaged_csv(path: Path, *, separator: str = ",") -> tuple[pl.DataFrame, list[Rejection]]:
-    """Read what can be read of a csv file.
+    """Read the readable rows of a csv file.
 
     Args:
         path: The file.
@@ -49,7 +49,8 @@ def read_damaged_csv(path: Path, *, separator: str = ",") -> tuple[pl.DataFrame,
             except csv.Error as error:
                 if "unexpected end" in str(error):
                     raise ValueError(
-                        f'{path}, row {number}: a quote is opened and never closed; close it, and write "" for a quote in a text'
+                        f"{path}, row {number}: a quote is opened and never closed; close it, "
+                        'and write "" for a quote in a text'
                     ) from None
                 fault = str(error)
             if fault:
@@ -60,7 +61,7 @@ def read_damaged_csv(path: Path, *, separator: str = ",") -> tuple[pl.DataFrame,
                 missing = [None] * (len(header) - len(fields))
                 rows.append([str(number), *(field or None for field in fields), *missing])
             else:
-                number -= 1  # an empty line is no row
+                number -= 1  # an empty line is not a row
     frame = pl.DataFrame(rows, schema=dict.fromkeys([ROW, *header], pl.String), orient="row")
     return frame.with_columns(pl.col(ROW).cast(pl.UInt32)), rejections
 

@@ -4,6 +4,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -40,8 +41,8 @@ MOVED = {
 """Old name -> new name, both within this package."""
 
 
-class MovedModules:
-    """Finds the old names of `MOVED`; `sys.meta_path` asks it last, so other imports cost nothing more."""
+class MovedModules(Loader):
+    """Finds the old names of `MOVED`; it comes last in `sys.meta_path`, so other imports cost nothing more."""
 
     def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
         """A spec for an old name, None for any other."""
@@ -49,7 +50,7 @@ class MovedModules:
         return ModuleSpec(name, self) if package == __package__ and old in MOVED else None
 
     def create_module(self, _spec: ModuleSpec) -> None:
-        """Nothing of its own: Python makes a module that `exec_module` replaces."""
+        """None: Python makes a module that `exec_module` replaces."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Put the new module in the place of the old name; its `__name__` and `__spec__` stay its own."""

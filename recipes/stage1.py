@@ -136,6 +136,11 @@ class Stage1(TrainingRun):
         self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
 
+    def identity(self) -> dict[str, Any]:
+        """Without what is at its only value of before there was a choice."""
+        identity = super().identity()
+        return {k: v for k, v in identity.items() if k not in WITHOUT_A_CHOICE or v != WITHOUT_A_CHOICE[k]}
+
     def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabeledClips:
         """One split; clips that do not decode are left out and counted where frames are cached."""
         config, training = self.config, split == "train"

@@ -1,7 +1,8 @@
-"""Stills of the miniature: single frames with the joints that the renderer knows, and their captions."""
+"""Stills of the miniature: single frames with the joints from the renderer, and their captions."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pyarrow.parquet as pq
 import torch
@@ -25,7 +26,7 @@ JOINT_SCALE = 2.5
 
 @dataclass
 class Stills:
-    """Single frames with all that the renderer knows of them.
+    """Single frames with the renderer's annotations.
 
     Attributes:
         frames: `(clips, frames, 3, size, size)` uint8.
@@ -54,7 +55,7 @@ def read_stills(
 
     Args:
         folder: A folder that `prepare_miniature` made.
-        competitions: Those to read, in the order of the plan.
+        competitions: The competitions to read, in the order of the plan.
         num_frames: Stills of each clip.
         size: Side of a still, in pixels.
         num_workers: Processes that decode.
@@ -74,9 +75,10 @@ def read_stills(
     frames = torch.zeros(len(rows), num_frames, 3, *shape, dtype=torch.uint8)
     joints = torch.zeros(len(rows), num_frames, len(J), 3)
     with VideoReaderPool(num_frames, num_workers=num_workers, size=shape) as pool:
-        for index, read in tqdm(pool.read(requests), total=len(rows), desc="Decoding stills", unit="clip"):
+        for key, read in tqdm(pool.read(requests), total=len(rows), desc="Decoding stills", unit="clip"):
             if isinstance(read, VideoFailure):
                 raise VideoError(f"{read.path}: {read.reason}; delete the folder {folder} and it is rendered again")
+            index = cast("int", key)  # as requested above
             shot = shots[index]
             seen = camera_joints(perform_shot(shot), shot.scene)
             frames[index] = read.frames
@@ -85,7 +87,7 @@ def read_stills(
 
 
 def still_caption(shot: Shot, joints: Tensor) -> str:
-    """What a person would write under a single frame: attitude of the body, shape, clothes and place.
+    """The caption of a single frame: attitude of the body, shape, clothes and place.
 
     Args:
         shot: The shot that the frame is of.
@@ -101,6 +103,6 @@ def still_caption(shot: Shot, joints: Tensor) -> str:
         "with split legs" if (legs[0] - legs[1]).norm() > 0.6 else "bent" if legs.norm(dim=-1).mean() < 0.42 else "long"
     )
     return (
-        f"A person in {shot.scene.socks} socks, {attitude} and {shape}, facing {facing}, {PLACES[shot.action.apparatus]} "
-        f"in a {shot.scene.hall} hall."
+        f"A person in {shot.scene.socks} socks, {attitude} and {shape}, facing {facing}, "
+        f"{PLACES[shot.action.apparatus]} in a {shot.scene.hall} hall."
     )

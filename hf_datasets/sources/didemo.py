@@ -54,6 +54,6 @@ def _moment(entry: Any, durations: Mapping[str, float], key: str) -> Moment | Re
     stem = name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in VIDEO_SUFFIXES else name
     duration = durations.get(stem, segments * SEGMENT_SECONDS)
     if not duration > 0:
-        return Rejection(f"the video's duration is not a positive number: {key}", raw, key)
+        return Rejection(f"the video's duration is no positive number: {key}", raw, key)
     span = (first * SEGMENT_SECONDS, (last + 1) * SEGMENT_SECONDS)
     return Moment(desc_id, stem, duration, *span, caption, "", None)

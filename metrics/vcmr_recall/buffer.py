@@ -13,8 +13,8 @@ import evaluate
 class BufferedMetric(evaluate.Metric, abc.ABC):  # type: ignore[misc]  # evaluate has no types
     """An `evaluate.Metric` whose batches are checked when they are added and kept as columns of arrays.
 
-    A malformed batch is refused as a whole when it is added, and earlier batches stay. With `num_process > 1` the checked
-    rows still travel through evaluate's Arrow files, because those are what the processes share.
+    A malformed batch is refused as a whole when it is added, and earlier batches stay. With `num_process > 1` the
+    checked rows still travel through evaluate's Arrow files, because those are what the processes share.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

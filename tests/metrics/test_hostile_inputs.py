@@ -292,7 +292,8 @@ def test_mutated_inputs_are_refused_or_give_the_plain_results(name):
 @pytest.mark.hostile
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", CHECKS)
-def test_many_mutated_inputs_are_refused_or_give_the_plain_results(name):
+def test_many_mutated_inputs_are_refused_or_give_the_plain_results(name, record_property):
+    record_property("inputs", LONG_RUN)
     fuzz(*CHECKS[name], seed=f"{name} long", times=LONG_RUN)
 
 

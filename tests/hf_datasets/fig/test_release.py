@@ -157,7 +157,7 @@ def test_clipping_the_real_release_refuses_one_row_and_shortens_the_others(share
         ({"time": [5, 5]}, "the moment does not end after it starts"),
         ({"time": [-1, 5]}, "the moment does not end after it starts"),
         ({"time": [0, float("nan")]}, "unreadable line"),
-        ({"duration": 0}, "the video's duration is not a positive number"),
+        ({"duration": 0}, "the video's duration is no positive number"),
         ({"cog_desc": " "}, "empty caption"),
         ({"fig_desc": ""}, "empty caption"),
         ({"desc_id": 13612}, "duplicate desc_id"),

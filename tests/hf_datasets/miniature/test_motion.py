@@ -119,8 +119,8 @@ def test_swapping_sides_twice_changes_nothing():
 def test_front_and_back_of_the_torso_differ_in_color():
     motion = perform(ACTIONS["93"], Style(), 40)
     frames = list(draw_frames(motion, Scene(azimuth=np.pi / 2), 112))
-    centre = np.stack([frame[50:62, 50:62].reshape(-1, 3).astype(int).mean(axis=0) for frame in frames])
-    red_over_blue = centre[:, 0] - centre[:, 2]
+    center = np.stack([frame[50:62, 50:62].reshape(-1, 3).astype(int).mean(axis=0) for frame in frames])
+    red_over_blue = center[:, 0] - center[:, 2]
     assert red_over_blue.max() > 50
     assert red_over_blue.min() < -50
 
