@@ -109,7 +109,9 @@ def _write_file(path: Path, content: bytes) -> None:
 
 
 def _make_newest(script: Path) -> None:
-    others = [other.stat().st_mtime for other in script.parent.parent.glob(f"*/{script.name}") if other != script]
+    # Only finished copies, named by a hash as evaluate requires: unfinished ones vanish while other processes install.
+    copies = script.parent.parent.glob(f"{'?' * len(script.parent.name)}/{script.name}")
+    others = [other.stat().st_mtime for other in copies if other != script]
     if script.stat().st_mtime <= max(others, default=-1):
         newest = max(time.time(), max(others) + 1)
         os.utime(script, (newest, newest))

@@ -97,6 +97,17 @@ def test_installing_older_code_again_wins_over_a_newer_copy(home):
     assert found.hash == ours.name
 
 
+def test_an_unfinished_copy_of_another_process_is_ignored(home):
+    script = installation.install("map_at_k") / "map_at_k.py"
+    unfinished = script.parent.with_name("unfinished-1") / script.name
+    unfinished.parent.mkdir()
+    unfinished.write_text("")
+    before, future = script.stat().st_mtime_ns, time.time() + 1000
+    os.utime(unfinished, (future, future))
+    installation.install("map_at_k")
+    assert script.stat().st_mtime_ns == before
+
+
 def test_installing_twice_writes_nothing(home):
     ours = installation.install("vcmr_recall")
     before = {path: path.stat().st_mtime_ns for path in ours.rglob("*")}
