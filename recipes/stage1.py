@@ -76,7 +76,7 @@ from harness.schedules import warmup_cosine
 from harness.training import TrainingRun, epoch_seed
 from hf_datasets.video import VideoError
 from hf_datasets.video.frame_cache import FrameCache
-from hf_datasets.video.training import Augmentation, LabeledClips
+from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from tfcovr.classifiers import (
     accuracies,

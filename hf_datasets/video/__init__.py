@@ -4,7 +4,8 @@ Importing this does not import torch; the first frames do.
 """
 
 from .backends import Backend
-from .pyav import VideoError, VideoLimits, VideoSpanError
+from .failures import VideoError, VideoSpanError
+from .pyav import VideoLimits
 from .reading import VideoFrames, frame_indices, read_frames
 from .store import VIDEO_EXTENSIONS, VideoCoverage, VideoStore
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import numpy as np
 
-from .pyav import OpenVideo, VideoError, to_rgb
+from .failures import VideoError
+from .pyav import OpenVideo, to_rgb
 
 if TYPE_CHECKING:
     from decord import VideoReader

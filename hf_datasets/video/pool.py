@@ -20,29 +20,19 @@ from typing import Any, cast
 import numpy as np
 
 from .backends import Backend
-from .process import START_TIMEOUT_SECONDS, Messages, VideoRequest, WorkerProcess
+from .failures import NO_FILE, VideoFailure, describe_failure
 from .pyav import VideoLimits
 from .reading import ClipPixels, VideoFrames, frames_of, read_frames
 from .resizing import resized_size
 from .shared_memory import PixelFolder
-from .worker import READ_PIXELS, describe_failure
+from .worker import READ_PIXELS
+from .worker_process import START_TIMEOUT_SECONDS, Messages, VideoRequest, WorkerProcess
 
 __all__ = ["NO_FILE", "VideoFailure", "VideoReaderPool", "VideoRequest", "unreadable"]
-
-NO_FILE = "no video file"
-"""The reason that is given for a clip whose dataset row names no video."""
 
 TIMED_OUT = "signal SIGALRM"
 ENDED_FROM_OUTSIDE = "it was ended from outside"
 CAUSED_BY_LOAD = {TIMED_OUT, ENDED_FROM_OUTSIDE, "signal SIGKILL"}
-
-
-@dataclass(frozen=True, slots=True)
-class VideoFailure:
-    """A clip that could not be read, and why."""
-
-    path: str
-    reason: str
 
 
 @dataclass(slots=True)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from .failures import VideoError, VideoSpanError
+
 if TYPE_CHECKING:
     import av
     from av.video.stream import VideoStream
@@ -30,14 +32,6 @@ SKIPPABLE_CODECS = {"h264", "hevc"}
 MIN_FRAMES_TO_JUMP = 6
 
 _local = threading.local()
-
-
-class VideoError(RuntimeError):
-    """A video that cannot be read; the message names the file, what is wrong and the cure."""
-
-
-class VideoSpanError(VideoError):
-    """A span that holds no frame of an otherwise readable video."""
 
 
 @dataclass(frozen=True, slots=True)

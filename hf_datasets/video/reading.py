@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .backends import PYAV_FILES, Backend, pixels_of
-from .pyav import VideoError, VideoLimits
+from .failures import VideoError
+from .pyav import VideoLimits
 from .resizing import resize, resized_size
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Hashable
 import torch
 from torch import Tensor
 
-from .process import VideoRequest
 from .reading import VideoFrames
+from .worker_process import VideoRequest
 
 ROUNDING_SECONDS = 1e-3
 """Annotated durations and timestamps are compared to this precision."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from .pyav import VideoError
+from .failures import VideoError
 
 VIDEO_EXTENSIONS = (
     ".mp4",

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from .pyav import VideoError, VideoLimits, VideoSpanError
+from .failures import describe_failure
+from .pyav import VideoLimits
 from .reading import ClipPixels, VideoFrames
 
 READ_PIXELS = "hf_datasets.video.reading:read_pixels"
@@ -188,13 +189,6 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
         "num_frames_in_clip": clip.num_frames_in_clip,
         "missing_seconds": clip.missing_seconds,
     }
-
-
-def describe_failure(error: Exception) -> tuple[str, bool]:
-    """Why a clip could not be read, and whether no other clip of its file can be read either."""
-    is_fault_of_file = isinstance(error, VideoError) and not isinstance(error, VideoSpanError)
-    reason = str(error) if isinstance(error, (VideoError, ValueError)) else f"{type(error).__name__}: {error}"
-    return reason, is_fault_of_file
 
 
 def _pixels_of(clip: ClipPixels | VideoFrames) -> Any:

@@ -30,7 +30,7 @@ MOVED = {
     "tfcovr.writer": "tfcovr.modifications.writer",
     "video_backends": "video.backends",
     "video_pool": "video.pool",
-    "video_process": "video.process",
+    "video_process": "video.worker_process",
     "video_pyav": "video.pyav",
     "video_reading": "video.reading",
     "video_resizing": "video.resizing",

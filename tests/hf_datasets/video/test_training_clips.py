@@ -5,7 +5,7 @@ import torch
 
 from hf_datasets.video import VideoError
 from hf_datasets.video.frame_cache import FrameCache
-from hf_datasets.video.training import Augmentation, LabeledClips
+from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from tests.fixtures.videos import write_video
 
 SIZE = (24, 32)

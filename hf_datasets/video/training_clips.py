@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import InterpolationMode, v2
 
+from .failures import VideoError
 from .frame_cache import Clip, FrameCache
-from .pyav import VideoError
 from .reading import read_frames
 
 

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from hf_datasets.moved import MOVED
+from hf_datasets.renamed_modules import MOVED
 
 RELEASE_0_1 = {
     "": "__main__ drafts factory publish records registration spreadsheets video video_backends video_pool video_process "
@@ -78,5 +78,5 @@ def test_importing_the_package_imports_no_module_that_moved():
     code = "import sys, hf_datasets; print(*(name for name in sys.modules if name.startswith('hf_datasets.')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     imported = {name.removeprefix("hf_datasets.") for name in run.stdout.split()}
-    assert "moved" in imported
+    assert "renamed_modules" in imported
     assert not imported & {*MOVED, *MOVED.values()}
