@@ -38,6 +38,7 @@ HASHES = {"SETITEM", "SETITEMS", "ADDITEMS", "DICT", "FROZENSET", "REDUCE", "BIN
 
 
 Configuration = TypeVar("Configuration", bound=PreTrainedConfig)
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
@@ -82,7 +83,7 @@ def make_config(config_class: type[Configuration], **values: Any) -> Configurati
         raise ValueError(f"the sizes do not go together: {error.__cause__ or error}") from None
 
 
-def load_weights(model_class: type[nn.Module], config: PreTrainedConfig, weights: dict[str, Tensor]) -> nn.Module:
+def load_weights(model_class: type[Model], config: PreTrainedConfig, weights: dict[str, Tensor]) -> Model:
     """Build a model and give it weights; it is built only if each of its weights is there, in its shape.
 
     Returns:
@@ -98,7 +99,8 @@ def load_weights(model_class: type[nn.Module], config: PreTrainedConfig, weights
         raise ValueError(f"the checkpoint does not fit: {str(error)[:2000]}") from None
     model = model_class(config)
     model.load_state_dict(weights)
-    return model.eval()
+    model.eval()
+    return model
 
 
 def size_of(weights: dict[str, Tensor], name: str, dimension: int, num_dimensions: int) -> int:

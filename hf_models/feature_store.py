@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ ARRAY = MappingProxyType({VECTORS: "embeddings", SEQUENCES: "features"})
 
 
 class FeatureStore(Mapping[str, Tensor]):
-    """Features by id in the shards of a folder; each is read from disk when it is asked for.
+    """Features by id in the shards of a folder; each is read from disk on access.
 
     The first `append` decides between vectors `(size,)` and sequences `(length, size)`.
 
@@ -66,7 +66,7 @@ class FeatureStore(Mapping[str, Tensor]):
         self._read_description()
         if shards and self._kind is None:
             raise ValueError(
-                f"{self.path} has shards but neither {' nor '.join(ARRAY)}, so nobody knows what made them; name another "
+                f"{self.path} has shards but neither {' nor '.join(ARRAY)}, so it is unknown what made them; name another "
                 "folder, or delete this one to make it from scratch"
             )
         for shard in shards:
@@ -134,7 +134,7 @@ class FeatureStore(Mapping[str, Tensor]):
 
     def __getitem__(self, one: str) -> Tensor:
         shard, first, stop = self._places[one]
-        rows = self._shards[shard][1][first:stop]
+        rows: Tensor = self._shards[shard][1][first:stop]
         return rows[0] if self._kind == VECTORS else rows
 
     def __contains__(self, one: object) -> bool:
@@ -150,7 +150,7 @@ class FeatureStore(Mapping[str, Tensor]):
         """Take over what the folder says of itself, if it says anything.
 
         Raises:
-            ValueError: It cannot be read, or says otherwise than this run.
+            ValueError: It cannot be read, or differs from this run.
         """
         self._kind = next((kind for kind in ARRAY if (self.path / kind).is_file()), None)
         if self._kind is None:
@@ -186,7 +186,7 @@ class FeatureStore(Mapping[str, Tensor]):
         try:
             opened = safe_open(shard, framework="pt")
             ids = json.loads(opened.metadata()["ids"])
-            rows = opened.get_slice(ARRAY[self._kind])
+            rows = opened.get_slice(ARRAY[cast("str", self._kind)])  # known wherever there is a shard
             lengths = [1] * len(ids) if self._kind == VECTORS else opened.get_tensor("lengths").tolist()
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{shard} is damaged ({error}); delete it and make its features again") from error
@@ -208,7 +208,8 @@ class FeatureFile(Mapping[str, Tensor]):
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.details = path, {}
+        self.path = path
+        self.details: dict[str, Any] = {}
         try:
             if path.suffix == ".npz":
                 self._file: Any = np.load(path)
@@ -225,7 +226,8 @@ class FeatureFile(Mapping[str, Tensor]):
 
     def __getitem__(self, one: str) -> Tensor:
         if isinstance(self._file, safe_open):
-            return self._file.get_tensor(one)
+            features: Tensor = self._file.get_tensor(one)
+            return features
         return torch.from_numpy(np.asarray(self._file[one][...], dtype=np.float32))
 
     def __contains__(self, one: object) -> bool:
@@ -240,8 +242,8 @@ class FeatureFile(Mapping[str, Tensor]):
     def length(self, one: str) -> int:
         """Rows of an id; HDF5 and safetensors say so without reading them."""
         if isinstance(self._file, safe_open):
-            return self._file.get_slice(one).get_shape()[0]
-        return self._file[one].shape[0]
+            return int(self._file.get_slice(one).get_shape()[0])
+        return int(self._file[one].shape[0])
 
 
 Features = FeatureStore | FeatureFile

@@ -4,6 +4,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -13,7 +14,7 @@ MOVED = {
 """Old name -> new name, both within this package."""
 
 
-class MovedModules:
+class MovedModules(Loader):
     """Finds the old names of `MOVED`; `sys.meta_path` asks it last, so other imports cost nothing more."""
 
     def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:

@@ -7,11 +7,14 @@ keeps private.
 
 import importlib
 import sys
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wrapt
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items, dict_keys, dict_values
 
 # Auto class -> its module of `transformers.models.auto` and the mapping behind it.
 MAPPINGS = {
@@ -23,7 +26,7 @@ MAPPINGS = {
 }
 
 
-class LazyEntries(dict):
+class LazyEntries(dict[Any, Any]):
     """What was registered with an Auto class: a dict of which some entries are made when they are read.
 
     Example:
@@ -68,17 +71,17 @@ class LazyEntries(dict):
     def __len__(self) -> int:
         return super().__len__() + len(self._pending)
 
-    def keys(self) -> KeysView[Any]:
+    def keys(self) -> "dict_keys[Any, Any]":
         """All keys, none pending."""
         self._make_all()
         return super().keys()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> "dict_values[Any, Any]":
         """All values, none pending."""
         self._make_all()
         return super().values()
 
-    def items(self) -> ItemsView[Any, Any]:
+    def items(self) -> "dict_items[Any, Any]":
         """All keys and values, none pending."""
         self._make_all()
         return super().items()

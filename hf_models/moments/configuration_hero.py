@@ -24,7 +24,7 @@ class HEROConfig(MomentRetrievalConfig):
         bos_token_id: Token that stands for the subtitles of a video without any.
         pad_token_id: Token of the padding.
         layer_norm_eps: Of all layers of RoBERTa.
-        hard_negative_weight: Weight of the hardest negatives once they are asked for.
+        hard_negative_weight: Weight of the hardest negatives once `hard_negatives` is on.
         easy_negative_weight: Weight of the others then.
 
     Example:
@@ -34,7 +34,7 @@ class HEROConfig(MomentRetrievalConfig):
 
     model_type = "hero_moment_retrieval"
 
-    query_feature_size: int | None = None
+    query_feature_size: int | None = None  # type: ignore[assignment]  # None is for HERO alone: it can read token ids
     hidden_size: int = 768
     num_attention_heads: int = 12
     ranking_negatives: Literal["sampled", "all"] = "all"

@@ -28,7 +28,7 @@ class MomentRetrievalConfig(PreTrainedConfig):
         margin: Of the ranking loss.
         ranking_loss: "hinge", max(0, margin + negative - positive), or "lse", log(1 + exp(negative - positive)).
         ranking_negatives: "sampled", one negative for each positive; "all", their mean.
-        hard_pool_size: How many of the hardest negatives count as such once hard negatives are asked for.
+        hard_pool_size: How many of the hardest negatives count as hard once `hard_negatives` is on.
         video_ranking_weight: Weight of the loss against other videos of a query.
         query_ranking_weight: Weight of the loss against other queries of a video.
         span_loss_weight: Weight of the cross-entropies of start and end.
@@ -101,7 +101,7 @@ class MomentRetrievalConfig(PreTrainedConfig):
         """Name the files that travel with a saved model, so that every Auto class finds its own in them.
 
         Args:
-            kwargs: Of `__post_init__`, from which an earlier answer is taken out.
+            kwargs: Of `__post_init__`, from which an earlier one is removed.
             architecture: "XML", "ReLoCLNet" or "HERO".
         """
         kwargs.pop("auto_map", None)

@@ -2,7 +2,7 @@
 
     python -m hf_models.moments.convert_tvr --arch xml CHECKPOINT OUTPUT_DIR
 
-Sizes and streams are read from the weights; the number of heads is asked for where the width is not that of the
+Sizes and streams are read from the weights; the number of heads must be given where the width is not that of the
 released configuration. The models come out with what the released code does and this project does not by default: its
 end convention, and predictors that see the padding (`XMLConfig.mask_similarity`).
 """
@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from torch import Tensor
 
@@ -25,7 +25,10 @@ from .modeling_reloclnet import ReLoCLNetForMomentRetrieval
 from .modeling_xml import XMLForMomentRetrieval
 
 Architecture = Literal["xml", "reloclnet"]
-MODELS = {"xml": XMLForMomentRetrieval, "reloclnet": ReLoCLNetForMomentRetrieval}
+MODELS: dict[Architecture, type[XMLForMomentRetrieval] | type[ReLoCLNetForMomentRetrieval]] = {
+    "xml": XMLForMomentRetrieval,
+    "reloclnet": ReLoCLNetForMomentRetrieval,
+}
 HEADS = {("xml", 256): 4, ("reloclnet", 384): 8}
 STREAM_LAYERS = {
     "xml": {"1": "shallow", "2": "deep.0", "3": "deep.1"},
@@ -96,7 +99,7 @@ def infer_config(
     missing = [name for name in (*needed, *positions, "span_head.start.weight") if name not in weights]
     if missing:
         raise ValueError(
-            f"this is no {architecture} checkpoint with a video stream: it has nothing for {', '.join(missing)}"
+            f"this is not a checkpoint of {architecture} with a video stream: it has nothing for {', '.join(missing)}"
         )
     hidden_size = size_of(weights, needed[0], 0, 2)
     subtitle = "subtitle.projection.dense.weight"
@@ -106,7 +109,7 @@ def infer_config(
             f"weights of width {hidden_size} do not show how many heads they have; give --num_attention_heads"
         )
     return make_config(
-        MODELS[architecture].config_class,
+        cast("type[XMLConfig | ReLoCLNetConfig]", MODELS[architecture].config_class),
         video_feature_size=size_of(weights, needed[1], 1, 2),
         query_feature_size=size_of(weights, needed[0], 1, 2),
         subtitle_feature_size=size_of(weights, subtitle, 1, 2) if subtitle in weights else None,

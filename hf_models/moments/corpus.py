@@ -155,7 +155,7 @@ def encode_corpus(
         raise ValueError(
             f"{num_videos} different videos were announced and {len(set(video_ids))} came in {len(video_ids)} rows"
         )
-    if scratch is None:
+    if folder is None or scratch is None:
         seconds = torch.tensor(clip_seconds, dtype=torch.float64)
         return MomentCorpus(video_ids, torch.tensor(num_clips), seconds, **arrays)
     description = {"video_ids": video_ids, "num_clips": num_clips, "clip_seconds": clip_seconds}
@@ -168,8 +168,9 @@ def encode_corpus(
 
 def _encode(model: MomentRetrievalModel, batch: VideoBatch) -> tuple[Tensor, Tensor]:
     """`retrieval (M, V, L, D)` and `localization (V, L, M * D)` of a batch."""
-    inputs = (batch.video_features, batch.video_mask, batch.subtitle_features)
-    features, mask, subtitles = (one if one is None else one.to(model.execution_device) for one in inputs)
+    device = model.execution_device
+    features, mask, subtitles = batch.video_features.to(device), batch.video_mask.to(device), batch.subtitle_features
+    subtitles = None if subtitles is None else subtitles.to(device)
     videos = model.encode_video(features, mask, subtitle_features=subtitles)
     padding = ~videos.mask[:, None, :, None]
     unit = F.normalize(videos.retrieval.float(), dim=-1)

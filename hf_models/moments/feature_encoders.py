@@ -29,7 +29,7 @@ class ClipEncoder:
     def __init__(self, model: str | Path, *, frames_per_clip: int | None = None) -> None:
         whole = AutoModel.from_pretrained(model).eval()
         self.sees_videos = "video" in whole.input_modalities
-        # Not what a CLIP projects for whole captions: half the width, and less of colours and counts.
+        # Not what a CLIP projects for whole captions: half the width, and less about colors and counts.
         self.model = whole if self.sees_videos else getattr(whole, "vision_model", whole)
         loader = AutoVideoProcessor if self.sees_videos else AutoImageProcessor
         self.processor = loader.from_pretrained(model)
@@ -74,8 +74,10 @@ class ClipEncoder:
 def _pooled(output: Any) -> Tensor:
     """One vector per image or video: the model's own pooling, or the mean of its states."""
     if getattr(output, "pooler_output", None) is not None:
-        return output.pooler_output.flatten(1)
-    return output.last_hidden_state.flatten(1, -2).mean(1)
+        vectors: Tensor = output.pooler_output.flatten(1)
+    else:
+        vectors = output.last_hidden_state.flatten(1, -2).mean(1)
+    return vectors
 
 
 class TokenEncoder:

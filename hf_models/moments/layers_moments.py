@@ -1,6 +1,8 @@
-"""What XML, ReLoCLNet and HERO are built of."""
+"""The layers of XML, ReLoCLNet and HERO."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -124,7 +126,8 @@ class PositionEmbedding(nn.Module):
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Add positions to `(N, L, D)`."""
         positions = self.embedding(torch.arange(hidden_states.shape[1], device=hidden_states.device))
-        return self.dropout(self.layer_norm(hidden_states + positions))
+        embedded: Tensor = self.dropout(self.layer_norm(hidden_states + positions))
+        return embedded
 
 
 class Attention(nn.Module):
@@ -186,7 +189,8 @@ class AttentionBlock(GradientCheckpointingLayer):
     def forward(self, hidden_states: Tensor, mask: Tensor) -> Tensor:
         """Encode `(N, L, D)`."""
         read, _ = self.attention(hidden_states, hidden_states, mask)
-        return self.layer_norm(self.dropout(self.dense(read)) + hidden_states)
+        encoded: Tensor = self.layer_norm(self.dropout(self.dense(read)) + hidden_states)
+        return encoded
 
 
 class CrossAttentionBlock(GradientCheckpointingLayer):
@@ -200,7 +204,8 @@ class CrossAttentionBlock(GradientCheckpointingLayer):
     def forward(self, hidden_states: Tensor, context: Tensor, mask: Tensor) -> Tensor:
         """Read `context (N, K, D)` into `(N, L, D)`; for `mask` see `Attention`."""
         read, _ = self.attention(hidden_states, context, mask)
-        return self.layer_norm(read + hidden_states)
+        encoded: Tensor = self.layer_norm(read + hidden_states)
+        return encoded
 
 
 class ModularPooling(nn.Module):
@@ -231,7 +236,8 @@ class QueryEncoder(nn.Module):
         hidden_states = self.positions(self.projection(features))
         for layer in self.layers:
             hidden_states = layer(hidden_states, mask)
-        return self.pooling(hidden_states, mask)
+        vectors: Tensor = self.pooling(hidden_states, mask)
+        return vectors
 
 
 class SpanHead(nn.Module):
@@ -250,9 +256,8 @@ class SpanHead(nn.Module):
     def span_queries(self, queries: Tensor) -> Tensor:
         """What to compare with the clips, `(Q, M, D)` in at least float32, the mean over streams included."""
         with without_autocast(queries):
-            projected = [
-                linear(queries[:, stream].to(linear.weight.dtype)) for stream, linear in enumerate(self.queries)
-            ]
+            linears = cast("Iterable[nn.Linear]", self.queries)
+            projected = [linear(queries[:, stream].to(linear.weight.dtype)) for stream, linear in enumerate(linears)]
             return in_single(torch.stack(projected, 1)) / len(projected)
 
     def predictors(self, length: int, device: torch.device | None = None) -> Tensor:

@@ -35,9 +35,9 @@ def ranking_loss(
     hard_pool_size: int | None = None,
     hard_weight: float = 1.0,
     easy_weight: float = 1.0,
-    lottery: Tensor | None = None,
+    random_scores: Tensor | None = None,
 ) -> Tensor:
-    """Ask each positive, on the diagonal, to score more than the negatives of its row.
+    """Push the score of each positive, on the diagonal, above those of the negatives of its row.
 
     Args:
         scores: `(N, N)`; pass the transpose to compare queries of a video instead of videos of a query.
@@ -49,7 +49,7 @@ def ranking_loss(
             `hard_weight` and the others `easy_weight`. None has no hard negatives.
         hard_weight: 10 in HERO.
         easy_weight: 0.1 in HERO.
-        lottery: `(N, N)` in [0, 1): with "sampled", the possible negative of a row with the highest number is drawn.
+        random_scores: `(N, N)` in [0, 1): with "sampled", the possible negative of a row with the highest number is drawn.
             Default: random.
 
     Returns:
@@ -72,9 +72,9 @@ def ranking_loss(
             weights = in_pool.to(scores.dtype)
     counts = is_negative.sum(1)
     if negatives == "sampled":
-        lottery = torch.rand_like(scores) if lottery is None else lottery
-        lottery = lottery.masked_fill(weights == 0, -1)
-        drawn = F.one_hot(lottery.argmax(1), len(scores)).to(scores.dtype)
+        random_scores = torch.rand_like(scores) if random_scores is None else random_scores
+        random_scores = random_scores.masked_fill(weights == 0, -1)
+        drawn = F.one_hot(random_scores.argmax(1), len(scores)).to(scores.dtype)
         weights, counts = drawn * weights, counts.clamp(max=1)
     rows = (costs * weights).sum(1) / counts.clamp(min=1)
     return rows.sum() / (counts > 0).sum().clamp(min=1)
@@ -129,7 +129,7 @@ def video_contrastive_loss(scores: Tensor, is_negative: Tensor) -> Tensor:
     sum.
 
     Args:
-        scores: `(N, N)` matrix X, not normalised.
+        scores: `(N, N)` matrix X, not normalized.
         is_negative: `(N, N)` bool; pairs that are neither negative nor the positive are left out.
 
     Returns:

@@ -1,6 +1,6 @@
 """HERO: frames and text meet in one transformer, then a second one reads the video in time."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.roberta.modeling_roberta import RobertaEncoder
 
 from .configuration_hero import HEROConfig
+from .labels import Labels
 from .layers_moments import (
     EncodedVideos,
     InputProjection,
@@ -18,7 +19,7 @@ from .layers_moments import (
     check_mask,
     check_sequence,
 )
-from .modeling_moments import Labels, MomentRetrievalModel
+from .modeling_moments import MomentRetrievalModel
 
 ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")  # of one architecture
 
@@ -37,7 +38,8 @@ class FrameEmbeddings(nn.Module):
     def forward(self, features: Tensor, token_type: Tensor) -> Tensor:
         """Embed `(V, L, video_feature_size)`, adding `token_type (D,)`."""
         positions = self.positions(torch.arange(features.shape[1], device=features.device))
-        return self.dropout(self.layer_norm(self.dense(self.input_norm(features)) + positions + token_type))
+        embedded: Tensor = self.dropout(self.layer_norm(self.dense(self.input_norm(features)) + positions + token_type))
+        return embedded
 
 
 class HEROForMomentRetrieval(MomentRetrievalModel):
@@ -87,7 +89,8 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         """
         if self.config.query_feature_size is not None and self.config.subtitle_feature_size is not None:
             self.get_input_embeddings().requires_grad_(False)
-        return super().train(mode)
+        super().train(mode)
+        return self
 
     @classmethod
     def from_roberta(cls, name_or_path: str, *, revision: str = "main", **config: Any) -> "HEROForMomentRetrieval":
@@ -102,16 +105,17 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
             The model in evaluation mode; the rest of its weights is new.
 
         Raises:
-            ValueError: If this is no RoBERTa, weights of it are missing, or it has too few layers.
+            ValueError: If this is not a RoBERTa, weights of it are missing, or it has too few layers.
         """
         found = AutoConfig.from_pretrained(name_or_path, revision=revision).model_type
         if found not in ROBERTA_TYPES:
             raise ValueError(
                 f"{str(name_or_path)!r} is a {found!r} model; HERO starts from one of {', '.join(ROBERTA_TYPES)}"
             )
-        roberta, info = RobertaModel.from_pretrained(
+        loaded = RobertaModel.from_pretrained(
             name_or_path, revision=revision, add_pooling_layer=False, output_loading_info=True
         )
+        roberta, info = cast("tuple[RobertaModel, dict[str, Any]]", loaded)
         if info["missing_keys"]:
             raise ValueError(f"{name_or_path!r} lacks {len(info['missing_keys'])} weights of a RoBERTa")
         names = ("hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
@@ -131,11 +135,13 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
             raise ValueError(f"{name_or_path!r} has {len(layers)} layers, fewer than {wanted}")
         roberta.encoder.layer = nn.ModuleList(layers[i * len(layers) // wanted] for i in range(wanted))
         model.cross_modal.load_state_dict(roberta.state_dict())
-        return model.eval()
+        model.eval()
+        return model
 
     def get_input_embeddings(self) -> nn.Module:
         """The embedding of tokens."""
-        return self.cross_modal.get_input_embeddings()
+        embedding: nn.Module = self.cross_modal.get_input_embeddings()
+        return embedding
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replace the embedding of tokens."""
@@ -167,7 +173,8 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
                 f"most {config.max_query_tokens} tokens, or features where query_feature_size is configured"
             )
         check_mask("query_mask", query_mask, "query_features", query_features)
-        return self.query_encoder(self._transform(self.cross_modal.encoder, embedded, mask), mask)
+        vectors: Tensor = self.query_encoder(self._transform(self.cross_modal.encoder, embedded, mask), mask)
+        return vectors
 
     def encode_video(
         self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
@@ -177,7 +184,7 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         mask, embeddings = video_mask.bool(), self.cross_modal.embeddings
         video_features = video_features.to(self.dtype)
         if subtitle_features is None:
-            start = torch.full_like(mask[:, :1], self.config.bos_token_id, dtype=torch.long)
+            start = torch.full_like(mask[:, :1], cast("int", self.config.bos_token_id), dtype=torch.long)
             text, text_mask = embeddings(input_ids=start), torch.ones_like(mask[:, :1])
         else:
             text = embeddings(inputs_embeds=self.subtitle_embedding(subtitle_features.to(self.dtype)))
@@ -198,7 +205,8 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         attention_mask = create_bidirectional_mask(
             config=encoder.config, inputs_embeds=hidden_states, attention_mask=mask
         )
-        return encoder(hidden_states, attention_mask).last_hidden_state
+        states: Tensor = encoder(hidden_states, attention_mask).last_hidden_state
+        return states
 
     def _ranking_loss(self, scores: Tensor, labels: Labels, hard_negatives: bool, **weights: float) -> Tensor:
         weights |= {

@@ -1,7 +1,8 @@
-"""What XML, ReLoCLNet and HERO share: comparing queries with videos, losses, initial values."""
+"""The base of XML, ReLoCLNet and HERO: comparing queries with videos, losses, initial values."""
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -50,9 +51,9 @@ class MomentRetrievalOutput(ModelOutput):
     start_logits: Tensor | None = None
     end_logits: Tensor | None = None
     loss_parts: dict[str, Tensor] | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
+    hidden_states: tuple[Tensor | None, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
-    query_hidden_states: tuple[Tensor, ...] | None = None
+    query_hidden_states: tuple[Tensor | None, ...] | None = None
     query_attentions: tuple[Tensor, ...] | None = None
 
 
@@ -62,10 +63,10 @@ class MomentRetrievalModel(PreTrainedModel):
     config: MomentRetrievalConfig
     base_model_prefix = "model"
     main_input_name = "query_features"
-    input_modalities = ("video", "text")
+    input_modalities = ("video", "text")  # type: ignore[assignment]  # transformers' own models give tuples, too
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    _no_split_modules = (
+    _no_split_modules: tuple[str, ...] = (  # type: ignore[assignment]  # transformers only reads it
         "InputProjection",
         "PositionEmbedding",
         "AttentionBlock",
@@ -129,7 +130,7 @@ class MomentRetrievalModel(PreTrainedModel):
         """
         raise NotImplementedError
 
-    @can_return_tuple
+    @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
     def forward(  # noqa: PLR0913 (what a model may take)
         self,
         query_features: Tensor,
@@ -174,19 +175,17 @@ class MomentRetrievalModel(PreTrainedModel):
                 `config.output_attentions`.
 
         Returns:
-            Scores and logits; `loss` and its parts where positions were given; and what was asked for.
+            Scores and logits; `loss` and its parts where positions were given; and what was requested.
 
         Raises:
             ValueError: If inputs do not fit the configuration or each other, or a position lies outside its video.
         """
         config = self.config
-        wanted = {
-            "hidden_states": config.output_hidden_states if output_hidden_states is None else output_hidden_states,
-            "attentions": config.output_attentions if output_attentions is None else output_attentions,
-        }
-        with recording(self, **wanted) as of_queries:
+        want_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        want_maps = config.output_attentions if output_attentions is None else output_attentions
+        with recording(self, hidden_states=want_states, attentions=want_maps) as of_queries:
             queries = self.encode_query(query_features, query_mask)
-        with recording(self, **wanted) as of_videos:
+        with recording(self, hidden_states=want_states, attentions=want_maps) as of_videos:
             videos = self.encode_video(video_features, video_mask, subtitle_features=subtitle_features)
         labels = None
         if return_loss:
@@ -206,7 +205,7 @@ class MomentRetrievalModel(PreTrainedModel):
         if labels is not None:
             parts = self._losses(all_queries, videos, scores, labels, hard_negatives)
         return MomentRetrievalOutput(
-            loss=parts and sum(parts.values()),
+            loss=None if parts is None else cast("Tensor", sum(parts.values())),
             video_scores=scores if labels is None else scores[labels.rows],
             start_logits=start_logits,
             end_logits=end_logits,
@@ -255,9 +254,9 @@ class MomentRetrievalModel(PreTrainedModel):
         return parts
 
     def _ranking_loss(self, scores: Tensor, labels: Labels, hard_negatives: bool, **weights: float) -> Tensor:
-        config, lottery = self.config, None
+        config, random_scores = self.config, None
         if config.ranking_negatives == "sampled":
-            lottery = labels.draw(torch.rand_like(scores))
+            random_scores = labels.draw(torch.rand_like(scores))
         return ranking_loss(
             scores,
             labels.is_negative,
@@ -265,7 +264,7 @@ class MomentRetrievalModel(PreTrainedModel):
             kind=config.ranking_loss,
             negatives=config.ranking_negatives,
             hard_pool_size=config.hard_pool_size if hard_negatives else None,
-            lottery=lottery,
+            random_scores=random_scores,
             **weights,
         )
 
@@ -278,18 +277,12 @@ class MomentRetrievalModel(PreTrainedModel):
         config = self.config
         check_sequence("video_features", video_features, config.video_feature_size, config.max_video_clips)
         check_mask("video_mask", video_mask, "video_features", video_features)
-        if (subtitle_features is None) != (config.subtitle_feature_size is None):
+        subtitle_size = config.subtitle_feature_size
+        if (subtitle_features is None) != (subtitle_size is None):
             has = "needs" if subtitle_features is None else "has no"
-            raise ValueError(
-                f"this model {has} subtitle_features: its subtitle_feature_size is {config.subtitle_feature_size}"
-            )
-        if subtitle_features is not None:
-            check_sequence(
-                "subtitle_features",
-                subtitle_features,
-                config.subtitle_feature_size,
-                config.max_video_clips,
-            )
+            raise ValueError(f"this model {has} subtitle_features: its subtitle_feature_size is {subtitle_size}")
+        if subtitle_features is not None and subtitle_size is not None:
+            check_sequence("subtitle_features", subtitle_features, subtitle_size, config.max_video_clips)
             if subtitle_features.shape[:2] != video_features.shape[:2]:
                 raise ValueError(
                     f"subtitle_features has shape {tuple(subtitle_features.shape)}, video_features "

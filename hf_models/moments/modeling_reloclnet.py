@@ -1,9 +1,12 @@
 """ReLoCLNet: one kind of clip features for both tasks, trained with contrasts over frames and over videos."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from .configuration_reloclnet import ReLoCLNetConfig
+from .labels import Labels
 from .layers_moments import (
     AttentionBlock,
     CrossAttentionBlock,
@@ -19,7 +22,7 @@ from .layers_moments import (
     readable_clips,
 )
 from .losses import frame_contrastive_loss, video_contrastive_loss
-from .modeling_moments import Labels, MomentRetrievalModel
+from .modeling_moments import MomentRetrievalModel
 
 
 class ReLoCLNetStream(nn.Module):
@@ -54,7 +57,7 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
         self.query_encoder = QueryEncoder(config, feature_size=config.query_feature_size, num_layers=2)
         self.positions = PositionEmbedding(config.max_video_clips, config)
         self.video = ReLoCLNetStream(config.video_feature_size, config)
-        if config.num_streams == 2:
+        if config.subtitle_feature_size is not None:
             self.subtitle = ReLoCLNetStream(config.subtitle_feature_size, config)
         self.span_head = SpanHead(config)
         self.post_init()
@@ -63,7 +66,8 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
         """Encode queries; see `MomentRetrievalModel.encode_query`."""
         check_sequence("query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens)
         check_mask("query_mask", query_mask, "query_features", query_features)
-        return self.query_encoder(query_features.to(self.dtype), query_mask.bool())
+        vectors: Tensor = self.query_encoder(query_features.to(self.dtype), query_mask.bool())
+        return vectors
 
     def encode_video(
         self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None
@@ -96,7 +100,8 @@ class ReLoCLNetForMomentRetrieval(MomentRetrievalModel):
         hard_negatives: bool,
     ) -> dict[str, Tensor]:
         parts = super()._losses(all_queries, videos, scores, labels, hard_negatives)
-        similarities, targets = clip_scores(all_queries, videos.contrast), labels.targets  # (N, V, M, L)
+        similarities = clip_scores(all_queries, cast("Tensor", videos.contrast))  # (N, V, M, L)
+        targets = labels.targets
         own = similarities[labels.rows][torch.arange(len(targets), device=targets.device), targets]
         clips = torch.arange(own.shape[-1], device=targets.device)
         inside = (clips >= labels.start_positions[:, None]) & (clips <= labels.end_positions[:, None])

@@ -48,7 +48,7 @@ class XMLForMomentRetrieval(MomentRetrievalModel):
         self.query_encoder = QueryEncoder(config, feature_size=config.query_feature_size, num_layers=1)
         self.positions = PositionEmbedding(config.max_video_clips, config)
         self.video = XMLStream(config.video_feature_size, config)
-        if config.num_streams == 2:
+        if config.subtitle_feature_size is not None:
             self.subtitle = XMLStream(config.subtitle_feature_size, config)
         self.span_head = SpanHead(config)
         self.post_init()
@@ -57,7 +57,8 @@ class XMLForMomentRetrieval(MomentRetrievalModel):
         """Encode queries; see `MomentRetrievalModel.encode_query`."""
         check_sequence("query_features", query_features, self.config.query_feature_size, self.config.max_query_tokens)
         check_mask("query_mask", query_mask, "query_features", query_features)
-        return self.query_encoder(query_features.to(self.dtype), query_mask.bool())
+        vectors: Tensor = self.query_encoder(query_features.to(self.dtype), query_mask.bool())
+        return vectors
 
     def encode_video(
         self, video_features: Tensor, video_mask: Tensor, *, subtitle_features: Tensor | None = None

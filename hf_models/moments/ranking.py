@@ -37,11 +37,11 @@ class Rankings:
 
     def suppressed(self, threshold: float, *, legacy_truncate: bool = False) -> "Rankings":
         """The same after temporal NMS of the moments, see `temporal_nms`."""
-        kept = (
+        vcmr, svmr = (
             temporal_nms(one, threshold=threshold, max_spans=MAX_PREDICTIONS, legacy_truncate=legacy_truncate)
             for one in (self.vcmr, self.svmr)
         )
-        return Rankings(*kept, self.videos)
+        return Rankings(vcmr, svmr, self.videos)
 
 
 @torch.inference_mode()

@@ -16,7 +16,7 @@ ATTENTIONS = (Attention, RobertaSelfAttention)
 
 @dataclass
 class Record:
-    """What was asked for; None where it was not.
+    """What was requested; None for the rest.
 
     Args:
         hidden_states: The input of the first layer, then the output of each in the order they ran.
@@ -28,10 +28,12 @@ class Record:
 
 
 @contextmanager
-def recording(model: PreTrainedModel, *, hidden_states: bool | list[int], attentions: bool) -> Iterator[Record]:
-    """Record what the layers of a model give while the block runs.
+def recording(
+    model: PreTrainedModel, *, hidden_states: bool | list[int] | None, attentions: bool | None
+) -> Iterator[Record]:
+    """Record what the layers of a model return while the block runs.
 
-    Attention runs in its plain form for as long as its weights are asked for: others do not give them.
+    Attention runs in its plain form while its weights are recorded: other implementations do not return them.
 
     Args:
         model: Whose layers run in the block.
@@ -39,7 +41,7 @@ def recording(model: PreTrainedModel, *, hidden_states: bool | list[int], attent
         attentions: Record them.
 
     Yields:
-        What is filled when the block ends.
+        The record, filled when the block ends.
     """
     record, states, maps, hooks = Record(), [], [], []
     implementation = model.config._attn_implementation

@@ -22,7 +22,7 @@ MAX_QUERY_BLOCK = 64
 
 @dataclass(frozen=True)
 class SpanPreset:
-    """How moments of a data set are predicted (VERIFIED, section 4.1).
+    """How moments of a dataset are predicted (VERIFIED, section 4.1).
 
     Args:
         min_clips: Shortest moment.
@@ -115,7 +115,7 @@ def clip_labels(
         array([5])
     """
     width, last = np.asarray(clip_seconds, dtype=np.float64), np.asarray(num_clips) - 1
-    # Rounded, for 0.3 / 0.1 must not be 2.999...
+    # Rounded, because 0.3 / 0.1 must not be 2.999...
     first = np.floor(np.round(np.asarray(start_seconds, np.float64) / width, 6)).astype(np.int64)
     stop = np.ceil(np.round(np.asarray(end_seconds, np.float64) / width, 6)).astype(np.int64)
     first = np.clip(first, 0, last)
@@ -188,7 +188,8 @@ class SpanSearch:
         if not self.offsets:
             raise ValueError(f"the longest video has {self.length} clips, too few for a moment of at least {min_clips}")
         predictors = model.span_head.predictors(self.length, model.execution_device)
-        self.predictors, self.buffer = predictors.detach(), None
+        self.predictors = predictors.detach()
+        self.buffer: Tensor | None = None
         floats = memory_megabytes * 2**20 / 4
         candidates = self.num_spans * len(self.offsets)
         per_query = 8 * self.num_videos * self.length + 6 * candidates + corpus.localization[0].numel()

@@ -41,7 +41,7 @@ def temporal_nms(
     for first in range(0, len(ranking), QUERY_BLOCK):
         block = slice(first, first + QUERY_BLOCK)
         columns = (getattr(ranking, name)[block] for name in MomentRanking.__dataclass_fields__)
-        queries, kept = _kept(*columns, threshold, max_spans)
+        queries, kept = _kept(*columns, threshold=threshold, max_rounds=max_spans)
         place = np.arange(len(queries)) - np.searchsorted(queries, queries)
         chosen = place < max_spans
         ranks[first + queries[chosen], place[chosen]] = kept[chosen]
@@ -53,6 +53,7 @@ def _kept(
     start: np.ndarray,
     end: np.ndarray,
     scores: np.ndarray,
+    *,
     threshold: float,
     max_rounds: int,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -86,6 +87,6 @@ def _kept(
         hull = np.maximum(end[alive], end[leader]) - np.minimum(start[alive], start[leader])
         iou = np.divide(overlap.clip(0), hull, out=np.zeros_like(hull), where=hull > 0)
         alive = alive[(iou <= threshold) & (alive != leader)]
-    kept = np.sort(np.concatenate(kept)) if kept else alive
-    order = kept[np.argsort(levels[kept] * num_ranks + appearance[kept], kind="stable")]
+    spans = np.sort(np.concatenate(kept)) if kept else alive
+    order = spans[np.argsort(levels[spans] * num_ranks + appearance[spans], kind="stable")]
     return queries[order], ranks[order]

@@ -22,9 +22,16 @@ def _lengths(tensor: Tensor) -> list[int]:
     return [int(n) for n in lengths]
 
 
+class _Rows(torch.autograd.function.FunctionCtx):
+    """Which of the gathered rows are those of this process."""
+
+    start: int
+    length: int
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, tensor: Tensor) -> Tensor:
+    def forward(ctx: _Rows, tensor: Tensor) -> Tensor:
         lengths, rank = _lengths(tensor), dist.get_rank()
         padded = tensor.new_zeros(max(lengths), *tensor.shape[1:])
         padded[: len(tensor)] = tensor
@@ -34,7 +41,7 @@ class _Gather(torch.autograd.Function):
         return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> Tensor:
+    def backward(ctx: _Rows, gradient: Tensor) -> Tensor:
         gradient = gradient.clone(memory_format=torch.contiguous_format)  # others may read this gradient too
         dist.all_reduce(gradient)
         return gradient[ctx.start : ctx.start + ctx.length]

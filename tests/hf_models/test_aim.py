@@ -291,7 +291,7 @@ def test_another_number_of_frames_is_interpolated_on_request(tmp_path):
     [{"num_temporal_adapters": 3}, {"num_frames": 0}, {"adapter_ratio": 0.0}, {"drop_path_rate": 1.0}],
     ids=str,
 )
-def test_a_configuration_that_makes_no_sense_is_refused(wrong):
+def test_a_contradictory_configuration_is_refused(wrong):
     with pytest.raises(Exception, match=next(iter(wrong))):
         AIMConfig(**wrong)
 
@@ -302,7 +302,7 @@ def test_a_type_that_is_wrong_is_refused():
 
 
 @pytest.mark.parametrize("cls", [AIMModel, AIMForVideoClassification])
-def test_a_saved_model_loads_equal_through_every_door(tmp_path, pixel_values, cls):
+def test_a_saved_model_loads_equal_through_every_class(tmp_path, pixel_values, cls):
     model = small_aim(cls, num_temporal_adapters=2)
     model.save_pretrained(tmp_path)
     auto = AutoModel if cls is AIMModel else AutoModelForVideoClassification

@@ -199,7 +199,7 @@ def test_a_loss_over_negatives_without_negatives_is_an_error():
     [{"pooler_num_attention_heads": 5}, {"num_frames": 0}, {"preference_weight": -1.0}, {"loss": "siglip"}],
     ids=str,
 )
-def test_a_configuration_that_makes_no_sense_is_refused(wrong):
+def test_a_contradictory_configuration_is_refused(wrong):
     with pytest.raises(Exception, match=next(iter(wrong))):
         VidCLIPConfig(vision_config=VISION, **wrong)
 
@@ -219,7 +219,7 @@ def test_what_is_no_whole_clip_is_refused(tmp_path, clip_folder):
         VidCLIPModel.from_clip(str(clip_folder))
 
 
-def test_a_saved_model_loads_equal_through_every_door(tmp_path, pixel_values):
+def test_a_saved_model_loads_equal_through_every_class(tmp_path, pixel_values):
     model = small_vidclip(class_token_residual=True, preference_kind="hinge")
     model.save_pretrained(tmp_path)
     for loaded in (VidCLIPModel.from_pretrained(tmp_path), AutoModel.from_pretrained(tmp_path)):

@@ -224,7 +224,7 @@ def test_the_command_writes_a_folder_that_loads_equal(checkpoint, xml, parity, t
         (lambda weights: weights.update(tef_proj=torch.zeros(2)), "Unexpected key.*tef_proj"),
         (
             lambda weights: weights.pop("video_input_proj.net.1.weight"),
-            "no xml checkpoint with a video stream",
+            "not a checkpoint of xml with a video stream",
         ),
         (
             lambda weights: weights.update({"video_st_predictor.weight": torch.zeros(1, 1, 7)}),
@@ -242,7 +242,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(parity, tmp_path, change, mes
         convert(tmp_path / "xml.pt", "xml", num_attention_heads=2)
 
 
-def test_heads_that_cannot_be_known_are_asked_for(checkpoint):
+def test_heads_that_the_width_does_not_show_must_be_given(checkpoint):
     with pytest.raises(ValueError, match=r"width 16 .*--num_attention_heads"):
         convert(checkpoint, "xml")
 

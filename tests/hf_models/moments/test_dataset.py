@@ -113,13 +113,13 @@ def test_pooled_videos_have_wider_clips_and_moments_keep_their_seconds(read):
 
 
 @pytest.mark.parametrize(("normalize", "norm"), [(True, 1.0), (False, 4.0)])
-def test_every_row_of_the_features_is_scaled_to_length_1_unless_it_should_not_be(read, normalize, norm):
+def test_every_row_of_the_features_is_scaled_to_length_1_unless_that_is_switched_off(read, normalize, norm):
     videos = read(normalize_features=normalize).video_batch(np.array([1])).video_features  # all 2, of size 4
     torch.testing.assert_close(videos.norm(dim=-1), torch.full((1, CLIPS), norm))
 
 
 @pytest.mark.parametrize("same_video_negatives", [False, True])
-def test_a_batch_tells_other_processes_which_videos_it_has(read, same_video_negatives):
+def test_a_batch_holds_the_indices_of_its_videos_for_other_processes(read, same_video_negatives):
     split, config = read(), XMLConfig(max_query_tokens=4)
     batches = [
         split.training_batch(np.array(rows), config, same_video_negatives=same_video_negatives)

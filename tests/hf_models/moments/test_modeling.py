@@ -18,7 +18,7 @@ both_streams = pytest.mark.parametrize("subtitles", [False, True], ids=["video",
 
 @every_model
 @both_streams
-def test_every_query_meets_every_video(name, subtitles):
+def test_every_query_is_scored_against_every_video(name, subtitles):
     output = small(name, subtitles=subtitles)(**inputs(subtitles=subtitles))
     assert output.video_scores.shape == (3, 3)
     assert output.start_logits.shape == output.end_logits.shape == (3, 3, 9)
@@ -45,7 +45,7 @@ def test_padding_changes_nothing(name, subtitles):
 
 @every_model
 @both_streams
-def test_the_loss_asks_each_query_in_its_own_video_only(name, subtitles):
+def test_the_span_loss_is_that_of_each_query_in_its_own_video(name, subtitles):
     model = small(name, subtitles=subtitles, span_loss_weight=1.0, span_loss_probability=1.0)
     batch, rows, targets = inputs(subtitles=subtitles), torch.arange(3), torch.tensor([1, 1, 2])
     output = model(**batch, **LABELS, target_indices=targets)
@@ -129,7 +129,7 @@ def test_hero_takes_every_other_layer_of_a_roberta(tmp_path):
 
 @every_model
 @both_streams
-def test_a_saved_model_loads_equal_through_every_door(tmp_path, name, subtitles):
+def test_a_saved_model_loads_equal_through_every_class(tmp_path, name, subtitles):
     model, batch = small(name, subtitles=subtitles), inputs(subtitles=subtitles)
     model.save_pretrained(tmp_path)
     for loaded in (type(model).from_pretrained(tmp_path), AutoModel.from_pretrained(tmp_path)):
@@ -240,7 +240,7 @@ def test_inputs_that_do_not_fit_are_refused(name, changes, message):
 
 
 @every_model
-def test_a_model_with_subtitles_asks_for_one_for_each_clip(name):
+def test_a_model_with_subtitles_needs_one_for_each_clip(name):
     model = small(name, subtitles=True)
     with pytest.raises(ValueError, match="needs subtitle_features"):
         model(**inputs())
@@ -268,6 +268,6 @@ def test_a_hero_of_tokens_refuses_a_mask_of_another_length():
     ids=str,
 )
 @every_model
-def test_a_configuration_that_makes_no_sense_is_refused(name, wrong):
+def test_a_contradictory_configuration_is_refused(name, wrong):
     with pytest.raises(Exception, match=next(iter(wrong))):
         MODELS[name][0](**{"num_attention_heads": 2, **wrong})

@@ -123,7 +123,7 @@ def assert_same_spans(ranking, expected, num_spans):
 @pytest.mark.parametrize("convention", CONVENTIONS)
 @pytest.mark.parametrize("name", ["xml", "reloclnet", "hero"])
 @pytest.mark.parametrize("subtitles", [False, True], ids=["video", "video-and-subtitles"])
-def test_the_search_finds_what_looking_at_every_span_finds(name, subtitles, convention):
+def test_the_search_agrees_with_a_search_over_every_span(name, subtitles, convention):
     model, videos = (
         make_model(name, subtitles=subtitles, end_convention=convention),
         make_videos(subtitles=subtitles),
@@ -340,6 +340,6 @@ def test_the_released_code_suppresses_among_the_first_hundred_only():
     assert (temporal_nms(few, threshold=0.5, legacy_truncate=True).video_indices >= 0).sum() == 1
 
 
-def test_nms_of_nothing_is_nothing():
+def test_nms_of_no_spans_gives_no_spans():
     empty = MomentRanking(np.full((2, 3), -1), np.zeros((2, 3)), np.zeros((2, 3)), np.full((2, 3), -np.inf))
     assert (temporal_nms(empty, threshold=0.5, max_spans=4).video_indices == -1).all()

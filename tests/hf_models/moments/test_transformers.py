@@ -14,7 +14,7 @@ LAYERS = {"xml": (1, 3, 6), "reloclnet": (2, 4, 8), "hero": (3, 3, 3)}
 
 
 @every_model
-def test_a_tuple_comes_where_no_dictionary_is_wanted(name):
+def test_return_dict_false_gives_a_tuple(name):
     model, batch = small(name, ranking_negatives="all"), inputs()
     expected = model(**batch, **LABELS)
     found = model(**batch, **LABELS, return_dict=False)
