@@ -1,15 +1,16 @@
 """AIM's adapters as a PEFT method: one small file per sport on one frozen CLIP, loaded, switched and unloaded.
 
-`get_peft_model(clip_vision_model, AIMAdapterConfig(num_frames=12))` computes what `AIMModel` does with the same weights.
+`get_peft_model(clip_vision_model, AIMAdapterConfig(num_frames=12))` computes what `AIMModel` does with the same
+weights.
 """
 
 import hashlib
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
-from peft import PeftType
+from peft import PeftConfig, PeftType
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.tuners_utils import BaseTuner
 from peft.utils import register_peft_method
@@ -29,40 +30,43 @@ class AIMTuner(BaseTuner):
     prefix = "aim_"
     tuner_layer_cls = AIMTunerLayer
 
-    def _prepare_adapter_config(self, peft_config: AIMAdapterConfig, _: dict) -> AIMAdapterConfig:
+    def _prepare_adapter_config(self, peft_config: PeftConfig, _: dict[str, Any]) -> PeftConfig:
         return peft_config
 
-    def _prepare_model(self, peft_config: AIMAdapterConfig, model: nn.Module) -> None:
-        """Recognise the base, before anything is changed in it."""
+    def _prepare_model(self, peft_config: PeftConfig, model: nn.Module) -> None:
+        """Recognize the base, before anything is changed in it."""
+        config = cast("AIMAdapterConfig", peft_config)
         tower = find_tower(model)
         check_not_offloaded(tower)
         found = fingerprint_base(tower)
-        if peft_config.base_sample is None:
-            name = next(name for name, config in self.peft_config.items() if config is peft_config)
-            self.peft_config[name] = replace(peft_config, **found)
+        if config.base_sample is None:
+            name = next(name for name, one in self.peft_config.items() if one is config)
+            self.peft_config[name] = replace(config, **found)
         elif found["base_sample"] is not None:
-            check_base(peft_config, found)
+            check_base(config, found)
 
     def _create_and_replace(
         self,
-        peft_config: AIMAdapterConfig,
+        peft_config: PeftConfig,
         adapter_name: str,
         target: nn.Module,
         target_name: str,
         parent: nn.Module,
         current_key: str,  # noqa: ARG002 (PEFT passes it by name)
+        parameter_name: str | None = None,  # noqa: ARG002 (for methods that adapt single parameters)
     ) -> None:
         if not isinstance(target, AIMTunerLayer):
             if isinstance(target, CLIPVisionEmbeddings):
-                layer = AIMEmbeddingsLayer(target)
+                layer: AIMEmbeddingsLayer | AIMBlockLayer | AIMNormLayer = AIMEmbeddingsLayer(target)
             elif isinstance(target, CLIPEncoderLayer):
-                layer = AIMBlockLayer(target, int(target_name), len(parent))
+                layer = AIMBlockLayer(target, int(target_name), len(cast("nn.ModuleList", parent)))
             else:
-                layer = AIMNormLayer(target, parent)
+                layer = AIMNormLayer(cast("nn.LayerNorm", target), cast("CLIPVisionModel", parent))
             self._replace_module(parent, target_name, layer, target)
-            target = layer
-        target.add(adapter_name, peft_config)
-        target.train(target.base_layer.training)
+        else:
+            layer = cast("AIMEmbeddingsLayer | AIMBlockLayer | AIMNormLayer", target)
+        layer.add(adapter_name, cast("AIMAdapterConfig", peft_config))
+        layer.train(layer.base_layer.training)
 
     def _replace_module(self, parent: nn.Module, child_name: str, new_module: nn.Module, child: nn.Module) -> None:
         # PEFT's own copies `weight`, which a block of CLIP does not have.
@@ -122,7 +126,7 @@ def fingerprint_base(tower: CLIPVisionModel) -> dict[str, Any]:
     """Describe the weights of a tower, without what adapters added to it.
 
     Args:
-        tower: On `meta` there are no values, and quantised matrices have none that last: their fields are None.
+        tower: On `meta` there are no values, and quantized matrices have none that last: their fields are None.
 
     Returns:
         The fields `base_sample`, `base_matrix_sample`, `base_digest` and `base_dtype` of `AIMAdapterConfig`.
@@ -144,7 +148,7 @@ def fingerprint_base(tower: CLIPVisionModel) -> dict[str, Any]:
         digest = hashlib.sha256()
         for name in names:
             digest.update(f"{name} {tuple(weights[name].shape)}".encode())
-            digest.update(weights[name].to("cpu", tower.dtype).contiguous().flatten().view(torch.uint8).numpy())
+            digest.update(weights[name].to("cpu", tower.dtype).contiguous().flatten().view(torch.uint8).numpy().data)
         fields["base_digest"] = digest.hexdigest()
     return fields
 
@@ -152,8 +156,9 @@ def fingerprint_base(tower: CLIPVisionModel) -> dict[str, Any]:
 def check_base(config: AIMAdapterConfig, found: dict[str, Any]) -> None:
     """Compare a tower with the one that an adapter was made for.
 
-    With both in one type every bit counts; otherwise one value of each weight is compared as closely as the coarser type
-    allows. Of a quantised tower, and for adapters saved before matrices were sampled, one-dimensional weights decide.
+    With both in one type every bit counts; otherwise one value of each weight is compared as closely as the coarser
+    type allows. Of a quantized tower, and for adapters saved before matrices were sampled, one-dimensional weights
+    decide.
 
     Args:
         config: Of the adapter.
@@ -162,9 +167,9 @@ def check_base(config: AIMAdapterConfig, found: dict[str, Any]) -> None:
     Raises:
         ValueError: If they differ.
     """
-    dtypes = (config.base_dtype, found["base_dtype"])
+    dtypes = (cast("str", config.base_dtype), found["base_dtype"])
     tolerance = 2 * max(torch.finfo(getattr(torch, name)).eps for name in dtypes)
-    same = is_close(config.base_sample, found["base_sample"], rtol=tolerance, atol=tolerance)
+    same = is_close(cast("list[float]", config.base_sample), found["base_sample"], rtol=tolerance, atol=tolerance)
     if config.base_digest and found["base_digest"] and len(set(dtypes)) == 1:
         same = config.base_digest == found["base_digest"]
     elif config.base_matrix_sample and found["base_matrix_sample"]:
@@ -189,7 +194,7 @@ def add_peft_type() -> None:
         return
     member = str.__new__(PeftType, METHOD)
     member._name_ = member._value_ = METHOD
-    member._sort_order_ = len(PeftType.__members__)
+    member._sort_order_ = len(PeftType.__members__)  # type: ignore[attr-defined]  # which every member has
     PeftType._member_names_.append(METHOD)
     PeftType._member_map_[METHOD] = PeftType._value2member_map_[METHOD] = member
     type.__setattr__(PeftType, METHOD, member)

@@ -24,7 +24,7 @@ class AIMAdapterConfig(PeftConfig):
         num_labels: Classes of a head that trains and is saved with the adapter; 0 for none.
         id2label: Their names; sets `num_labels`.
         base_sample: Left to the method: a value of each one-dimensional weight of the CLIP underneath, by which another
-            one is recognised and refused.
+            one is recognized and refused.
         base_matrix_sample: Left to the method: the same of its matrices.
         base_digest: Left to the method: SHA-256 of all its weights.
         base_dtype: Left to the method: the type these were read in.

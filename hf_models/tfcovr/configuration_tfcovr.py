@@ -1,6 +1,6 @@
 """Configuration of TF-CoVR-Base: a video encoder, a text encoder, how they are fused and what trains them."""
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
@@ -19,7 +19,7 @@ class TFCoVRConfig(PreTrainedConfig):
     | what | paper (the default) | released code |
     |---|---|---|
     | fusion | "mlp", two hidden ReLU layers | "gated", 84,960,001 parameters, dropout 0.5 |
-    | targets | projected into a shared space | `project_targets=False`: only normalised |
+    | targets | projected into a shared space | `project_targets=False`: only normalized |
     | loss | HN-NCE, beta 0 (the best row) | `beta=0.5`, `row_normalization="official"` |
     | text encoder | frozen BLIP-2 | BERT with a trainable text path |
     | number words in the text | counted with them | `TFCoVRProcessor(number_words=True)` |
@@ -61,8 +61,8 @@ class TFCoVRConfig(PreTrainedConfig):
         "text_config": SubConfigSpec(AutoConfig, model_type="bert"),
     }
 
-    vision_config: dict | PreTrainedConfig | None = None
-    text_config: dict | PreTrainedConfig | None = None
+    vision_config: dict[str, Any] | PreTrainedConfig | None = None
+    text_config: dict[str, Any] | PreTrainedConfig | None = None
     vision_model_class: str | None = None
     text_model_class: str | None = None
     fusion: Literal["mlp", "gated", "average"] = "mlp"
@@ -93,7 +93,7 @@ class TFCoVRConfig(PreTrainedConfig):
         }
         kwargs.pop("auto_map", None)
         super().__post_init__(**kwargs)
-        if self.text_model_class is None and self.text_config.model_type == "clip_text_model":
+        if self.text_model_class is None and cast("PreTrainedConfig", self.text_config).model_type == "clip_text_model":
             self.text_model_class = "CLIPTextModelWithProjection"
         if self.projection_dim is None:
             self.projection_dim = self.video_embed_dim
@@ -125,12 +125,12 @@ class TFCoVRConfig(PreTrainedConfig):
     @property
     def video_embed_dim(self) -> int:
         """Size of the video encoder's output, the last dimension of `video_embeds`."""
-        return _embed_dim(self.vision_config, self.vision_model_class)
+        return _embed_dim(cast("PreTrainedConfig", self.vision_config), self.vision_model_class)
 
     @property
     def text_embed_dim(self) -> int:
         """Size of the text encoder's output, the last dimension of `text_embeds`."""
-        return _embed_dim(self.text_config, self.text_model_class)
+        return _embed_dim(cast("PreTrainedConfig", self.text_config), self.text_model_class)
 
     def validate_architecture(self) -> None:
         """Refuse sizes that do not fit together.
@@ -162,5 +162,7 @@ class TFCoVRConfig(PreTrainedConfig):
 
 def _embed_dim(config: PreTrainedConfig, model_class: str | None) -> int:
     if config.model_type == "blip-2":
-        return config.image_text_hidden_size
-    return config.projection_dim if (model_class or "").endswith("WithProjection") else config.hidden_size
+        size: int = config.image_text_hidden_size
+    else:
+        size = config.projection_dim if (model_class or "").endswith("WithProjection") else config.hidden_size
+    return size

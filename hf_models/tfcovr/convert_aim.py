@@ -2,7 +2,7 @@
 
     python -m hf_models.tfcovr.convert_aim CHECKPOINT OUTPUT_DIR --adapter_scale 0.5
 
-Frames, sizes, adapters and classes are read from the weights. What weights do not show is asked for: the scale of the
+Frames, sizes, adapters and classes are read from the weights. What weights do not show must be given: the scale of the
 adapter beside the MLP (0.5 in AIM's configurations with one temporal adapter, 1.0 with two), and the number of heads
 where the width is not that of CLIP's ViT-B or ViT-L.
 """
@@ -82,11 +82,11 @@ def split_head(weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str,
         The backbone without its prefix, and `weight` and `bias` of the classifier; empty where there is none.
 
     Raises:
-        ValueError: If this is no AIM, or holds more than a backbone and one linear layer.
+        ValueError: If this is not an AIM, or holds more than a backbone and one linear layer.
     """
     ends = [name.removesuffix("temporal_embedding") for name in weights if name.endswith("temporal_embedding")]
     if len(ends) != 1:
-        raise ValueError(f"this is no AIM checkpoint: it has {len(ends)} temporal embeddings, not 1")
+        raise ValueError(f"this is not an AIM checkpoint: it has {len(ends)} temporal embeddings, not 1")
     known = re.compile(re.escape(ends[0]) + r"(?:\w+_embedding|conv1\.|ln_(?:pre|post)\.|transformer\.resblocks\.).*")
     backbone = {name.removeprefix(ends[0]): value for name, value in weights.items() if known.match(name)}
     others = {name: value for name, value in weights.items() if not known.match(name)}
@@ -164,7 +164,8 @@ def convert(
         The model, float32, in evaluation mode; with a head where the checkpoint has one.
 
     Raises:
-        ValueError: If the checkpoint cannot be read, is no AIM, or a weight is missing, too many or of another shape.
+        ValueError: If the checkpoint cannot be read, is not an AIM, or a weight is missing, too many or of another
+            shape.
     """
     backbone, head = split_head(read_checkpoint(checkpoint))
     config = infer_config(backbone, head, num_attention_heads=num_attention_heads, adapter_scale=adapter_scale)
@@ -172,7 +173,8 @@ def convert(
     if head:
         weights = {f"aim.{name}": value for name, value in weights.items()}
         weights |= {f"classifier.{name}": value for name, value in head.items()}
-    return load_weights(AIMForVideoClassification if head else AIMModel, config, weights)
+    model_class: type[AIMModel] | type[AIMForVideoClassification] = AIMForVideoClassification if head else AIMModel
+    return load_weights(model_class, config, weights)
 
 
 def save(model: AIMModel | AIMForVideoClassification, output_dir: Path) -> None:
@@ -219,7 +221,8 @@ def main() -> None:
     config = model.config
     print(  # noqa: T201 (a command says what it did)
         f"{type(model).__name__}: {config.num_hidden_layers} blocks of width {config.hidden_size}, {config.num_frames} "
-        f"frames of {config.image_size} px, {config.num_temporal_adapters} temporal adapter(s) -> {arguments.output_dir}"
+        f"frames of {config.image_size} px, {config.num_temporal_adapters} temporal adapter(s) -> "
+        f"{arguments.output_dir}"
     )
 
 

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES
-from transformers.utils import ModelOutput, logging
+from transformers.utils import logging
 
 from .configuration_tfcovr import TFCoVRConfig
 from .modeling_aim import AIMModel
@@ -89,7 +89,7 @@ def keep_unread(encoder: PreTrainedModel, kind: str) -> PreTrainedModel:
     for name in unread_weights(encoder, kind):
         path, _, leaf = name.rpartition(".")
         module = encoder.get_submodule(path)
-        value = module._parameters.pop(leaf).detach()
+        value = cast("torch.nn.Parameter", module._parameters.pop(leaf)).detach()
         module.register_buffer(leaf, value)
     return encoder
 
@@ -120,7 +120,8 @@ def load_encoder(name_or_path: str | Path, encoder: PreTrainedModel, kind: str) 
         ValueError: a weight that the embedding depends on is missing or of another shape.
     """
     with _quiet():
-        loaded, info = type(encoder).from_pretrained(name_or_path, config=encoder.config, output_loading_info=True)
+        found = type(encoder).from_pretrained(name_or_path, config=encoder.config, output_loading_info=True)
+    loaded, info = cast("tuple[PreTrainedModel, dict[str, Any]]", found)
     unread = set(unread_weights(loaded, kind))
     for name in unread & info["missing_keys"]:  # RoBERTa's release has no pooler, for instance
         loaded.get_parameter(name).zero_()
@@ -133,12 +134,15 @@ def load_encoder(name_or_path: str | Path, encoder: PreTrainedModel, kind: str) 
     return keep_unread(loaded, kind)
 
 
-def pooled_vision(outputs: ModelOutput) -> Tensor:
-    """The embedding in the output of a vision model, `(B, video_embed_dim)`."""
+def pooled_vision(outputs: Any) -> Tensor:
+    """The embedding in the output of a vision model, `(B, video_embed_dim)`; each model has its own class of output."""
     if "image_embeds" in outputs:
-        return outputs.image_embeds if outputs.image_embeds.ndim == 2 else outputs.image_embeds.mean(1)
-    pooled = outputs.get("pooler_output")
-    return outputs.last_hidden_state.mean(1) if pooled is None else pooled
+        embeds: Tensor = outputs.image_embeds
+        return embeds if embeds.ndim == 2 else embeds.mean(1)
+    pooled: Tensor | None = outputs.get("pooler_output")
+    if pooled is None:
+        pooled = outputs.last_hidden_state.mean(1)
+    return pooled
 
 
 def pools_text(model_type: str) -> bool:
@@ -146,8 +150,10 @@ def pools_text(model_type: str) -> bool:
     return model_type.startswith(("clip", "siglip"))
 
 
-def pooled_text(outputs: ModelOutput, model_type: str) -> Tensor:
+def pooled_text(outputs: Any, model_type: str) -> Tensor:
     """The embedding in the output of a text model, `(B, text_embed_dim)`."""
     if "text_embeds" in outputs:
-        return outputs.text_embeds if outputs.text_embeds.ndim == 2 else outputs.text_embeds[:, 0]
-    return outputs.pooler_output if pools_text(model_type) else outputs.last_hidden_state[:, 0]
+        embeds: Tensor = outputs.text_embeds
+        return embeds if embeds.ndim == 2 else embeds[:, 0]
+    pooled: Tensor = outputs.pooler_output if pools_text(model_type) else outputs.last_hidden_state[:, 0]
+    return pooled

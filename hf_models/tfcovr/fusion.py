@@ -1,5 +1,7 @@
 """How a video and a text become one query: the paper's perceptron, the released gated combiner, or an average."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,28 +14,29 @@ class ConcatenationFusion(nn.Module):
 
     def __init__(self, config: TFCoVRConfig) -> None:
         super().__init__()
-        hidden = config.fusion_hidden_dim
+        size, hidden = cast("int", config.projection_dim), config.fusion_hidden_dim
         self.layers = nn.Sequential(
-            nn.Linear(config.video_embed_dim + config.projection_dim, hidden),
+            nn.Linear(config.video_embed_dim + size, hidden),
             nn.ReLU(),
             nn.Dropout(config.fusion_dropout),
             nn.Linear(hidden, hidden),
             nn.ReLU(),
             nn.Dropout(config.fusion_dropout),
-            nn.Linear(hidden, config.projection_dim),
+            nn.Linear(hidden, size),
         )
 
     def forward(self, video_embeds: Tensor, text_embeds: Tensor) -> Tensor:
         """Compose row by row.
 
         Args:
-            video_embeds: `(B, video_embed_dim)` as the encoder gives them, not normalised.
+            video_embeds: `(B, video_embed_dim)` as the encoder gives them, not normalized.
             text_embeds: `(B, projection_dim)`, unit norm.
 
         Returns:
-            `(B, projection_dim)`, not normalised.
+            `(B, projection_dim)`, not normalized.
         """
-        return self.layers(torch.cat([video_embeds, text_embeds], dim=-1))
+        query: Tensor = self.layers(torch.cat([video_embeds, text_embeds], dim=-1))
+        return query
 
 
 class GatedFusion(nn.Module):
@@ -41,7 +44,7 @@ class GatedFusion(nn.Module):
 
     def __init__(self, config: TFCoVRConfig) -> None:
         super().__init__()
-        size, hidden = config.projection_dim, config.fusion_hidden_dim
+        size, hidden = cast("int", config.projection_dim), config.fusion_hidden_dim
         self.text_projection = nn.Linear(size, config.fusion_projection_dim)
         self.video_projection = nn.Linear(size, config.fusion_projection_dim)
         self.fused_projection = nn.Linear(2 * config.fusion_projection_dim, hidden)
@@ -51,17 +54,18 @@ class GatedFusion(nn.Module):
         self.dropout = nn.Dropout(config.fusion_dropout)
 
     def _hidden(self, layer: nn.Linear, embeds: Tensor) -> Tensor:
-        return self.dropout(F.relu(layer(embeds)))
+        hidden: Tensor = self.dropout(F.relu(layer(embeds)))
+        return hidden
 
     def forward(self, video_embeds: Tensor, text_embeds: Tensor) -> Tensor:
         """Compose row by row.
 
         Args:
-            video_embeds: `(B, video_embed_dim)` as the encoder gives them, not normalised.
+            video_embeds: `(B, video_embed_dim)` as the encoder gives them, not normalized.
             text_embeds: `(B, projection_dim)`, unit norm.
 
         Returns:
-            `(B, projection_dim)`, not normalised.
+            `(B, projection_dim)`, not normalized.
         """
         text, video = (
             self._hidden(self.text_projection, text_embeds),
@@ -69,7 +73,7 @@ class GatedFusion(nn.Module):
         )
         both = torch.cat([text, video], dim=-1)
         gate = torch.sigmoid(self.gate(self._hidden(self.gate_projection, both)))
-        fused = self.output_projection(self._hidden(self.fused_projection, both))
+        fused: Tensor = self.output_projection(self._hidden(self.fused_projection, both))
         return fused + gate * text_embeds + (1 - gate) * video_embeds
 
 
@@ -83,11 +87,11 @@ class AverageFusion(nn.Module):
         """Compose row by row.
 
         Args:
-            video_embeds: `(B, video_embed_dim)` as the encoder gives them, not normalised.
+            video_embeds: `(B, video_embed_dim)` as the encoder gives them, not normalized.
             text_embeds: `(B, projection_dim)`, unit norm.
 
         Returns:
-            `(B, projection_dim)`, not normalised.
+            `(B, projection_dim)`, not normalized.
         """
         return (F.normalize(video_embeds, dim=-1) + text_embeds) / 2
 

@@ -1,7 +1,8 @@
-"""What AIM is built of: CLIP's blocks run over time and over space, with bottleneck adapters in between."""
+"""The layers of AIM: CLIP's blocks run over time and over space, with bottleneck adapters in between."""
 
 import math
 from collections.abc import Callable
+from typing import TypeGuard
 
 import torch
 from torch import nn
@@ -21,8 +22,8 @@ from .configuration_aim import AIMConfig
 QUICK_GELU_SLOPE = 1.702
 
 
-def is_plain_linear(module: nn.Module) -> bool:
-    """Whether a layer is its weight and bias and nothing more: no LoRA, no quantisation, no offloading hook."""
+def is_plain_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
+    """Whether a layer is its weight and bias and nothing more: no LoRA, no quantization, no offloading hook."""
     return type(module) is nn.Linear and not hasattr(module, "_hf_hook")
 
 
@@ -89,7 +90,8 @@ def embed_clips(
             )
         temporal_embedding = interpolate_frames(temporal_embedding, num_frames)
     tokens = embed_images(pixel_values.flatten(0, 1), interpolate_pos_encoding=interpolate_pos_encoding)
-    return tokens.unflatten(0, (batch_size, num_frames)) + temporal_embedding.unsqueeze(2)
+    embedded: torch.Tensor = tokens.unflatten(0, (batch_size, num_frames)) + temporal_embedding.unsqueeze(2)
+    return embedded
 
 
 def attend(
@@ -105,13 +107,14 @@ def attend(
 
     Returns:
         The attended values `(sequences, queries, hidden_size)`, and the weights `(sequences, heads, queries, tokens)`,
-        None where they are not asked for.
+        None where they are not requested.
     """
 
     def split_heads(states: torch.Tensor) -> torch.Tensor:
-        return states.unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
+        heads: torch.Tensor = states.unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
+        return heads
 
-    function = eager_attention_forward
+    function: Callable[..., tuple[torch.Tensor, torch.Tensor | None]] = eager_attention_forward
     if not with_maps:
         function = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, function)
     attended, weights = function(
@@ -132,9 +135,11 @@ def frozen_mlp(mlp: CLIPMLP, hidden_states: torch.Tensor) -> torch.Tensor:
     QuickGELU `x * sigmoid(1.702 x)` is `silu(1.702 x) / 1.702`, and SiLU saves nothing but its input.
     """
     if not isinstance(mlp.activation_fn, QuickGELUActivation):
-        return mlp(hidden_states)
-    hidden_states = F.silu(mlp.fc1(hidden_states).mul_(QUICK_GELU_SLOPE)).mul_(1 / QUICK_GELU_SLOPE)
-    return mlp.fc2(hidden_states)
+        change: torch.Tensor = mlp(hidden_states)
+    else:
+        wide = F.silu(mlp.fc1(hidden_states).mul_(QUICK_GELU_SLOPE)).mul_(1 / QUICK_GELU_SLOPE)
+        change = mlp.fc2(wide)
+    return change
 
 
 class AIMDropPath(nn.Module):
@@ -162,12 +167,13 @@ class AIMAdapter(nn.Module):
         super().__init__()
         self.down = nn.Linear(hidden_size, adapter_size)
         self.up = nn.Linear(adapter_size, hidden_size)
-        # transformers initialises leaves alone in classes outside the library, so the leaf carries the wish.
-        self.up.init_std = 0.0
+        # In classes outside the library transformers initializes only leaves, so the leaf holds its own deviation.
+        self.up.init_std = 0.0  # type: ignore[assignment]  # PyTorch's annotation knows tensors and modules
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Map `(..., hidden_size)` to the change `(..., hidden_size)`; the caller adds the skip where there is one."""
-        return self.up(F.gelu(self.down(hidden_states)))
+        change: torch.Tensor = self.up(F.gelu(self.down(hidden_states)))
+        return change
 
     def forward_projected(self, projection: nn.Module, hidden_states: torch.Tensor) -> torch.Tensor:
         """Give `self(projection(hidden_states))` as one product: nothing else reads the projected values.
@@ -175,17 +181,19 @@ class AIMAdapter(nn.Module):
         For the sizes of AIM this is 1/17 of a block's work, and one activation less to keep.
         """
         if not (is_plain_linear(projection) and is_plain_linear(self.down)):
-            return self(projection(hidden_states))
-        weight = self.down.weight @ projection.weight
-        bias = F.linear(projection.bias, self.down.weight, self.down.bias)
-        return self.up(F.gelu(F.linear(hidden_states, weight, bias)))
+            change: torch.Tensor = self(projection(hidden_states))
+        else:
+            weight = self.down.weight @ projection.weight
+            bias = F.linear(projection.bias, self.down.weight, self.down.bias)
+            change = self.up(F.gelu(F.linear(hidden_states, weight, bias)))
+        return change
 
 
 class AIMAdapters(nn.Module):
     """What AIM adds to one block of CLIP, and how the block runs with it.
 
-    The block is no argument of a `forward`: accelerate's hooks move the arguments of those to another device, and a block
-    whose weights lie on disk cannot be moved.
+    The block is no argument of a `forward`: accelerate's hooks move the arguments of those to another device, and a
+    block whose weights lie on disk cannot be moved.
     """
 
     def __init__(
@@ -263,7 +271,7 @@ class AIMLayer(CLIPEncoderLayer):
             drop_path_rate=drop_path_rate,
         )
 
-    def forward(
+    def forward(  # type: ignore[override]  # a block of AIM reads clips, and no attention mask
         self, hidden_states: torch.Tensor, class_token_only: bool = False, with_maps: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """See `AIMAdapters.run_block`."""
@@ -277,7 +285,7 @@ class AIMEmbeddings(CLIPVisionEmbeddings):
         super().__init__(config)
         self.temporal_embedding = nn.Parameter(torch.zeros(1, config.num_frames, config.hidden_size))
 
-    def forward(
+    def forward(  # type: ignore[override]  # keywords only: clips may be interpolated in two ways
         self,
         pixel_values: torch.Tensor,
         *,

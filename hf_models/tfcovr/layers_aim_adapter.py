@@ -2,13 +2,13 @@
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from torch.nn import functional as F
-from transformers import CLIPVisionModel
+from transformers import CLIPVisionConfig, CLIPVisionModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPVisionEmbeddings
 from transformers.utils import ModelOutput
@@ -35,15 +35,15 @@ class AIMAdapterOutput(ModelOutput):
 
 
 class AIMTunerLayer(BaseTunerLayer):
-    """What the three kinds of wrapped modules share: exactly one adapter acts, or none."""
+    """The base of the three kinds of wrapped modules: one adapter is active, or none."""
 
     @property
-    def acting(self) -> str | None:
-        """Name of the adapter that acts, None while all are disabled."""
+    def enabled_adapter(self) -> str | None:
+        """Name of the active adapter, None while all are disabled."""
         return None if self.disable_adapters or not self.active_adapters else self.active_adapters[0]
 
     def set_adapter(self, adapter_names: str | list[str], inference_mode: bool = False) -> None:
-        """Let one adapter act.
+        """Make one adapter the active one.
 
         Args:
             adapter_names: Its name.
@@ -53,7 +53,7 @@ class AIMTunerLayer(BaseTunerLayer):
             ValueError: If several are named; AIM's adapters do not add up.
         """
         if not isinstance(adapter_names, str) and len(adapter_names) > 1:
-            raise ValueError(f"one AIM adapter acts at a time; got {list(adapter_names)}")
+            raise ValueError(f"one AIM adapter is active at a time; got {list(adapter_names)}")
         super().set_adapter(adapter_names, inference_mode)
 
 
@@ -80,11 +80,12 @@ class AIMEmbeddingsLayer(nn.Module, AIMTunerLayer):
 
     def forward(self, pixel_values: torch.Tensor, interpolate_pos_encoding: bool = False) -> torch.Tensor:
         """Embed clips `(batch, frames, channels, height, width)` as `(batch * frames, tokens, hidden_size)`."""
-        if self.acting is None:
-            return self.base_layer(pixel_values, interpolate_pos_encoding=interpolate_pos_encoding)
+        if self.enabled_adapter is None:
+            tokens: torch.Tensor = self.base_layer(pixel_values, interpolate_pos_encoding=interpolate_pos_encoding)
+            return tokens
         tokens = embed_clips(
             self.base_layer,
-            self.aim_temporal_embedding[self.acting],
+            self.aim_temporal_embedding[self.enabled_adapter],
             pixel_values,
             num_channels=self.base_layer.config.num_channels,
             interpolate_pos_encoding=interpolate_pos_encoding,
@@ -110,7 +111,7 @@ class AIMBlockLayer(GradientCheckpointingLayer, AIMTunerLayer):
 
     def add(self, adapter_name: str, config: AIMAdapterConfig) -> None:
         """Add an adapter's bottlenecks, which change nothing yet."""
-        native = config.native(self.base_layer.self_attn.config)
+        native = config.native(cast("CLIPVisionConfig", self.base_layer.self_attn.config))
         adapters = AIMAdapters(
             native.hidden_size,
             native.adapter_size,
@@ -118,17 +119,19 @@ class AIMBlockLayer(GradientCheckpointingLayer, AIMTunerLayer):
             adapter_scale=native.adapter_scale,
             drop_path_rate=drop_path_rates(native.drop_path_rate, self.num_layers)[self.index],
         )
-        initialise(adapters)
+        initialize(adapters)
         self.aim_adapters[adapter_name] = place_like(adapters, self.base_layer.self_attn.out_proj.weight)
         self.num_frames[adapter_name] = config.num_frames
 
     def forward(self, hidden_states: torch.Tensor, attention_mask: None = None, **kwargs: Any) -> torch.Tensor:
         """Run the block on `(batch * frames, tokens, hidden_size)`; the last one gives the class tokens alone."""
-        if self.acting is None:
-            return self.base_layer(hidden_states, attention_mask, **kwargs)
-        clips = hidden_states.unflatten(0, (-1, self.num_frames[self.acting]))
+        if self.enabled_adapter is None:
+            states: torch.Tensor = self.base_layer(hidden_states, attention_mask, **kwargs)
+            return states
+        clips = hidden_states.unflatten(0, (-1, self.num_frames[self.enabled_adapter]))
         is_last = self.index == self.num_layers - 1
-        clips, _, _ = self.aim_adapters[self.acting].run_block(self.base_layer, clips, class_token_only=is_last)
+        adapters = cast("AIMAdapters", self.aim_adapters[self.enabled_adapter])
+        clips, _, _ = adapters.run_block(self.base_layer, clips, class_token_only=is_last)
         return clips.flatten(0, 1)
 
 
@@ -142,7 +145,7 @@ class AIMHead(nn.Module):
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(norm.normalized_shape[0], config.num_labels) if config.num_labels else None
         if self.classifier is not None:
-            self.classifier.init_std = 0.01
+            self.classifier.init_std = 0.01  # type: ignore[assignment]  # PyTorch's annotation knows tensors and modules
 
     def forward(self, frames: torch.Tensor, labels: torch.Tensor | None) -> AIMAdapterOutput:
         """Pool and classify.
@@ -162,7 +165,7 @@ class AIMHead(nn.Module):
         frames = frames.unflatten(0, (-1, self.num_frames))
         video = frames.mean(1)
         logits = None if self.classifier is None else self.classifier(self.dropout(video))
-        loss = None if labels is None else F.cross_entropy(logits, labels)
+        loss = None if labels is None or logits is None else F.cross_entropy(logits, labels)
         return AIMAdapterOutput(loss=loss, logits=logits, last_hidden_state=frames, pooler_output=video)
 
 
@@ -184,15 +187,19 @@ class AIMNormLayer(nn.Module, AIMTunerLayer):
         """Add an adapter's norm, equal to CLIP's, and a new classifier."""
         head = AIMHead(self.base_layer, config)
         if head.classifier is not None:
-            initialise(head.classifier)
+            initialize(head.classifier)
         self.aim_head[adapter_name] = place_like(head, self.base_layer.weight)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Norm `(batch * frames, hidden_size)`."""
-        return (self.base_layer if self.acting is None else self.aim_head[self.acting].norm)(hidden_states)
+        norm = self.base_layer
+        if self.enabled_adapter is not None:
+            norm = cast("AIMHead", self.aim_head[self.enabled_adapter]).norm
+        normed: torch.Tensor = norm(hidden_states)
+        return normed
 
 
-def initialise(module: nn.Module) -> None:
+def initialize(module: nn.Module) -> None:
     """Give new linear layers the values that `AIMPreTrainedModel` gives them."""
     for leaf in module.modules():
         if isinstance(leaf, nn.Linear):
@@ -207,27 +214,27 @@ def place_like(module: nn.Module, weight: torch.Tensor) -> nn.Module:
     return module.to(device=weight.device, dtype=weight.dtype)
 
 
-def refuse_hidden_states(tower: CLIPVisionModel, _: tuple, kwargs: dict[str, Any]) -> None:
+def refuse_hidden_states(tower: CLIPVisionModel, _: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Stop a request for hidden states or attention maps, which CLIP records in places that adapters replace.
 
     Args:
         tower: About to run.
-        kwargs: What it was called with.
+        kwargs: Its keyword arguments.
 
     Raises:
-        ValueError: If they are asked for while an adapter acts.
+        ValueError: If they are requested while an adapter is active.
     """
-    if tower.post_layernorm.acting is None:
+    if tower.post_layernorm.enabled_adapter is None:
         return
     for name in ("output_hidden_states", "output_attentions"):
         if kwargs.get(name, getattr(tower.config, name)):
             raise ValueError(f"{name} is not available with an active AIM adapter; call to_aim and ask that model")
 
 
-def pool_clips(tower: CLIPVisionModel, _: tuple, kwargs: dict[str, Any], output: Any) -> Any:
+def pool_clips(tower: CLIPVisionModel, _: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
     """Turn the output of CLIP, per frame, into that of AIM, per clip."""
-    acting = tower.post_layernorm.acting
-    if acting is None:
+    layer = cast("AIMNormLayer", tower.post_layernorm)
+    if layer.enabled_adapter is None:
         return output
-    pooled = tower.post_layernorm.aim_head[acting](output[1], kwargs.get("labels"))
+    pooled = layer.aim_head[layer.enabled_adapter](output[1], kwargs.get("labels"))
     return pooled.to_tuple() if isinstance(output, tuple) else pooled

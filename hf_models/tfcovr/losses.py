@@ -1,6 +1,6 @@
-"""Contrastive losses of composed retrieval: HN-NCE, InfoNCE, and one that knows several right targets.
+"""Contrastive losses of composed retrieval: HN-NCE, InfoNCE, and one with several right targets.
 
-All take embeddings as given, so normalise first; row i of the queries belongs to row i of the targets. All are
+All take embeddings as given, so normalize first; row i of the queries belongs to row i of the targets. All are
 computed in log space and in at least float32, whatever the autocast, because similarities divided by a
 temperature of 0.07 reach 14 and the sums of their exponentials overflow or cancel otherwise.
 """
@@ -31,8 +31,8 @@ def _check_pairs(query_embeds: Tensor, target_embeds: Tensor) -> None:
         raise ValueError(f"queries and targets must be two matrices of one shape (n, D), not {shapes}")
     if len(query_embeds) < 2:
         raise ValueError(
-            f"a contrastive loss needs at least 2 pairs, there are {len(query_embeds)}: every other pair of the batch is a "
-            "negative; use a larger batch or leave out the last, incomplete one"
+            f"a contrastive loss needs at least 2 pairs, there are {len(query_embeds)}: every other pair of the batch "
+            "is a negative; use a larger batch or leave out the last, incomplete one"
         )
 
 
@@ -59,7 +59,7 @@ def hn_nce(
         alpha: weight of the positive, in (0, 1].
         beta: how much hard negatives count more, 0 or more; 0 in the paper, 0.5 in the released configuration.
         row_normalization: "official" divides the weight (i, j) by the sum of row j instead of row i, as the released
-            code does by a broadcasting slip; for comparisons with its figures only.
+            code does by a broadcasting slip; for comparisons with its results only.
 
     Returns:
         A scalar. It may be negative for alpha < 1; `2 log(alpha)` is its lower bound.

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields
+from typing import cast
 
 import torch
 from peft import PeftModel, get_peft_model
@@ -44,18 +45,21 @@ def to_aim(model: nn.Module, adapter_name: str | None = None) -> AIMModel | AIMF
     """
     tower = find_tower(model)
     configs = getattr(model, "peft_config", {})
-    name = adapter_name or getattr(tower.post_layernorm, "acting", None)
-    if not isinstance(configs.get(name), AIMAdapterConfig):
+    name = adapter_name or getattr(tower.post_layernorm, "enabled_adapter", None)
+    found = configs.get(name)
+    if name is None or not isinstance(found, AIMAdapterConfig):
         raise ValueError(f"there is no AIM adapter {name!r}; there are {sorted(configs)}")
-    config = configs[name].native(tower.config)
-    classifier = AIMForVideoClassification(config)
-    result = classifier if configs[name].num_labels else classifier.aim
-    weights = {native_name(key, name): value for key, value in tower.state_dict().items()}
-    weights.pop(None, None)
+    classifier = AIMForVideoClassification(found.native(tower.config))
+    result: AIMModel | AIMForVideoClassification = classifier if found.num_labels else classifier.aim
+    weights = {
+        native: value for key, value in tower.state_dict().items() if (native := native_name(key, name)) is not None
+    }
     if result is classifier.aim:
         weights = {key.removeprefix("aim."): value for key, value in weights.items()}
     result.load_state_dict(weights)
-    return result.to(tower.dtype).eval()
+    result.to(tower.dtype)  # type: ignore[arg-type]  # a wrapped method, which its annotation does not bind
+    result.eval()
+    return result
 
 
 def to_adapter(
@@ -82,9 +86,9 @@ def to_adapter(
             raise ValueError(f"an adapter cannot hold this model: {key} differs from the CLIP given")
     shared = {field.name for field in fields(AIMAdapterConfig)} & {field.name for field in fields(AIMConfig)}
     values = {name: getattr(model.config, name) for name in shared - {"id2label"}}
-    config = AIMAdapterConfig(**values, id2label=model.config.id2label if has_head else None)
+    config = AIMAdapterConfig(**values, id2label=cast("dict[int, str]", model.config.id2label) if has_head else None)
     peft_model = get_peft_model(clip, config, adapter_name)
     for key, value in clip.state_dict().items():
         if ".aim_" in key:
-            value.copy_(weights[native_name(key, adapter_name)])
+            value.copy_(weights[cast("str", native_name(key, adapter_name))])
     return peft_model

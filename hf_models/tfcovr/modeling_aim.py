@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -35,24 +35,25 @@ class AIMModelOutput(BaseModelOutputWithPooling):
 
 @dataclass
 class AIMClassifierOutput(ImageClassifierOutput):
-    """What `AIMForVideoClassification` returns: `loss`, `logits (batch, num_labels)`, the rest as in `AIMModelOutput`."""
+    """What `AIMForVideoClassification` returns: `loss`, `logits (batch, num_labels)`, then as in `AIMModelOutput`."""
 
     temporal_attentions: tuple[torch.Tensor, ...] | None = None
 
 
 class CLIPVisionTower(CLIPVisionModel):
-    """CLIP's vision tower, loaded without a word about the text tower that a full checkpoint holds beside it."""
+    """CLIP's vision tower, loaded without a warning about the text tower that a full checkpoint holds beside it."""
 
-    _keys_to_ignore_on_load_unexpected = (r"^text_model\.", r"^(text|visual)_projection\.", r"^logit_scale$")
+    # transformers only reads it
+    _keys_to_ignore_on_load_unexpected = (r"^text_model\.", r"^(text|visual)_projection\.", r"^logit_scale$")  # type: ignore[assignment]
 
     @property
     def is_gradient_checkpointing(self) -> bool:
-        """The old name, for which PEFT 0.21 asks every model; transformers' own warns of it."""
+        """The old name, which PEFT 0.21 reads of every model; transformers' own warns about it."""
         return self.is_activation_checkpointing
 
 
 def load_clip_vision(name_or_path: str, revision: str = "main") -> tuple[CLIPVisionModel, dict[str, Any]]:
-    """Load the vision tower of a CLIP checkpoint and transformers' account of which weights it found.
+    """Load the vision tower of a CLIP checkpoint and transformers' report of which weights it found.
 
     Args:
         name_or_path: A folder or a name on the Hub.
@@ -67,27 +68,28 @@ def load_clip_vision(name_or_path: str, revision: str = "main") -> tuple[CLIPVis
     try:
         found = AutoConfig.from_pretrained(name_or_path, revision=revision).model_type
         if found in {"clip", "clip_vision_model"}:
-            return CLIPVisionTower.from_pretrained(
+            loaded = CLIPVisionTower.from_pretrained(
                 name_or_path,
                 revision=revision,
                 key_mapping={r"^vision_model\.": ""},
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )
+            return cast("tuple[CLIPVisionModel, dict[str, Any]]", loaded)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{str(name_or_path)!r} is no CLIP checkpoint that can be read: {error}") from error
+        raise ValueError(f"{str(name_or_path)!r} cannot be read as a CLIP checkpoint: {error}") from error
     raise ValueError(f"{str(name_or_path)!r} is a {found!r} model; AIM is built on a 'clip' with its vision tower")
 
 
 class AIMPreTrainedModel(PreTrainedModel):
-    """What AIM's models share: weights from CLIP, initial values, and which weights train."""
+    """The base of AIM's models: weights from CLIP, initial values, and which weights train."""
 
     config: AIMConfig
     base_model_prefix = "aim"
     main_input_name = "pixel_values"
-    input_modalities = ("video",)
+    input_modalities = ("video",)  # type: ignore[assignment]  # transformers' own models give tuples, too
     _input_embed_layer = "patch_embedding"
-    _no_split_modules = ("AIMEmbeddings", "AIMLayer")
+    _no_split_modules = ("AIMEmbeddings", "AIMLayer")  # type: ignore[assignment]  # transformers only reads it
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
@@ -98,8 +100,9 @@ class AIMPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if hasattr(module, "init_std"):
-            init.normal_(module.weight, std=module.init_std) if module.init_std else init.zeros_(module.weight)
-            init.zeros_(module.bias)
+            linear, std = cast("nn.Linear", module), cast("float", module.init_std)
+            init.normal_(linear.weight, std=std) if std else init.zeros_(linear.weight)
+            init.zeros_(linear.bias)
         elif isinstance(module, AIMEmbeddings):
             init.zeros_(module.temporal_embedding)
             init.normal_(module.class_embedding, std=self.config.initializer_range)
@@ -107,7 +110,7 @@ class AIMPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(
-        cls: type[Model], pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any
+        cls: type[Model], pretrained_model_name_or_path: str | os.PathLike[str] | None, *args: Any, **kwargs: Any
     ) -> Model:
         """Load a saved AIM, as every model of transformers loads.
 
@@ -124,14 +127,15 @@ class AIMPreTrainedModel(PreTrainedModel):
         """
         with_info = kwargs.pop("output_loading_info", False)
         kwargs["output_loading_info"] = True
-        model, info = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        model, info = cast("tuple[Model, dict[str, Any]]", loaded)
         deeper = {key.partition(".")[2] for key in info["unexpected_keys"]}
         if not model.state_dict().keys() - info["missing_keys"] and deeper & model.base_model.state_dict().keys():
             raise ValueError(
-                f"{str(pretrained_model_name_or_path)!r} is no {cls.__name__} but a larger model that holds an AIM: load it "
-                "with AutoModel and take its vision_model"
+                f"{str(pretrained_model_name_or_path)!r} is not an {cls.__name__} but a larger model that holds an "
+                "AIM: load it with AutoModel and take its vision_model"
             )
-        return (model, info) if with_info else model
+        return (model, info) if with_info else model  # type: ignore[return-value]  # transformers says no more
 
     @classmethod
     def from_clip(
@@ -157,14 +161,15 @@ class AIMPreTrainedModel(PreTrainedModel):
         lost = sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])})
         if lost:
             raise ValueError(
-                f"the CLIP backbone did not load from {str(name_or_path)!r}: {len(lost)} weights are missing or of another "
-                f"shape, among them {', '.join(lost[:5])}; is this a CLIP checkpoint with its vision tower?"
+                f"the CLIP backbone did not load from {str(name_or_path)!r}: {len(lost)} weights are missing or of "
+                f"another shape, among them {', '.join(lost[:5])}; is this a CLIP checkpoint with its vision tower?"
             )
         model = cls(AIMConfig.from_clip_config(clip.config, num_frames=num_frames, **config))
         unexpected = model.base_model.load_state_dict(clip.state_dict(), strict=False).unexpected_keys
         if unexpected:
             raise ValueError(f"{str(name_or_path)!r} has weights that AIM has no place for: {', '.join(unexpected)}")
-        return model.eval()
+        model.eval()
+        return model
 
     def freeze_backbone(self) -> None:
         """Train as the paper does: adapters, temporal embedding, last norm and head; the rest of CLIP stays."""
@@ -174,7 +179,7 @@ class AIMPreTrainedModel(PreTrainedModel):
 
     def resize_temporal_embedding(self, num_frames: int) -> None:
         """Stretch the temporal embedding linearly to `num_frames`, for good."""
-        embeddings = self.base_model.embeddings
+        embeddings = cast("AIMEmbeddings", self.base_model.embeddings)
         trained = embeddings.temporal_embedding.requires_grad
         resized = interpolate_frames(embeddings.temporal_embedding.detach(), num_frames)
         embeddings.temporal_embedding = nn.Parameter(resized.contiguous(), requires_grad=trained)
@@ -200,7 +205,7 @@ class AIMModel(AIMPreTrainedModel):
         self.post_layernorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.post_init()
 
-    @can_return_tuple
+    @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
     def forward(
         self,
         pixel_values: torch.Tensor,
@@ -223,7 +228,8 @@ class AIMModel(AIMPreTrainedModel):
                 form; default `config.output_attentions`.
 
         Returns:
-            `last_hidden_state (batch, frames, hidden_size)`, `pooler_output (batch, hidden_size)`, and what was asked.
+            `last_hidden_state (batch, frames, hidden_size)`, `pooler_output (batch, hidden_size)`, and what was
+            requested.
         """
         want_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         want_maps = self.config.output_attentions if output_attentions is None else output_attentions
@@ -270,11 +276,11 @@ class AIMForVideoClassification(AIMPreTrainedModel):
         self.num_labels = config.num_labels
         self.aim = AIMModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        self.classifier.init_std = 0.01
+        self.classifier = nn.Linear(config.hidden_size, cast("int", config.num_labels))
+        self.classifier.init_std = 0.01  # type: ignore[assignment]  # PyTorch's annotation knows tensors and modules
         self.post_init()
 
-    @can_return_tuple
+    @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
     def forward(
         self,
         pixel_values: torch.Tensor,
@@ -296,7 +302,7 @@ class AIMForVideoClassification(AIMPreTrainedModel):
             output_attentions: As in `AIMModel`.
 
         Returns:
-            `loss` (cross-entropy, a scalar, with `labels`), `logits (batch, num_labels)`, and what was asked.
+            `loss` (cross-entropy, a scalar, with `labels`), `logits (batch, num_labels)`, and what was requested.
         """
         output = self.aim(
             pixel_values,

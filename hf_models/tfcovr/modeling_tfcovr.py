@@ -1,14 +1,14 @@
-"""TF-CoVR-Base: compose a video and a modification text into one query, and embed the videos that may answer it."""
+"""TF-CoVR-Base: compose a video and a modification text into one query, and embed the candidate videos."""
 
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
@@ -35,10 +35,10 @@ class TFCoVROutput(ModelOutput):
         logits_per_query: `(n, n)` similarities over the temperature.
         query_embeds: `(n, D)` unit-norm composed queries.
         target_embeds: `(n, D)` unit-norm targets.
-        vision_model_output: what the video encoder says of the query clips, with the hidden states or attention maps
-            that were asked for; None where nothing was.
-        text_model_output: the same of the texts.
-        target_vision_model_output: the same of the target clips.
+        vision_model_output: output of the video encoder for the query clips, with the hidden states or attention maps
+            that were requested; None where none were.
+        text_model_output: the same for the texts.
+        target_vision_model_output: the same for the target clips.
     """
 
     loss: Tensor | None = None
@@ -64,7 +64,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         >>> from transformers import BertConfig, CLIPVisionConfig
         >>> small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
         >>> vision = CLIPVisionConfig(image_size=8, patch_size=4, **small)
-        >>> config = TFCoVRConfig(vision_config=vision, text_config=BertConfig(vocab_size=9, **small), fusion_hidden_dim=8)
+        >>> text = BertConfig(vocab_size=9, **small)
+        >>> config = TFCoVRConfig(vision_config=vision, text_config=text, fusion_hidden_dim=8)
         >>> model = TFCoVRForComposedRetrieval(config).eval()
         >>> frames, tokens = torch.rand(2, 4, 3, 8, 8), torch.tensor([[1, 2], [3, 4]])
         >>> model.get_query_features(frames, tokens).shape
@@ -77,17 +78,23 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
     config_class = TFCoVRConfig
     base_model_prefix = "tfcovr"
     main_input_name = "pixel_values"
-    input_modalities = ("video", "text")
+    input_modalities = ("video", "text")  # type: ignore[assignment]  # transformers' own models give tuples, too
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
-    _no_split_modules = ("AIMLayer",)
+    _no_split_modules = ("AIMLayer",)  # type: ignore[assignment]  # transformers only reads it
+
+    video_mean: Tensor
+    video_deviation: Tensor
 
     def __init__(self, config: TFCoVRConfig) -> None:
         super().__init__(config)
-        size = config.projection_dim
-        self.vision_model = build_encoder(config.vision_config, config.vision_model_class, "vision")
-        self.text_model = build_encoder(config.text_config, config.text_model_class, "text")
+        size = cast("int", config.projection_dim)
+        vision_config, text_config = (
+            cast("PreTrainedConfig", one) for one in (config.vision_config, config.text_config)
+        )
+        self.vision_model = build_encoder(vision_config, config.vision_model_class, "vision")
+        self.text_model = build_encoder(text_config, config.text_model_class, "text")
         learned = config.fusion != "average"
         self.text_projection = nn.Linear(config.text_embed_dim, size) if learned else nn.Identity()
         self.fusion = FUSIONS[config.fusion](config)
@@ -107,8 +114,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             bound = module.in_features**-0.5
             init.uniform_(module.bias, -bound, bound)
         elif module is self and self.config.standardize_video:
-            init.zeros_(module.video_mean)
-            init.ones_(module.video_deviation)
+            init.zeros_(self.video_mean)
+            init.ones_(self.video_deviation)
         if module is self and self.config.learnable_temperature:
             init.constant_(module.log_temperature, math.log(self.config.temperature))
 
@@ -139,7 +146,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             else:
                 encoder = load_encoder(name_or_path, getattr(model, f"{kind}_model"), kind)
             setattr(model, f"{kind}_model", encoder)
-        return model.eval()
+        model.eval()
+        return model
 
     @property
     def temperature(self) -> float | Tensor:
@@ -189,10 +197,10 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         return self._in_own_dtype((video_embeds - self.video_mean) / self.video_deviation)
 
     def encode_video(self, pixel_values: Tensor) -> Tensor:
-        """What the video encoder says of each clip, not normalised, `(B, video_embed_dim)`.
+        """The output of the video encoder for each clip, not normalized, `(B, video_embed_dim)`.
 
         A video model gives its pooled output or else the mean of its tokens; an image model the mean over frames (and
-        over query tokens, for BLIP-2) of what it says of each.
+        over query tokens, for BLIP-2) of its outputs.
 
         Args:
             pixel_values: `(B, T, C, H, W)`.
@@ -202,19 +210,19 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         """
         return self._run_vision(pixel_values)[0]
 
-    def _run_vision(self, pixel_values: Tensor, **asked: Any) -> tuple[Tensor, ModelOutput]:
+    def _run_vision(self, pixel_values: Tensor, **options: Any) -> tuple[Tensor, ModelOutput]:
         if pixel_values.ndim != 5:
             raise ValueError(
                 f"pixel_values must be (batch, frames, channels, height, width), not {tuple(pixel_values.shape)}"
             )
-        if self.config.vision_config.model_type in VIDEO_MODEL_TYPES:
-            outputs = self.vision_model(**{self.vision_model.main_input_name: pixel_values}, **asked)
+        if cast("PreTrainedConfig", self.config.vision_config).model_type in VIDEO_MODEL_TYPES:
+            outputs = self.vision_model(**{self.vision_model.main_input_name: pixel_values}, **options)
             return pooled_vision(outputs), outputs
-        outputs = self.vision_model(pixel_values=pixel_values.flatten(0, 1), **asked)
+        outputs = self.vision_model(pixel_values=pixel_values.flatten(0, 1), **options)
         return pooled_vision(outputs).unflatten(0, pixel_values.shape[:2]).mean(1), outputs
 
     def encode_text(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """What the text encoder says of each text, not normalised, `(B, text_embed_dim)`.
+        """The output of the text encoder for each text, not normalized, `(B, text_embed_dim)`.
 
         The projected embedding of CLIP and BLIP-2 (its first token), the pooled output of a CLIP or SigLIP text model
         without projection, and the first token's last hidden state of BERT and BLIP.
@@ -225,9 +233,10 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         """
         return self._run_text(input_ids, attention_mask)[0]
 
-    def _run_text(self, input_ids: Tensor, attention_mask: Tensor | None, **asked: Any) -> tuple[Tensor, ModelOutput]:
-        outputs = self.text_model(input_ids=input_ids, attention_mask=attention_mask, **asked)
-        return pooled_text(outputs, self.config.text_config.model_type), outputs
+    def _run_text(self, input_ids: Tensor, attention_mask: Tensor | None, **options: Any) -> tuple[Tensor, ModelOutput]:
+        outputs = self.text_model(input_ids=input_ids, attention_mask=attention_mask, **options)
+        model_type = cast("PreTrainedConfig", self.config.text_config).model_type
+        return pooled_text(outputs, model_type), outputs
 
     def get_query_features(
         self,
@@ -258,20 +267,20 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             video_embeds = self.encode_video(pixel_values)
         if input_ids is not None:
             text_embeds = self.encode_text(input_ids, attention_mask)
-        if video_embeds is None and text_embeds is None:
-            raise ValueError(
-                "a query needs a video (pixel_values or video_embeds), a text (input_ids or text_embeds) or both"
-            )
-        text = None
+        video, text = None, None
         if text_embeds is not None:
             text = F.normalize(self.text_projection(self._in_own_dtype(text_embeds)), dim=-1)
         if video_embeds is not None:
-            video_embeds = self._standardized(video_embeds)
-        else:
-            video_embeds = text.new_zeros(len(text), self.config.video_embed_dim)
-        if text is None:
-            text = video_embeds.new_zeros(len(video_embeds), self.config.projection_dim)
-        return F.normalize(self.fusion(video_embeds, text), dim=-1)
+            video = self._standardized(video_embeds)
+        if video is None:
+            if text is None:
+                raise ValueError(
+                    "a query needs a video (pixel_values or video_embeds), a text (input_ids or text_embeds) or both"
+                )
+            video = text.new_zeros(len(text), self.config.video_embed_dim)
+        elif text is None:
+            text = video.new_zeros(len(video), cast("int", self.config.projection_dim))
+        return F.normalize(self.fusion(video, text), dim=-1)
 
     def get_target_features(self, pixel_values: Tensor | None = None, *, video_embeds: Tensor | None = None) -> Tensor:
         """Embed videos that may answer a query: unit-norm `(B, D)`.
@@ -290,7 +299,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             raise ValueError("a target needs pixel_values or video_embeds")
         return F.normalize(self.target_projection(self._standardized(video_embeds)), dim=-1)
 
-    @can_return_tuple
+    @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
     def forward(  # noqa: PLR0913 (as many as transformers' own models have)
         self,
         pixel_values: Tensor | None = None,
@@ -312,7 +321,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         more processes mean more negatives; every process must then call this together.
 
         `transformers.Trainer` trains and evaluates this model. For a loss in evaluation the batches must hold
-        `target_labels`, whatever the loss; `dataloader_drop_last=True` keeps single pairs, which have no negatives, away.
+        `target_labels`, whatever the loss; `dataloader_drop_last=True` keeps single pairs, which have no negatives,
+        away.
 
         Args:
             pixel_values: `(n, T, C, H, W)` query clips, or give `video_embeds`.
@@ -330,22 +340,22 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             output_attentions: give the encoders' attention maps; default `config.output_attentions`.
 
         Returns:
-            Embeddings and logits of this process's rows, and the loss and the encoders' outputs where asked for; a
+            Embeddings and logits of this process's rows, and the loss and the encoders' outputs where requested; a
             tuple with `return_dict=False`.
         """
         wanted = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
         wanted = {name: getattr(self.config, name) if on is None else on for name, on in wanted.items()}
-        asked = {name: on for name, on in wanted.items() if on}
+        options = {name: on for name, on in wanted.items() if on}
         seen, read, target_seen = None, None, None
         _check_given_once(pixel_values=pixel_values, video_embeds=video_embeds)
         _check_given_once(input_ids=input_ids, text_embeds=text_embeds)
         _check_given_once(target_pixel_values=target_pixel_values, target_video_embeds=target_video_embeds)
         if pixel_values is not None:
-            video_embeds, seen = self._run_vision(pixel_values, **asked)
+            video_embeds, seen = self._run_vision(pixel_values, **options)
         if input_ids is not None:
-            text_embeds, read = self._run_text(input_ids, attention_mask, **asked)
+            text_embeds, read = self._run_text(input_ids, attention_mask, **options)
         if target_pixel_values is not None:
-            target_video_embeds, target_seen = self._run_vision(target_pixel_values, **asked)
+            target_video_embeds, target_seen = self._run_vision(target_pixel_values, **options)
         query = self.get_query_features(video_embeds=video_embeds, text_embeds=text_embeds)
         target = self.get_target_features(video_embeds=target_video_embeds)
         if return_loss is None:
@@ -355,9 +365,9 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             logits_per_query=similarity_logits(query, target, self.temperature),
             query_embeds=query,
             target_embeds=target,
-            vision_model_output=seen if asked else None,
-            text_model_output=read if asked else None,
-            target_vision_model_output=target_seen if asked else None,
+            vision_model_output=seen if options else None,
+            text_model_output=read if options else None,
+            target_vision_model_output=target_seen if options else None,
         )
 
     def _loss(self, query: Tensor, target: Tensor, target_labels: Tensor | None) -> Tensor:
@@ -368,7 +378,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             query, target = gather_with_gradient(query), gather_with_gradient(target)
             target_labels = None if target_labels is None else gather_with_gradient(target_labels)
         if config.loss == "multi_positive":
-            return multi_positive(query, target, self.temperature, target_labels)
+            return multi_positive(query, target, self.temperature, cast("Tensor", target_labels))
         if config.loss == "infonce":
             return infonce(query, target, self.temperature)
         normalization = config.row_normalization

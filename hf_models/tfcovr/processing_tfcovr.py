@@ -1,7 +1,7 @@
 """Processor of TF-CoVR: clips to frames of pixels, modification texts to tokens."""
 
 import re
-from typing import Any
+from typing import Any, cast
 
 from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.processing_utils import ProcessingKwargs, TextKwargs, Unpack, VideosKwargs
@@ -75,7 +75,7 @@ class TFCoVRProcessor(ProcessorMixin):
         super().__init__(video_processor, tokenizer, **kwargs)
 
     @property
-    def text_kwargs(self) -> TextKwargs:
+    def text_kwargs(self) -> TextKwargs:  # type: ignore[override]  # transformers only reads it
         """The tokenizer's keywords where a call does not give them."""
         return {
             "padding": True,
@@ -116,9 +116,9 @@ class TFCoVRProcessor(ProcessorMixin):
         """
         if videos is None and text is None:
             raise ValueError("give videos, text or both")
-        self._check_keywords(kwargs)
+        self._check_keywords(cast("dict[str, Any]", kwargs))
         keywords = self._merge_kwargs(**kwargs)
-        data = {}
+        data: dict[str, Any] = {}
         if videos is not None:
             data |= self.video_processor(videos, **keywords["videos_kwargs"])
         if text is not None:
@@ -146,6 +146,6 @@ class TFCoVRProcessor(ProcessorMixin):
             unknown |= {f"{group}[{name!r}]" for name in given[group].keys() - known[group]}
         if unknown:
             raise TypeError(
-                f"{type(self).__name__} does not know {', '.join(sorted(unknown))}; it takes videos, text, and the keywords "
-                f"{', '.join(sorted(anywhere))}, also in text_kwargs and videos_kwargs"
+                f"{type(self).__name__} does not know {', '.join(sorted(unknown))}; it takes videos, text, and the "
+                f"keywords {', '.join(sorted(anywhere))}, also in text_kwargs and videos_kwargs"
             )

@@ -35,8 +35,8 @@ def place_triplets(rows: pl.DataFrame, clips: Mapping[str, int], texts: Mapping[
     """Training triplets whose clips and text are known; the others are counted in `coverage`.
 
     Args:
-        rows: TF-CoVR's columns `query_clip_id`, `modification_text`, `target_clip_ids` (a list; one triplet for each) and
-            `target_label`, such as `Dataset.to_polars()` gives.
+        rows: TF-CoVR's columns `query_clip_id`, `modification_text`, `target_clip_ids` (a list; one triplet for each)
+            and `target_label`, such as `Dataset.to_polars()` gives.
         clips: Clip id -> position.
         texts: Text -> position.
 
@@ -44,7 +44,8 @@ def place_triplets(rows: pl.DataFrame, clips: Mapping[str, int], texts: Mapping[
         ValueError: No triplet has both clips and its text.
 
     Example:
-        >>> row = {"query_clip_id": "a", "modification_text": "slower", "target_clip_ids": ["b", "gone"], "target_label": "x"}
+        >>> row = {"query_clip_id": "a", "modification_text": "slower", "target_label": "x"}
+        >>> row["target_clip_ids"] = ["b", "gone"]
         >>> triplets = place_triplets(pl.DataFrame([row]), {"a": 0, "b": 1}, {"slower": 0})
         >>> triplets.target, triplets.coverage
         (tensor([1]), {'triplets': 2, 'usable': 1})
@@ -126,8 +127,8 @@ def place_queries(
     kept = [row for row in kept if row["target_clip_ids"]]
     if not kept:
         raise ValueError(
-            f"none of {len(rows):,} queries has its clip and text among the embeddings; make embeddings of this split with "
-            "`subtle embed`"
+            f"none of {len(rows):,} queries has its clip and text among the embeddings; make embeddings of this split "
+            "with `subtle embed`"
         )
     known = [clip for clip in gallery_ids if clip in clips]
     places: dict[str, list[int]] = {}

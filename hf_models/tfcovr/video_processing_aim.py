@@ -1,8 +1,8 @@
-"""Videos to `pixel_values` for AIM: TF-CoVR's choice of frames, CLIP's size and normalisation."""
+"""Videos to `pixel_values` for AIM: TF-CoVR's choice of frames, CLIP's size and normalization."""
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -62,14 +62,14 @@ def read_frames(
         ValueError: If it does not decode, or its frames or its duration are too large.
         ImportError: If PyAV is not installed.
     """
-    try:  # only who decodes needs it, also by the check that transformers makes of a saved folder's code
+    try:  # only decoding needs it, also by the check that transformers makes of a saved folder's code
         import av
     except ImportError as error:
         raise ImportError(f"reading the video {path!r} needs PyAV: `pip install av`") from error
 
     is_address = path.startswith(("http://", "https://"))
     if not is_address and not os.path.isfile(path):  # noqa: PTH113 (a str may be an address)
-        raise FileNotFoundError(f"there is no video {path!r}, or it is no ordinary file")
+        raise FileNotFoundError(f"there is no video {path!r}, or it is not an ordinary file")
     protocols = "http,https,httpproxy,tcp,tls" if is_address else "file"
     options = {"format_whitelist": FORMATS, "protocol_whitelist": protocols}
     try:
@@ -92,7 +92,9 @@ def read_frames(
                 video_backend="pyav",
             )
             indices = np.arange(total_num_frames) if choose is None else np.asarray(choose(metadata=metadata))
-            wanted, frames = set(indices.tolist()), {}
+            chosen: list[int] = indices.tolist()
+            wanted = set(chosen)
+            frames: dict[int, np.ndarray] = {}
             container.seek(0)
             for index, frame in enumerate(container.decode(stream)):
                 if index in wanted:
@@ -103,8 +105,8 @@ def read_frames(
         raise ValueError(f"{path!r} does not decode as a video: {error}") from error
     if missing := wanted - set(frames):
         raise ValueError(f"{path!r} is damaged: of {total_num_frames} frames {sorted(missing)} did not decode")
-    metadata.frames_indices = indices.tolist()
-    return np.stack([frames[index] for index in indices]), metadata
+    metadata.frames_indices = chosen
+    return np.stack([frames[index] for index in chosen]), metadata
 
 
 class AIMVideoProcessor(BaseVideoProcessor):
@@ -112,7 +114,7 @@ class AIMVideoProcessor(BaseVideoProcessor):
 
     A video is a path, an address, an array or tensor of frames (uint8; channels first or last), or a list of images;
     several are a list. The default is what TF-CoVR's features were made with: the middle frames of 12 equal parts,
-    stretched to 224 x 224 without keeping the aspect. To keep the aspect and cut out the centre instead, pass
+    stretched to 224 x 224 without keeping the aspect. To keep the aspect and cut out the center instead, pass
     `size={"shortest_edge": 256}, do_center_crop=True`.
 
     Example:
@@ -139,7 +141,7 @@ class AIMVideoProcessor(BaseVideoProcessor):
 
     @classmethod
     def from_image_processor(cls, image_processor: Any, *, num_frames: int = 12) -> "AIMVideoProcessor":
-        """Prepare frames as an image model wants its images: stretched to its size, normalized as it says.
+        """Prepare frames as an image model reads images: stretched to its size, normalized with its mean and deviation.
 
         Args:
             image_processor: Of the image model; its `size`, or `crop_size` where it crops, `image_mean` and `image_std`
@@ -163,10 +165,13 @@ class AIMVideoProcessor(BaseVideoProcessor):
     def preprocess(self, videos: Any, **kwargs: Any) -> BatchFeature:
         """See the class; keyword arguments replace the processor's own values for this call."""
         if kwargs.get("fps") is not None:
-            kwargs.setdefault("num_frames", None)  # who asks for a rate does not want the processor's number
+            kwargs.setdefault("num_frames", None)  # a rate replaces the processor's number
         if isinstance(videos, (list, tuple)):
             videos = [os.fspath(video) if isinstance(video, os.PathLike) else video for video in videos]
-        return super().preprocess(os.fspath(videos) if isinstance(videos, os.PathLike) else videos, **kwargs)
+        features: BatchFeature = super().preprocess(
+            os.fspath(videos) if isinstance(videos, os.PathLike) else videos, **kwargs
+        )
+        return features
 
     def sample_frames(
         self, metadata: VideoMetadata, num_frames: int | None = None, fps: float | None = None, **_: Any
@@ -174,7 +179,7 @@ class AIMVideoProcessor(BaseVideoProcessor):
         """Choose frames by `middle_frame_indices`.
 
         Args:
-            metadata: Of the video; `total_num_frames` is read, and `fps` where frames per second are asked.
+            metadata: Of the video; `total_num_frames` is read, and `fps` where frames per second are wanted.
             num_frames: Frames wanted; default: the processor's.
             fps: Frames per second wanted, instead of a number of them.
 
@@ -189,16 +194,18 @@ class AIMVideoProcessor(BaseVideoProcessor):
         if num_frames is None:
             if not metadata.fps:
                 raise ValueError("sampling by fps needs the frame rate of the video; pass it in video_metadata")
-            num_frames = max(1, round(metadata.total_num_frames / metadata.fps * fps))
+            num_frames = max(1, round(metadata.total_num_frames / metadata.fps * cast("float", fps)))
         return middle_frame_indices(metadata.total_num_frames, num_frames)
 
-    def fetch_videos(self, video_url_or_urls: Any, sample_indices_fn: Callable | None = None) -> Any:
-        """Decode with PyAV, which everyone has who has this package; transformers would want torchcodec."""
+    def fetch_videos(self, video_url_or_urls: Any, sample_indices_fn: Callable[..., Any] | None = None) -> Any:
+        """Decode with PyAV, which is installed with this package; transformers would need torchcodec."""
         if isinstance(video_url_or_urls, list):
             return list(zip(*(read_frames(path, sample_indices_fn) for path in video_url_or_urls), strict=True))
         return read_frames(video_url_or_urls, sample_indices_fn)
 
-    def _preprocess(self, videos: list[torch.Tensor], **kwargs: Any) -> BatchFeature:
+    def _preprocess(  # type: ignore[override]  # the options are handed on as they are
+        self, videos: list[torch.Tensor], **kwargs: Any
+    ) -> BatchFeature:
         for video in videos:
             if kwargs["do_rescale"] and video.is_floating_point() and 0 < video.max() <= 1:
                 raise ValueError("the frames are floats in [0, 1] already: pass uint8 frames, or do_rescale=False")

@@ -187,7 +187,7 @@ def test_only_the_active_adapter_trains(clip):
 def test_several_at_once_are_refused(clip):
     model = adapted(clip)
     model.add_adapter("vault", AIMAdapterConfig(num_frames=FRAMES))
-    with pytest.raises(ValueError, match="one AIM adapter acts at a time"):
+    with pytest.raises(ValueError, match="one AIM adapter is active at a time"):
         model.base_model.set_adapter(["default", "vault"])
 
 

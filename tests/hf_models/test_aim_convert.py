@@ -95,7 +95,7 @@ def test_a_second_temporal_adapter_is_seen(weights, tmp_path):
             r"Missing.*layers\.1\.adapters\.spatial",
         ),
         (lambda w: {k: v for k, v in w.items() if "conv1" not in k}, r"lacks conv1\.weight"),
-        (lambda w: {k: v for k, v in w.items() if "temporal_emb" not in k}, "no AIM checkpoint"),
+        (lambda w: {k: v for k, v in w.items() if "temporal_emb" not in k}, "not an AIM checkpoint"),
         (lambda w: {k: (v[:3] if k == "cls_head.fc_cls.bias" else v) for k, v in w.items()}, "size mismatch"),
         (lambda w: {}, "no state_dict"),
     ],

@@ -1,4 +1,4 @@
-"""TF-CoVR and AIM keep to transformers' manners: Trainer, tuples, inner states, embeddings, precision, foreign folders."""
+"""TF-CoVR and AIM follow transformers' conventions: Trainer, tuples, inner states, embeddings, precision, folders."""
 
 import warnings
 
@@ -184,7 +184,7 @@ def test_a_composed_model_is_no_video_classifier(tmp_path):
     with pytest.raises(ValueError, match="TFCoVRConfig"):
         AutoModelForVideoClassification.from_pretrained(tmp_path)
     for cls in (AIMForVideoClassification, AIMModel):
-        with pytest.raises(ValueError, match=rf"no {cls.__name__} but .*vision_model"):
+        with pytest.raises(ValueError, match=rf"not an {cls.__name__} but .*vision_model"):
             cls.from_pretrained(tmp_path)
 
 
