@@ -90,7 +90,7 @@ def __dir__() -> list[str]:
 
 moved.install()
 for _name, _module, _auto_class, _key in CLASSES:
-    if _auto_class is not None:
+    if _auto_class is not None and _key is not None:
         register_lazily(_auto_class, NAMES.get(_key, _key), NAMES[_name])
 register_peft_method(
     "peft",

@@ -1,4 +1,4 @@
-"""Features of videos and texts by id: a store in one folder that survives a kill, or the files of others, read in place.
+"""Features of videos and texts by id: a store in one folder that survives a kill, or other files, read in place.
 
 A store keeps vectors `(size,)` or sequences `(length, size)`, float32, in safetensors shards with a description beside
 them:
@@ -66,8 +66,8 @@ class FeatureStore(Mapping[str, Tensor]):
         self._read_description()
         if shards and self._kind is None:
             raise ValueError(
-                f"{self.path} has shards but neither {' nor '.join(ARRAY)}, so it is unknown what made them; name another "
-                "folder, or delete this one to make it from scratch"
+                f"{self.path} has shards but neither {' nor '.join(ARRAY)}, so it is unknown what made them; name "
+                "another folder, or delete this one to make it from scratch"
             )
         for shard in shards:
             self._read_index(shard)
@@ -165,8 +165,8 @@ class FeatureStore(Mapping[str, Tensor]):
         names = sorted(name for name in stored | wanted if stored.get(name) != wanted.get(name))
         if names:
             raise ValueError(
-                f"{self.path} was made with other {', '.join(names)} than this run uses, and features of two models must "
-                "not be mixed; name another folder, or delete this one to make it from scratch"
+                f"{self.path} was made with other {', '.join(names)} than this run uses, and features of two models "
+                "must not be mixed; name another folder, or delete this one to make it from scratch"
             )
         self.details = stored
 
@@ -263,7 +263,7 @@ def open_hdf5(path: Path) -> Any:
 
 
 def open_features(folder: Path | str, name: str) -> Features:
-    """The features of a name in a folder: the store `folder/name`, or the file `folder/name.h5`, `.npz` or `.safetensors`.
+    """The features of a name in a folder: the store `folder/name`, or `folder/name.h5`, `.npz` or `.safetensors`.
 
     Args:
         folder: holds them.
@@ -281,8 +281,8 @@ def open_features(folder: Path | str, name: str) -> Features:
         if (path := place.with_name(name + suffix)).is_file():
             return FeatureFile(path)
     raise FileNotFoundError(
-        f"there are no features {place}, neither a folder that a FeatureStore wrote nor a file {name}.h5, {name}.npz or "
-        f"{name}.safetensors"
+        f"there are no features {place}, neither a folder that a FeatureStore wrote nor a file {name}.h5, {name}.npz "
+        f"or {name}.safetensors"
     )
 
 

@@ -120,7 +120,7 @@ def search(
         _check_finite(of_part, "queries", start)
         rows[part], scores[part] = _search_block(of_part, corpus_embeds, k, excluded[part], block, buffer)
     if scores.isnan().any() or scores.isposinf().any():
-        raise ValueError("some scores overflow float32, so they cannot be ranked; normalise the embeddings first")
+        raise ValueError("some scores overflow float32, so they cannot be ranked; normalize the embeddings first")
     rows[scores.isneginf()] = -1
     return rows, scores
 
@@ -320,7 +320,7 @@ def _whole_numbers(one: Any) -> list[int]:
     Raises:
         ValueError: It is something else.
     """
-    several = isinstance(one, Iterable) and not isinstance(one, str) and getattr(one, "ndim", 1)
+    several = isinstance(one, Iterable) and not isinstance(one, str) and getattr(one, "ndim", 1) > 0
     try:
         return [operator.index(row) for row in (one if several else [one])]
     except TypeError:

@@ -20,7 +20,7 @@ IMAGE_FRAMES = 12
 class VideoTextEncoder(Protocol):
     """What a model must do to be compared with others.
 
-    `num_frames` is how many frames of a video it wants; `encode_videos` and `encode_texts` give what `compare` takes,
+    `num_frames` is how many frames of a video it reads; `encode_videos` and `encode_texts` give what `compare` takes,
     one row per video or text; `compare` gives similarities `(videos, texts)`.
     """
 
@@ -45,7 +45,7 @@ class DotProductEncoder:
     Args:
         model: In evaluation mode, on its device.
         processor: Its own.
-        num_frames: How many frames of a video it wants.
+        num_frames: How many frames of a video it reads.
     """
 
     def __init__(self, model: Any, processor: Any, num_frames: int) -> None:
@@ -65,7 +65,7 @@ class DotProductEncoder:
         return videos @ texts.T
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """Token ids of texts, cut where the model cannot read on."""
+        """Token ids of texts, cut to the longest that the model reads."""
         tokenizer = self.processor.tokenizer
         fields = self.model.config.get_text_config()
         longest = min(tokenizer.model_max_length, getattr(fields, "max_position_embeddings", 10**6))
@@ -85,7 +85,8 @@ class VidCLIPEncoder(DotProductEncoder):
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Token ids as VidCLIP was trained on."""
-        return self.processor(text=list(texts)).to(self.model.device)
+        tokens: dict[str, Tensor] = self.processor(text=list(texts)).to(self.model.device)
+        return tokens
 
 
 class ImageEncoder(DotProductEncoder):
@@ -129,16 +130,18 @@ class XCLIPEncoder(DotProductEncoder):
 
 
 class PerceptionEncoder(DotProductEncoder):
-    """Perception Encoder for video, which gives its embeddings only both at once."""
+    """Perception Encoder for video, which embeds videos and texts only together."""
 
     def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
         """`(B, D)`; their length counts."""
-        return self.model(**self.tokens(["."]), **self.videos(frames)).video_embeds
+        embeds: Tensor = self.model(**self.tokens(["."]), **self.videos(frames)).video_embeds
+        return embeds
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """`(N, D)`; their length counts."""
         nothing = self.videos([torch.zeros(1, 3, 32, 32, dtype=torch.uint8)])
-        return self.model(**self.tokens(texts), **nothing).text_video_embeds
+        embeds: Tensor = self.model(**self.tokens(texts), **nothing).text_video_embeds
+        return embeds
 
 
 IMAGE_MODELS = ("clip", "siglip", "siglip2", "altclip", "metaclip_2")
@@ -158,7 +161,7 @@ def load_encoder(
 
     Args:
         name_or_path: Any model of `ENCODERS`.
-        device: Where it shall run.
+        device: Where it runs.
         num_frames: Frames of a video; None: as the model was made for, 12 for an image model.
 
     Returns:
@@ -177,7 +180,7 @@ def load_encoder(
     config = AutoConfig.from_pretrained(name_or_path)
     if config.model_type not in ENCODERS:
         raise ValueError(
-            f"{name_or_path} is a {config.model_type!r} model, which compares no videos with texts; there are "
+            f"{name_or_path} is a {config.model_type!r} model, which does not compare videos with texts; there are "
             f"{', '.join(ENCODERS)}"
         )
     try:
@@ -191,8 +194,9 @@ def load_encoder(
 def default_frames(config: Any) -> int:
     """How many frames of a video a model was made for."""
     for part in (config, getattr(config, "vision_config", None)):
-        if getattr(part, "num_frames", None):
-            return part.num_frames
+        num_frames: int | None = getattr(part, "num_frames", None)
+        if num_frames:
+            return num_frames
     return IMAGE_FRAMES if config.model_type in IMAGE_MODELS else 16
 
 

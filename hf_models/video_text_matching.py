@@ -6,12 +6,12 @@ image-text matching averaged over frames; both are trained and used in the same 
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, BlipForImageTextRetrieval
+from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, BlipForImageTextRetrieval, BlipTextConfig
 
 from hf_models.vidclip.layers_vidclip import limited_scale
 from hf_models.vidclip.modeling_vidclip import VidCLIPModel
@@ -28,7 +28,7 @@ class BlipMatcher(nn.Module):
         super().__init__()
         self.model = model
         self.max_frames = max_frames
-        self.max_tokens = min(MAX_TEXT_TOKENS, model.config.text_config.max_position_embeddings)
+        self.max_tokens = min(MAX_TEXT_TOKENS, cast("BlipTextConfig", model.config.text_config).max_position_embeddings)
         self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
 
     @property
@@ -57,12 +57,13 @@ class BlipMatcher(nn.Module):
         """Logits `(n,)` of clip i with text i: the logit of "fits" less that of "does not", averaged over frames."""
         frames = clips.states.shape[1]
         fused = self.model.text_encoder(
-            input_ids=texts.input_ids.repeat_interleave(frames, 0),
-            attention_mask=texts.mask.repeat_interleave(frames, 0),
+            input_ids=cast("Tensor", texts.input_ids).repeat_interleave(frames, 0),
+            attention_mask=cast("Tensor", texts.mask).repeat_interleave(frames, 0),
             encoder_hidden_states=clips.states.flatten(0, 1),
         ).last_hidden_state
         logits = self.model.itm_head(fused[:, 0])
-        return (logits[:, 1] - logits[:, 0]).unflatten(0, (-1, frames)).mean(1)
+        fits: Tensor = (logits[:, 1] - logits[:, 0]).unflatten(0, (-1, frames)).mean(1)
+        return fits
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the weights."""
@@ -78,8 +79,8 @@ def load_matcher(
     """A matcher with its image processor and tokenizer.
 
     Args:
-        name_or_path: A folder or a name on the Hub: a `VidCLIPMatcher`, a VidCLIP (its head is new unless the folder has a
-            `HEAD_FILE`, as those of version 0.1), a CLIP (poolers and head are new) or a BLIP.
+        name_or_path: A folder or a name on the Hub: a `VidCLIPMatcher`, a VidCLIP (its head is new unless the folder
+            has a `HEAD_FILE`, as those of version 0.1), a CLIP (poolers and head are new) or a BLIP.
         num_frames: Frames of the longest clip, for a CLIP or BLIP.
         needs_trained_head: Refuse a VidCLIP or CLIP whose head would be new.
 
@@ -149,7 +150,8 @@ class Scorer:
     def pixels(self, clips: Tensor) -> Tensor:
         """`pixel_values (B, T, 3, H, W)` of uint8 clips `(B, T, 3, h, w)`."""
         made = self.processor(images=list(clips.flatten(0, 1)), return_tensors="pt")["pixel_values"]
-        return made.unflatten(0, clips.shape[:2]).to(self.device)
+        pixel_values: Tensor = made.unflatten(0, clips.shape[:2]).to(self.device)
+        return pixel_values
 
     def tokens(self, texts: list[str]) -> dict[str, Tensor]:
         """`input_ids` and `attention_mask`; longer texts lose their end."""

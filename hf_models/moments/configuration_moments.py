@@ -87,7 +87,8 @@ class MomentRetrievalConfig(PreTrainedConfig):
         found = config_dict.get("model_type", cls.model_type)
         if found != cls.model_type:
             raise ValueError(
-                f"this is a {found!r} configuration, {cls.__name__} reads {cls.model_type!r}: AutoModel.from_pretrained finds "
+                f"this is a {found!r} configuration, {cls.__name__} reads {cls.model_type!r}: "
+                "AutoModel.from_pretrained finds "
                 "the class that fits"
             )
         return super().from_dict(config_dict, **kwargs)

@@ -140,8 +140,8 @@ def encode_corpus(
         lengths = batch.video_mask.sum(1).long()
         if stop > num_videos or not lengths.all() or int(lengths.max()) > length:
             raise ValueError(
-                f"videos {first} to {stop} have {int(lengths.min())} to {int(lengths.max())} clips; there may be at most "
-                f"{num_videos} videos of 1 to {length} clips"
+                f"videos {first} to {stop} have {int(lengths.min())} to {int(lengths.max())} clips; there may be at "
+                f"most {num_videos} videos of 1 to {length} clips"
             )
         retrieval, localization = _encode(model, batch)
         here = slice(0, min(length, retrieval.shape[2]))

@@ -94,8 +94,8 @@ class MomentSplit:
         covered = lengths * self.clip_width
         if not 0.67 < np.median(covered / seconds) < 1.5:
             raise ValueError(
-                f"the features {self.videos.path} have {np.median(lengths / seconds):.2f} rows for each second of video, "
-                f"not {1 / self.clip_width:.2f}: clip_seconds says how long a row lasts"
+                f"the features {self.videos.path} have {np.median(lengths / seconds):.2f} rows for each second of "
+                f"video, not {1 / self.clip_width:.2f}: clip_seconds says how long a row lasts"
             )
         differs = np.abs(covered - seconds) > np.maximum(2 * self.clip_width, 0.1 * seconds)
         limit = self.preset.max_video_clips

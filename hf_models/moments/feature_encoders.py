@@ -1,4 +1,4 @@
-"""Image, video and text models of the Hub as encoders: one vector for each clip of a video, one for each token of a text."""
+"""Image, video and text models of the Hub as encoders: one vector for each clip of a video or token of a text."""
 
 import math
 from functools import cached_property

@@ -96,7 +96,8 @@ def collect_labels(
     check_indices("target_indices", targets, num_queries, len(mask))
     if video_indices is not None and (video_indices.shape != mask.shape[:1]):
         raise ValueError(
-            f"video_indices has shape {tuple(video_indices.shape)}; it must be ({len(mask)},), one integer for each video"
+            f"video_indices has shape {tuple(video_indices.shape)}; it must be ({len(mask)},), "
+            "one integer for each video"
         )
     check_positions("start_positions", start_positions, mask, targets)
     check_positions("end_positions", end_positions, mask, targets)
@@ -155,6 +156,6 @@ def check_positions(name: str, positions: Tensor, mask: Tensor, targets: Tensor)
         query = int(outside.nonzero()[0])
         clips = int(mask[targets[query]].sum())
         raise ValueError(
-            f"{name}[{query}] is {int(positions[query])}, in the padding of a video of {clips} clips; it must lie between "
-            f"0 and {clips - 1}: spans.clip_labels with num_clips={clips} ends a moment with its video"
+            f"{name}[{query}] is {int(positions[query])}, in the padding of a video of {clips} clips; it must lie "
+            f"between 0 and {clips - 1}: spans.clip_labels with num_clips={clips} ends a moment with its video"
         )

@@ -62,7 +62,8 @@ def check_sequence(name: str, features: Tensor, size: int, longest: int) -> None
         )
     if shape[1] > longest:
         raise ValueError(
-            f"{name} has length {shape[1]}, the model reads at most {longest}: shorten them, or configure a larger model"
+            f"{name} has length {shape[1]}, the model reads at most {longest}: "
+            "shorten them, or configure a larger model"
         )
 
 

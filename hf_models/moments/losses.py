@@ -49,8 +49,8 @@ def ranking_loss(
             `hard_weight` and the others `easy_weight`. None has no hard negatives.
         hard_weight: 10 in HERO.
         easy_weight: 0.1 in HERO.
-        random_scores: `(N, N)` in [0, 1): with "sampled", the possible negative of a row with the highest number is drawn.
-            Default: random.
+        random_scores: `(N, N)` in [0, 1): with "sampled", the possible negative of a row with the highest number is
+            drawn. Default: random.
 
     Returns:
         A scalar: the mean over rows that have a negative; 0 where none has.

@@ -83,7 +83,7 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         self.train()
 
     def train(self, mode: bool = True) -> "HEROForMomentRetrieval":
-        """Set training or evaluation mode; where neither queries nor subtitles are tokens, their embedding stays frozen.
+        """Set training or evaluation mode; where neither queries nor subtitles are tokens, their embedding is frozen.
 
         Distributed training stops at weights that never get a gradient. Loading a model unfreezes it, but ends here.
         """
@@ -169,8 +169,8 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
             embedded = self.cross_modal.embeddings(input_ids=query_features)
         else:
             raise ValueError(
-                f"query_features has shape {tuple(query_features.shape)}; this model reads token ids (batch, length) of at "
-                f"most {config.max_query_tokens} tokens, or features where query_feature_size is configured"
+                f"query_features has shape {tuple(query_features.shape)}; this model reads token ids (batch, length) "
+                f"of at most {config.max_query_tokens} tokens, or features where query_feature_size is configured"
             )
         check_mask("query_mask", query_mask, "query_features", query_features)
         vectors: Tensor = self.query_encoder(self._transform(self.cross_modal.encoder, embedded, mask), mask)

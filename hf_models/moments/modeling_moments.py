@@ -38,9 +38,9 @@ class MomentRetrievalOutput(ModelOutput):
             the logits of each query in its own video.
         end_logits: `(Q, V, L)`, or None.
         loss_parts: The weighted terms that `loss` adds, by name, detached.
-        hidden_states: On request, of the videos: the input of the first layer and the output of each, `(V, L, D)`, in the
-            order they run. With subtitles, XML and ReLoCLNet have layers for both streams, HERO's first ones read both
-            one after the other.
+        hidden_states: On request, of the videos: the input of the first layer and the output of each, `(V, L, D)`, in
+            the order they run. With subtitles, XML and ReLoCLNet have layers for both streams, HERO's first ones read
+            both one after the other.
         attentions: On request, the attention maps of the videos, `(V, heads, L, L)`, in the same order.
         query_hidden_states: On request, of the queries, `(Q, Lq, D)`.
         query_attentions: On request, of the queries, `(Q, heads, Lq, Lq)`.
@@ -164,13 +164,13 @@ class MomentRetrievalModel(PreTrainedModel):
             end_positions: `(Q,)` integers, by the `end_convention` of the configuration.
             target_indices: `(Q,)` integers, which video each query belongs to; default: query i to video i. Queries
                 of one video are no negatives of each other.
-            video_indices: `(V,)` integers, which video of the dataset each row is: rows of one video are no negatives of
-                each other, on whichever process they are. Default: every row is another video.
+            video_indices: `(V,)` integers, which video of the dataset each row is: rows of one video are no negatives
+                of each other, on whichever process they are. Default: every row is another video.
             hard_negatives: Take the hardest negatives instead of any (from epoch 20 in XML and ReLoCLNet, from step
                 2000 in HERO).
             return_loss: Compute the loss where positions are given.
-            output_hidden_states: Give what the layers compute, or the states with these numbers and None for the others;
-                default `config.output_hidden_states`.
+            output_hidden_states: Give what the layers compute, or the states with these numbers and None for the
+                others; default `config.output_hidden_states`.
             output_attentions: Give the attention maps, for which attention runs in its plain form; default
                 `config.output_attentions`.
 
@@ -286,5 +286,6 @@ class MomentRetrievalModel(PreTrainedModel):
             if subtitle_features.shape[:2] != video_features.shape[:2]:
                 raise ValueError(
                     f"subtitle_features has shape {tuple(subtitle_features.shape)}, video_features "
-                    f"{tuple(video_features.shape)}: there must be one subtitle for each clip, zeros where nothing is said"
+                    f"{tuple(video_features.shape)}: there must be one subtitle for each clip, "
+                    "zeros where nothing is said"
                 )

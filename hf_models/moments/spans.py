@@ -44,8 +44,8 @@ PRESETS = {
     "didemo_fig": SpanPreset(min_clips=5, max_clips=30, max_video_clips=30, nms_threshold=0.6),
     "activitynet_fig": SpanPreset(min_clips=1, max_clips=180, max_video_clips=240, nms_threshold=0.5),
 }
-# The miniature's moments last 1.1 to 1.9 seconds, its videos one and a half minutes. In clips of a second, three moments
-# of four could not be marked to an IoU of 0.7.
+# The miniature's moments last 1.1 to 1.9 seconds, its videos one and a half minutes. In clips of a second, three
+# moments of four could not be marked to an IoU of 0.7.
 MINIATURE = SpanPreset(min_clips=2, max_clips=5, max_video_clips=192, nms_threshold=0.6, clip_seconds=0.5)
 
 
@@ -126,8 +126,8 @@ def clip_labels(
 def end_offsets(min_clips: int, max_clips: int, end_convention: EndConvention) -> range:
     """How far the end of a span may lie behind its start, in clips.
 
-    Under "inclusive" spans are `min_clips` to `max_clips` long. The released code of XML and ReLoCLNet allows `min_clips`
-    to `max_clips - 1`, whatever its ends mean, so that XML's shortest span is one clip longer than asked.
+    Under "inclusive" spans are `min_clips` to `max_clips` long. The released code of XML and ReLoCLNet allows
+    `min_clips` to `max_clips - 1`, whatever its ends mean, so that XML's shortest span is one clip longer than asked.
 
     Args:
         min_clips: Shortest moment.

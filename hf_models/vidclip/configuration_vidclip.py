@@ -1,6 +1,6 @@
 """Configuration of VidCLIP, a CLIP whose vision tower reads frames and whose text tower reads paragraphs."""
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from huggingface_hub.dataclasses import strict
 from transformers import CLIPTextConfig, CLIPVisionConfig, PreTrainedConfig
@@ -35,8 +35,8 @@ class VidCLIPConfig(PreTrainedConfig):
         num_frames: Frames per video; the length of the temporal embedding.
         num_pooler_queries: Queries of the first attention pooler; the second has one.
         pooler_num_attention_heads: Heads of both poolers; None is those of the vision tower.
-        class_token_residual: Add what the poolers say to the mean of the frames' class tokens, which CLIP was trained
-            to summarise images with. `VidCLIPModel.from_clip` sets it, and starts the poolers' part at zero.
+        class_token_residual: Add the output of the poolers to the mean of the frames' class tokens, which CLIP was
+            trained to summarize images with. `VidCLIPModel.from_clip` sets it, and starts the poolers' part at zero.
         logit_scale_init_value: Logarithm of what similarities are multiplied by at first.
         max_logit_scale: Highest logarithm that training may reach; log(100), as in CLIP.
         loss: "clip" (`losses.clip_loss`), "negclip", or "comploss" ("clip" and the weighted preference).
@@ -58,8 +58,8 @@ class VidCLIPConfig(PreTrainedConfig):
         "text_config": SubConfigSpec(CLIPTextConfig),
     }
 
-    vision_config: dict | CLIPVisionConfig | None = None
-    text_config: dict | CLIPTextConfig | None = None
+    vision_config: dict[str, Any] | CLIPVisionConfig | None = None
+    text_config: dict[str, Any] | CLIPTextConfig | None = None
     projection_dim: int = 768
     num_frames: int = 16
     num_pooler_queries: int = 196
@@ -93,7 +93,7 @@ class VidCLIPConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "VidCLIPConfig":
-        """Read what `to_dict` wrote; what describes another model is refused rather than half understood.
+        """Read what `to_dict` wrote; a configuration of another architecture is refused.
 
         Args:
             config_dict: The contents of `config.json`.
@@ -108,8 +108,8 @@ class VidCLIPConfig(PreTrainedConfig):
         found = config_dict.get("model_type", cls.model_type)
         if found != cls.model_type:
             raise ValueError(
-                f"this is a {found!r} configuration, not a {cls.model_type!r} one; VidCLIPModel.from_clip builds a VidCLIP "
-                "from a CLIP, and AutoModel.from_pretrained loads what the folder holds"
+                f"this is a {found!r} configuration, not a {cls.model_type!r} one; VidCLIPModel.from_clip builds a "
+                "VidCLIP from a CLIP, and AutoModel.from_pretrained loads what the folder holds"
             )
         return super().from_dict(config_dict, **kwargs)
 
@@ -119,7 +119,8 @@ class VidCLIPConfig(PreTrainedConfig):
         Raises:
             ValueError: If the poolers' heads do not divide the width, or a number is out of its range.
         """
-        width, heads = self.vision_config.hidden_size, self.pooler_num_attention_heads
+        width = cast("CLIPVisionConfig", self.vision_config).hidden_size
+        heads = cast("int", self.pooler_num_attention_heads)
         if heads < 1 or width % heads:
             raise ValueError(f"pooler_num_attention_heads is {heads}; it must divide the width {width}")
         for name in ("num_frames", "num_pooler_queries", "projection_dim"):
@@ -130,6 +131,6 @@ class VidCLIPConfig(PreTrainedConfig):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
         if self.logit_scale_init_value > self.max_logit_scale:
             raise ValueError(
-                f"logit_scale_init_value {self.logit_scale_init_value} exceeds max_logit_scale {self.max_logit_scale}; lower "
-                "the one or raise the other"
+                f"logit_scale_init_value {self.logit_scale_init_value} exceeds max_logit_scale {self.max_logit_scale}; "
+                "lower the one or raise the other"
             )

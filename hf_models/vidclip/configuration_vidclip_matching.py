@@ -25,7 +25,7 @@ class VidCLIPMatcherConfig(PreTrainedConfig):
     model_type = "vidclip_matcher"
     sub_configs_defaults = {"vidclip_config": SubConfigSpec(VidCLIPConfig)}  # noqa: RUF012 - read as a class attribute
 
-    vidclip_config: dict | VidCLIPConfig | None = None
+    vidclip_config: dict[str, Any] | VidCLIPConfig | None = None
     num_matching_layers: int = 2
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -41,7 +41,7 @@ class VidCLIPMatcherConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "VidCLIPMatcherConfig":
-        """Read what `to_dict` wrote; what describes another model is refused rather than half understood.
+        """Read what `to_dict` wrote; a configuration of another architecture is refused.
 
         Args:
             config_dict: The contents of `config.json`.

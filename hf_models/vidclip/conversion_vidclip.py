@@ -1,5 +1,7 @@
 """From CLIP to VidCLIP: a checkpoint with both towers, and its text positions stretched to paragraphs."""
 
+from typing import Any, cast
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -31,8 +33,8 @@ def extend_positions(positions: Tensor, num_positions: int, num_kept: int = 20) 
         return positions.clone()
     if num_positions < len(positions) or num_kept >= len(positions):
         raise ValueError(
-            f"{len(positions)} text positions cannot become {num_positions} with the first {num_kept} kept: ask for more "
-            f"than {len(positions)} and keep fewer"
+            f"{len(positions)} text positions cannot become {num_positions} with the first {num_kept} kept: ask for "
+            f"more than {len(positions)} and keep fewer"
         )
     later = positions[num_kept:].T[None]
     stretched = F.interpolate(later, size=num_positions - num_kept, mode="linear", align_corners=True)
@@ -40,7 +42,7 @@ def extend_positions(positions: Tensor, num_positions: int, num_kept: int = 20) 
 
 
 def load_clip(name_or_path: str, revision: str = "main") -> CLIPModel:
-    """Load a CLIP, or say why it is none.
+    """Load a CLIP checkpoint with both towers.
 
     Args:
         name_or_path: A folder or a name on the Hub.
@@ -53,14 +55,15 @@ def load_clip(name_or_path: str, revision: str = "main") -> CLIPModel:
         found = AutoConfig.from_pretrained(name_or_path, revision=revision).model_type
         if found != "clip":
             raise ValueError(f"it is a {found!r} model")
-        clip, info = CLIPModel.from_pretrained(
+        loaded = CLIPModel.from_pretrained(
             name_or_path, revision=revision, output_loading_info=True, ignore_mismatched_sizes=True
         )
+        clip, info = cast("tuple[CLIPModel, dict[str, Any]]", loaded)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{str(name_or_path)!r} is no CLIP checkpoint with both towers: {error}") from error
+        raise ValueError(f"{str(name_or_path)!r} is not a CLIP checkpoint with both towers: {error}") from error
     if lost := sorted({*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])}):
         raise ValueError(
-            f"{str(name_or_path)!r} is no whole CLIP: {len(lost)} weights are missing or of another shape, among them "
-            f"{', '.join(lost[:5])}"
+            f"{str(name_or_path)!r} is not a whole CLIP: {len(lost)} weights are missing or of another shape, among "
+            f"them {', '.join(lost[:5])}"
         )
     return clip

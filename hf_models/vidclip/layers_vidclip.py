@@ -1,10 +1,12 @@
 """What VidCLIP adds to CLIP's vision tower: the place of a frame in time, and pooling by attention."""
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import CLIPVisionConfig
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.clip.modeling_clip import eager_attention_forward
 
@@ -46,10 +48,10 @@ def limited_scale(logit_scale: Tensor, max_logit_scale: float) -> Tensor:
 
 
 def at_least_one_row(rows: Tensor) -> Tensor:
-    """A batch as it is; one of none gets a row of zeros, which hangs on what the batch came from.
+    """A batch as it is; an empty one gets a row of zeros, connected to the graph of the batch.
 
-    CLIP's layers cannot take a batch of none. A process may have one beside others that train together with it, and
-    owes them a gradient for every weight, of zeros.
+    CLIP's layers cannot take an empty batch. One process of several that train together may have one, and must still
+    contribute a gradient for every weight, of zeros.
 
     Example:
         >>> at_least_one_row(torch.ones(0, 3)).shape, at_least_one_row(torch.ones(2, 3)).shape
@@ -63,7 +65,7 @@ class TemporalEmbedding(nn.Module):
 
     def __init__(self, config: VidCLIPConfig) -> None:
         super().__init__()
-        width = config.vision_config.hidden_size
+        width = cast("CLIPVisionConfig", config.vision_config).hidden_size
         self.weight = nn.Parameter(torch.empty(config.num_frames, width))
 
     def forward(self, tokens: Tensor, *, interpolate: bool = False) -> Tensor:
@@ -78,9 +80,10 @@ class TemporalEmbedding(nn.Module):
             The same shape.
 
         Raises:
-            ValueError: If there are more frames than the embedding has, and no interpolation is asked.
+            ValueError: If there are more frames than the embedding has, and `interpolate` is False.
         """
-        frames, places = tokens.shape[1], self.weight
+        frames = tokens.shape[1]
+        places: Tensor = self.weight
         if interpolate and frames != len(places):
             places = F.interpolate(places.T[None], size=frames, mode="linear", align_corners=True)[0].T
         elif frames > len(places):
@@ -92,11 +95,12 @@ class TemporalEmbedding(nn.Module):
 
 
 class AttentionPooler(nn.Module):
-    """Summarise any number of tokens by learned queries that attend to them, then normalise (CoCa, section 3.2)."""
+    """Summarize any number of tokens by learned queries that attend to them, then normalize (CoCa, section 3.2)."""
 
     def __init__(self, config: VidCLIPConfig, num_queries: int) -> None:
         super().__init__()
-        width, eps = config.vision_config.hidden_size, config.vision_config.layer_norm_eps
+        vision = cast("CLIPVisionConfig", config.vision_config)
+        width, eps = vision.hidden_size, vision.layer_norm_eps
         self.config = config
         self.num_heads = config.pooler_num_attention_heads
         self.is_causal = False  # read by some attention implementations
@@ -120,7 +124,9 @@ class AttentionPooler(nn.Module):
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         scaling = query.shape[-1] ** -0.5
         pooled, _ = attend(self, query, key, value, None, scaling=scaling, is_causal=False)
-        return self.layernorm(self.out_proj(pooled.flatten(2)))  # from (batch, queries, heads, width / heads)
+        merged = pooled.flatten(2)  # from (batch, queries, heads, width / heads)
+        summary: Tensor = self.layernorm(self.out_proj(merged))
+        return summary
 
 
 class VideoPooler(nn.Module):
@@ -133,10 +139,11 @@ class VideoPooler(nn.Module):
         self.token_pooler = AttentionPooler(config, config.num_pooler_queries)
         self.video_pooler = AttentionPooler(config, 1)
         if config.class_token_residual:
-            self.video_pooler.layernorm.starts_at_zero = True
+            # PyTorch's annotation of attributes knows tensors and modules alone.
+            self.video_pooler.layernorm.starts_at_zero = True  # type: ignore[assignment]
 
     def forward(self, tokens: Tensor, *, interpolate_temporal: bool = False) -> Tensor:
         """Pool `(batch, frames, tokens, width)`, class token first, to `(batch, width)`."""
         placed = self.temporal_embedding(tokens, interpolate=interpolate_temporal)
-        pooled = self.video_pooler(self.token_pooler(placed.flatten(1, 2)))[:, 0]
+        pooled: Tensor = self.video_pooler(self.token_pooler(placed.flatten(1, 2)))[:, 0]
         return tokens[:, :, 0].mean(1) + pooled if self.class_token_residual else pooled

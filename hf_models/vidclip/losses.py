@@ -1,6 +1,6 @@
 """Losses of VideoComp: CLIP's InfoNCE, NegCLIP, and the hierarchical pairwise preference of CompLoss.
 
-Embeddings are used as given, so normalise first; row i of the videos belongs to row i of the texts. All are computed
+Embeddings are used as given, so normalize first; row i of the videos belongs to row i of the texts. All are computed
 in at least float32, whatever the autocast.
 """
 

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import CLIPTextModel, CLIPVisionModel, PreTrainedModel
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPVisionConfig, CLIPVisionModel, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import ModelOutput, can_return_tuple, logging
@@ -42,8 +42,8 @@ class VidCLIPOutput(ModelOutput):
         text_embeds: `(N, D)`, unit norm.
         negative_embeds: `(B, K, D)`, unit norm, zeros where there is no negative; where negatives are given.
         text_model_output: Of the text tower, with `hidden_states` (the input of the first layer and the output of each,
-            `(N, L, width)`) and `attentions` (`(N, heads, L, L)` of each layer), where these are asked for.
-        vision_model_output: The same of the vision tower, whose rows are the `B * T` frames.
+            `(N, L, width)`) and `attentions` (`(N, heads, L, L)` of each layer), where these are requested.
+        vision_model_output: The same for the vision tower, whose rows are the `B * T` frames.
     """
 
     loss: Tensor | None = None
@@ -56,7 +56,7 @@ class VidCLIPOutput(ModelOutput):
     vision_model_output: BaseModelOutputWithPooling | None = None
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """What is there, in the order above, with the towers' outputs as tuples too."""
+        """All that is not None, in the order above, with the towers' outputs as tuples too."""
         return tuple(one.to_tuple() if isinstance(one, ModelOutput) else one for one in self.values())
 
 
@@ -66,7 +66,7 @@ class VidCLIPModel(PreTrainedModel):
     The vision tower sees each frame alone. Its tokens get their place in time after the last layer and are pooled
     over all frames by two attention poolers, the first with 196 queries, the second with one. The text tower reads up
     to 160 tokens; its summary (the paper's CLS) is CLIP's end-of-text token, the only one that attends to all others.
-    Attributes have CLIP's names, so that whatever finds its way in a `CLIPModel` finds it here.
+    Attributes have CLIP's names, so code that reads those of a `CLIPModel` works here.
 
     Example:
         >>> small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -85,20 +85,26 @@ class VidCLIPModel(PreTrainedModel):
     config_class = VidCLIPConfig
     base_model_prefix = "vidclip"
     main_input_name = "pixel_values"
-    input_modalities = ("video", "text")
+    input_modalities = ("video", "text")  # type: ignore[assignment]  # transformers' own models give tuples, too
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
-    _no_split_modules = ("CLIPTextEmbeddings", "CLIPEncoderLayer", "CLIPVisionEmbeddings", "VideoPooler")
+    _no_split_modules: tuple[str, ...] = (  # type: ignore[assignment]  # transformers only reads it
+        "CLIPTextEmbeddings",
+        "CLIPEncoderLayer",
+        "CLIPVisionEmbeddings",
+        "VideoPooler",
+    )
 
     def __init__(self, config: VidCLIPConfig) -> None:
         super().__init__(config)
-        self.text_model = CLIPTextModel._from_config(config.text_config)
-        self.vision_model = CLIPVisionModel._from_config(config.vision_config)
+        text, vision = cast("CLIPTextConfig", config.text_config), cast("CLIPVisionConfig", config.vision_config)
+        self.text_model = CLIPTextModel._from_config(text)
+        self.vision_model = CLIPVisionModel._from_config(vision)
         self.video_pooler = VideoPooler(config)
-        self.visual_projection = nn.Linear(config.vision_config.hidden_size, config.projection_dim, bias=False)
-        self.text_projection = nn.Linear(config.text_config.hidden_size, config.projection_dim, bias=False)
+        self.visual_projection = nn.Linear(vision.hidden_size, config.projection_dim, bias=False)
+        self.text_projection = nn.Linear(text.hidden_size, config.projection_dim, bias=False)
         self.logit_scale = nn.Parameter(torch.tensor(float(config.logit_scale_init_value)))
         self.post_init()
 
@@ -106,19 +112,20 @@ class VidCLIPModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if getattr(module, "starts_at_zero", False):
-            init.zeros_(module.weight)
+            init.zeros_(cast("Tensor", module.weight))
         elif isinstance(module, TemporalEmbedding):
             init.copy_(module.weight, temporal_positions(*module.weight.shape))
         elif isinstance(module, AttentionPooler):
             init.normal_(module.query)
             for projection in (module.q_proj, module.k_proj, module.v_proj, module.out_proj):
-                init.xavier_uniform_(projection.weight)  # else all queries attend alike, and long do
+                init.xavier_uniform_(projection.weight)  # otherwise all queries attend alike for many steps
         elif isinstance(module, VidCLIPModel):
             init.constant_(module.logit_scale, self.config.logit_scale_init_value)
 
     def get_input_embeddings(self) -> nn.Module:
         """The embedding of tokens."""
-        return self.text_model.get_input_embeddings()
+        embedding: nn.Module = self.text_model.get_input_embeddings()
+        return embedding
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replace the embedding of tokens."""
@@ -154,16 +161,18 @@ class VidCLIPModel(PreTrainedModel):
             ValueError: If this is not a whole CLIP, or its texts are longer than `max_text_tokens`.
         """
         clip = load_clip(name_or_path, revision)
-        text = {**clip.config.text_config.to_dict(), "max_position_embeddings": max_text_tokens}
-        vision = clip.config.vision_config.to_dict()
+        text = cast("CLIPTextConfig", clip.config.text_config).to_dict()
+        text["max_position_embeddings"] = max_text_tokens
+        vision = cast("CLIPVisionConfig", clip.config.vision_config).to_dict()
         fields = {"class_token_residual": True, **config}
         fields |= {"num_frames": num_frames, "projection_dim": clip.config.projection_dim}
         scale, highest = clip.logit_scale.item(), config.get("max_logit_scale", VidCLIPConfig.max_logit_scale)
         if "logit_scale_init_value" not in config:
             if scale > highest + 1e-4:  # more than rounding
                 logger.warning(
-                    f"the logit_scale of {str(name_or_path)!r} is {scale:.4f}, above max_logit_scale {highest:.4f}: the model "
-                    f"starts at {highest:.4f}, which changes no cosine; to keep it, pass max_logit_scale={math.ceil(scale * 100) / 100}"
+                    f"the logit_scale of {str(name_or_path)!r} is {scale:.4f}, above max_logit_scale {highest:.4f}: "
+                    f"the model starts at {highest:.4f}, which changes no cosine; to keep it, pass "
+                    f"max_logit_scale={math.ceil(scale * 100) / 100}"
                 )
             fields["logit_scale_init_value"] = min(scale, highest)
         model = cls(VidCLIPConfig(vision_config=vision, text_config=text, **fields))
@@ -175,9 +184,11 @@ class VidCLIPModel(PreTrainedModel):
         unfilled = [key for key in left.missing_keys if not key.startswith(ADDED_TO_CLIP)]
         if left.unexpected_keys or unfilled:
             raise ValueError(
-                f"{str(name_or_path)!r} and VidCLIP differ in {left.unexpected_keys + unfilled}; is this a CLIP checkpoint?"
+                f"{str(name_or_path)!r} and VidCLIP differ in {left.unexpected_keys + unfilled}; "
+                "is this a CLIP checkpoint?"
             )
-        return model.eval()
+        model.eval()
+        return model
 
     def get_video_features(
         self,
@@ -191,8 +202,8 @@ class VidCLIPModel(PreTrainedModel):
         Args:
             pixel_values: `(B, T, C, H, W)` float, T at most `config.num_frames`; or images `(B, C, H, W)`.
             interpolate_temporal: Stretch the temporal embedding to T frames.
-            interpolate_pos_encoding: Stretch the positions of patches to frames of another size, such as the paper's 256
-                pixels for a tower trained with 224.
+            interpolate_pos_encoding: Stretch the positions of patches to frames of another size, such as the paper's
+                256 pixels for a tower trained with 224.
 
         Raises:
             ValueError: The shape is another, there are too many frames, or they are raw bytes.
@@ -201,7 +212,7 @@ class VidCLIPModel(PreTrainedModel):
         return self.pool_frame_tokens(tokens, interpolate_temporal=interpolate_temporal)
 
     def get_frame_tokens(self, pixel_values: Tensor, *, interpolate_pos_encoding: bool = False) -> Tensor:
-        """What the vision tower says of every frame, to be kept where the tower is frozen: `(B, T, 1 + patches, width)`.
+        """The vision tower's tokens of every frame, to be stored where it is frozen: `(B, T, 1 + patches, width)`.
 
         Args:
             pixel_values: `(B, T, C, H, W)` float, or images `(B, C, H, W)`.
@@ -210,9 +221,9 @@ class VidCLIPModel(PreTrainedModel):
         Raises:
             ValueError: The shape is another, or they are raw bytes.
         """
-        return self._see(pixel_values, interpolate_pos_encoding=interpolate_pos_encoding)[0]
+        return self._run_vision(pixel_values, interpolate_pos_encoding=interpolate_pos_encoding)[0]
 
-    def _see(self, pixel_values: Tensor, **options: Any) -> tuple[Tensor, BaseModelOutputWithPooling]:
+    def _run_vision(self, pixel_values: Tensor, **options: Any) -> tuple[Tensor, BaseModelOutputWithPooling]:
         if pixel_values.ndim == 4:
             pixel_values = pixel_values[:, None]
         if pixel_values.ndim != 5 or not pixel_values.is_floating_point():
@@ -222,9 +233,10 @@ class VidCLIPModel(PreTrainedModel):
             )
         positions = self.vision_model.embeddings.position_embedding.weight
         if options["interpolate_pos_encoding"] and positions.is_meta and not pixel_values.is_meta:
+            size = cast("CLIPVisionConfig", self.config.vision_config).image_size
             raise ValueError(
                 "interpolate_pos_encoding=True reads the positions of patches, which are offloaded; give frames of "
-                f"{self.config.vision_config.image_size} pixels, or keep 'vision_model.embeddings' in memory by a device_map"
+                f"{size} pixels, or keep 'vision_model.embeddings' in memory by a device_map"
             )
         frames = pixel_values.flatten(0, 1)
         seen = self.vision_model(pixel_values=at_least_one_row(frames), return_dict=True, **options)
@@ -249,9 +261,9 @@ class VidCLIPModel(PreTrainedModel):
             input_ids: `(N, L)` token ids, each text with its end-of-text token, L at most 160.
             attention_mask: `(N, L)`, 1 for tokens and 0 for padding.
         """
-        return self._read(input_ids, attention_mask)[0]
+        return self._run_text(input_ids, attention_mask)[0]
 
-    def _read(
+    def _run_text(
         self, input_ids: Tensor, attention_mask: Tensor | None, **options: Any
     ) -> tuple[Tensor, BaseModelOutputWithPooling]:
         mask = attention_mask if input_ids.shape[0] else None
@@ -259,7 +271,7 @@ class VidCLIPModel(PreTrainedModel):
         pooled = read.pooler_output[: input_ids.shape[0]]
         return F.normalize(self.text_projection(pooled), dim=-1), read
 
-    @can_return_tuple
+    @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
     def forward(  # noqa: PLR0913  (what a model may take)
         self,
         pixel_values: Tensor | None = None,
@@ -287,7 +299,8 @@ class VidCLIPModel(PreTrainedModel):
             attention_mask: `(N, L)`, 1 for tokens and 0 for padding.
             negative_input_ids: `(B, K, M)` tokens of each video's negative texts.
             negative_attention_mask: `(B, K, M)`.
-            negative_levels: `(B, K)` integers: how often each was disrupted, 0 where a row is only padded; default all 1.
+            negative_levels: `(B, K)` integers: how often each was disrupted, 0 where a row is only padded; default all
+                1.
             frame_tokens: What `get_frame_tokens` gave, in place of `pixel_values`.
             return_loss: Compute `config.loss`.
             interpolate_temporal: As in `get_video_features`.
@@ -296,19 +309,21 @@ class VidCLIPModel(PreTrainedModel):
             output_attentions: Give the towers' attention maps; default `config.output_attentions`.
 
         Returns:
-            Embeddings and logits of this process's rows, and what was asked for; with `return_dict=False` a tuple.
+            Embeddings and logits of this process's rows, and what was requested; with `return_dict=False` a tuple.
 
         Raises:
-            ValueError: There is no text, not one of `pixel_values` and `frame_tokens`, or attention maps are asked of an
-                attention that does not make them.
+            ValueError: There is no text, not one of `pixel_values` and `frame_tokens`, or attention maps are requested
+                of an attention implementation that does not make them.
         """
         if input_ids is None or (pixel_values is None) is (frame_tokens is None):
             raise ValueError("give input_ids, and either pixel_values or frame_tokens")
         options, seen = self._tower_options(output_hidden_states, output_attentions), None
         if frame_tokens is None:
-            frame_tokens, seen = self._see(pixel_values, interpolate_pos_encoding=interpolate_pos_encoding, **options)
+            frame_tokens, seen = self._run_vision(
+                cast("Tensor", pixel_values), interpolate_pos_encoding=interpolate_pos_encoding, **options
+            )
         video = self.pool_frame_tokens(frame_tokens, interpolate_temporal=interpolate_temporal)
-        text, read = self._read(input_ids, attention_mask, **options)
+        text, read = self._run_text(input_ids, attention_mask, **options)
         text = text.to(video.device)  # the towers may be on two devices
         negative = None
         if negative_input_ids is not None:
@@ -335,17 +350,17 @@ class VidCLIPModel(PreTrainedModel):
 
     @torch.no_grad()
     def limit_logit_scale_(self) -> None:
-        """Take `logit_scale` back to `config.max_logit_scale` if a step of the optimizer left it above, as CLIP does."""
+        """Reduce `logit_scale` to `config.max_logit_scale` if a step of the optimizer left it above, as CLIP does."""
         self.logit_scale.clamp_(max=self.config.max_logit_scale)
 
-    def _tower_options(self, hidden_states: bool | None, attentions: bool | None) -> dict[str, bool]:
+    def _tower_options(self, hidden_states: bool | None, attentions: bool | None) -> dict[str, bool | None]:
         hidden_states = self.config.output_hidden_states if hidden_states is None else hidden_states
         attentions = self.config.output_attentions if attentions is None else attentions
         for tower in (self.vision_model, self.text_model) if attentions else ():
             if (found := tower.config._attn_implementation) != "eager":
                 raise ValueError(
-                    f"output_attentions=True needs the attention 'eager', this model has {found!r}, which makes no maps; "
-                    'call model.set_attn_implementation("eager") first'
+                    f"output_attentions=True needs the attention 'eager', this model has {found!r}, which makes no "
+                    'maps; call model.set_attn_implementation("eager") first'
                 )
         return {"output_hidden_states": hidden_states, "output_attentions": attentions}
 
@@ -359,6 +374,8 @@ class VidCLIPModel(PreTrainedModel):
         config = self.config
         if config.loss != "clip" and negative is None:
             raise ValueError(f"the loss {config.loss!r} needs negative_input_ids; without them use loss 'clip'")
+        # Only "clip", which does not read them, may be without.
+        negative, levels = cast("Tensor", negative), cast("Tensor", levels)
         if self.training and world_size() > 1:
             video, text = gather_with_gradient(video), gather_with_gradient(text)
             if config.loss != "clip":

@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel
+from transformers import CLIPTextConfig, CLIPVisionConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
+from .configuration_vidclip import VidCLIPConfig
 from .configuration_vidclip_matching import VidCLIPMatcherConfig
 from .modeling_vidclip import VidCLIPModel
 
@@ -36,8 +38,9 @@ class Encoded:
 
     def take(self, rows: Tensor) -> "Encoded":
         """Some of them, in the order of `rows`."""
-        parts = (self.embeds, self.states, self.mask, self.input_ids)
-        return Encoded(*(part if part is None else part[rows] for part in parts))
+        mask = None if self.mask is None else self.mask[rows]
+        input_ids = None if self.input_ids is None else self.input_ids[rows]
+        return Encoded(self.embeds[rows], self.states[rows], mask, input_ids)
 
 
 class MatchingHead(nn.Module):
@@ -65,7 +68,8 @@ class MatchingHead(nn.Module):
         memory = (self.vision(clips) + self.time[: clips.shape[1]]).flatten(1, 2)
         fused = self.fusion(texts, memory, tgt_key_padding_mask=mask == 0)
         weights = mask[..., None].to(fused.dtype)
-        return self.out((fused * weights).sum(1) / weights.sum(1))[:, 0]
+        logits: Tensor = self.out((fused * weights).sum(1) / weights.sum(1))[:, 0]
+        return logits
 
 
 @dataclass
@@ -106,19 +110,23 @@ class VidCLIPMatcher(PreTrainedModel):
     config_class = VidCLIPMatcherConfig
     base_model_prefix = "vidclip_matcher"
     main_input_name = "pixel_values"
-    input_modalities = ("video", "text")
+    input_modalities = ("video", "text")  # type: ignore[assignment]  # transformers' own models give tuples, too
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
-    _no_split_modules = (*VidCLIPModel._no_split_modules, "MatchingHead")
+    _no_split_modules = (  # type: ignore[assignment]  # transformers only reads it
+        *VidCLIPModel._no_split_modules,
+        "MatchingHead",
+    )
 
     def __init__(self, config: VidCLIPMatcherConfig) -> None:
         super().__init__(config)
-        self.model = VidCLIPModel._from_config(config.vidclip_config)
+        towers = cast("VidCLIPConfig", config.vidclip_config)
+        self.model: VidCLIPModel = VidCLIPModel._from_config(towers)
         self.head = make_head(config)
-        self.max_frames = config.vidclip_config.num_frames
-        self.max_tokens = config.vidclip_config.text_config.max_position_embeddings
+        self.max_frames = towers.num_frames
+        self.max_tokens = cast("CLIPTextConfig", towers.text_config).max_position_embeddings
         self.post_init()
 
     @torch.no_grad()
@@ -131,7 +139,7 @@ class VidCLIPMatcher(PreTrainedModel):
             super()._init_weights(module)
 
     @classmethod
-    def from_vidclip(cls, model: VidCLIPModel | str | Path, **config: int) -> "VidCLIPMatcher":
+    def from_vidclip(cls, model: VidCLIPModel | str | Path, **config: Any) -> "VidCLIPMatcher":
         """Put a matching head on a VidCLIP: a new one, or in a folder of version 0.1 the one that was saved beside it.
 
         Args:
@@ -185,9 +193,10 @@ class VidCLIPMatcher(PreTrainedModel):
         A new head alone, trained on the miniature, separated negative from true actions no better than chance.
         """
         similarity = self.scale * (clips.embeds * texts.embeds).sum(-1)
-        return similarity + self.head(clips.states, texts.states, texts.mask)
+        logits: Tensor = similarity + self.head(clips.states, texts.states, texts.mask)
+        return logits
 
-    @can_return_tuple
+    @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
     def forward(
         self, pixel_values: Tensor, input_ids: Tensor, attention_mask: Tensor | None = None
     ) -> VidCLIPMatcherOutput:
@@ -207,9 +216,9 @@ class VidCLIPMatcher(PreTrainedModel):
 
 def make_head(config: VidCLIPMatcherConfig) -> MatchingHead:
     """A new head of the sizes that the towers have."""
-    towers = config.vidclip_config
-    widths = towers.text_config.hidden_size, towers.vision_config.hidden_size
-    return MatchingHead(*widths, towers.num_frames, num_layers=config.num_matching_layers)
+    towers = cast("VidCLIPConfig", config.vidclip_config)
+    text, vision = cast("CLIPTextConfig", towers.text_config), cast("CLIPVisionConfig", towers.vision_config)
+    return MatchingHead(text.hidden_size, vision.hidden_size, towers.num_frames, num_layers=config.num_matching_layers)
 
 
 def contrastive_loss(

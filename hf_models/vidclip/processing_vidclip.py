@@ -1,7 +1,7 @@
 """Processor of VidCLIP: videos to frames of pixels, paragraphs to tokens."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
@@ -41,7 +41,7 @@ class VidCLIPProcessor(ProcessorMixin):
         super().__init__(video_processor, tokenizer, **kwargs)
 
     @property
-    def text_kwargs(self) -> TextKwargs:
+    def text_kwargs(self) -> TextKwargs:  # type: ignore[override]  # transformers only reads it
         """The tokenizer's keywords where a call does not give them."""
         return {
             "padding": True,
@@ -60,9 +60,9 @@ class VidCLIPProcessor(ProcessorMixin):
         Args:
             videos: One video or a list of them: `(T, C, H, W)` uint8 tensors, arrays or paths.
             text: One text or a list of them.
-            **kwargs: Keywords of the tokenizer and of the video processor, such as `padding="max_length"`, `max_length`,
-                `return_tensors="np"` or `do_sample_frames=False`: by themselves, or in `text_kwargs={...}` and
-                `videos_kwargs={...}`.
+            **kwargs: Keywords of the tokenizer and of the video processor, such as `padding="max_length"`,
+                `max_length`, `return_tensors="np"` or `do_sample_frames=False`: by themselves, or in
+                `text_kwargs={...}` and `videos_kwargs={...}`.
 
         Returns:
             `pixel_values (B, T, C, H, W)` for videos; `input_ids` and `attention_mask`, both `(B, L)` with L at most
@@ -80,9 +80,9 @@ class VidCLIPProcessor(ProcessorMixin):
         """
         if videos is None and text is None:
             raise ValueError("give videos, text or both")
-        self._check_keywords(kwargs)
+        self._check_keywords(cast("dict[str, Any]", kwargs))
         keywords = self._merge_kwargs(**kwargs)
-        data = {}
+        data: dict[str, Any] = {}
         if videos is not None:
             data |= self.video_processor(videos, **keywords["videos_kwargs"])
         if text is not None:
@@ -147,6 +147,6 @@ class VidCLIPProcessor(ProcessorMixin):
             unknown |= {f"{group}[{name!r}]" for name in given[group].keys() - known[group]}
         if unknown:
             raise TypeError(
-                f"{type(self).__name__} does not know {', '.join(sorted(unknown))}; it takes videos, text, and the keywords "
-                f"{', '.join(sorted(anywhere))}, also in text_kwargs and videos_kwargs"
+                f"{type(self).__name__} does not know {', '.join(sorted(unknown))}; it takes videos, text, and the "
+                f"keywords {', '.join(sorted(anywhere))}, also in text_kwargs and videos_kwargs"
             )

@@ -69,7 +69,8 @@ class ProcessorSuite(ProcessorTesterMixin):
 
     @classmethod
     def setUpClass(cls):
-        # As of a class of the library: saving one whose code travels along notes so in it, which the suite does not expect.
+        # As of a class of the library: saving one whose code travels along notes so in it, which the suite does not
+        # expect.
         stays = mock.patch.object(cls.processor_class, "_auto_class", None)
         stays.start()
         cls.addClassCleanup(stays.stop)

@@ -73,7 +73,7 @@ MERGE = "AIM's adapters run attention a second time, which no single weight can 
 FAILURES = {
     "AIMVideoProcessorTest.test_call_sample_frames": (
         "ValueError not raised",
-        "the suite wants an error for more frames than the video has; TF-CoVR repeats the video, which has clips of 1 frame",
+        "the suite expects an error for more frames than the video has; TF-CoVR repeats it, as it has clips of 1 frame",
     ),
     "TFCoVRProcessorTest.test_init_arguments_not_in_processor_kwargs": (
         r"\{'number_words'\} is not false",
@@ -103,7 +103,7 @@ FAILURES = {
     **{
         f"{name}Test.test_can_init_all_missing_weights": (
             r"\{'`weight` in module `Linear` called from `CLIPPreTrainedModel`\\n'\}",
-            "transformers lets CLIP choose the scale of its first weights in its own classes only; in others it is 0.02",
+            "transformers uses CLIP's scale of first weights in its own classes only; in others it is 0.02",
         )
         for name in ("VidCLIPModel", "VidCLIPMatcher")
     },
@@ -134,7 +134,7 @@ FAILURES = {
     },
     "TestAIMAdapter.test[from_pretrained_config_construction]": (
         "assert",
-        "an adapter's configuration is completed, by what recognizes its base, in a copy: the caller's serves other bases",
+        "what recognizes its base is added to a copy of an adapter's configuration: the caller's serves other bases",
     ),
     **{
         f"TestAIMAdapter.test[{name}]": ("cannot be merged", MERGE)
@@ -153,10 +153,10 @@ FAILURES = {
 SKIPS = {
     r"test is slow": "the slow tests, which RUN_SLOW asks for, need a GPU, too",
     r"No model with a differentiable loss": "a loss that reaches embeddings, which a model of features does not have",
-    r"Model (does not output|(architecture )?does not support) (output_)?attentions": "its maps are in the outputs of its encoders",
+    r"Model (does not output|(architecture )?does not support) (output_)?attentions": "its encoders give the maps",
     r"[Nn]ot a? ?composite|No subconfigs|does not support SDPA": "for models of models, or for models that are none",
     r"not configured to run training tests": "for models with a loss of their own; a matcher's takes groups of texts",
-    r"language modeling head|`inputs_embeds`|test_resize_embeddings|sliding window|position embeddings": "for text models",
+    r"language modeling head|`inputs_embeds`|test_resize_embeddings|sliding window|position embed": "for text models",
     r"grouped_mm|sparse experts|output_router_logits": "for mixtures of experts",
     r"TP plan|_keep_in_fp32_modules|onversions? found|base_model_class": "an option that our models do not use",
     r"capture_outputs|[Cc]annot capture hidden states": "it collects its states itself, and our own tests test them",
@@ -164,12 +164,12 @@ SKIPS = {
     r"chat template|_get_num_multimodal_tokens|doesn't support images with text": "for processors of chat models",
     r"(image_processor|feature_extractor) attribute not present": "for images and sounds; ours take videos and texts",
     r"'bias' argument|layers_to_transform|Test not applicable": "for an option of other adapters",
-    r"Mixed adapter batches not supported": "one AIM adapter acts at a time",
+    r"Mixed adapter batches not supported": "one AIM adapter is active at a time",
 }
 # The same where the machine decides.
 MACHINE_SKIPS = {
     r"requires (multiple )?accelerator|requires MPS": "needs a GPU",
-    r"requires (Flash Attention|the kernels library|deepspeed|librosa|Torchcodec)": "needs a library that is not installed",
+    r"requires (Flash Attention|the kernels library|deepspeed|librosa|Torchcodec)": "needs a missing library",
 }
 
 

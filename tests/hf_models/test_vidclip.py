@@ -208,14 +208,14 @@ def test_what_is_no_whole_clip_is_refused(tmp_path, clip_folder):
     CLIPVisionModel(CLIPVisionConfig(**VISION)).save_pretrained(tmp_path / "tower")
     with pytest.raises(ValueError, match="'clip_vision_model' model"):
         VidCLIPModel.from_clip(str(tmp_path / "tower"))
-    with pytest.raises(ValueError, match="no CLIP checkpoint"):
+    with pytest.raises(ValueError, match="not a CLIP checkpoint"):
         VidCLIPModel.from_clip(str(tmp_path / "nowhere"))
     from safetensors.torch import load_file, save_file
 
     weights = load_file(clip_folder / "model.safetensors")
     kept = {key: value for key, value in weights.items() if "text_projection" not in key}
     save_file(kept, clip_folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match=r"no whole CLIP: 1 weights.*text_projection"):
+    with pytest.raises(ValueError, match=r"not a whole CLIP: 1 weights.*text_projection"):
         VidCLIPModel.from_clip(str(clip_folder))
 
 

@@ -1,4 +1,4 @@
-"""VidCLIP as transformers' own models behave: outputs on request, Trainer, checkpointing, dtypes, export, offloading."""
+"""VidCLIP behaves as transformers' models: outputs on request, Trainer, checkpointing, dtypes, export, offloading."""
 
 import logging
 import os

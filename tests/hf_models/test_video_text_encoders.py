@@ -196,7 +196,7 @@ def test_vidclip_reads_the_whole_of_a_long_text(tmp_path):
 
 def test_a_model_without_videos_and_texts_is_refused(tmp_path):
     CLIPTextConfig(**SMALL).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="'clip_text_model' model, which compares no videos"):
+    with pytest.raises(ValueError, match="'clip_text_model' model, which does not compare videos"):
         load_encoder(str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""Rankings of a whole split: every query gets moments of the corpus and of its own video, and they are written complete."""
+"""Rankings of a whole split: every query gets moments of the corpus and of its own video, and all are written."""
 
 import json
 
