@@ -12,7 +12,7 @@ ABOUT_ATTENTION = ("sdpa", "flash", "attn_implementation", "set_attention_dynami
 
 
 def fill_zeros(model):
-    """Let adapters that start at zero do something, or nobody would see what they are given."""
+    """Give adapters that start at zero an effect, so that a change of their inputs shows in the output."""
     with torch.no_grad():
         for parameter in model.parameters():
             if not parameter.is_meta and not parameter.any():

@@ -61,7 +61,7 @@ def clip_folder(clip, tmp_path):
     return tmp_path / "clip"
 
 
-def randomise(model, *, time=True):
+def randomize(model, *, time=True):
     """Give every weight that starts at zero a value, so that all of the model takes part."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -73,7 +73,7 @@ def randomise(model, *, time=True):
 
 def small_aim(cls=AIMModel, **changes):
     torch.manual_seed(0)
-    return randomise(cls(AIMConfig(**{**TOWER, "num_frames": FRAMES, "num_labels": 5, **changes})))
+    return randomize(cls(AIMConfig(**{**TOWER, "num_frames": FRAMES, "num_labels": 5, **changes})))
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["clip-with-text", "vision-tower-alone"])
@@ -116,7 +116,7 @@ def test_a_backbone_that_does_not_load_is_an_error(clip, clip_folder):
 
 
 @pytest.mark.parametrize("case", ["text", "vit", "random", "missing", "no-weights"])
-def test_what_is_no_clip_vision_tower_is_refused(tmp_path, clip_folder, case):
+def test_a_checkpoint_without_a_clip_vision_tower_is_refused(tmp_path, clip_folder, case):
     folder = tmp_path / case
     if case == "text":
         CLIPTextModel(CLIPTextConfig(**TEXT)).save_pretrained(folder)
@@ -137,7 +137,7 @@ def test_loading_clip_weights_as_if_they_were_aim_points_to_from_clip(clip_folde
         AIMModel.from_pretrained(clip_folder)
 
 
-def test_order_is_invisible_until_the_temporal_embedding_is_not_zero(clip_folder, pixel_values):
+def test_the_order_of_frames_matters_only_with_a_temporal_embedding_that_is_not_zero(clip_folder, pixel_values):
     order = torch.tensor([2, 0, 3, 1])
 
     def change(model):
@@ -145,8 +145,8 @@ def test_order_is_invisible_until_the_temporal_embedding_is_not_zero(clip_folder
 
     new = AIMModel.from_clip(clip_folder, num_frames=FRAMES)
     assert change(new) < 1e-6
-    assert change(randomise(new, time=False)) < 1e-5
-    assert change(randomise(new)) > 1e-2
+    assert change(randomize(new, time=False)) < 1e-5
+    assert change(randomize(new)) > 1e-2
 
 
 def test_adapters_and_temporal_embedding_start_at_zero_whether_new_or_from_clip(clip_folder):
@@ -166,7 +166,7 @@ def test_vit_b_16_has_the_parameters_of_the_paper(adapters, total, trained):
     assert model.num_parameters(only_trainable=True) == trained
 
 
-def test_gradients_reach_what_trains_and_nothing_else(pixel_values):
+def test_only_trainable_weights_get_gradients(pixel_values):
     model = small_aim(AIMForVideoClassification).train()
     model.freeze_backbone()
     model(pixel_values, labels=torch.tensor([0, 4])).loss.backward()
@@ -245,7 +245,7 @@ def test_half_precision_weights_run(pixel_values):
     assert small_aim().bfloat16()(pixel_values.bfloat16()).pooler_output.dtype == torch.bfloat16
 
 
-def test_a_low_rank_adapter_on_the_output_projection_is_not_overlooked(pixel_values):
+def test_a_low_rank_adapter_on_the_output_projection_is_applied(pixel_values):
     from peft import LoraConfig, get_peft_model
 
     base = small_aim()
@@ -296,7 +296,7 @@ def test_a_contradictory_configuration_is_refused(wrong):
         AIMConfig(**wrong)
 
 
-def test_a_type_that_is_wrong_is_refused():
+def test_a_field_of_the_wrong_type_is_refused():
     with pytest.raises(Exception, match="num_frames"):
         AIMConfig(num_frames="eight")
 

@@ -60,7 +60,7 @@ def difference(first, second, pixel_values):
     return (first(pixel_values).logits - second(pixel_values).logits).abs().max().item()
 
 
-def test_peft_still_takes_a_method_from_outside():
+def test_peft_still_accepts_a_method_registered_from_outside():
     assert isinstance(PeftType.AIM, PeftType), "PEFT's enumeration changed: see add_peft_type"
     assert PeftType("AIM") is PeftType.AIM is PeftType["AIM"]
     assert PeftType.AIM in list(PeftType)
@@ -140,7 +140,7 @@ def test_the_checkpoint_is_one_small_file_that_loads_under_another_name(clip, pi
     assert isinstance(PeftConfig.from_pretrained(tmp_path), AIMAdapterConfig)
 
 
-def test_the_way_of_transformers_loads_it_too(clip, pixel_values, tmp_path):
+def test_load_adapter_of_transformers_loads_it_too(clip, pixel_values, tmp_path):
     model = adapted(clip)
     model.save_pretrained(tmp_path)
     loaded = copy.deepcopy(clip)
@@ -251,14 +251,14 @@ def test_a_clip_of_another_size_is_refused(clip, tmp_path, change):
         PeftModel.from_pretrained(CLIPVisionModel(CLIPVisionConfig(**{**TOWER, **change})), tmp_path)
 
 
-def test_what_has_no_vision_tower_is_refused():
+def test_a_model_without_a_vision_tower_is_refused():
     text = CLIPTextModel(CLIPConfig().text_config.__class__(hidden_size=16, num_attention_heads=2, num_hidden_layers=1))
     with pytest.raises(ValueError, match="CLIPVisionModel"):
         get_peft_model(text, AIMAdapterConfig())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_same_clip_in_half_precision_is_recognised(clip, pixel_values, tmp_path, dtype):
+def test_the_same_clip_in_half_precision_is_recognized(clip, pixel_values, tmp_path, dtype):
     model = adapted(clip)
     model.save_pretrained(tmp_path)
     half = PeftModel.from_pretrained(copy.deepcopy(clip).to(dtype), tmp_path).eval()
@@ -273,7 +273,7 @@ def test_a_configuration_serves_for_two_bases(clip):
     get_peft_model(CLIPVisionModel(CLIPVisionConfig(**TOWER)), config)
 
 
-def test_a_whole_clip_model_can_carry_it(pixel_values):
+def test_a_whole_clip_model_can_hold_an_adapter(pixel_values):
     torch.manual_seed(0)
     text = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     clip = CLIPModel(CLIPConfig(vision_config=TOWER, text_config=text, projection_dim=8)).eval()
@@ -301,7 +301,7 @@ def test_a_training_tower_gets_training_adapters_and_the_reverse(clip):
 
 
 @pytest.mark.parametrize("what", ["output_hidden_states", "output_attentions"])
-def test_inner_states_are_refused_with_a_way_out(clip, pixel_values, what):
+def test_hidden_states_and_attention_maps_are_refused_with_an_alternative(clip, pixel_values, what):
     model = adapted(clip)
     with pytest.raises(ValueError, match="to_aim"):
         model(pixel_values, **{what: True})
@@ -323,7 +323,7 @@ def test_images_and_clips_of_another_length_are_refused(clip, pixel_values):
         adapted(clip, num_labels=0)(pixel_values, labels=torch.tensor([0, 1]))
 
 
-def test_a_model_trained_in_full_is_no_adapter(clip):
+def test_a_model_trained_in_full_is_refused_as_an_adapter(clip):
     native = to_aim(adapted(clip))
     with torch.no_grad():
         native.aim.encoder.layers[0].mlp.fc1.weight.add_(0.1)
@@ -331,7 +331,7 @@ def test_a_model_trained_in_full_is_no_adapter(clip):
         to_adapter(native, copy.deepcopy(clip))
 
 
-def test_the_names_of_labels_travel(clip, tmp_path):
+def test_the_names_of_labels_are_saved_with_the_adapter(clip, tmp_path):
     names = {0: "tuck", 1: "pike"}
     adapted(clip, id2label=names).save_pretrained(tmp_path)
     loaded = PeftModel.from_pretrained(copy.deepcopy(clip), tmp_path)
@@ -347,7 +347,7 @@ def test_an_unknown_adapter_is_named(clip):
         to_aim(clip)
 
 
-def test_what_embeds_patches_is_found_under_an_adapter_and_can_be_made_to_require_gradients(clip, pixel_values):
+def test_the_patch_embedding_is_found_under_an_adapter_and_can_be_made_to_require_gradients(clip, pixel_values):
     model = adapted(clip)
     embedding = model.get_input_embeddings()
     assert torch.equal(embedding.weight, clip.get_input_embeddings().weight)

@@ -46,13 +46,13 @@ def test_the_reference_checkpoint_converts_and_agrees(reference, expected, tmp_p
     assert AIMVideoProcessor.from_pretrained(tmp_path / "aim").num_frames == 4
 
 
-def test_what_weights_do_not_show_is_asked_for(reference, tmp_path, monkeypatch, capsys):
-    for arguments, asked in ((["--adapter_scale", "0.5"], "--num_attention_heads"), ([], "--adapter_scale")):
+def test_settings_that_weights_do_not_show_must_be_given(reference, tmp_path, monkeypatch, capsys):
+    for arguments, missing in ((["--adapter_scale", "0.5"], "--num_attention_heads"), ([], "--adapter_scale")):
         monkeypatch.setattr(sys, "argv", ["convert_aim", str(reference), str(tmp_path / "aim"), *arguments])
         with pytest.raises(SystemExit) as stopped:
             main()
         assert stopped.value.code != 0
-        assert asked in f"{stopped.value.code}{capsys.readouterr().err}"
+        assert missing in f"{stopped.value.code}{capsys.readouterr().err}"
     assert not list(tmp_path.iterdir())
 
 
@@ -121,7 +121,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path, capsys):
 
 @pytest.mark.parametrize("content", [None, b"", b"not a checkpoint at all"], ids=["missing", "empty", "text"])
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-def test_what_is_no_checkpoint_is_an_error(tmp_path, content, suffix):
+def test_a_file_that_is_not_a_checkpoint_is_an_error(tmp_path, content, suffix):
     path = tmp_path / f"file{suffix}"
     if content is not None:
         path.write_bytes(content)

@@ -24,12 +24,12 @@ SMALL = {"size": {"height": 16, "width": 16}}
 
 
 def numbered(count, height=16, width=16):
-    """Frames whose grey value is four times their number."""
+    """Frames whose gray value is four times their number."""
     return torch.arange(count, dtype=torch.uint8).mul(4).view(-1, 1, 1, 1).expand(-1, 3, height, width).contiguous()
 
 
 def numbers(pixel_values):
-    """The numbers of the frames, read back from normalised pixels (frames, channels, height, width)."""
+    """The numbers of the frames, read back from normalized pixels (frames, channels, height, width)."""
     processor = AIMVideoProcessor()
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (processor.image_mean, processor.image_std))
     return ((pixel_values * std + mean) * 255 / 4).mean((1, 2, 3)).round().int().tolist()
@@ -67,7 +67,7 @@ def test_no_frames_is_an_error(total, wanted):
         middle_frame_indices(total, wanted)
 
 
-def test_a_file_gives_the_frames_that_were_asked_for(video):
+def test_a_file_gives_the_requested_frames(video):
     processor = AIMVideoProcessor(num_frames=12, **SMALL)
     pixel_values = processor(video, return_tensors="pt").pixel_values
     assert pixel_values.shape == (1, 12, 3, 16, 16)
@@ -80,7 +80,7 @@ def test_a_file_shorter_than_the_clip_repeats_from_its_start(video):
     assert (metadata.total_num_frames, metadata.fps, metadata.frames_indices) == (30, 25.0, [0, 1, 2, 0, 1])
 
 
-def test_all_frames_come_without_a_choice(video):
+def test_all_frames_come_where_none_are_chosen(video):
     frames, _ = read_frames(str(video))
     assert (frames[:, 0, 0, 0] // 4).tolist() == list(range(30))
 
@@ -111,9 +111,9 @@ def test_videos_of_several_lengths_and_sizes_become_one_batch():
     assert [numbers(clip) for clip in pixel_values] == [[3, 10, 18, 25], [0, 2, 4, 7], [0, 1, 0, 1]]
 
 
-def test_the_default_stretches_and_the_option_cuts_out_the_centre():
+def test_the_default_stretches_and_do_center_crop_cuts_out_the_center():
     wide = torch.zeros(1, 3, 20, 60, dtype=torch.uint8)
-    wide[..., 20:40] = 255  # the centre third is white
+    wide[..., 20:40] = 255  # the center third is white
     default = {"do_normalize": False, "return_tensors": "pt", "num_frames": 1}
     stretched = AIMVideoProcessor()(wide, **default).pixel_values
     assert stretched.shape[-2:] == (224, 224)
@@ -123,7 +123,7 @@ def test_the_default_stretches_and_the_option_cuts_out_the_centre():
     assert cut.mean() > 0.99
 
 
-def test_pixels_are_normalised_as_clip_does():
+def test_pixels_are_normalized_as_clip_does():
     white = AIMVideoProcessor()(torch.full((12, 3, 30, 30), 255, dtype=torch.uint8), return_tensors="pt").pixel_values
     expected = (1 - torch.tensor([0.48145466, 0.4578275, 0.40821073])) / torch.tensor(
         [0.26862954, 0.26130258, 0.27577711]
@@ -131,7 +131,7 @@ def test_pixels_are_normalised_as_clip_does():
     torch.testing.assert_close(white[0, 0, :, 0, 0], expected)
 
 
-def test_frames_per_second_can_be_asked_instead(video):
+def test_frames_can_be_sampled_by_frames_per_second(video):
     processor = AIMVideoProcessor(num_frames=None, fps=5, **SMALL)
     assert processor(video, return_tensors="pt").pixel_values.shape[1] == 6
     with pytest.raises(ValueError, match="frame rate"):
@@ -141,7 +141,7 @@ def test_frames_per_second_can_be_asked_instead(video):
     assert AIMVideoProcessor(num_frames=8, **SMALL)(video, fps=5, return_tensors="pt").pixel_values.shape[1] == 6
 
 
-def test_it_comes_back_as_it_was_saved(video, tmp_path):
+def test_a_saved_processor_loads_with_the_same_settings(video, tmp_path):
     processor = AIMVideoProcessor(num_frames=6, size={"shortest_edge": 20}, do_center_crop=True, crop_size=16)
     processor.save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "aim"}')

@@ -163,7 +163,7 @@ feature_store.FeatureStore(sys.argv[1]).append(["a"], [torch.ones(3, 2)])
 """
 
 
-def test_what_a_killed_run_left_unfinished_is_no_shard_and_the_next_run_removes_it(tmp_path):
+def test_an_unfinished_file_of_a_killed_run_is_not_read_as_a_shard_and_the_next_run_removes_it(tmp_path):
     killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, tmp_path], timeout=120, check=False)
     assert killed.returncode == -signal.SIGKILL
     (left,) = tmp_path.glob("*.tmp")
@@ -174,7 +174,7 @@ def test_what_a_killed_run_left_unfinished_is_no_shard_and_the_next_run_removes_
     assert list(FeatureStore(tmp_path)) == ["a"]
 
 
-def test_what_others_may_still_be_writing_stays(tmp_path):
+def test_unfinished_files_of_running_processes_stay(tmp_path):
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     gone, host = int(gone.stdout), platform.node()
     kept = {f"shard-0.safetensors.{host}.{os.getpid()}.tmp", f"shard-1.safetensors.another-host.{gone}.tmp"}

@@ -1,4 +1,4 @@
-"""Fingerprints depend on content alone, and stay what they were, so that stored features are recognised."""
+"""Fingerprints depend on content alone, and stay what they were, so that stored features are recognized."""
 
 import hashlib
 import json

@@ -178,7 +178,7 @@ def test_a_hostile_checkpoint_is_refused(file, name, case, tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_a_path_that_is_not_a_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe.pth")  # which would be waited for
     for path in (tmp_path, tmp_path / "pipe.pth", tmp_path / "none.pth"):
         with pytest.raises(ValueError, match="there is no checkpoint"):
@@ -190,7 +190,7 @@ def write(path, weights):
     return path
 
 
-def test_the_weights_made_here_are_a_checkpoint(tmp_path):
+def test_the_weights_that_the_tests_damage_are_a_valid_checkpoint(tmp_path):
     model = convert_aim.convert(write(tmp_path / "a.pth", aim_weights(blocks=2)), **KNOWN)
     assert model(torch.zeros(1, 3, 3, 8, 8)).pooler_output.shape == (1, 8)
     old = tmp_path / "old.pth"

@@ -58,6 +58,6 @@ def test_the_table_of_classes_is_the_list_of_public_names():
     assert set(hf_models.__all__) <= set(dir(hf_models))
 
 
-def test_an_unknown_name_is_refused_with_the_names_there_are():
+def test_an_unknown_name_is_refused_with_a_list_of_the_public_names():
     with pytest.raises(AttributeError, match="AIMModel"):
         hf_models.AimModel  # noqa: B018

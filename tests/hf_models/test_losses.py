@@ -118,7 +118,7 @@ def test_multi_positive_equals_the_value_derived_by_hand():
     assert loss.item() == pytest.approx(sum(rows) / 3 + sum(columns) / 3, rel=1e-12)
 
 
-def test_multi_positive_draws_right_answers_near_where_infonce_pushes_them_away():
+def test_multi_positive_attracts_other_right_answers_where_infonce_repels_them():
     query = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     target = F.normalize(torch.tensor([[1.0, 0.3], [1.0, 0.3], [0.3, 1.0]]), dim=1)
     labels = torch.tensor([0, 0, 1])

@@ -51,7 +51,7 @@ def test_a_name_is_imported_from_an_old_module_and_the_warning_comes_once():
 
 
 @pytest.mark.parametrize("name", ["hf_models.never", "hf_models.tfcovr.never", "never"])
-def test_a_name_that_never_was_is_not_found(name):
+def test_a_name_that_never_existed_is_not_found(name):
     with pytest.raises(ModuleNotFoundError, match=name):
         importlib.import_module(name)
 

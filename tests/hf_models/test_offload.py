@@ -63,7 +63,7 @@ def test_a_model_on_disk_computes_what_it_does_in_memory(tmp_path, case, memory)
     torch.testing.assert_close(call(offloaded), call(model), atol=1e-5, rtol=1e-5)
 
 
-def test_statistics_on_disk_are_refused_by_name(tmp_path):
+def test_statistics_offloaded_to_disk_are_refused(tmp_path):
     saved(composed(), tmp_path)
     offload = {"offload_folder": tmp_path / "offload", "offload_buffers": True, **NONE}
     model = TFCoVRForComposedRetrieval.from_pretrained(tmp_path, **offload)
@@ -71,7 +71,7 @@ def test_statistics_on_disk_are_refused_by_name(tmp_path):
         model.get_target_features(CLIPS)
 
 
-def test_an_adapter_on_an_offloaded_clip_is_refused_with_a_way_out(tmp_path):
+def test_an_adapter_on_an_offloaded_clip_is_refused_with_an_alternative(tmp_path):
     clip = saved(CLIPVisionModel(CLIPVisionConfig(**TOWER)), tmp_path / "clip")
     offload = {"offload_folder": tmp_path / "offload", **NONE}
     offloaded = CLIPVisionModel.from_pretrained(tmp_path / "clip", **offload)

@@ -1,4 +1,4 @@
-"""Search agrees with a stable sort of all scores, in bounded memory, and leaves out what it is told to."""
+"""Search agrees with a stable sort of all scores, in bounded memory, and leaves out what is excluded."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_scores_that_rise_or_fall_or_tie_along_the_corpus_are_found_in_every_blo
 
 
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
-def test_a_number_that_is_none_is_found_in_a_late_block(wrong, monkeypatch):
+def test_a_value_that_is_not_finite_in_a_late_block_is_refused(wrong, monkeypatch):
     monkeypatch.setattr(retrieval, "CORPUS_BLOCK", 20)
     corpus = integers(100, 4, 9, 0).float()
     corpus[90, 1] = wrong
@@ -86,16 +86,16 @@ def test_an_excluded_row_is_never_returned_and_leaves_no_gap():
 
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
-def test_a_corpus_row_that_is_no_number_is_refused_by_its_row(wrong, k):
+def test_a_corpus_row_that_is_not_finite_is_named(wrong, k):
     corpus = torch.eye(3)
     corpus[1, 1] = wrong
-    exclude = [[1], [1], [1]]  # also where nobody would have got it
+    exclude = [[1], [1], [1]]  # also where no query would have found it
     for find in (search, search_with_faiss):
         with pytest.raises(ValueError, match=r"row 1 of the corpus is not finite"):
             find(torch.eye(3), corpus, k, exclude=exclude)
 
 
-def test_a_query_that_is_no_number_is_refused_by_its_row():
+def test_a_query_that_is_not_finite_is_named():
     queries = torch.eye(3)
     queries[2, 0] = -torch.inf
     with pytest.raises(ValueError, match=r"row 2 of the queries is not finite"):
@@ -114,7 +114,7 @@ def test_a_query_that_is_no_number_is_refused_by_its_row():
     ],
     ids=str,
 )
-def test_every_form_of_a_whole_number_excludes(exclude):
+def test_every_form_of_integers_excludes(exclude):
     rows, _ = search(torch.eye(3), torch.eye(3), 1, exclude=exclude)
     assert rows[:, 0].tolist() == [1, 0, 0]
 
@@ -131,7 +131,7 @@ def test_every_form_of_a_whole_number_excludes(exclude):
     ],
     ids=str,
 )
-def test_an_exclusion_that_is_no_row_of_the_corpus_is_refused(exclude, message):
+def test_an_exclusion_outside_the_corpus_is_refused(exclude, message):
     with pytest.raises(ValueError, match=message):
         search(torch.eye(3), torch.eye(3), 1, exclude=exclude)
 

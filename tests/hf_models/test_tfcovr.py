@@ -123,7 +123,7 @@ ENCODERS = {
 
 
 @pytest.mark.parametrize("config", ENCODERS.values(), ids=ENCODERS)
-def test_any_encoder_of_transformers_serves(config, tmp_path):
+def test_any_encoder_of_transformers_can_be_used(config, tmp_path):
     model = make_model(**config)
     stored = {"video_embeds": model.encode_video(CLIPS), "text_embeds": model.encode_text(TOKENS, MASK)}
     assert stored["video_embeds"].shape == (2, model.config.video_embed_dim)
@@ -147,7 +147,7 @@ def test_an_image_model_is_averaged_over_frames():
     torch.testing.assert_close(model.encode_video(CLIPS), expected)
 
 
-def test_the_average_of_clip_needs_no_training():
+def test_the_average_of_clip_embeddings_needs_no_training():
     model = make_model(
         vision_config=CLIPVisionConfig(projection_dim=12, **IMAGE, **SMALL),
         vision_model_class="CLIPVisionModelWithProjection",
@@ -258,7 +258,7 @@ def test_encoders_come_from_another_composed_model(tmp_path):
     torch.testing.assert_close(model.encode_text(TOKENS, MASK), trained.encode_text(TOKENS, MASK))
 
 
-def test_an_encoder_whose_weights_are_not_there_is_refused(tmp_path):
+def test_an_encoder_with_missing_weights_is_refused(tmp_path):
     BertModel(bert()).save_pretrained(tmp_path / "bert")
     CLIPModel(CLIPConfig(vision_config={**IMAGE, **SMALL})).vision_model.save_pretrained(tmp_path / "clip")
     with pytest.raises(ValueError, match="does not hold the weights of CLIPVisionModelWithProjection"):
@@ -298,7 +298,7 @@ def test_a_configuration_that_does_not_fit_is_refused(config, message):
         ({"pixel_values": CLIPS[0]}, "pixel_values must be"),
     ],
 )
-def test_inputs_that_say_too_little_or_too_much_are_refused(inputs, message):
+def test_missing_or_doubled_inputs_are_refused(inputs, message):
     with pytest.raises(ValueError, match=message):
         make_model().get_query_features(**inputs)
 

@@ -70,18 +70,18 @@ def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path, loss, checkp
     unmoved = [name for name, one in model.named_parameters() if torch.equal(one, before[name])]
     # A bias of keys changes no attention, and the embedding of positions has more places than the texts have tokens.
     assert all("key.bias" in name or "k_proj.bias" in name for name in unmoved), unmoved
-    figures = trainer.evaluate()
-    assert 0 < figures["eval_loss"] < 100
+    metrics = trainer.evaluate()
+    assert 0 < metrics["eval_loss"] < 100
     assert trainer.predict(rows).predictions[1].shape == (4, 16)
 
 
 def test_a_loss_comes_on_request_with_labels_and_in_training():
     model = make_model(loss="infonce")
     assert model(CLIPS, TOKENS, None, CLIPS).loss is None
-    asked = model(CLIPS, TOKENS, None, CLIPS, return_loss=True).loss
-    labelled = model(CLIPS, TOKENS, None, CLIPS, target_labels=torch.tensor([0, 1])).loss
+    requested = model(CLIPS, TOKENS, None, CLIPS, return_loss=True).loss
+    with_labels = model(CLIPS, TOKENS, None, CLIPS, target_labels=torch.tensor([0, 1])).loss
     trained = model.train()(CLIPS, TOKENS, None, CLIPS).loss
-    assert torch.equal(asked, labelled)
+    assert torch.equal(requested, with_labels)
     assert trained.requires_grad
     model.eval()
     assert model(CLIPS, TOKENS, None, CLIPS, target_labels=torch.tensor([0, 1]), return_loss=False).loss is None
@@ -102,20 +102,20 @@ def test_a_tuple_holds_what_the_output_does():
     assert isinstance(model(CLIPS, TOKENS, None, CLIPS), tuple)
 
 
-def test_the_encoders_states_and_maps_come_on_request():
+def test_hidden_states_and_attention_maps_of_the_encoders_come_on_request():
     model = make_model()
     model.set_attn_implementation("eager")
     plain = model(CLIPS, TOKENS, None, CLIPS)
     assert set(plain) == {"logits_per_query", "query_embeds", "target_embeds"}
-    asked = {"output_hidden_states": True, "output_attentions": True}
-    full = model(CLIPS, TOKENS, None, CLIPS, **asked)
+    options = {"output_hidden_states": True, "output_attentions": True}
+    full = model(CLIPS, TOKENS, None, CLIPS, **options)
     torch.testing.assert_close(full.query_embeds, plain.query_embeds)
     for seen in (full.vision_model_output, full.target_vision_model_output):
         assert [states.shape for states in seen.hidden_states] == [(2, 4, 5, 16)] * 3
         assert [maps.shape for maps in seen.attentions] == [(8, 2, 5, 5)] * 2
     assert [states.shape for states in full.text_model_output.hidden_states] == [(2, 4, 16)] * 3
     assert [maps.shape for maps in full.text_model_output.attentions] == [(2, 2, 4, 4)] * 2
-    nested = model(CLIPS, TOKENS, None, CLIPS, return_dict=False, **asked)
+    nested = model(CLIPS, TOKENS, None, CLIPS, return_dict=False, **options)
     assert [isinstance(part, tuple) for part in nested] == [False] * 3 + [True] * 3
     model.config.output_hidden_states = True
     assert model(CLIPS, TOKENS, None, CLIPS).text_model_output.hidden_states is not None
@@ -179,7 +179,7 @@ def test_a_folder_of_another_architecture_is_refused(tmp_path, cls, way_out):
         cls.from_pretrained(tmp_path)
 
 
-def test_a_composed_model_is_no_video_classifier(tmp_path):
+def test_a_composed_model_is_refused_as_a_video_classifier(tmp_path):
     make_model().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="TFCoVRConfig"):
         AutoModelForVideoClassification.from_pretrained(tmp_path)
@@ -188,7 +188,7 @@ def test_a_composed_model_is_no_video_classifier(tmp_path):
             cls.from_pretrained(tmp_path)
 
 
-def test_an_adapter_on_a_clip_goes_without_warnings(tmp_path):
+def test_an_adapter_on_a_clip_works_without_warnings(tmp_path):
     CLIPVisionModel(CLIPVisionConfig(**TOWER)).save_pretrained(tmp_path / "clip")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

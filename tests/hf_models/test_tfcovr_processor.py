@@ -7,7 +7,7 @@ import torch
 from hf_models.tfcovr.processing_tfcovr import normalize_modification
 
 
-def test_the_processor_leaves_texts_alone_when_told_to(processor):
+def test_number_words_false_leaves_texts_as_they_are(processor):
     processor.number_words = False
     assert processor.tokenizer.decode(processor(text="2 turns")["input_ids"][0]) == "[CLS] 2 turns [SEP]"
 
@@ -76,5 +76,5 @@ def test_a_processor_with_nothing_to_do_says_so(processor):
         ("word " * 40, " ".join(["word"] * 30)),
     ],
 )
-def test_texts_are_normalised_as_released(text, normalized):
+def test_texts_are_normalized_as_released(text, normalized):
     assert normalize_modification(text) == normalized

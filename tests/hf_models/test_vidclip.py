@@ -124,7 +124,7 @@ def test_more_frames_are_interpolated_on_request_only():
     [torch.zeros(3, 16, 16), torch.zeros(1, FRAMES, 3, 16, 16, dtype=torch.uint8)],
     ids=["shape", "bytes"],
 )
-def test_what_is_no_batch_of_videos_is_refused(wrong):
+def test_pixel_values_of_another_shape_or_type_are_refused(wrong):
     with pytest.raises(ValueError, match="VidCLIPProcessor"):
         small_vidclip().get_video_features(wrong)
 
@@ -204,7 +204,7 @@ def test_a_contradictory_configuration_is_refused(wrong):
         VidCLIPConfig(vision_config=VISION, **wrong)
 
 
-def test_what_is_no_whole_clip_is_refused(tmp_path, clip_folder):
+def test_a_checkpoint_that_is_not_a_whole_clip_is_refused(tmp_path, clip_folder):
     CLIPVisionModel(CLIPVisionConfig(**VISION)).save_pretrained(tmp_path / "tower")
     with pytest.raises(ValueError, match="'clip_vision_model' model"):
         VidCLIPModel.from_clip(str(tmp_path / "tower"))

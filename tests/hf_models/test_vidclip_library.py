@@ -30,9 +30,9 @@ def pairs():
 def test_without_return_dict_the_outputs_come_as_a_tuple_in_the_same_order(data):
     model = small_vidclip()
     model.set_attn_implementation("eager")
-    asked = {"return_loss": True, "output_hidden_states": True, "output_attentions": True}
-    named = model(**data, **asked)
-    listed = model(**data, **asked, return_dict=False)
+    options = {"return_loss": True, "output_hidden_states": True, "output_attentions": True}
+    named = model(**data, **options)
+    listed = model(**data, **options, return_dict=False)
     assert isinstance(listed, tuple)
     torch.testing.assert_close(listed[0], named.loss)
     torch.testing.assert_close(listed[1], named.logits_per_video)
@@ -58,13 +58,13 @@ def test_hidden_states_and_attention_maps_are_those_of_the_towers(data):
     assert model(**pairs()).text_model_output.hidden_states
 
 
-def test_attention_maps_of_an_attention_that_makes_none_are_refused_with_the_cure():
+def test_attention_maps_of_an_attention_that_makes_none_are_refused_with_a_hint():
     model = small_vidclip()
     with pytest.raises(ValueError, match=r"this model has 'sdpa'.*set_attn_implementation\(\"eager\"\)"):
         model(**pairs(), output_attentions=True)
 
 
-def test_each_attention_implementation_really_runs_and_both_agree(monkeypatch):
+def test_each_attention_implementation_runs_and_both_agree(monkeypatch):
     model, data = small_vidclip(class_token_residual=True), inputs(negatives=1)
     torch.nn.init.ones_(model.video_pooler.video_pooler.layernorm.weight)
     mask = torch.ones_like(data["input_ids"])
@@ -249,7 +249,7 @@ def test_the_text_tower_exports_for_any_number_of_texts_and_of_tokens():
 
 
 @torch.no_grad()
-def test_a_model_offloaded_to_the_disk_says_the_same_and_refuses_what_reads_past_the_offloading(tmp_path, data):
+def test_a_model_offloaded_to_disk_gives_the_same_and_refuses_what_needs_weights_in_memory(tmp_path, data):
     model = small_vidclip(class_token_residual=True)
     torch.nn.init.ones_(model.video_pooler.video_pooler.layernorm.weight)
     model.save_pretrained(tmp_path / "model")

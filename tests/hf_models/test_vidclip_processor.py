@@ -12,7 +12,7 @@ from hf_models import VidCLIPProcessor
 VIDEO = torch.arange(9, dtype=torch.uint8)[:, None, None, None].expand(9, 3, 20, 24)
 
 
-def test_it_cuts_long_paragraphs_but_keeps_their_end_token():
+def test_long_paragraphs_are_cut_but_keep_their_end_token():
     batch = make_processor()(VIDEO, ["a dog runs", "then " * 300])
     assert batch["pixel_values"].shape == (1, FRAMES, 3, 16, 16)
     assert batch["input_ids"].shape == (2, 160)
@@ -23,7 +23,7 @@ def test_it_cuts_long_paragraphs_but_keeps_their_end_token():
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_keywords_of_the_tokenizer_and_of_the_video_processor_are_obeyed_alone_or_in_their_group(grouped):
+def test_keywords_of_the_tokenizer_and_of_the_video_processor_work_plain_or_grouped(grouped):
     text = {"padding": "max_length", "max_length": 7}
     videos = {"do_sample_frames": False, "size": {"height": 8, "width": 8}}
     keywords = {"text_kwargs": text, "videos_kwargs": videos} if grouped else text | videos

@@ -60,7 +60,7 @@ def test_the_contrastive_loss_is_the_hand_derived_one():
     assert found.item() == pytest.approx(((text_0 + text_1) / 2 + clip_side) / 2, abs=1e-6)
 
 
-def test_an_equal_caption_of_another_clip_is_no_negative():
+def test_an_equal_caption_of_another_clip_is_not_a_negative():
     clips, texts = unit([1.0, 0.0], [0.0, 1.0]), unit([1.0, 0.0], [1.0, 0.0])
     everything = torch.ones(2, 2, dtype=torch.bool)
     nothing = Encoded(torch.zeros(0, 2), torch.zeros(0, 1, 1))
@@ -212,7 +212,7 @@ def test_a_saved_matcher_works_where_the_package_is_not_installed(tmp_path):
         assert logits == pytest.approx(matcher(**given).logits.tolist(), abs=1e-5)
 
 
-def test_what_is_no_matcher_is_refused(clip, tmp_path):
+def test_a_model_that_is_not_a_matcher_is_refused(clip, tmp_path):
     BertModel(BertConfig(hidden_size=8, num_attention_heads=1, num_hidden_layers=1)).save_pretrained(tmp_path / "bert")
     with pytest.raises(ValueError, match="is a bert model; give a CLIP, a VidCLIP or a BLIP"):
         load_matcher(str(tmp_path / "bert"))

@@ -90,7 +90,7 @@ def test_loss_is_the_sum_of_its_named_parts(name):
     torch.testing.assert_close(sum(output.loss_parts.values()), output.loss)
 
 
-def test_two_queries_of_one_video_are_no_negatives():
+def test_two_queries_of_one_video_are_not_negatives_of_each_other():
     model, batch = small("xml", margin=5.0), inputs(num_videos=1)
     output = model(**batch, **LABELS, target_indices=torch.zeros(3, dtype=torch.long))
     assert output.loss_parts["video_ranking"] == output.loss_parts["query_ranking"] == 0

@@ -50,7 +50,7 @@ def test_a_hero_that_never_reads_tokens_keeps_their_embedding_out_of_training(tm
             assert one.get_input_embeddings().weight.requires_grad is not subtitles
 
 
-def test_rows_of_one_video_are_no_negatives_where_their_indices_say_so():
+def test_rows_with_one_video_index_are_not_negatives_of_each_other():
     model, batch = small("xml", margin=5.0), inputs()
     same = model(**batch, **LABELS, video_indices=torch.tensor([4, 4, 4])).loss_parts
     assert same["video_ranking"] == same["query_ranking"] == 0
