@@ -147,7 +147,7 @@ class FeatureStore(Mapping[str, Tensor]):
         return len(self._places)
 
     def _read_description(self) -> None:
-        """Take over what the folder says of itself, if it says anything.
+        """Take over the kind and the details that the folder describes, if it does.
 
         Raises:
             ValueError: It cannot be read, or differs from this run.
@@ -240,7 +240,7 @@ class FeatureFile(Mapping[str, Tensor]):
         return len(self._ids)
 
     def length(self, one: str) -> int:
-        """Rows of an id; HDF5 and safetensors say so without reading them."""
+        """Rows of an id; HDF5 and safetensors give it without reading them."""
         if isinstance(self._file, safe_open):
             return int(self._file.get_slice(one).get_shape()[0])
         return int(self._file[one].shape[0])

@@ -1,4 +1,4 @@
-"""Hashes of what features depend on, by which a `FeatureStore` tells whose features it holds.
+"""Hashes of what features depend on, by which a `FeatureStore` recognizes the models of its features.
 
 They depend on content alone: a copy in another folder, or under another name, has the same.
 """

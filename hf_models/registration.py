@@ -1,4 +1,4 @@
-"""Lets the Auto classes of transformers know ours without importing either before it is used.
+"""Registers our classes with the Auto classes of transformers without importing either before it is used.
 
 `Auto*.register` takes classes, which take seconds to import. So the mapping behind each Auto class gets our entries as
 names, and registers the class of a name when it is looked up. This is the one file that touches what transformers

@@ -212,7 +212,7 @@ def search_with_faiss(
     scores = torch.as_tensor(np.asarray(found.total_scores), dtype=torch.float32)
     banned = (rows[:, :, None] == excluded[:, None, :]).any(2) | (rows < 0)
     order = banned.to(torch.int8).argsort(dim=1, stable=True)[:, : min(k, len(corpus))]
-    banned, rows, scores = (one.gather(1, order) for one in (banned, rows, scores))
+    banned, rows, scores = (column.gather(1, order) for column in (banned, rows, scores))
     return rows.masked_fill(banned, -1), scores.masked_fill(banned, -torch.inf)
 
 
@@ -304,9 +304,9 @@ def _excluded_rows(exclude: Sequence[Any] | Tensor | None, num_queries: int, cor
         rows = torch.from_numpy(array.astype(np.int64))
         rows = rows[:, None] if rows.ndim == 1 else rows
     else:
-        lists = [_whole_numbers(one) for one in exclude]
+        lists = [_whole_numbers(excluded) for excluded in exclude]
         width = max(map(len, lists), default=0)
-        rows = torch.tensor([one + [-1] * (width - len(one)) for one in lists], dtype=torch.int64)
+        rows = torch.tensor([row + [-1] * (width - len(row)) for row in lists], dtype=torch.int64)
         rows = rows.reshape(num_queries, width)
     outside = rows[(rows < -1) | (rows >= corpus_size)]
     if len(outside):
@@ -315,7 +315,7 @@ def _excluded_rows(exclude: Sequence[Any] | Tensor | None, num_queries: int, cor
 
 
 def _whole_numbers(one: Any) -> list[int]:
-    """One row or several of them, of whatever type of whole number.
+    """One row or several of them, of any type of whole number.
 
     Raises:
         ValueError: It is something else.

@@ -10,7 +10,7 @@ EndConvention = Literal["inclusive", "exclusive", "xml_legacy"]
 
 @strict
 class MomentRetrievalConfig(PreTrainedConfig):
-    """Describe a model that finds the moment a sentence speaks of, in one of many videos.
+    """Describe a model that finds the moment that a sentence describes, in one of many videos.
 
     Args:
         video_feature_size: Size of a clip's vector; 2048 for ResNet-152.

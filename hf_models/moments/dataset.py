@@ -130,7 +130,7 @@ class MomentSplit:
 
     def count_long_queries(self, max_tokens: int) -> None:
         """Note in the coverage how many queries are cut to `max_tokens`."""
-        lengths = [self.queries.length(str(one)) for one in self.desc_ids]
+        lengths = [self.queries.length(str(desc_id)) for desc_id in self.desc_ids]
         self.coverage["queries_cut"] = int((np.array(lengths) > max_tokens).sum())
 
     def video_batch(self, places: np.ndarray) -> VideoBatch:
@@ -163,7 +163,7 @@ class MomentSplit:
         """
         size = self.feature_sizes[1]
         features = [self.queries[str(self.desc_ids[row])] for row in rows.tolist()]
-        return _pad([self._prepare(checked(one, "a query", size))[:max_tokens] for one in features])
+        return _pad([self._prepare(checked(query, "a query", size))[:max_tokens] for query in features])
 
     def labels(self, rows: np.ndarray, end_convention: EndConvention) -> tuple[Tensor, Tensor]:
         """First and last clip of moments, each `(Q,)` int64, see `spans.clip_labels`."""
@@ -211,7 +211,7 @@ class MomentSplit:
 
 def _known(ids: pl.Series, features: Features) -> pl.Series:
     """Which ids have features."""
-    return pl.Series([one in features for one in ids], dtype=pl.Boolean)
+    return pl.Series([item_id in features for item_id in ids], dtype=pl.Boolean)
 
 
 def _pad(rows: list[Tensor]) -> tuple[Tensor, Tensor]:

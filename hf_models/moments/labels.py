@@ -11,7 +11,7 @@ from .losses import negative_pairs
 
 @dataclass(frozen=True)
 class Labels:
-    """What the loss knows of the queries: those of this process, Q, and of all that train together, N.
+    """The labels of queries that the loss reads: of this process, Q, and of all that train together, N.
 
     Args:
         start_positions: `(Q,)` integers.

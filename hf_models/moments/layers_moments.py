@@ -68,7 +68,7 @@ def check_sequence(name: str, features: Tensor, size: int, longest: int) -> None
 
 
 def check_mask(name: str, mask: Tensor, features_name: str, features: Tensor) -> None:
-    """Refuse a mask that does not say of each vector whether it counts.
+    """Refuse a mask whose shape is not that of the features.
 
     Args:
         name: What to call the mask.

@@ -1,4 +1,4 @@
-"""HERO: frames and text meet in one transformer, then a second one reads the video in time."""
+"""HERO: one transformer over frames and text, then a second one over time."""
 
 from typing import Any, cast
 

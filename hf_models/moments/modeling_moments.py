@@ -218,7 +218,7 @@ class MomentRetrievalModel(PreTrainedModel):
 
     def video_scores(self, queries: Tensor, videos: EncodedVideos) -> Tensor:
         """The cosine of `queries (Q, M, D)` with the best clip of each video, averaged over streams: `(Q, V)`."""
-        unit = (F.normalize(in_single(one), dim=-1) for one in (queries, videos.retrieval))
+        unit = (F.normalize(in_single(vectors), dim=-1) for vectors in (queries, videos.retrieval))
         return best_clips(clip_scores(*unit), videos.mask)
 
     def _losses(
@@ -239,7 +239,7 @@ class MomentRetrievalModel(PreTrainedModel):
             hard_negatives: See `forward`.
         """
         config = self.config
-        # A step without it has it with weight 0: distributed training wants every weight used in every step.
+        # A step without it has it with weight 0: distributed training requires every weight to be used in every step.
         skipped = self.training and float(labels.draw(torch.rand(()))) >= config.span_loss_probability
         own = self.span_head.of_pairs(all_queries[labels.rows], videos, labels.targets)
         weight = 0.0 if skipped else config.span_loss_weight

@@ -65,6 +65,6 @@ def recording(
             hook.remove()
     if isinstance(hidden_states, list):
         kept = {range(len(states))[index] for index in hidden_states}
-        states = [one if index in kept else None for index, one in enumerate(states)]
+        states = [state if index in kept else None for index, state in enumerate(states)]
     record.hidden_states = tuple(states) if hidden_states else None
     record.attentions = tuple(maps) if attentions else None

@@ -241,12 +241,12 @@ class SpanSearch:
                 self._write(ranking, rows, *self._best_spans(similarity, videos, scores))
         return ranking
 
-    def _product(self, one: Tensor, other: Tensor) -> Tensor:
+    def _product(self, left: Tensor, right: Tensor) -> Tensor:
         """The matrix product, in memory that the next one uses again."""
-        size = one.shape[0] * other.shape[1]
-        if self.buffer is None or self.buffer.numel() < size or self.buffer.device != one.device:
-            self.buffer = one.new_empty(size)
-        return torch.mm(one, other, out=self.buffer[:size].view(one.shape[0], -1))
+        size = left.shape[0] * right.shape[1]
+        if self.buffer is None or self.buffer.numel() < size or self.buffer.device != left.device:
+            self.buffer = left.new_empty(size)
+        return torch.mm(left, right, out=self.buffer[:size].view(left.shape[0], -1))
 
     def _span_queries(self, queries: Tensor) -> Tensor:
         return self.model.span_head.span_queries(queries).float().flatten(1)
@@ -327,7 +327,7 @@ class SpanSearch:
         self, ranking: MomentRanking, rows: slice, videos: Tensor, first: Tensor, stop: Tensor, scores: Tensor
     ) -> None:
         """Put the spans of some queries in their place, in seconds."""
-        videos, first, stop, scores = (one.cpu() for one in (videos, first, stop, scores))
+        videos, first, stop, scores = (column.cpu() for column in (videos, first, stop, scores))
         width, possible = self.corpus.clip_seconds[videos], scores > -torch.inf
         columns = (
             torch.where(possible, videos, -1),

@@ -62,7 +62,7 @@ def _kept(
     ranks = np.broadcast_to(np.arange(num_ranks), videos.shape)
     if (scores[:, 1:] > scores[:, :-1]).any():
         ranks = np.argsort(-scores, axis=1, kind="stable")
-        videos, start, end, scores = (np.take_along_axis(one, ranks, 1) for one in (videos, start, end, scores))
+        videos, start, end, scores = (np.take_along_axis(column, ranks, 1) for column in (videos, start, end, scores))
     # Integers that order as the scores do, since sorting integers is many times faster.
     levels = np.cumsum(scores[:, 1:] != scores[:, :-1], axis=1)
     levels = np.pad(levels, ((0, 0), (1, 0))) + num_ranks * np.arange(len(videos))[:, None]
@@ -70,8 +70,8 @@ def _kept(
     queries, _ = np.nonzero(there)
     groups = queries * (videos.max(initial=0) + 1) + videos[there]
     by_group = np.argsort(groups, kind="stable")
-    queries, groups, ranks, levels = (one[by_group] for one in (queries, groups, ranks[there], levels[there]))
-    start, end = (one[there][by_group].astype(float) for one in (start, end))
+    queries, groups, ranks, levels = (column[by_group] for column in (queries, groups, ranks[there], levels[there]))
+    start, end = (column[there][by_group].astype(float) for column in (start, end))
     leads = np.flatnonzero(np.diff(groups, prepend=-1))
     sizes = np.diff(leads, append=len(groups))
     appearance = np.repeat(np.minimum.reduceat(ranks, leads), sizes) if len(leads) else ranks

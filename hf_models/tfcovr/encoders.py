@@ -35,7 +35,7 @@ UNREAD = {
         "blip_text_model": r"^pooler\.|\.crossattention\.",
     },
 }
-TEXT_POOLER = r"^pooler\."  # of BERT and its kin, whose first token is read instead
+TEXT_POOLER = r"^pooler\."  # of BERT and similar models, whose first token is read instead
 
 
 @contextmanager

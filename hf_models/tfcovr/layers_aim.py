@@ -168,7 +168,7 @@ class AIMAdapter(nn.Module):
         self.down = nn.Linear(hidden_size, adapter_size)
         self.up = nn.Linear(adapter_size, hidden_size)
         # In classes outside the library transformers initializes only leaves, so the leaf holds its own deviation.
-        self.up.init_std = 0.0  # type: ignore[assignment]  # PyTorch's annotation knows tensors and modules
+        self.up.init_std = 0.0  # type: ignore[assignment]  # torch types attributes as tensors or modules
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Map `(..., hidden_size)` to the change `(..., hidden_size)`; the caller adds the skip where there is one."""

@@ -145,7 +145,7 @@ class AIMHead(nn.Module):
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(norm.normalized_shape[0], config.num_labels) if config.num_labels else None
         if self.classifier is not None:
-            self.classifier.init_std = 0.01  # type: ignore[assignment]  # PyTorch's annotation knows tensors and modules
+            self.classifier.init_std = 0.01  # type: ignore[assignment]  # torch types attributes as tensors or modules
 
     def forward(self, frames: torch.Tensor, labels: torch.Tensor | None) -> AIMAdapterOutput:
         """Pool and classify.

@@ -135,7 +135,7 @@ class AIMPreTrainedModel(PreTrainedModel):
                 f"{str(pretrained_model_name_or_path)!r} is not an {cls.__name__} but a larger model that holds an "
                 "AIM: load it with AutoModel and take its vision_model"
             )
-        return (model, info) if with_info else model  # type: ignore[return-value]  # transformers says no more
+        return (model, info) if with_info else model  # type: ignore[return-value]  # declared as in transformers
 
     @classmethod
     def from_clip(
@@ -250,7 +250,7 @@ class AIMModel(AIMPreTrainedModel):
                 over_time.append(maps[1])
         if isinstance(want_states, list):
             kept = {range(len(states))[index] for index in want_states}
-            states = [one if index in kept else None for index, one in enumerate(states)]
+            states = [state if index in kept else None for index, state in enumerate(states)]
         frame_features = self.post_layernorm(hidden_states[:, :, 0])
         return AIMModelOutput(
             last_hidden_state=frame_features,
@@ -277,7 +277,7 @@ class AIMForVideoClassification(AIMPreTrainedModel):
         self.aim = AIMModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, cast("int", config.num_labels))
-        self.classifier.init_std = 0.01  # type: ignore[assignment]  # PyTorch's annotation knows tensors and modules
+        self.classifier.init_std = 0.01  # type: ignore[assignment]  # torch types attributes as tensors or modules
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers

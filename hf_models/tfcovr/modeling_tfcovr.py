@@ -90,9 +90,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
     def __init__(self, config: TFCoVRConfig) -> None:
         super().__init__(config)
         size = cast("int", config.projection_dim)
-        vision_config, text_config = (
-            cast("PreTrainedConfig", one) for one in (config.vision_config, config.text_config)
-        )
+        vision_config = cast("PreTrainedConfig", config.vision_config)
+        text_config = cast("PreTrainedConfig", config.text_config)
         self.vision_model = build_encoder(vision_config, config.vision_model_class, "vision")
         self.text_model = build_encoder(text_config, config.text_model_class, "text")
         learned = config.fusion != "average"
@@ -184,7 +183,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
 
     def _in_own_dtype(self, embeds: Tensor) -> Tensor:
         """Stored embeddings are float32, also for a model in half precision."""
-        dtypes = (one.dtype for one in self.fusion.parameters() if one.is_floating_point())
+        dtypes = (weight.dtype for weight in self.fusion.parameters() if weight.is_floating_point())
         return embeds.to(next(dtypes, embeds.dtype))
 
     def _standardized(self, video_embeds: Tensor) -> Tensor:

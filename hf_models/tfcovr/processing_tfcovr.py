@@ -124,7 +124,7 @@ class TFCoVRProcessor(ProcessorMixin):
         if text is not None:
             texts = [text] if isinstance(text, str) else list(text)
             if keywords["number_words"]:
-                texts = [normalize_modification(one) for one in texts]
+                texts = [normalize_modification(modification) for modification in texts]
             data |= self.tokenizer(texts, **keywords["text_kwargs"])
         return BatchFeature(data)
 

@@ -139,7 +139,7 @@ class VideoPooler(nn.Module):
         self.token_pooler = AttentionPooler(config, config.num_pooler_queries)
         self.video_pooler = AttentionPooler(config, 1)
         if config.class_token_residual:
-            # PyTorch's annotation of attributes knows tensors and modules alone.
+            # torch types attributes as tensors or modules.
             self.video_pooler.layernorm.starts_at_zero = True  # type: ignore[assignment]
 
     def forward(self, tokens: Tensor, *, interpolate_temporal: bool = False) -> Tensor:

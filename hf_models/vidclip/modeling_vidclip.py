@@ -57,7 +57,7 @@ class VidCLIPOutput(ModelOutput):
 
     def to_tuple(self) -> tuple[Any, ...]:
         """All that is not None, in the order above, with the towers' outputs as tuples too."""
-        return tuple(one.to_tuple() if isinstance(one, ModelOutput) else one for one in self.values())
+        return tuple(value.to_tuple() if isinstance(value, ModelOutput) else value for value in self.values())
 
 
 class VidCLIPModel(PreTrainedModel):
