@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .gathering import from_first_process, gather_with_gradient, rows_before
+from .distributed_gather import from_first_process, gather_with_gradient, rows_before
 from .losses import negative_pairs
 
 

@@ -12,7 +12,7 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_moments import MomentRetrievalConfig
-from .gathering import world_size
+from .distributed_gather import world_size
 from .labels import Labels, collect_labels
 from .layers_moments import (
     EncodedVideos,

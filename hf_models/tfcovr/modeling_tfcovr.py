@@ -13,6 +13,7 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_tfcovr import TFCoVRConfig
+from .distributed_gather import gather_with_gradient
 from .encoders import (
     VIDEO_MODEL_TYPES,
     build_encoder,
@@ -22,7 +23,6 @@ from .encoders import (
     pooled_vision,
 )
 from .fusion import FUSIONS
-from .gathering import gather_with_gradient
 from .losses import hn_nce, infonce, multi_positive, similarity_logits
 
 

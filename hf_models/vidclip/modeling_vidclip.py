@@ -15,7 +15,7 @@ from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_vidclip import VidCLIPConfig
 from .conversion_vidclip import extend_positions, load_clip
-from .gathering import gather_with_gradient, world_size
+from .distributed_gather import gather_with_gradient, world_size
 from .layers_vidclip import (
     AttentionPooler,
     TemporalEmbedding,

@@ -9,7 +9,7 @@ import pytest
 
 import hf_models
 from hf_models import registration
-from hf_models.moved import MOVED, MovedModules
+from hf_models.renamed_modules import MOVED, MovedModules
 
 OLD = "hf_models.tfcovr.conversion_aim"
 

@@ -9,7 +9,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MOVED = {
+    "moments.gathering": "moments.distributed_gather",
     "tfcovr.conversion_aim": "tfcovr.merging_aim",
+    "tfcovr.gathering": "tfcovr.distributed_gather",
+    "vidclip.gathering": "vidclip.distributed_gather",
 }
 """Old name -> new name, both within this package."""
 
