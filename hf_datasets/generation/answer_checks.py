@@ -1,4 +1,4 @@
-"""What is wrong with an answer whatever the task: empty, cut off, refused, echoed, in another language."""
+"""Checks of an answer that hold for every task: empty, truncated, refused, echoed, in another language."""
 
 import re
 from functools import cache
@@ -10,9 +10,9 @@ from hf_datasets.generation.task import Message
 
 MAX_CHARACTERS = 20_000
 ECHO_CHARACTERS = 80
-"""A stretch of the instructions this long, word for word, is no coincidence."""
+"""An answer that repeats this many characters of the instructions, word for word, is an echo."""
 ENGLISH = 0.002
-"""Least probability of English. Of 15,790 real captions, down to two words, none is below 0.005; sentences of three
+"""Minimum probability of English. Of 15,790 real captions, down to two words, none is below 0.005; sentences of three
 words or more in ten other languages are all below 0.001."""
 REFUSAL = re.compile(
     r"\W*(i\W?m sorry|sorry,|i apologi[sz]e|i can(?:no|\W)t (?:help|assist|comply|provide|do)|i am unable|"
@@ -26,13 +26,13 @@ ENDINGS = {
 }
 
 
-def objection(messages: list[Message], answer: Answer) -> str | None:
-    """Why no task could use this answer, or None.
+def rejection_reason(messages: list[Message], answer: Answer) -> str | None:
+    """Why no task can use this answer, or None.
 
     Example:
-        >>> objection([], Answer("I'm sorry, I can't help with that."))
+        >>> rejection_reason([], Answer("I'm sorry, I can't help with that."))
         'refused by the model'
-        >>> objection([], Answer("A man opens a door.")) is None
+        >>> rejection_reason([], Answer("A man opens a door.")) is None
         True
     """
     text = answer.text.strip()
@@ -50,7 +50,7 @@ def objection(messages: list[Message], answer: Answer) -> str | None:
 
 
 def _echoes(messages: list[Message], text: str) -> bool:
-    """Whether the instructions come back; the data of a request may well, as where a caption needs no change."""
+    """Whether the instructions come back; the data of a request may, as where a caption needs no change."""
     instructions = [message["content"] for message in messages if message["role"] == "system"]
     openings = (" ".join(str(content).split())[:ECHO_CHARACTERS] for content in instructions)
     words = " ".join(text.split())
@@ -63,7 +63,7 @@ def _identifier() -> LanguageIdentifier:
 
 
 def is_foreign(text: str) -> bool:
-    """Whether a text is certainly not English: mostly not in Latin letters, or without the probability.
+    """Whether a text is certainly not English: mostly not in Latin letters, or its probability of English is too low.
 
     Example:
         >>> is_foreign("Un homme ouvre la porte dans la cuisine."), is_foreign("A man opens the kitchen door.")
@@ -72,4 +72,5 @@ def is_foreign(text: str) -> bool:
     letters = [character for character in text if character.isalpha()]
     if sum(character.isascii() for character in letters) < len(letters) / 2:
         return True
-    return dict(_identifier().rank(text))["en"] < ENGLISH
+    probabilities: dict[str, float] = dict(_identifier().rank(text))
+    return probabilities["en"] < ENGLISH

@@ -4,15 +4,15 @@ import asyncio
 import json
 import re
 import tempfile
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import openai
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import event_loop, result_of
-from hf_datasets.generation.errors import CURES, MalformedResponseError, rejected_option
+from hf_datasets.generation.errors import HINTS, MalformedResponseError, rejected_option
 from hf_datasets.generation.exchange import Answer, GenerationStoppedError, NoAnswerError, Request
 from hf_datasets.generation.openai_chat import OpenAIChat
 
@@ -23,24 +23,27 @@ MAX_REQUESTS = 50_000
 CUSTOM_ID = re.compile(r'"custom_id"\s*:\s*"([0-9a-f]{64})"')
 ENDED = {"completed", "expired", "cancelled", "failed"}
 READINGS = 5
-"""How often what the server says of files and batches may be unreadable before the run stops."""
+"""How often a response about files and batches may be unreadable before the run stops."""
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
-"""What reading an answer raises that is not what the API promises."""
+"""What reading a response raises that breaks the format of the API."""
+
+
+Result = TypeVar("Result")
 
 
 class UnreadableError(GenerationStoppedError):
-    """The server's answer about a file or batch is not what the API promises."""
+    """The server's response about a file or batch breaks the format of the API."""
 
 
 class OpenAIBatchChat(OpenAIChat):
     """A chat model asked through OpenAI's Batch API.
 
-    `generate` hands over a window of rows at a time; what the cache lacks goes into one batch, whose answers
-    enter the cache by their `custom_id`, which is the request's key. A batch is written down in the cache before
-    it is made, so a killed run waits for the batch it had sent instead of paying for another.
+    `generate` passes a window of rows at a time; requests that the cache cannot answer go into one batch, whose
+    answers enter the cache by their `custom_id`, which is the request's key. A batch is recorded in the cache before
+    it is created, so that a run that was killed waits for the batch it had sent instead of paying for another.
 
-    It is made as an `OpenAIChat`; `window` (rows per batch) and `poll_seconds` may be set afterwards.
+    The arguments are those of `OpenAIChat`; `window` (rows per batch) and `poll_seconds` may be set afterwards.
     """
 
     batch = True
@@ -52,15 +55,15 @@ class OpenAIBatchChat(OpenAIChat):
         self._patient = self._client.with_options(max_retries=5)
 
     def recover(self, cache: AnswerCache) -> None:
-        """Wait for the batches that an earlier run sent and did not live to read."""
+        """Wait for the batches that an earlier run sent and was killed before reading."""
         self._wait_for(self._recover(cache))
 
     def fill(self, requests: dict[str, Request], cache: AnswerCache) -> dict[str, NoAnswerError]:
-        """Bring the answers to these requests into the cache, as far as the server gives them.
+        """Write the answers to these requests to the cache, as far as the server gives them.
 
         Args:
-            requests: What to ask, by cache key.
-            cache: Where the answers go.
+            requests: The requests by cache key.
+            cache: Where the answers are written.
 
         Returns:
             For each request without an answer, why, by key. It raises GenerationStoppedError on a wrong key, an
@@ -69,14 +72,14 @@ class OpenAIBatchChat(OpenAIChat):
         return self._wait_for(self._fill(requests, cache))
 
     async def answer(self, request: Request) -> Answer:
-        """Nothing: what a batch answers is in the cache.
+        """No answer: the answers of a batch are in the cache.
 
         Raises:
             NoAnswerError: Always.
         """
         raise NoAnswerError(f"the batches gave no answer to this request of {request.task.name}")
 
-    def _wait_for(self, coroutine: Any) -> Any:
+    def _wait_for(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         future = asyncio.run_coroutine_threadsafe(coroutine, event_loop())
         try:
             return result_of(future)
@@ -104,10 +107,10 @@ class OpenAIBatchChat(OpenAIChat):
         return errors
 
     def _affordable(self, requests: dict[str, Request]) -> dict[str, Request]:
-        """The first requests that fit into one file and, at worst, into the budget.
+        """The first requests that fit into one file and, at their highest cost, into the budget.
 
         Raises:
-            GenerationStoppedError: Not even one does.
+            GenerationStoppedError: Not even the first one does.
         """
         limit = self._limits.max_usd
         fitting: dict[str, Request] = {}
@@ -138,7 +141,7 @@ class OpenAIBatchChat(OpenAIChat):
         try:
             return await self._call(
                 lambda batch: _text(batch.id),
-                self._client.batches.create,  # Never sent twice: a second one would be paid for.
+                self._client.batches.create,  # never sent twice: the second batch would be charged, too
                 input_file_id=file_id,
                 endpoint=URL,
                 completion_window="24h",
@@ -151,7 +154,7 @@ class OpenAIBatchChat(OpenAIChat):
             return found
 
     async def _find(self, fingerprint: str) -> str | None:
-        """The batch that was made just before its name could be written down, if it was."""
+        """The id of a batch that was created just before a run was killed, None where there is none."""
         named = await self._call(
             lambda page: [(_text(batch.id), batch.metadata or {}) for batch in page.data],
             self._patient.batches.list,
@@ -180,7 +183,7 @@ class OpenAIBatchChat(OpenAIChat):
         return errors
 
     async def _end_of(self, batch_id: str) -> tuple[str, list[str], str]:
-        """How a batch ended, with the files of its answers and errors, and why where it failed."""
+        """The final status of a batch, the files of its answers and errors, and the reasons where it failed."""
         while True:
             status, file_ids, causes = await self._call(
                 self._read_batch, self._patient.batches.retrieve, batch_id, readings=READINGS
@@ -190,7 +193,7 @@ class OpenAIBatchChat(OpenAIChat):
             await asyncio.sleep(self.poll_seconds)
 
     def _read_batch(self, batch: Any) -> tuple[str, list[str], str]:
-        file_ids = [_text(one) for one in (batch.output_file_id, batch.error_file_id) if one]
+        file_ids = [_text(file_id) for file_id in (batch.output_file_id, batch.error_file_id) if file_id]
         causes = (batch.errors and batch.errors.data) or []
         return _text(batch.status), file_ids, self.redact("; ".join(str(error.message) for error in causes))
 
@@ -204,7 +207,7 @@ class OpenAIBatchChat(OpenAIChat):
     ) -> None:
         """Keep one line's answer, found by its `custom_id` even where the rest of the line is broken.
 
-        Each request is answered once, and only one that was asked.
+        Each request is answered once; lines of other requests are ignored.
         """
         named = CUSTOM_ID.search(line)
         if not named or named[1] not in open_keys:
@@ -228,24 +231,29 @@ class OpenAIBatchChat(OpenAIChat):
             cause = entry.get("error") or (body or {}).get("error") or {}
             message, param = self.redact(str(cause.get("message"))), cause.get("param")
         except MalformedResponseError as error:
-            raise NoAnswerError("the batch's answer is no chat completion", error.raw) from None
+            raise NoAnswerError("the answer in the batch is not a chat completion", error.raw) from None
         except (ValueError, LookupError, AttributeError, RecursionError):
-            raise NoAnswerError("the line of the batch's answer is broken", self.redact(line)) from None
+            raise NoAnswerError("the line of the batch output is broken", self.redact(line)) from None
         if not isinstance(status, int):
             raise NoAnswerError("the batch answered without a status", self.redact(line))
         option = rejected_option(status, message, param, self.body(request) if request else {})
         if option:
-            self._refused_options.add(option)  # The next batch goes without.
+            self._refused_options.add(option)  # the next batch is sent without it
         raise NoAnswerError(f"the batch answered with status {status}", message, passing=status >= 500)
 
     async def _call(
-        self, read: Callable[[Any], Any], function: Any, *args: Any, readings: int = 1, **options: Any
-    ) -> Any:
-        """What `read` finds in the answer of a call of the files or batches API.
+        self,
+        read: Callable[[Any], Result],
+        function: Callable[..., Awaitable[Any]],
+        *args: Any,
+        readings: int = 1,
+        **options: Any,
+    ) -> Result:
+        """What `read` finds in the response to a call of the files or batches API.
 
         Raises:
-            GenerationStoppedError: It failed for good; with the cure.
-            UnreadableError: The answer could not be read, `readings` times.
+            GenerationStoppedError: It failed for good; the message says how to fix it.
+            UnreadableError: The response could not be read, `readings` times.
         """
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(UNREADABLE),
@@ -254,22 +262,22 @@ class OpenAIBatchChat(OpenAIChat):
             reraise=True,
         )
 
-        async def attempt() -> Any:
+        async def attempt() -> Result:
             return read(await function(*args, **options))
 
         try:
             return await retrying(attempt)
         except openai.APIError as error:
-            remedy = CURES.get(getattr(error, "status_code", 0), "try again later; nothing that was answered is lost")
-            raise GenerationStoppedError(f"{remedy} ({self.redact(error.message)[:300]})") from None
+            hint = HINTS.get(getattr(error, "status_code", 0), "try again later; no answer is lost")
+            raise GenerationStoppedError(f"{hint} ({self.redact(error.message)[:300]})") from None
         except UNREADABLE:
             raise UnreadableError(
-                f"what {self.endpoint} says of files and batches cannot be read; is it an endpoint with a Batch API? "
-                "Nothing that was answered is lost"
+                f"the responses of {self.endpoint} about files and batches cannot be read; does it have a Batch API? "
+                "No answer is lost"
             ) from None
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a text is expected, not {type(value).__name__}")
+        raise TypeError(f"expected a string, not {type(value).__name__}")
     return value

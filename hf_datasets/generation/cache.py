@@ -1,4 +1,4 @@
-"""The answer cache: one record per request, keyed by what was asked and of whom, so that nothing is paid twice."""
+"""The answer cache: one record per request, keyed by request and model, so that no answer is paid for twice."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
@@ -27,13 +27,13 @@ class AnswerCache:
     """Answers in one SQLite file, safe under several threads and processes. Keys and headers are never in it.
 
     Args:
-        path: The file; it and its folder are made where absent.
+        path: The file; it and its folder are created where absent.
 
-    `under_way` holds the keys that are being asked for, on the event loop, each with a future that ends in None or the
-    error of the asking.
+    `under_way` holds the keys of the requests that are being sent on the event loop, each with a future whose result is
+    None or the error of the request.
 
     Raises:
-        ValueError: The file is something else than an answer cache.
+        ValueError: The file is not an answer cache.
         OSError: It cannot be read or written, such as on a full disk; so do all methods.
 
     Example:
@@ -54,7 +54,7 @@ class AnswerCache:
         except sqlite3.OperationalError as error:
             raise self._failure(error) from error
         try:
-            # Two processes that make the file at once: the switch to WAL does not wait for a lock by itself.
+            # Two processes may create the file at once, and the switch to WAL does not wait for a lock by itself.
             for attempt in Retrying(
                 retry=retry_if_exception_message(match="database is locked"),
                 stop=stop_after_delay(30),
@@ -80,10 +80,10 @@ class AnswerCache:
         self.close()
 
     def __len__(self) -> int:
-        return self._query("SELECT count(*) FROM answers")[0][0]
+        return cast(int, self._query("SELECT count(*) FROM answers")[0][0])
 
     def close(self) -> None:
-        """Close the file; the cache is of no further use."""
+        """Close the file; the cache cannot be used afterwards."""
         with self._lock:
             self._base.close()
 
@@ -93,13 +93,13 @@ class AnswerCache:
         return Answer(*rows[0]) if rows else None
 
     def put(self, key: str, answer: Answer, model: str, request: Request | None = None) -> Answer:
-        """Keep an answer; where another process was first, its answer stays and is what comes back.
+        """Store an answer; where another process stored one first, that one stays and is returned.
 
         Args:
-            key: What `request_key` gave for the request.
-            answer: What came back.
-            model: Who answered.
-            request: The request, kept beside the answer for readers of the file.
+            key: The `request_key` of the request.
+            answer: The answer.
+            model: The model that answered.
+            request: The request, stored beside the answer for readers of the file.
 
         Returns:
             The answer that the cache now holds.
@@ -119,7 +119,7 @@ class AnswerCache:
         return self.get(key) or answer
 
     def plan_batch(self, endpoint: str, keys: list[str]) -> str:
-        """Write down that a batch of these requests is about to be sent; gives its fingerprint."""
+        """Record that a batch of these requests is about to be sent, and return its fingerprint."""
         fingerprint = secrets.token_hex(32)
         self._query(
             "INSERT INTO batches (fingerprint, endpoint, keys, created) VALUES (?, ?, ?, ?)",
@@ -131,15 +131,15 @@ class AnswerCache:
         return fingerprint
 
     def name_batch(self, fingerprint: str, batch_id: str) -> None:
-        """Write down the server's name for a planned batch."""
+        """Record the server's id of a planned batch."""
         self._query("UPDATE batches SET batch_id = ? WHERE fingerprint = ?", batch_id, fingerprint)
 
     def end_batch(self, fingerprint: str) -> None:
-        """Write down that a batch needs no more attention."""
+        """Record that a batch is done."""
         self._query("UPDATE batches SET done = 1 WHERE fingerprint = ?", fingerprint)
 
     def open_batches(self, endpoint: str) -> list[tuple[str, str | None]]:
-        """Fingerprint and name of each batch sent to that endpoint whose answers are not in yet, oldest first."""
+        """Fingerprint and id of each batch sent to that endpoint whose answers have not been read, oldest first."""
         return self._query(
             "SELECT fingerprint, batch_id FROM batches WHERE endpoint = ? AND NOT done ORDER BY rowid",
             endpoint,
@@ -148,15 +148,16 @@ class AnswerCache:
     def batch_keys(self, fingerprint: str) -> list[str]:
         """The keys of the requests that went into a batch."""
         rows = self._query("SELECT keys FROM batches WHERE fingerprint = ?", fingerprint)
-        return json.loads(rows[0][0]) if rows else []
+        keys: list[str] = json.loads(rows[0][0]) if rows else []
+        return keys
 
-    def _query(self, statement: str, *values: Any) -> list[tuple]:
+    def _query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:
             try:
                 return self._base.execute(statement, values).fetchall()
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError):
-                    raise  # a fault of this code
+                    raise  # an error of this code
                 raise self._failure(error) from error
 
     def _failure(self, error: sqlite3.DatabaseError) -> OSError:

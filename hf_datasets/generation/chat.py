@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.exchange import Answer, Chat, NoAnswerError, Request
@@ -14,28 +14,29 @@ from hf_datasets.generation.exchange import GenerationStoppedError as Generation
 from hf_datasets.generation.prices import Meter
 
 SIGNAL_SECONDS = 0.5
+Result = TypeVar("Result")
 
 
 @cache
 def event_loop() -> asyncio.AbstractEventLoop:
     """The one event loop, in a thread of its own, on which all requests of this process are made.
 
-    It outlives a call, so that connections are kept, and it runs beside a notebook's own loop.
+    It lives on after a call, so that connections are kept, and it runs beside the loop of a notebook.
     """
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="generation", daemon=True).start()
     return loop
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has no thread but its own, so it needs a new loop
+if hasattr(os, "register_at_fork"):  # a forked process has only its main thread, so it needs a new loop
     os.register_at_fork(after_in_child=event_loop.cache_clear)
 
 
-def result_of(outcome: "Future[Any]") -> Any:
-    """The result of what runs on the loop; the caller's thread looks for signals, as not every system wakes it for them.
+def result_of(outcome: "Future[Result]") -> Result:
+    """The result of a coroutine on the loop. The wait ends regularly, as not every system wakes it for signals.
 
     Raises:
-        TimeoutError: What ran on the loop raised it; as any other error of its.
+        TimeoutError: The coroutine raised it; any other error of the coroutine is raised, too.
     """
     while True:
         try:
@@ -47,21 +48,21 @@ def result_of(outcome: "Future[Any]") -> Any:
 
 @runtime_checkable
 class BatchChat(Chat, Protocol):
-    """A client that answers many requests at a time, into the cache, and may be killed while it waits."""
+    """A client that writes the answers to many requests to the cache at once and may be killed while it waits."""
 
     def recover(self, cache: AnswerCache) -> None:
-        """Wait for what an earlier run sent and did not live to read."""
+        """Wait for the batches that an earlier run sent and was killed before reading."""
         ...
 
     def fill(self, requests: dict[str, Request], cache: AnswerCache) -> dict[str, NoAnswerError]:
-        """Bring the answers to these requests, by cache key, into the cache; gives those that have none."""
+        """Write the answers to these requests, by cache key, to the cache; returns the errors of those without one."""
         ...
 
 
-class OfflineWriter:
-    """The default client: each task's own rule-based generator, without a network, a key or a price."""
+class RuleBasedGenerator:
+    """The default client: each task's own rule-based generator, which needs no network and no key and is free."""
 
-    model = "offline-writer"
+    model = "offline-writer"  # part of cache keys and dataset cards
     window = 64
     keeps_answers = False
 
@@ -70,10 +71,10 @@ class OfflineWriter:
         self.meter = Meter()
 
     async def answer(self, request: Request) -> Answer:
-        """What the task writes by itself.
+        """The answer of the task's `write`.
 
         Raises:
-            NoAnswerError: The task's writer cannot write about this row.
+            NoAnswerError: The rule-based generator has no answer for this row.
         """
         self.meter.requests += 1
         try:
@@ -82,9 +83,12 @@ class OfflineWriter:
             raise NoAnswerError(f"the rule-based generator has no answer ({error})") from None
 
 
+OfflineWriter = RuleBasedGenerator  # its name in release 0.1
+
+
 @dataclass(slots=True)
 class Replay:
-    """The cache only: rows whose answer is not in it are rejected, and say so."""
+    """The cache only: rows whose answer is not in the cache are rejected."""
 
     model: str
     sampling: dict[str, Any]
@@ -93,7 +97,7 @@ class Replay:
     meter: Meter = field(default_factory=Meter)
 
     async def answer(self, request: Request) -> Answer:
-        """No answer: the cache was asked before.
+        """No answer: `generate` has already looked in the cache.
 
         Raises:
             NoAnswerError: Always.

@@ -1,4 +1,4 @@
-"""A chat completion as an answer: each field is checked where it enters, because a server may send anything."""
+"""Reading a chat completion: each field is checked, because a server may send anything."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,9 @@ from hf_datasets.generation.prices import BYTES_PER_TOKEN, Price, message_tokens
 from hf_datasets.generation.task import Message
 
 SLACK_TOKENS = 20_000
-"""What a chat template, an image or hidden reasoning may add to the tokens of the texts."""
+"""The most that a chat template, an image or hidden reasoning may add to the tokens of the texts."""
 MAX_CONTEXT_TOKENS = 10_000_000
-"""No model reads or writes more at once."""
+"""More than any model reads or writes at once."""
 REASON_CHARACTERS = 100
 
 
@@ -21,21 +21,21 @@ def read_completion(
     price: Price | None = None,
     clean: Callable[[str], str] = str,
 ) -> Answer:
-    """The answer in a chat completion. The usage that is missing or impossible is estimated from the texts.
+    """The answer in a chat completion. Usage that is missing or impossible is estimated from the texts.
 
     Args:
         response: The parsed JSON, whatever it is.
-        messages: What was asked; None where that is not known any more.
+        messages: The request; None where it is not known any more.
         price: Decides the tokens of an image, where they have to be estimated.
-        clean: What is done to each text of the server.
+        clean: Applied to each text of the server.
 
     Raises:
-        ValueError: It is no chat completion; the message names the field.
+        ValueError: It is not a chat completion; the message names the field.
 
     Example:
         >>> choice = {"message": {"content": "A man."}, "finish_reason": "stop"}
-        >>> asked = [{"role": "user", "content": "Describe it."}]
-        >>> read_completion({"choices": [choice], "usage": {"prompt_tokens": -5, "completion_tokens": 3}}, asked)
+        >>> request = [{"role": "user", "content": "Describe it."}]
+        >>> read_completion({"choices": [choice], "usage": {"prompt_tokens": -5, "completion_tokens": 3}}, request)
         Answer(text='A man.', input_tokens=7, output_tokens=3, finish_reason='stop')
     """
     choice = _first(response)
@@ -67,7 +67,7 @@ def _first(response: Any) -> dict[str, Any]:
 def _text(values: dict[str, Any], name: str) -> str:
     value = values.get(name)
     if not isinstance(value, str | None):
-        raise ValueError(f"{name} is of type {type(value).__name__}, not a text")
+        raise ValueError(f"{name} is of type {type(value).__name__}, not a string")
     return value or ""
 
 
@@ -88,6 +88,6 @@ def _output_tokens(usage: dict[str, Any], text: str) -> int:
 
 
 def _plausible(reported: Any, estimate: int, most: int) -> int | None:
-    """The reported tokens, where a model can have counted so many: some per cent of the estimate, and no more than bytes."""
+    """The reported tokens if they are plausible: at least a quarter of the estimate, and at most `most`."""
     is_number = isinstance(reported, int | float) and not isinstance(reported, bool)
     return int(reported) if is_number and estimate / BYTES_PER_TOKEN <= reported <= most else None

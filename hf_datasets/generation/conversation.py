@@ -1,9 +1,9 @@
-"""The questions about one row and the judgement of the answers, without any input or output."""
+"""The requests about one row and the checks of the answers, without any input or output."""
 
 from collections.abc import Generator
 from typing import TypeVar
 
-from hf_datasets.generation.answer_checks import objection
+from hf_datasets.generation.answer_checks import rejection_reason
 from hf_datasets.generation.exchange import Answer, Request
 from hf_datasets.generation.task import Message, Task
 from hf_datasets.records import Rejection
@@ -12,13 +12,13 @@ Row = TypeVar("Row")
 Record = TypeVar("Record")
 
 QUOTED_CHARACTERS = 2_000
-"""How much of a refused answer goes back to the model that wrote it."""
+"""How much of a rejected answer is quoted to the model that wrote it."""
 
 
 def dialogue(task: Task[Row, Record], row: Row, max_answers: int) -> Generator[Request, Answer, Record | Rejection]:
-    """The questions about one row, as a generator that is sent the answers and returns the outcome.
+    """The requests about one row, as a generator that is sent the answers and returns the outcome.
 
-    It does no input or output, so a live run, a batch and a dry run all drive the same one.
+    It does no input or output, so a live run, a batch and a dry run all use it.
 
     Yields:
         The next request; expects its answer.
@@ -33,13 +33,13 @@ def dialogue(task: Task[Row, Record], row: Row, max_answers: int) -> Generator[R
         outcome = judge(task, row, messages, answer)
         if not isinstance(outcome, Rejection):
             break
-        messages = [*messages, *_complaint(answer.text, outcome.reason)]
+        messages = [*messages, *_ask_again(answer.text, outcome.reason)]
     return outcome
 
 
 def judge(task: Task[Row, Record], row: Row, messages: list[Message], answer: Answer) -> Record | Rejection:
-    """The record in an answer, or why there is none; the raw answer is kept with the reason."""
-    reason = objection(messages, answer)
+    """The record in an answer, or the rejection with the reason and the raw answer."""
+    reason = rejection_reason(messages, answer)
     if reason:
         return Rejection(reason, answer.text)
     try:
@@ -48,7 +48,7 @@ def judge(task: Task[Row, Record], row: Row, messages: list[Message], answer: An
         return Rejection(f"the parser of {task.name} failed: {type(error).__name__}", answer.text)
 
 
-def _complaint(text: str, reason: str) -> list[Message]:
+def _ask_again(text: str, reason: str) -> list[Message]:
     return [
         {"role": "assistant", "content": text[:QUOTED_CHARACTERS] or "(nothing)"},
         {

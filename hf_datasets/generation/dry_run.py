@@ -1,4 +1,4 @@
-"""What a run would ask and pay, without asking: the same pipeline with a client that only counts."""
+"""An estimate of the requests and the cost of a run: the same pipeline with a client that only counts."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,11 +17,11 @@ REPAIR_TOKENS = 40
 
 
 class DryRun:
-    """A client that counts requests and tokens and lets the rule-based generator answer, so that later steps count too.
+    """A client that counts requests and tokens; the rule-based generator answers, so that later steps are counted, too.
 
-    It touches neither the network nor the cache's contents; answers already in the cache are used and cost nothing.
-    `meter` holds the low estimate: every row answered once, as briefly as the rule-based generator does. `high` holds
-    what cannot be exceeded but by images: every row asked `max_answers` times, every answer at its token limit.
+    It uses no network and writes nothing to the cache; answers already in the cache are used and cost nothing.
+    `meter` holds the low estimate: one answer per row, as short as that of the rule-based generator. `high` holds an
+    upper bound that only images can exceed: `max_answers` requests per row, each answer at its token limit.
 
     Args:
         model: As for `OpenAIChat`.
@@ -49,19 +49,19 @@ class DryRun:
         self.tokenizer, self._count = tokenizer_of(model)
 
     async def answer(self, request: Request) -> Answer:
-        """The rule-based generator's answer, counted as if it had been bought.
+        """The rule-based generator's answer, counted as if a server had sent it.
 
         Raises:
-            NoAnswerError: The task's writer has none; the request is counted all the same, its answer as long as
-                those before it.
+            NoAnswerError: The rule-based generator has none; the request is counted nevertheless, with an answer as
+                long as those before it on average.
         """
-        asked = message_tokens(request.messages, self.meter.price, self._count)
+        prompt_tokens = message_tokens(request.messages, self.meter.price, self._count)
         limit = self.sampling["max_completion_tokens"]
         again = min(limit, QUOTED_CHARACTERS // BYTES_PER_TOKEN) + REPAIR_TOKENS
         self.meter.requests += 1
-        self.meter.input_tokens += asked
+        self.meter.input_tokens += prompt_tokens
         self.high.requests += self._max_answers
-        self.high.input_tokens += sum(asked + number * again for number in range(self._max_answers))
+        self.high.input_tokens += sum(prompt_tokens + number * again for number in range(self._max_answers))
         self.high.output_tokens += self._max_answers * limit
         try:
             text = request.task.write(request.row)
@@ -77,13 +77,13 @@ class DryRun:
 
 
 def tokenizer_of(model: str) -> tuple[str, Callable[[str], int]]:
-    """How tokens are counted for a model: by its own tokenizer where this machine has it, else by an estimate.
+    """How tokens are counted for a model: with its own tokenizer where this machine has it, else by an estimate.
 
     Args:
         model: A folder, a name on the Hub, of which only the local cache is searched, or any other name.
 
     Returns:
-        What the count is, in words, and the function that counts.
+        A description of the count, and the function that counts.
     """
     file = Path(model) / "tokenizer.json"
     found = str(file) if file.is_file() else None

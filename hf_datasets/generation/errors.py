@@ -1,4 +1,4 @@
-"""What an error of the server means: stop with a cure, go on without an option, or try again."""
+"""What an error of the server means: stop with a hint, go on without an option, or try again."""
 
 import asyncio
 import re
@@ -7,8 +7,8 @@ from typing import Any
 import openai
 
 OPTIONAL = ("response_format", "temperature", "seed", "max_completion_tokens")
-"""What a request can do without; the token limit then goes by its older name."""
-CURES = {
+"""The optional parameters of a request; the token limit is then sent under its older name."""
+HINTS = {
     401: "the API key is wrong or missing: set the environment variable that holds it",
     402: "the account is empty: add credit",
     403: "this key may not use this model: choose another model or key",
@@ -20,29 +20,29 @@ CONTEXT_WORDS = "context length|context window|maximum context|prompt is too lon
 
 
 class MalformedResponseError(Exception):
-    """A response that is no chat completion; `raw` is its body."""
+    """A response that is not a chat completion; `raw` is its body."""
 
     def __init__(self, raw: str) -> None:
-        super().__init__("the response is no chat completion")
+        super().__init__("the response is not a chat completion")
         self.raw = raw
 
 
-def passes_with_time(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed a moment later."""
     if isinstance(error, openai.APIStatusError):
         return error.status_code in {408, 409, 429} or error.status_code >= 500
     return isinstance(error, (openai.APIConnectionError, asyncio.TimeoutError, MalformedResponseError))
 
 
-def cure(error: openai.APIStatusError) -> str | None:
-    """What the user has to do before any request can succeed; None where others may."""
-    if error.code in QUOTA_CODES or str(error.type) in QUOTA_CODES:  # whatever the server put there
+def hint_for(error: openai.APIStatusError) -> str | None:
+    """What the user has to do before any request can succeed; None where other requests may succeed."""
+    if error.code in QUOTA_CODES or str(error.type) in QUOTA_CODES:  # the server decides its type
         return "the quota of this account is used up: add credit or raise its limit, then run again"
     if error.code == "context_length_exceeded" or (
         error.status_code in REFUSALS and _mentions(error.message, CONTEXT_WORDS)
     ):
         return "a request is longer than the model's context: choose a model with a longer one or shorter rows"
-    return CURES.get(error.status_code)
+    return HINTS.get(error.status_code)
 
 
 def rejected_option(status_code: int, message: str, param: str | None, body: dict[str, Any]) -> str | None:

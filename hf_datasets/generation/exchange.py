@@ -11,7 +11,7 @@ from hf_datasets.generation.task import Message, Task
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question of a task about one row."""
+    """One request of a task about one row."""
 
     task: Task[Any, Any]
     row: Any
@@ -20,7 +20,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: the text as it was, its price in tokens, and why it ended (`stop`, `length`, `refusal`, ...)."""
+    """An answer: its text as received, its tokens, and why it ended (`stop`, `length`, `refusal`, ...)."""
 
     text: str
     input_tokens: int = 0
@@ -29,12 +29,12 @@ class Answer:
 
 
 class NoAnswerError(Exception):
-    """One request found no answer within its bounds; its row is rejected and the others go on.
+    """One request got no answer within its limits; its row is rejected and the others go on.
 
     Args:
         reason: Why, in words for a report.
-        raw: What the server sent, as far as it sent something.
-        passing: Whether the same request may find an answer in a later run.
+        raw: What the server sent, empty if nothing.
+        passing: Whether the same request may get an answer in a later run.
     """
 
     def __init__(self, reason: str, raw: str = "", *, passing: bool = False) -> None:
@@ -45,14 +45,14 @@ class NoAnswerError(Exception):
 
 
 class GenerationStoppedError(Exception):
-    """No further request makes sense (key, quota, budget, context length); what was answered is kept."""
+    """No further request can succeed (key, quota, budget, context length); the answers so far are kept."""
 
 
 class Chat(Protocol):
     """A client that answers requests.
 
-    `model` and `sampling` are what the answers depend on beside the messages, so they enter the cache key.
-    `window` is how many rows may be under way at once; `keeps_answers` whether its answers are worth a cache.
+    `model` and `sampling` decide the answers together with the messages, so they are part of the cache key.
+    `window` is the number of rows in progress at once; `keeps_answers` says whether answers are cached.
     """
 
     model: str
@@ -62,16 +62,16 @@ class Chat(Protocol):
     meter: Meter
 
     async def answer(self, request: Request) -> Answer:
-        """The answer; raises NoAnswerError for this request alone, GenerationStoppedError for all."""
+        """The answer; raises NoAnswerError for this request alone, GenerationStoppedError for the run."""
         ...
 
 
 def without_images(messages: list[Message]) -> list[Message]:
-    """The messages with each image replaced by the hash of its data: short, and as good a key."""
+    """The messages with each image replaced by the hash of its data, which makes a short key."""
     return [
         message
         if isinstance(message["content"], str)
-        else message | {"content": [_hashed(p) for p in message["content"]]}
+        else message | {"content": [_hashed(part) for part in message["content"]]}
         for message in messages
     ]
 
@@ -86,13 +86,13 @@ def _hashed(part: dict[str, Any]) -> dict[str, Any]:
 def request_key(request: Request, chat: Chat) -> str:
     """The SHA-256 that names a request: its messages, schema, image hashes, the model and its sampling.
 
-    Nothing of this project's code is in it, so answers survive an edit that leaves the question as it was.
+    It depends on no code of this project, so cached answers stay valid as long as the request stays the same.
     """
     schema = request.task.schema
-    asked = {
+    content = {
         "messages": without_images(request.messages),
         "schema": schema.model_json_schema() if schema else None,
         "model": chat.model,
         "sampling": chat.sampling,
     }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The engine: rows in, one record or rejection each out, in input order, whatever happens in between."""
+"""The engine: one record or rejection per row, in the order of the rows."""
 
 import asyncio
 import contextlib
@@ -28,9 +28,9 @@ Record = TypeVar("Record")
 Steps = Generator[Request, Answer, Any]
 
 RESENDS = 3
-"""How often a request that a batch left unanswered goes into another one."""
+"""How often a request without an answer is sent in another batch."""
 GRACE_SECONDS = 3.0
-"""How long an interrupted run waits for the answers that are on their way, as they are paid for."""
+"""How long an interrupted run waits for the answers to requests already sent, which are charged."""
 
 
 def generate(
@@ -41,25 +41,25 @@ def generate(
     *,
     max_answers: int = 2,
 ) -> Iterator[Record | Rejection]:
-    """Ask `chat` for each row's record; one outcome per row comes back, in the order of the rows.
+    """Ask `chat` for each row's record; yields one outcome per row, in the order of the rows.
 
-    Rows are read as room appears and at most `chat.window` of them are under way, so memory stays bounded.
-    Every answer is in the cache before it is judged; an answer found there costs nothing. With a cache, rows that ask
-    the same at the same time share one request. An interrupted run (Ctrl-C) sends nothing further, waits a moment for
-    the answers on their way, and ends.
+    Rows are read lazily and at most `chat.window` of them are in progress, so memory stays bounded.
+    Every answer is cached before it is checked; a cached answer costs nothing. With a cache, rows with the same request
+    at the same time share it. An interrupted run (Ctrl-C) sends no further request, waits a moment for the answers to
+    those already sent, and ends.
 
     Args:
-        task: What to ask and how to read the answer.
-        rows: What to ask about; read in the caller's thread.
-        chat: Who answers.
-        cache: Where answers are kept and looked up; a chat that sends batches needs one.
-        max_answers: How many answers a row may get; a refused one goes back with the reason before the next.
+        task: Makes the requests and reads the answers.
+        rows: The rows; read in the caller's thread.
+        chat: The chat client.
+        cache: Where answers are stored and looked up; a chat that sends batches needs one.
+        max_answers: How many answers a row may get; a rejected one is sent back with the reason before the next.
 
     Returns:
         An iterator over the records that the task parsed, or the rejections with the reason, the last raw answer, the
         row's key (its attribute `key`, else the row as text) and the key of the request. It raises
-        GenerationStoppedError on a wrong key, an empty account or budget and a request beyond the context length: all
-        earlier outcomes were given, all answers that arrived are in the cache, and the message says what to do.
+        GenerationStoppedError on a wrong API key, an empty account or budget and a request beyond the context length:
+        all earlier outcomes were yielded, all answers that arrived are cached, and the message says what to do.
 
     Raises:
         ValueError: A chat that sends batches has no cache.
@@ -83,7 +83,7 @@ def _generate_live(
         while window:
             yield result_of(window.popleft())
     except GenerationStoppedError:
-        wait(window)  # Requests under way are paid for: let their answers reach the cache.
+        wait(window)  # requests already sent are charged, so their answers are cached
         raise
     except KeyboardInterrupt:
         with getattr(chat, "sending_nothing", contextlib.nullcontext)():
@@ -95,7 +95,7 @@ def _generate_live(
 
 
 def _start(task: Task[Any, Any], row: Any, chat: Chat, cache: AnswerCache | None, max_answers: int) -> "Future[Any]":
-    """Make the first request here, where reading frames holds up nobody's answer, and leave the rest to the loop."""
+    """Make the first request in this thread, as reading frames would block the loop; the loop does the rest."""
     steps = dialogue(task, row, max_answers)
     first = _first(steps, row)
     if isinstance(first, Rejection):
@@ -117,18 +117,20 @@ def _key_of(row: Any) -> str:
     return str(getattr(row, "key", row))
 
 
-def _named(outcome: Any, request: Request, chat: Chat) -> Any:
-    """An outcome; a rejection with the names of its row and request."""
-    if not isinstance(outcome, Rejection):
-        return outcome
-    row_key = outcome.key or _key_of(request.row)
-    return dataclasses.replace(outcome, key=row_key, request=request_key(request, chat))
+def _with_keys(outcome: Any, request: Request, chat: Chat) -> Any:
+    """The outcome; a rejection gets the keys of its row and request."""
+    return _rejection_with_keys(outcome, request, chat) if isinstance(outcome, Rejection) else outcome
+
+
+def _rejection_with_keys(rejection: Rejection, request: Request, chat: Chat) -> Rejection:
+    row_key = rejection.key or _key_of(request.row)
+    return dataclasses.replace(rejection, key=row_key, request=request_key(request, chat))
 
 
 def _unanswered(missing: NoAnswerError, request: Request, chat: Chat, last: str = "") -> Rejection:
-    """The rejection of a row without an answer; what the writer said before goes with it."""
+    """The rejection of a row without an answer, with the last answer as `raw` if there was one."""
     chat.meter.unanswered += missing.passing
-    return _named(Rejection(missing.reason, missing.raw or last), request, chat)
+    return _rejection_with_keys(Rejection(missing.reason, missing.raw or last), request, chat)
 
 
 async def _settle(steps: Steps, request: Request, chat: Chat, cache: AnswerCache | None) -> Any:
@@ -139,7 +141,7 @@ async def _settle(steps: Steps, request: Request, chat: Chat, cache: AnswerCache
             last = answer.text
             request = steps.send(answer)
     except StopIteration as end:
-        return _named(end.value, request, chat)
+        return _with_keys(end.value, request, chat)
     except NoAnswerError as missing:
         return _unanswered(missing, request, chat, last)
 
@@ -150,7 +152,7 @@ async def _answered(request: Request, chat: Chat, cache: AnswerCache | None) -> 
         return await chat.answer(request)
     key = request_key(request, chat)
     while same := cache.under_way.get(key):
-        await asyncio.wait([same])  # which, unlike `await same`, does not cancel it with this row
+        await asyncio.wait([same])  # unlike `await same`, does not cancel it when this row is canceled
         if error := same.result():
             raise error
     found = cache.get(key)
@@ -161,7 +163,7 @@ async def _answered(request: Request, chat: Chat, cache: AnswerCache | None) -> 
 
 
 async def _ask(key: str, request: Request, chat: Chat, cache: AnswerCache) -> Answer:
-    """Ask, while others that would ask the same wait for the answer, or for the error that they have in common."""
+    """Send the request; other rows with the same request wait for its answer or error."""
     done = cache.under_way[key] = asyncio.get_running_loop().create_future()
     error: Exception | None = None
     try:
@@ -176,7 +178,7 @@ async def _ask(key: str, request: Request, chat: Chat, cache: AnswerCache) -> An
 
 @dataclass(slots=True)
 class _Open:
-    """A row whose dialogue waits for the answer of that key, or has come to its outcome."""
+    """A row that waits for the answer of its key, or has its outcome."""
 
     steps: Steps
     request: Request | None = None
@@ -186,15 +188,16 @@ class _Open:
 
     def advance(self, chat: BatchChat, cache: AnswerCache) -> bool:
         """Go on with the cached answer, if there is one."""
-        answer = cache.get(self.key) if self.request else None
-        if answer is None:
+        request = self.request
+        answer = cache.get(self.key) if request else None
+        if request is None or answer is None:
             return False
         self.last = answer.text
         try:
             self.request = self.steps.send(answer)
             self.key = request_key(self.request, chat)
         except StopIteration as end:
-            self.request, self.outcome = None, _named(end.value, self.request, chat)
+            self.request, self.outcome = None, _with_keys(end.value, request, chat)
         return True
 
 
@@ -221,13 +224,13 @@ def _generate_in_batches(
 
 
 def _finish(chunk: list[_Open], chat: BatchChat, cache: AnswerCache, max_answers: int) -> Iterator[Any]:
-    """Send what is open in batches until all rows have an outcome.
+    """Send the open requests in batches until all rows have an outcome.
 
     Yields:
         The outcomes in order.
 
     Raises:
-        GenerationStoppedError: The batches stopped; the outcomes before the first open row came first.
+        GenerationStoppedError: The batches stopped; the outcomes before the first open row were yielded.
     """
     errors: dict[str, NoAnswerError] = {}
     stopped: GenerationStoppedError | None = None

@@ -1,4 +1,4 @@
-"""The HTTP client of a chat model, which reads no more of a response than there can be use for."""
+"""The HTTP client of a chat model, which limits the size of a response."""
 
 import zlib
 from typing import Any
@@ -8,20 +8,20 @@ from openai import APIError, DefaultAsyncHttpxClient
 
 MAX_RESPONSE_BYTES = 16_000_000
 MAX_FILE_BYTES = 1_000_000_000
-"""Of a file of batch answers: 50,000 of them, with room."""
+"""Of a file of batch answers: enough for 50,000 of them."""
 
 GZIP = zlib.MAX_WBITS | 16
 
 
 class ResponseTooLongError(APIError):
-    """A response body that is longer than any answer."""
+    """A response body that is longer than any answer can be."""
 
     def __init__(self, request: httpx2.Request, limit: int) -> None:
         super().__init__(f"the response is longer than {limit:,} bytes", request, body=None)
 
 
 class BoundedClient(DefaultAsyncHttpxClient):
-    """OpenAI's HTTP client; a response that goes on beyond a limit is closed, so that no server can fill the memory."""
+    """OpenAI's HTTP client; a response beyond a limit is closed, so that no server can fill the memory."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(headers={"Accept-Encoding": "gzip"}, **options)
@@ -51,8 +51,8 @@ class BoundedClient(DefaultAsyncHttpxClient):
             raise httpx2.DecodingError(str(error), request=request) from error
         finally:
             await response.aclose()
-        of_body = {"content-encoding", "content-length", "transfer-encoding"}
-        headers = [(name, value) for name, value in response.headers.multi_items() if name not in of_body]
+        body_headers = {"content-encoding", "content-length", "transfer-encoding"}
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in body_headers]
         return httpx2.Response(
             response.status_code,
             headers=headers,

@@ -5,16 +5,17 @@ import io
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 MAX_SIDE = 768
 QUALITY = 85
 
 
-def image_part(frame: np.ndarray, *, max_side: int = MAX_SIDE) -> dict[str, Any]:
-    """One frame as a JPEG data URL, the way OpenAI-compatible servers take images.
+def image_part(frame: npt.ArrayLike, *, max_side: int = MAX_SIDE) -> dict[str, Any]:
+    """One frame as a JPEG data URL, the form in which OpenAI-compatible servers take images.
 
-    The same pixels always give the same bytes, so a cached answer about them is found again.
+    The same pixels always give the same bytes, so that cached answers about them are found.
 
     Args:
         frame: `(C, H, W)` uint8 RGB, as `read_frames` gives it (a tensor works as well).

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx2
 import openai
@@ -20,8 +20,8 @@ from hf_datasets.generation.chat import event_loop
 from hf_datasets.generation.completions import read_completion
 from hf_datasets.generation.errors import (
     MalformedResponseError,
-    cure,
-    passes_with_time,
+    hint_for,
+    is_transient,
     rejected_option,
     retry_after_seconds,
 )
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What the answers depend on beside the messages. None leaves a parameter out of the request."""
+    """Sampling parameters. None leaves a parameter out of the request."""
 
     temperature: float | None = 0.0
     max_output_tokens: int = 1024
@@ -53,10 +53,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How hard a client may press the server and the purse. None is no limit.
+    """Rate limits, budget and retries of a client. None is no limit.
 
-    `max_tries` bounds how often one request is sent; `max_failures` how many rows in a row may go without any
-    answer before the server is called dead. `max_usd` is for one client, so for one run of a recipe.
+    `max_tries` bounds how often one request is sent; `max_failures` how many consecutive requests may get no answer
+    before the run stops. `max_usd` is for one client, so for one run of a recipe.
     """
 
     max_concurrency: int = 8
@@ -83,7 +83,7 @@ class Pace:
         self._free_at = 0.0
 
     async def wait(self, units: float = 1.0) -> None:
-        """Wait for these units' turn."""
+        """Wait until these units may be used."""
         if not self._seconds_per_unit:
             return
         now = asyncio.get_running_loop().time()
@@ -95,16 +95,16 @@ class Pace:
 class OpenAIChat:
     """A chat model behind an OpenAI-compatible endpoint.
 
-    Structured output is asked for where the task has a schema, until the server says that it knows none; the
-    same goes for `temperature`, `seed` and the name of the token limit. Rate limits, server errors, time-outs and
-    broken responses are retried with backoff; a wrong key, an empty account, an unknown model and a request
-    beyond the context length end the run.
+    Structured output is requested where the task has a schema, until the server rejects it; the same holds for
+    `temperature`, `seed` and the name of the token limit. Rate limits, server errors, time-outs and broken responses
+    are retried with backoff; a wrong key, an empty account, an unknown model and a request beyond the context length
+    end the run.
 
     Args:
-        model: The server's name for the model.
+        model: The name of the model on the server.
         base_url: The endpoint, such as `http://localhost:8000/v1`; None is OpenAI's.
-        api_key: None takes it from `OPENAI_API_KEY`. It is kept in the HTTP client and nowhere else.
-        sampling: What the answers depend on.
+        api_key: None takes it from `OPENAI_API_KEY`. Only the HTTP client stores it.
+        sampling: The sampling parameters.
         limits: Concurrency, rates, budget, retries.
         price: Dollars per token where the built-in table does not list the model.
 
@@ -166,8 +166,8 @@ class OpenAIChat:
         """The model's answer.
 
         Raises:
-            NoAnswerError: The server gave none to this request within `max_tries`.
-            GenerationStoppedError: The server will give none to any request, or the budget is used up.
+            NoAnswerError: This request got none within `max_tries`.
+            GenerationStoppedError: No request can get an answer, or the budget is used up.
         """
         async with self._slots:
             try:
@@ -175,14 +175,14 @@ class OpenAIChat:
             except NoAnswerError:
                 self._failures += 1
                 if self._failures >= self._limits.max_failures:
-                    self._stop(f"{self._failures} requests in a row found no answer at {self.endpoint}; is it up?")
+                    self._stop(f"{self._failures} requests in a row got no answer from {self.endpoint}; is it up?")
                 raise
             self._failures = 0
             return answer
 
     @contextmanager
     def sending_nothing(self) -> Iterator[None]:
-        """Refuse every request that has not gone out, as long as this lasts; those under way may find their answer."""
+        """Send no further request inside this context; those already sent may still get their answer."""
         before = self._stopped
         self._stopped = before or GenerationStoppedError("the run was interrupted")
         try:
@@ -191,7 +191,7 @@ class OpenAIChat:
             self._stopped = before
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The request as the endpoint reads it, without the options that it is known to refuse."""
+        """The JSON body of a request, without the options that the server has rejected."""
         body = {"model": self.model, "messages": request.messages, **self.sampling}
         schema = request.task.schema
         if schema:
@@ -202,14 +202,14 @@ class OpenAIChat:
         return {name: value for name, value in body.items() if name not in self._refused_options}
 
     def read(self, text: str, messages: list[Message] | None) -> Answer:
-        """The answer in a response body to these messages, counted as paid for; the API key is blotted out of it.
+        """The answer in a response body to these messages; its tokens are counted, and the API key is removed from it.
 
         Args:
             text: The body.
-            messages: What was asked; None where that is not known any more.
+            messages: The request; None where it is not known any more.
 
         Raises:
-            MalformedResponseError: The body is no chat completion. The question is counted all the same.
+            MalformedResponseError: The body is not a chat completion; the request's tokens are counted nevertheless.
         """
         try:
             answer = read_completion(json.loads(text), messages, price=self.meter.price, clean=self.redact)
@@ -220,12 +220,12 @@ class OpenAIChat:
         return answer
 
     def redact(self, text: str) -> str:
-        """The text without the API key and without what UTF-8 cannot carry."""
+        """The text without the API key and without characters that UTF-8 cannot encode."""
         clean = text.encode("utf-8", errors="replace").decode()
         return clean.replace(self._client.api_key, "[API key]") if len(self._client.api_key) > 4 else clean
 
     def worst_usd(self, request: Request) -> float:
-        """Dollars that this request costs if the answer runs to its token limit; 0 where there is no price."""
+        """Dollars that this request costs if the answer reaches its token limit; 0 where there is no price."""
         if not self.meter.price:
             return 0.0
         tokens = message_tokens(request.messages, self.meter.price)
@@ -240,7 +240,7 @@ class OpenAIChat:
         limited = self._limits.tokens_per_minute is not None
         tokens = message_tokens(request.messages) + self.sampling["max_completion_tokens"] if limited else 0
         retrying = AsyncRetrying(
-            retry=retry_if_exception(passes_with_time),
+            retry=retry_if_exception(is_transient),
             stop=stop_after_attempt(self._limits.max_tries),
             wait=self._wait_seconds,
             reraise=True,
@@ -260,7 +260,7 @@ class OpenAIChat:
             raw = getattr(error, "raw", "")
             raise NoAnswerError(reason, raw, passing=not raw) from None
         except UnicodeEncodeError:
-            raise NoAnswerError("the request holds a character that UTF-8 cannot carry") from None
+            raise NoAnswerError("the request holds a character that UTF-8 cannot encode") from None
         raise AssertionError("tenacity ends by returning or raising")
 
     def _wait_seconds(self, state: RetryCallState) -> float:
@@ -274,7 +274,7 @@ class OpenAIChat:
                 raise self._stopped
             body = self.body(request)
             try:
-                # The typed method would walk through every message and build a model of the answer: a sixth of the time.
+                # The typed method would walk every message and build a model of the answer, a sixth of the time.
                 response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
                 return self.read(response.content.decode("utf-8", errors="replace"), request.messages)
             except openai.APIStatusError as error:
@@ -284,42 +284,42 @@ class OpenAIChat:
                 raise NoAnswerError(error.message) from None
 
     def face(self, error: openai.APIStatusError, body: dict[str, Any]) -> None:
-        """Do what an error of the server asks for; returns only where the request is worth sending once more.
+        """Handle an error of the server; returns only where the request should be sent once more.
 
         Raises:
             GenerationStoppedError: No request can succeed.
             NoAnswerError: This request cannot.
-            openai.APIStatusError: The error passes with time.
+            openai.APIStatusError: The error is transient.
         """
-        remedy = cure(error)
-        if remedy:
-            self._stop(f"{remedy} (the server at {self.endpoint} said: {self.redact(error.message)[:300]})")
-        if passes_with_time(error):
+        hint = hint_for(error)
+        if hint:
+            self._stop(f"{hint} (the server at {self.endpoint} said: {self.redact(error.message)[:300]})")
+        if is_transient(error):
             raise error
         option = rejected_option(error.status_code, error.message, error.param, body)
         if option is None:
             reason = f"the server refused the request with status {error.status_code}"
             raise NoAnswerError(reason, self.redact(error.message)) from None
         if option not in self._refused_options:
-            logger.warning("The server takes no %s; going on without.", option)
+            logger.warning("The server does not accept %s; continuing without it.", option)
         self._refused_options.add(option)
 
-    def _stop(self, message: str) -> None:
+    def _stop(self, message: str) -> NoReturn:
         self._stopped = self._stopped or GenerationStoppedError(message)
         raise self._stopped from None
 
     async def _reserve(self, request: Request) -> float:
-        """Set aside what the request may cost at worst, waiting for others' change where that decides."""
+        """Reserve the highest cost of the request; waits while the reservations of other requests exceed the budget."""
         limit = self._limits.max_usd
         usd = 0.0 if limit is None else self.worst_usd(request)
-        while limit is not None and self.meter.usd + self._reserved_usd + usd > limit:
+        while limit is not None and (self.meter.usd or 0.0) + self._reserved_usd + usd > limit:
             if self._stopped:
                 raise self._stopped
             if not self._under_way:
                 self._stop(f"the budget of ${limit:g} is used up: ${self.meter.usd:.4f} spent, next up to ${usd:.4f}")
-            change = asyncio.get_running_loop().create_future()
-            self._settled.append(change)
-            await change
+            settled = asyncio.get_running_loop().create_future()
+            self._settled.append(settled)
+            await settled
         self._under_way += 1
         self._reserved_usd += usd
         return usd
@@ -328,11 +328,11 @@ class OpenAIChat:
         self._under_way -= 1
         self._reserved_usd = self._reserved_usd - usd if self._under_way else 0.0
         while self._settled:
-            change = self._settled.popleft()
-            if not change.done():
-                change.set_result(None)
+            settled = self._settled.popleft()
+            if not settled.done():
+                settled.set_result(None)
 
 
 def _close(client: openai.AsyncOpenAI) -> None:
-    """Close connections where they live, on the event loop."""
+    """Close the connections on the event loop, which opened them."""
     asyncio.run_coroutine_threadsafe(client.close(), event_loop())

@@ -1,4 +1,4 @@
-"""What a request costs: tokens of its messages, dollars of its tokens, and the meter that adds them up."""
+"""The cost of requests: tokens of messages, dollars of tokens, and the meter that adds them up."""
 
 import base64
 import hashlib
@@ -16,14 +16,14 @@ from PIL import Image
 from hf_datasets.generation.task import Message
 
 BYTES_PER_TOKEN = 4
-"""UTF-8 bytes per token, the usual rule for English; captions measure 4.2 to 4.6, so this errs on the dear side."""
+"""UTF-8 bytes per token, the usual rule for English; captions have 4.2 to 4.6, so this overestimates the cost."""
 MESSAGE_TOKENS = 4
 """Tokens that frame one chat message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million tokens, tokens per image, and the day on which that held."""
+    """US dollars per million tokens, tokens per image, and the date of the price."""
 
     model: str
     input_usd: float
@@ -39,7 +39,10 @@ class Price:
 
 @cache
 def _table() -> dict[str, Any]:
-    return json.loads(files("hf_datasets.generation").joinpath("prices.json").read_text(encoding="utf-8"))
+    table: dict[str, Any] = json.loads(
+        files("hf_datasets.generation").joinpath("prices.json").read_text(encoding="utf-8")
+    )
+    return table
 
 
 def price_of(model: str, *, batch: bool = False) -> Price | None:
@@ -88,7 +91,7 @@ def image_tokens(url: str, price: Price | None) -> int:
         with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as image:
             width, height = image.size
     except (OSError, ValueError):
-        return base + 4 * tile  # An address, or data that only the server can judge: a square of 768 pixels.
+        return base + 4 * tile  # an address, or data in an unknown format: assume a square of 768 pixels
     scale = min(1.0, 2048 / max(width, height))
     scale = min(scale, 768 / min(width, height))
     return base + tile * math.ceil(width * scale / 512) * math.ceil(height * scale / 512)
@@ -110,7 +113,7 @@ def message_tokens(
     total = 0
     for message in messages:
         content = message["content"]
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
         total += MESSAGE_TOKENS
         for part in parts:
             if part["type"] == "image_url":
@@ -122,9 +125,9 @@ def message_tokens(
 
 @dataclass(slots=True)
 class Meter:
-    """What a run has asked and paid so far: requests sent, answers found in the cache, tokens, prompts.
+    """Counts of a run so far: requests sent, answers found in the cache, tokens, prompts.
 
-    `unanswered` counts the rows whose request found no answer now and may find one later, such as when the server is gone.
+    `unanswered` counts the rows whose request got no answer but may get one later, such as when the server is down.
     `prompts` holds, by task and SHA-256, the text of every set of instructions that was used.
     """
 
@@ -142,7 +145,7 @@ class Meter:
         return self.price.usd(self.input_tokens, self.output_tokens) if self.price else None
 
     def note_prompt(self, task_name: str, messages: list[Message]) -> None:
-        """Remember a task's instructions, which are its system messages."""
+        """Record a task's instructions, which are its system messages."""
         text = "\n".join(str(message["content"]) for message in messages if message["role"] == "system")
         known = self.prompts.setdefault(task_name, {})
         if text not in known.values():

@@ -1,4 +1,4 @@
-"""Reading the form of an answer: what stands in a fence, and a JSON object that is slightly broken."""
+"""Parsing of answers: the contents of a code fence, and a JSON object that is slightly broken."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from json_repair import repair_json
 
 FENCE = "```"
 MAX_BRACKETS = 200
-"""An answer has a handful; a pile of them is no answer, and would keep a repair busy for seconds."""
+"""An answer has a handful; repairing a text with many takes seconds."""
 
 
 def without_fence(text: str) -> str:
-    r"""What stands in the first fence of a text, or the whole text, where it has none.
+    r"""The contents of the first code fence of a text, or the whole text where it has none.
 
     Example:
         >>> without_fence("Sure:\n```json\n{}\n```"), without_fence(" plain ")
@@ -35,6 +35,6 @@ def read_object(text: str) -> dict[str, Any] | None:
         return None
     try:
         found = repair_json(text[start:], return_objects=True)
-    except Exception:  # It guesses, and some texts break it: too deep a nesting, a fence where a key is expected.
+    except Exception:  # json_repair fails on some texts: nesting too deep, a fence where a key is expected
         return None
     return found if isinstance(found, dict) else None

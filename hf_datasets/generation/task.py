@@ -1,4 +1,4 @@
-"""What a generation task is: messages from a row, a schema for the answer, a parser, a rule-based generator."""
+"""The protocol of a generation task: messages of a row, a schema of the answer, a parser, a rule-based generator."""
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -15,21 +15,21 @@ Message = dict[str, Any]
 
 @runtime_checkable
 class Task(Protocol[Row, Record]):
-    """One step in which a writer, a chat model or the rule-based one, turns a row into a record.
+    """One step in which a chat model or the rule-based generator turns a row into a record.
 
-    `name` identifies the task in caches, cards and logs. `schema` is what a server with structured output must
-    keep to; None asks for free text.
+    `name` identifies the task in caches, cards and logs. `schema` is the schema for structured output; None asks for
+    free text.
     """
 
     name: str
     schema: type[BaseModel] | None
 
     def messages(self, row: Row) -> list[Message]:
-        """The conversation that asks for this row's record."""
+        """The messages that ask for this row's record."""
         ...
 
     def parse(self, row: Row, answer: str) -> Record | Rejection:
-        """The validated record in `answer`, or why there is none. Never raises on what a writer wrote."""
+        """The validated record in `answer`, or why there is none. Raises for no answer."""
         ...
 
     def write(self, row: Row) -> str:

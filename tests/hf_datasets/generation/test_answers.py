@@ -102,7 +102,7 @@ def ask_one(payload, cache=None, **options):
 
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
-def test_a_broken_answer_costs_its_own_row_and_names_it(cache, body):
+def test_a_broken_answer_rejects_only_its_row_and_names_it(cache, body):
     with sends(body) as server:
         outcomes = list(generate(SentenceTask(), ROWS[:8], chat_at(server), cache))
     assert outcomes[:4] + outcomes[5:] == EXPECTED[:4] + EXPECTED[5:8]
@@ -134,7 +134,7 @@ def test_sensible_usage_is_metered_as_it_was_reported():
 
 
 @pytest.mark.parametrize("sent", [usage(-1_000_000, -1_000_000), usage(0, 0), "null"])
-def test_a_server_that_reports_too_little_does_not_stretch_the_budget(sent):
+def test_usage_that_is_reported_too_low_does_not_extend_the_budget(sent):
     with ChatServer(answer) as server:
         server.payload = lambda body, usual: json.dumps(json.loads(usual) | {"usage": json.loads(sent)}).encode()
         limits = Limits(max_usd=0.1, max_concurrency=2)
@@ -157,7 +157,7 @@ def test_broken_answers_count_against_the_budget():
 
 
 @pytest.mark.parametrize("reason", ['"\\ud800"', '"' + "x" * 100_000 + '"', "null"])
-def test_a_strange_finish_reason_is_kept_short_and_clean(cache, reason):
+def test_an_unknown_finish_reason_is_shortened_and_cleaned(cache, reason):
     (outcome,), _ = ask_one(completion(finish_reason=reason), cache)
     assert outcome == f"{BAD_ROW} -> {GOOD}"
     (kept,) = cache._query("SELECT finish_reason FROM answers")[0]
@@ -176,7 +176,7 @@ ERROR_FIELDS = [
 
 
 @pytest.mark.parametrize("field", ERROR_FIELDS)
-def test_a_strange_error_body_costs_its_own_row(field):
+def test_an_unexpected_error_body_rejects_only_its_row(field):
     class Odd(ChatServer):
         async def _chat(self, request, body):
             response = await super()._chat(request, body)
@@ -190,12 +190,12 @@ def test_a_strange_error_body_costs_its_own_row(field):
     assert outcomes[:4] + outcomes[5:] == EXPECTED[:4] + EXPECTED[5:6]
 
 
-def test_a_row_that_utf8_cannot_carry_is_rejected_alone(cache):
+def test_only_the_row_that_utf8_cannot_encode_is_rejected(cache):
     rows = [ROWS[0], "a person \ud800 waves", ROWS[1]]
     with ChatServer(answer) as server:
         outcomes = list(generate(SentenceTask(), rows, chat_at(server), cache))
     assert outcomes[::2] == EXPECTED[:2]
-    assert outcomes[1].reason == "the request holds a character that UTF-8 cannot carry"
+    assert outcomes[1].reason == "the request holds a character that UTF-8 cannot encode"
     assert outcomes[1].key == rows[1]
 
 
@@ -224,7 +224,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_a_broken_line_of_a_batch_costs_its_own_row(cache, line):
+def test_a_broken_line_of_a_batch_rejects_only_its_row(cache, line):
     with ChatServer(answer) as server:
         server.line = lambda entry, usual: line(entry) if BAD_ROW in str(entry) else usual
         outcomes = list(generate(SentenceTask(), ROWS[:6], batch_chat(server), cache))
@@ -241,7 +241,7 @@ def test_a_line_separator_inside_an_answer_does_not_break_its_line(cache):
     assert outcomes == [one.replace("-> a person", "-> a\u2028\x85person") for one in EXPECTED[:3]]
 
 
-def test_a_batch_answers_only_what_it_was_asked(cache):
+def test_batch_lines_of_unknown_or_repeated_requests_are_ignored(cache):
     foreign = "f" * 64
     with ChatServer(answer) as server:
         server.line = lambda entry, usual: "\n".join([usual, usual, usual.replace(entry["custom_id"], foreign)])
@@ -273,24 +273,24 @@ def server_that_says(body, call):
 
 @pytest.mark.parametrize("body", NONSENSE, ids=range(len(NONSENSE)))
 @pytest.mark.parametrize("call", ["upload", "create_batch", "get_batch", "list_batches"])
-def test_a_batch_api_that_talks_nonsense_stops_in_one_line_and_nothing_is_lost(cache, call, body):
+def test_an_unreadable_batch_response_stops_the_run_and_loses_no_answer(cache, call, body):
     with server_that_says(body, call) as server:
         chat = batch_chat(server)
-        if call == "list_batches":  # is asked for a batch whose name was not written down
+        if call == "list_batches":  # is called for a batch whose id was not recorded
             cache.plan_batch(chat.endpoint, ["k"])
-        with pytest.raises(GenerationStoppedError, match=r"^what .* cannot be read; .*$"):
+        with pytest.raises(GenerationStoppedError, match=r"^the responses of .* cannot be read; .*$"):
             list(generate(SentenceTask(), ROWS[:2], chat, cache))
     assert len(cache.open_batches(chat.endpoint)) == 1
 
 
 @pytest.mark.parametrize("body", NONSENSE, ids=range(len(NONSENSE)))
-def test_answers_of_a_batch_that_are_nonsense_reject_their_rows(cache, body):
+def test_unreadable_answers_of_a_batch_reject_their_rows(cache, body):
     with server_that_says(body, "download") as server:
         outcomes = list(generate(SentenceTask(), ROWS[:2], batch_chat(server), cache))
     assert [(one.reason, one.key) for one in outcomes] == [("no batch answered this request", row) for row in ROWS[:2]]
 
 
-def test_a_batch_whose_name_came_back_broken_is_found_and_not_sent_again(cache):
+def test_a_batch_whose_id_is_unreadable_is_found_and_not_sent_again(cache):
     class Odd(ChatServer):
         async def create_batch(self, request):
             await super().create_batch(request)

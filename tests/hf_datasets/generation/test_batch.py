@@ -45,13 +45,13 @@ def test_a_batch_gives_the_same_rows_in_order(cache):
         assert set(server.answered.values()) == {1}
 
 
-def test_rows_go_in_windows(cache):
+def test_rows_are_sent_in_windows(cache):
     with ChatServer(answer) as server:
         assert list(generate(SentenceTask(), iter(ROWS), batch_chat(server, window=15), cache)) == EXPECTED
         assert len(server.batches) == 3
 
 
-def test_a_refused_answer_goes_into_a_second_batch(cache):
+def test_a_rejected_answer_is_asked_for_again_in_a_second_batch(cache):
     def improves(body):
         return "good." if len(body["messages"]) > 2 else "bad"
 
@@ -62,7 +62,7 @@ def test_a_refused_answer_goes_into_a_second_batch(cache):
         assert len(server.batches) == 2
 
 
-def test_what_a_batch_leaves_unanswered_is_sent_again_within_bounds(cache):
+def test_unanswered_requests_of_a_batch_are_sent_again_up_to_a_limit(cache):
     def fault(body, times):
         text = body["messages"][1]["content"]
         return "server_error" if (text == ROWS[2] and times == 1) or text == ROWS[3] else None
@@ -79,12 +79,12 @@ def test_a_broken_line_is_recovered_by_its_custom_id(cache):
     with ChatServer(answer) as server:
         server.line = lambda entry, line: line[:-40] if ROWS[2] in str(entry) else line
         outcomes = list(generate(SentenceTask(), ROWS[:5], batch_chat(server), cache))
-    assert outcomes[2].reason == "the line of the batch's answer is broken"
+    assert outcomes[2].reason == "the line of the batch output is broken"
     assert outcomes[2].raw.startswith('{"id": "r", "custom_id"')
     assert outcomes[:2] + outcomes[3:] == EXPECTED[:2] + EXPECTED[3:5]
 
 
-def test_an_option_that_the_server_does_not_know_is_left_out_of_the_next_batch(cache):
+def test_an_option_that_the_server_rejects_is_left_out_of_the_next_batch(cache):
     def fault(body, times):
         return "no_temperature" if "temperature" in body else None
 
@@ -93,7 +93,7 @@ def test_an_option_that_the_server_does_not_know_is_left_out_of_the_next_batch(c
         assert len(server.batches) == 2
 
 
-def test_the_budget_cuts_a_batch(cache):
+def test_a_batch_holds_no_more_requests_than_the_budget_allows(cache):
     price = Price("m", input_usd=10.0, output_usd=1000.0)  # $0.011 an answer, $0.0205 at worst
     with ChatServer(answer) as server:
         chat = batch_chat(server, price=price, sampling=Sampling(max_output_tokens=20), limits=Limits(max_usd=0.15))
@@ -152,7 +152,7 @@ def test_a_killed_run_waits_for_the_batch_it_had_sent(cache):
         assert set(server.answered.values()) == {1}
 
 
-def test_a_batch_made_before_its_name_was_written_down_is_found_by_its_fingerprint(cache, monkeypatch):
+def test_a_batch_created_before_its_id_was_recorded_is_found_by_its_fingerprint(cache, monkeypatch):
     with ChatServer(answer) as server:
 
         def dies(fingerprint, batch_id):
@@ -166,11 +166,11 @@ def test_a_batch_made_before_its_name_was_written_down_is_found_by_its_fingerpri
         assert len(server.batches) == 1
 
 
-def test_batches_cost_half():
+def test_batches_cost_half_the_price():
     assert price_of("gpt-4o", batch=True).usd(1e6, 1e6) == price_of("gpt-4o").usd(1e6, 1e6) / 2
 
 
-def test_batches_need_a_cache():
+def test_batches_without_a_cache_are_an_error():
     chat = OpenAIBatchChat("m", base_url="http://localhost:1/v1")
     with pytest.raises(ValueError, match="batches need a cache"):
         generate(SentenceTask(), ROWS, chat)

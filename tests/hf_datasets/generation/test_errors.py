@@ -32,12 +32,12 @@ PASSING = ["rate_limit", "server_error", "overloaded", "close", "half", "html"]
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_that_passes_is_not_noticed(fault):
+def test_a_transient_fault_does_not_change_the_outcome(fault):
     with ChatServer(answer, once(fault)) as server:
         assert outcomes_with(server) == EXPECTED
 
 
-def test_thirty_percent_of_faults_lose_nothing(tmp_path):
+def test_no_row_is_lost_when_thirty_percent_of_responses_fail(tmp_path):
     dice = random.Random(0)
     faults = [*PASSING, "utf8"]
     limits = Limits(max_wait_seconds=0.01, timeout_seconds=2, max_tries=12, max_concurrency=16)
@@ -65,7 +65,7 @@ def test_thirty_percent_of_faults_lose_nothing(tmp_path):
         ("megabytes", "too long: more than 20000 characters", "word " * 600_000, 1),
     ],
 )
-def test_a_lasting_fault_costs_its_own_row_alone_and_keeps_the_raw_text(fault, reason, raw, times):
+def test_a_permanent_fault_rejects_only_its_row_and_keeps_the_raw_text(fault, reason, raw, times):
     limits = Limits(max_wait_seconds=0.01, timeout_seconds=0.5, max_tries=3)
     with ChatServer(answer, always(fault)) as server:
         outcomes = outcomes_with(server, limits=limits, rows=ROWS[:8])
@@ -76,7 +76,7 @@ def test_a_lasting_fault_costs_its_own_row_alone_and_keeps_the_raw_text(fault, r
     assert outcomes[:4] + outcomes[5:] == EXPECTED[:4] + EXPECTED[5:8]
 
 
-def test_the_server_says_how_long_to_wait():
+def test_retries_wait_as_long_as_the_server_asks():
     class Patient(ChatServer):
         async def _chat(self, request, body):
             response = await super()._chat(request, body)
@@ -91,7 +91,7 @@ def test_the_server_says_how_long_to_wait():
         assert time.monotonic() - start >= 0.4
 
 
-def test_a_packed_answer_is_unpacked():
+def test_a_compressed_response_is_decompressed():
     with ChatServer(answer, lambda body, times: "packed") as server:
         assert outcomes_with(server) == EXPECTED
 
@@ -123,7 +123,7 @@ def test_an_empty_answer_is_rejected():
     assert (outcome.reason, outcome.raw, outcome.key) == ("empty answer", "  \n", ROWS[0])
 
 
-def test_a_parser_that_fails_costs_one_row():
+def test_a_parser_that_raises_rejects_one_row():
     class Fragile(SentenceTask):
         def parse(self, row, answer):
             if row == BAD_ROW:

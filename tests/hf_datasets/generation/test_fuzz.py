@@ -194,7 +194,7 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize(("kind", "text"), ESCAPES.values(), ids=ESCAPES)
-def test_an_answer_that_once_escaped_is_rejected_soon(kind, text):
+def test_an_answer_that_once_took_seconds_or_raised_is_rejected_quickly(kind, text):
     task, row = TASKS[kind]
     check_answer(task, row, text)
     assert isinstance(task.parse(row, text), Rejection)

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from sentences import EXPECTED, ROWS, SentenceTask, answer
 
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import OfflineWriter, Replay
+from hf_datasets.generation.chat import Replay, RuleBasedGenerator
 from hf_datasets.generation.exchange import GenerationStoppedError, Request, request_key
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.images import image_part
@@ -43,8 +43,8 @@ def chat_at(server, *, limits=FAST, **options):
     return OpenAIChat("m", base_url=server.url, api_key=CANARY, limits=limits, **options)
 
 
-def test_the_offline_writer_answers_without_a_server():
-    assert list(generate(SentenceTask(), ROWS, OfflineWriter())) == EXPECTED
+def test_the_rule_based_generator_answers_without_a_server():
+    assert list(generate(SentenceTask(), ROWS, RuleBasedGenerator())) == EXPECTED
 
 
 def test_outcomes_come_in_the_order_of_the_rows_whatever_the_order_of_the_answers(cache):
@@ -52,7 +52,7 @@ def test_outcomes_come_in_the_order_of_the_rows_whatever_the_order_of_the_answer
         assert list(generate(SentenceTask(), ROWS, chat_at(server), cache)) == EXPECTED
 
 
-def test_a_second_run_asks_nothing(cache):
+def test_a_second_run_sends_no_request(cache):
     with ChatServer(answer) as server:
         first = list(generate(SentenceTask(), ROWS, chat_at(server), cache))
         again = chat_at(server)
@@ -61,7 +61,7 @@ def test_a_second_run_asks_nothing(cache):
         assert (again.meter.requests, again.meter.cached) == (0, len(ROWS))
 
 
-def test_offline_replays_the_cache_and_says_what_is_missing(cache):
+def test_replay_answers_from_the_cache_and_rejects_what_is_missing(cache):
     with ChatServer(answer) as server:
         chat = chat_at(server)
         list(generate(SentenceTask(), ROWS[:2], chat, cache))
@@ -70,7 +70,7 @@ def test_offline_replays_the_cache_and_says_what_is_missing(cache):
     assert "no cached answer of m" in outcomes[2].reason
 
 
-def test_no_more_requests_are_under_way_than_allowed():
+def test_concurrent_requests_stay_within_the_limit():
     with ChatServer(answer, seconds=lambda body: 0.02) as server:
         limits = Limits(max_concurrency=3)
         assert list(generate(SentenceTask(), ROWS, chat_at(server, limits=limits))) == EXPECTED
@@ -78,14 +78,14 @@ def test_no_more_requests_are_under_way_than_allowed():
 
 
 @pytest.mark.parametrize("limits", [Limits(requests_per_minute=1200), Limits(tokens_per_minute=1200 * 1050)])
-def test_requests_keep_to_the_rate(limits):
+def test_requests_stay_within_the_rate_limit(limits):
     with ChatServer(answer) as server:
         start = time.monotonic()
         list(generate(SentenceTask(), ROWS[:11], chat_at(server, limits=limits)))
         assert time.monotonic() - start >= 10 * 60 / 1200
 
 
-def test_rows_are_read_only_as_room_appears():
+def test_rows_are_read_lazily():
     read = []
 
     def rows():
@@ -93,14 +93,14 @@ def test_rows_are_read_only_as_room_appears():
             read.append(row)
             yield row
 
-    outcomes = generate(SentenceTask(), rows(), OfflineWriter())
+    outcomes = generate(SentenceTask(), rows(), RuleBasedGenerator())
     for _ in range(5):
         next(outcomes)
-    assert len(read) <= 5 + OfflineWriter.window
+    assert len(read) <= 5 + RuleBasedGenerator.window
     outcomes.close()
 
 
-def test_the_key_holds_everything_that_the_answer_depends_on_and_nothing_else():
+def test_the_request_key_depends_on_what_decides_the_answer_and_on_nothing_else():
     class Shape(BaseModel):
         text: str
 
@@ -142,7 +142,7 @@ def test_an_image_is_cached_as_its_hash(cache):
     assert sent[-100:] not in kept
 
 
-def test_a_refused_answer_goes_back_once_with_the_reason(cache):
+def test_a_rejected_answer_is_sent_back_once_with_the_reason(cache):
     def improves(body):
         return "good." if len(body["messages"]) > 2 else "bad"
 
@@ -152,7 +152,7 @@ def test_a_refused_answer_goes_back_once_with_the_reason(cache):
         assert "no full stop" in server.bodies[-1]["messages"][-1]["content"]
 
 
-def test_the_budget_is_never_exceeded_and_what_is_done_is_kept(cache):
+def test_the_budget_is_never_exceeded_and_earlier_outcomes_are_kept(cache):
     with ChatServer(answer) as server:  # each answer costs 100 * 10e-6 + 10 * 1000e-6 = $0.011
         limits = Limits(max_usd=0.15, max_wait_seconds=0.02)
         chat = chat_at(server, limits=limits, price=PRICE, sampling=Sampling(max_output_tokens=20))
@@ -176,7 +176,7 @@ def test_a_budget_without_a_price_is_refused():
         ("unknown_model", "does not know this model"),
     ],
 )
-def test_what_no_retry_can_cure_stops_at_once_and_keeps_what_is_done(cache, fault, message):
+def test_an_error_that_no_retry_can_fix_stops_at_once_and_keeps_earlier_outcomes(cache, fault, message):
     with ChatServer(answer, lambda body, times: fault if ROWS[9] in str(body) else None) as server:
         outcomes = generate(SentenceTask(), ROWS, chat_at(server, limits=Limits(max_concurrency=2)), cache)
         assert [next(outcomes) for _ in range(9)] == EXPECTED[:9]
@@ -187,22 +187,22 @@ def test_what_no_retry_can_cure_stops_at_once_and_keeps_what_is_done(cache, faul
         assert CANARY not in str(stopped.value)
 
 
-def test_a_dead_server_ends_the_run():
+def test_a_server_that_is_down_ends_the_run():
     with ChatServer() as server:
         url = server.url
     chat = OpenAIChat("m", base_url=url, limits=Limits(max_tries=2, max_wait_seconds=0.01, max_failures=5))
-    with pytest.raises(GenerationStoppedError, match="5 requests in a row found no answer"):
+    with pytest.raises(GenerationStoppedError, match="5 requests in a row got no answer"):
         list(generate(SentenceTask(), ROWS, chat))
 
 
-def test_a_missing_key_is_named(monkeypatch):
+def test_a_missing_api_key_is_an_error_that_names_the_variable(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(GenerationStoppedError, match="OPENAI_API_KEY"):
         OpenAIChat("gpt-4o")
 
 
 @pytest.mark.parametrize("option", ["response_format", "temperature", "max_completion_tokens", "seed"])
-def test_an_option_that_the_server_does_not_know_is_left_out(option):
+def test_an_option_that_the_server_rejects_is_left_out(option):
     class Shape(BaseModel, extra="forbid"):
         text: str
 
@@ -214,7 +214,7 @@ def test_an_option_that_the_server_does_not_know_is_left_out(option):
         assert ("max_tokens" in server.bodies[-1]) == (option == "max_completion_tokens")
 
 
-def test_the_schema_is_asked_for_where_the_task_has_one():
+def test_the_schema_of_a_task_is_sent_as_response_format():
     class Shape(BaseModel, extra="forbid"):
         text: str
 
@@ -227,7 +227,7 @@ def test_the_schema_is_asked_for_where_the_task_has_one():
     assert form["schema"]["additionalProperties"] is False
 
 
-def test_the_key_appears_in_no_file_log_or_outcome(cache, caplog, tmp_path):
+def test_the_api_key_appears_in_no_file_log_or_outcome(cache, caplog, tmp_path):
     caplog.set_level(logging.DEBUG)
     leak = lambda body: f"Your key is {CANARY}."  # noqa: E731 - a server that echoes what it was sent
     faults = {ROWS[1]: "server_error", ROWS[2]: "bad_row", ROWS[3]: "html"}
@@ -240,7 +240,7 @@ def test_the_key_appears_in_no_file_log_or_outcome(cache, caplog, tmp_path):
     assert CANARY not in repr(outcomes) + caplog.text
 
 
-def test_closing_the_generator_leaves_nothing_under_way():
+def test_closing_the_generator_cancels_pending_requests():
     with ChatServer(answer, seconds=lambda body: 0.05) as server:
         outcomes = generate(SentenceTask(), ROWS, chat_at(server, limits=Limits(max_concurrency=2)))
         next(outcomes)
@@ -302,7 +302,7 @@ def test_two_processes_share_a_cache(tmp_path):
         assert cache._query("PRAGMA integrity_check") == [("ok",)]
 
 
-def test_a_file_that_is_no_cache_is_refused_and_left_alone(tmp_path):
+def test_a_file_that_is_not_a_cache_is_refused_and_left_unchanged(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text(json.dumps({"these": "notes"}) * 100)
     with pytest.raises(ValueError, match="is not an answer cache"):
@@ -310,14 +310,14 @@ def test_a_file_that_is_no_cache_is_refused_and_left_alone(tmp_path):
     assert "notes" in path.read_text()
 
 
-def test_a_row_of_which_no_request_can_be_made_is_rejected_alone():
+def test_only_the_row_is_rejected_if_no_request_can_be_made_of_it():
     class Frames(SentenceTask):
         def messages(self, row):
             if row == ROWS[1]:
                 raise FileNotFoundError("no video clip_1.mp4")
             return super().messages(row)
 
-    outcomes = list(generate(Frames(), ROWS[:3], OfflineWriter()))
+    outcomes = list(generate(Frames(), ROWS[:3], RuleBasedGenerator()))
     assert outcomes[::2] == EXPECTED[:3:2]
     reason = "no request can be made of this row: no video clip_1.mp4"
     assert outcomes[1] == Rejection(reason, repr(ROWS[1]), key=ROWS[1])

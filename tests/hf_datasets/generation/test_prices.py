@@ -26,7 +26,7 @@ def test_dated_and_prefixed_models_have_the_price_of_their_family(model, dollars
 
 
 @pytest.mark.parametrize("model", ["gpt-4o-audio-preview", "gpt-4", "llama", "gpt-4ooo"])
-def test_what_is_not_listed_has_no_price(model):
+def test_a_model_that_is_not_listed_has_no_price(model):
     assert price_of(model) is None
 
 
@@ -56,12 +56,12 @@ class Silent(SentenceTask):
 def test_a_dry_run_counts_what_a_run_would_ask():
     chat = DryRun("m", Sampling(max_output_tokens=50), price=Price("m", 1.0, 2.0), max_answers=2)
     outcomes = list(generate(Silent(), ROWS[:3], chat))
-    asked = sum(message_tokens(SentenceTask().messages(row)) for row in ROWS[:3])
+    prompt_tokens = sum(message_tokens(SentenceTask().messages(row)) for row in ROWS[:3])
     written = text_tokens(f"{ROWS[0]}.")
     assert isinstance(outcomes[1], Rejection)
-    assert (chat.meter.requests, chat.meter.input_tokens, chat.meter.output_tokens) == (3, asked, 3 * written)
+    assert (chat.meter.requests, chat.meter.input_tokens, chat.meter.output_tokens) == (3, prompt_tokens, 3 * written)
     assert (chat.high.requests, chat.high.output_tokens) == (6, 300)
-    assert chat.meter.usd == pytest.approx((asked + 2 * 3 * written) / 1e6)
+    assert chat.meter.usd == pytest.approx((prompt_tokens + 2 * 3 * written) / 1e6)
     assert chat.high.usd > chat.meter.usd
 
 

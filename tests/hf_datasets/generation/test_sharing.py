@@ -31,7 +31,7 @@ def chat_at(server, limits=FAST):
     return OpenAIChat("m", base_url=server.url, limits=limits)
 
 
-def test_rows_that_ask_the_same_at_the_same_time_share_one_request(cache):
+def test_concurrent_rows_with_the_same_request_share_it(cache):
     with ChatServer(answer, seconds=lambda body: 0.1) as server:
         chat = chat_at(server)
         rows = [ROWS[0], ROWS[1]] * 10
@@ -40,7 +40,7 @@ def test_rows_that_ask_the_same_at_the_same_time_share_one_request(cache):
         assert (chat.meter.requests, chat.meter.cached) == (2, 18)
 
 
-def test_rows_that_ask_the_same_share_the_error_too(cache):
+def test_concurrent_rows_with_the_same_request_share_its_error(cache):
     with ChatServer(answer, lambda body, times: "server_error", seconds=lambda body: 0.05) as server:
         outcomes = list(generate(SentenceTask(), [ROWS[0]] * 10, chat_at(server), cache))
         assert server.asked[ROWS[0]] == 3  # the tries of one request
@@ -48,7 +48,7 @@ def test_rows_that_ask_the_same_share_the_error_too(cache):
     assert cache.under_way == {}
 
 
-def test_a_row_whose_double_was_given_up_asks_for_itself(cache):
+def test_a_row_sends_its_own_request_when_the_shared_one_is_canceled(cache):
     with ChatServer(answer, seconds=lambda body: 0.3) as server:
         chat = chat_at(server)
         first = generate(SentenceTask(), [ROWS[1], ROWS[0]], chat, cache)
@@ -67,12 +67,12 @@ def test_a_row_whose_double_was_given_up_asks_for_itself(cache):
     assert cache.under_way == {}
 
 
-def test_an_offline_replay_of_rows_that_ask_the_same_rejects_each(cache):
+def test_an_offline_replay_rejects_each_row_with_the_same_uncached_request(cache):
     outcomes = list(generate(SentenceTask(), [ROWS[0]] * 3, Replay("m", {}), cache))
     assert [type(one) for one in outcomes] == [Rejection] * 3
 
 
-def test_the_last_raw_answer_is_kept_where_the_next_one_never_came(cache):
+def test_the_rejection_keeps_the_last_raw_answer_if_no_further_one_arrives(cache):
     with ChatServer(
         lambda body: "no stop", lambda body, times: "close" if len(body["messages"]) > 2 else None
     ) as server:
@@ -87,7 +87,7 @@ def interrupts(seconds):
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
-def test_an_interrupted_run_keeps_the_answers_on_their_way_and_sends_nothing_further(cache):
+def test_an_interrupted_run_caches_pending_answers_and_sends_no_further_request(cache):
     with ChatServer(answer, seconds=lambda body: 0.5) as server:
         chat = chat_at(server, Limits(max_concurrency=4))
         interrupts(0.25)
@@ -110,7 +110,7 @@ def test_an_interrupted_run_does_not_wait_for_a_server_that_hangs(cache, monkeyp
         assert time.monotonic() - start < 2
         server.gate.set()
         assert list(generate(SentenceTask(), ROWS, chat_at(server), cache)) == EXPECTED
-        # What hung when the run ended may be answered to nobody before it is asked again.
+        # A request pending at the end of the run may be answered after its client is gone, before it is sent again.
         assert set(server.answered.values()) <= {1, 2}
 
 
@@ -154,7 +154,7 @@ def test_a_full_disk_under_the_cache_is_an_error_that_names_the_file_and_the_nex
         assert max(server.answered.values()) <= 2
 
 
-def test_a_cache_that_cannot_be_opened_is_not_called_something_else(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_opened_is_reported_as_such(tmp_path, monkeypatch):
     (tmp_path / "answers.sqlite").mkdir()
     with pytest.raises(OSError, match="cannot be read or written"):
         AnswerCache(tmp_path / "answers.sqlite")
