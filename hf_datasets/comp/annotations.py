@@ -1,4 +1,4 @@
-"""Which upstream annotation is which split of VideoComp, and the rule-based generator's tools for them."""
+"""The upstream annotations of each split of VideoComp, and the rule-based generator for them."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -7,20 +7,20 @@ from typing import Any, Literal
 
 from hf_datasets.comp.tasks import ActionTask, Paragraph, WrittenParagraph
 from hf_datasets.comp.verbs import Verbs
-from hf_datasets.generation.chat import OfflineWriter
+from hf_datasets.generation.chat import RuleBasedGenerator
 from hf_datasets.generation.generate import generate
 from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
-from hf_datasets.sources.youcook2 import read_youcook2
+from hf_datasets.sources.youcook2 import Subset, read_youcook2
 
 Source = Literal["activitynet", "youcook2"]
 SPLITS = {"train": "train", "val": "validation", "val_1": "validation", "val_2": "validation_2"}
 """Stem of an annotation file, without `_modified` -> split."""
 OFFICIAL_YOUCOOK2 = "youcookii_annotations*.json"
-SUBSETS = {"train": "training", "validation": "validation"}
+SUBSETS: dict[str, Subset] = {"train": "training", "validation": "validation"}
 """Split -> subset of YouCook2's official file, which holds both."""
 VERB_SENTENCES = 3000
-"""Captions that the rule-based generator gathers its verbs from; more add little but time."""
+"""Captions from which the rule-based generator collects its verbs; more take time and add few."""
 
 
 def annotation_files(folder: Path) -> dict[str, Path]:
@@ -39,8 +39,8 @@ def annotation_files(folder: Path) -> dict[str, Path]:
         found = dict.fromkeys(SUBSETS, official[0])
     if not found:
         raise FileNotFoundError(
-            f"{folder} holds no train.json, val.json, val_1.json or val_2.json of ActivityNet-Captions or YouCook2, nor "
-            f"YouCook2's {OFFICIAL_YOUCOOK2}; give the folder of the annotations"
+            f"{folder} holds no train.json, val.json, val_1.json or val_2.json of ActivityNet-Captions or YouCook2, and no "
+            f"{OFFICIAL_YOUCOOK2} of YouCook2; give the folder of the annotations"
         )
     return found
 
@@ -61,10 +61,10 @@ def offline_actions(videos: Iterable[CaptionedVideo], seed: int = 0) -> ActionTa
 
 
 class OfflineAsk:
-    """Have the rule-based generator answer, and collect what it or the validation refused.
+    """An `Ask` of `construction` that the rule-based generator answers; rejections are collected.
 
     Args:
-        rejections: Where refusals are added.
+        rejections: The list to which rejections are appended.
     """
 
     def __init__(self, rejections: list[Rejection]) -> None:
@@ -73,7 +73,7 @@ class OfflineAsk:
     def __call__(self, _step: str, task: Any, rows: list[Paragraph]) -> dict[str, WrittenParagraph]:
         """The accepted paragraphs by the key of their row."""
         written = {}
-        for outcome in generate(task, rows, OfflineWriter()):
+        for outcome in generate(task, rows, RuleBasedGenerator()):
             if isinstance(outcome, Rejection):
                 self.rejections.append(outcome)
             else:

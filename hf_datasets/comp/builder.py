@@ -46,8 +46,8 @@ CITATION = """@inproceedings{kim2025videocomp,
   year = {2025}
 }"""
 DESCRIPTIONS = {
-    "mini": "Rendered athletes, not real video: stretches of 2 to 5 actions drawn on this machine, told by the label "
-    "grammar and disrupted by the rule-based generator. For trying code, not for reporting results.",
+    "mini": "Rendered athletes, not real video: stretches of 2 to 5 actions drawn on this machine, described by the "
+    "label grammar and disrupted by the rule-based generator. For trying code, not for reporting results.",
     "mini-clips": "The single actions of the rendered athletes with their captions: short clips to pre-train on.",
     "release": "VideoComp as its authors publish it.",
     "source": "VideoComp generated from {source}'s annotations.",
@@ -57,14 +57,14 @@ GENERATION = ("seed", "max_iou")
 
 
 @dataclass
-class CompConfig(datasets.BuilderConfig):
-    """What can be chosen when a dataset of VideoComp is loaded.
+class CompConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets has no types
+    """The options with which a dataset of VideoComp is loaded.
 
     Attributes:
         data_dir: For `release` the folder of the published JSON files, for `source` that of the upstream annotations or
             of what `recipes/build_comp.py` made, for `mini` a folder that `prepare_miniature` made.
         video_dir: The folder of videos, to fill `video`; the miniature knows its own.
-        time_unit: In what the release gives times; "auto" takes microseconds where seconds would make days.
+        time_unit: The unit of times in the release; "auto" takes microseconds where seconds would make days.
         max_iou: Of two events with a larger temporal IoU the longer is kept (`source` only).
         seed: Decides orders, replacements and intervals.
     """
@@ -76,7 +76,7 @@ class CompConfig(datasets.BuilderConfig):
 
 
 class CompBuilder(RegisteredBuilder):
-    """Videos with a paragraph that fits and one that does not; see `CompConfig` for the parameters."""
+    """Videos with a paragraph that fits and one that does not; see `CompConfig` for the options."""
 
     VERSION = datasets.Version("1.0.0")
     BUILDER_CONFIG_CLASS = CompConfig
@@ -97,13 +97,14 @@ class CompBuilder(RegisteredBuilder):
         )
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        read = {
+        read: dict[str, Callable[[], dict[str, Callable[[], Iterator[Row]]]]] = {
             "mini": self._miniature,
             "mini-clips": self._miniature_clips,
             "release": partial(self._release, dl_manager),
             "source": self._source,
-        }[self.config.name]
-        return [datasets.SplitGenerator(name=split, gen_kwargs={"rows": rows}) for split, rows in read().items()]
+        }
+        splits = read[self.config.name]()
+        return [datasets.SplitGenerator(name=split, gen_kwargs={"rows": rows}) for split, rows in splits.items()]
 
     def _generate_tables(self, rows: Callable[[], Iterable[Row]]) -> Iterator[tuple[Key, pa.Table]]:
         yield Key(0, 0), pa.Table.from_pylist(list(rows()), schema=self._schema)
@@ -111,7 +112,7 @@ class CompBuilder(RegisteredBuilder):
     def _miniature_clips(self) -> dict[str, Callable[[], Iterator[Row]]]:
         from hf_datasets.comp.miniature import read_clips  # imports the renderer
 
-        self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the miniature's clips are what they are")
+        self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the clips of the miniature do not depend on it")
         clips = read_clips(self._miniature_dir(), self.SOURCE)
         return {split: partial(iter, rows) for split, rows in clips.items()}
 
@@ -141,12 +142,13 @@ class CompBuilder(RegisteredBuilder):
     def _download(self, dl_manager: datasets.DownloadManager) -> dict[str, str]:
         addresses = {split: address(self.SOURCE, split) for split in ("train", "validation")}
         try:
-            return dl_manager.download(addresses)
+            files: dict[str, str] = dl_manager.download(addresses)
         except (OSError, ValueError) as error:
             raise FileNotFoundError(
-                f"VideoComp's annotations could not be fetched ({type(error).__name__}). Fetch "
+                f"the annotations of VideoComp could not be fetched ({type(error).__name__}). Fetch "
                 f"{' and '.join(addresses.values())} where there is a network, and pass data_dir="
             ) from None
+        return files
 
     def _published_rows(self, path: Path, prefix: str, unit: TimeUnit) -> Iterator[Row]:
         yield from self._located(read_release(path, prefix=prefix, time_unit=unit))
@@ -170,7 +172,7 @@ class CompBuilder(RegisteredBuilder):
         yield from self._located(pq.read_table(path, columns=PAIR_SCHEMA.names).to_pylist())
 
     def _source_rows(self, split: str, path: Path) -> Iterator[Row]:
-        videos = []
+        videos: list[CaptionedVideo] = []
         for video in self._kept(read_annotations(path, self.SOURCE, split)):
             chosen, events = select_video(video, max_iou=self.config.max_iou)
             list(self._kept(events))

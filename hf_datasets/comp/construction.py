@@ -21,7 +21,7 @@ from hf_datasets.seeds import generator_for
 
 Row = dict[str, Any]
 Ask = Callable[[str, Any, list[Paragraph]], dict[str, WrittenParagraph]]
-"""Step, task and rows -> key -> what a writer made of the row; rows that were refused are not there."""
+"""Step, task and rows -> key -> the written paragraph; rejected rows are left out."""
 
 
 def select_video(
@@ -42,7 +42,7 @@ def select_video(
         'fewer than two events'
     """
     events, rejections = select_events(video, max_iou=max_iou)
-    kept = CaptionedVideo(video.video_id, video.duration_seconds, events)
+    kept: CaptionedVideo | Rejection = CaptionedVideo(video.video_id, video.duration_seconds, events)
     if len(events) < 2:
         raw = json.dumps([asdict(event) for event in events])
         kept = Rejection("fewer than two events", raw, video.video_id)
@@ -54,9 +54,9 @@ class Construction:
 
     Args:
         videos: Videos of at least two events, in order.
-        ask: Who writes; see `Ask`.
-        actions: How actions are replaced.
-        seed: Decides orders, intervals and which text comes first in a question, per video whatever else is built.
+        ask: Writes the paragraphs; see `Ask`.
+        actions: The task that replaces actions.
+        seed: Decides orders, intervals and which text comes first in a question, per video, independent of the other videos.
         multiple: Also make pairs with several disruptions at once, which are for training only.
     """
 
@@ -77,7 +77,7 @@ class Construction:
         """Rows of `pairs.PAIR_SCHEMA`, one disruption after the other.
 
         Yields:
-            A row, or a rejection where the texts came out the same or tell of the same events.
+            A row, or a rejection where both texts are the same or describe the same events.
         """
         structured = self._structured()
         videos = [video for video in self.videos if f"{video.video_id}/whole" in structured]
@@ -142,7 +142,7 @@ class Construction:
     def _disrupted_twice(
         self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
     ) -> Iterator[Row | Rejection]:
-        """Replace an action in the captions as they were, then reorder them.
+        """Replace an action in the original captions, then reorder them.
 
         Yields:
             As `rows`.
@@ -153,7 +153,7 @@ class Construction:
         for paragraph, video in zip(single, videos, strict=True):
             action = replaced.get(paragraph.key)
             sentences = split_sentences(action.text) if action else []
-            if len(sentences) == len(video.events):
+            if action and len(sentences) == len(video.events):
                 order = self._order(len(sentences), video, "multi")
                 words = changed_words(paragraph.text, action.text)
                 decisions[video.video_id] = {"order": order, "replaced": words}
@@ -197,7 +197,7 @@ class Construction:
 
 
 def changed_words(positive: str, negative: str) -> list[list[str]]:
-    """The words that were taken out, and those that were put in, in order.
+    """The words that were removed, and those that were added, in order.
 
     Example:
         >>> changed_words("A man runs.", "A man sits.")

@@ -1,4 +1,4 @@
-"""Contrasts for training and measuring video-text models: stretches of video, a text that fits and texts that do not."""
+"""Contrasts to train and evaluate video-text models: stretches of video, a text that fits and texts that do not."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import VideoRequest, unreadable
 
 LEVELS = {"temporal_reorder": 1, "action_replace": 1, "segment_mismatch": 1, "multi": 2}
-"""How far each type of disruption takes a text from its video; CompLoss weighs negatives by it."""
+"""The level of each type of disruption, by which CompLoss weighs negatives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +69,19 @@ def draw_negatives(contrasts: Sequence[Contrast], count: int, generator: random.
     drawn = []
     for contrast in contrasts:
         places = generator.sample(range(len(contrast.negatives)), min(count, len(contrast.negatives)))
-        negatives, levels = (
-            tuple(column[place] for place in places) for column in (contrast.negatives, contrast.levels)
-        )
+        negatives = tuple(contrast.negatives[place] for place in places)
+        levels = tuple(contrast.levels[place] for place in places)
         drawn.append(replace(contrast, negatives=negatives, levels=levels))
     return drawn
 
 
 def stacks(clips: Dataset, *, size: int, seed: int) -> list[Contrast]:
-    """Short clips stacked for CompPretrain (`stack_clips`), each stack as a contrast; clips without a video are left out.
+    """Short clips stacked for CompPretrain (`stack_clips`), a contrast per stack; clips without a video are left out.
 
     Args:
         clips: With `video`, `caption` and, where a clip is part of its video, `start_seconds` and `end_seconds`.
         size: Clips per stack, 1 to 8.
-        seed: Decides which clips come together, and the negatives; use another for each epoch.
+        seed: Decides which clips are stacked, and the negatives; use another for each epoch.
 
     Example:
         >>> clips = Dataset.from_dict({"video": ["a", None, "b"], "caption": ["A man runs", "A cat", "A dog sits"]})
@@ -109,7 +108,7 @@ def unreadable_files(spans: Iterable[Span], *, num_workers: int | None = None) -
 
     Args:
         spans: Of any number of files.
-        num_workers: Processes that read, as in `VideoReaderPool`.
+        num_workers: Number of reading processes, as in `VideoReaderPool`.
     """
     last: dict[str, Span] = {}
     for span in spans:
@@ -120,13 +119,12 @@ def unreadable_files(spans: Iterable[Span], *, num_workers: int | None = None) -
 
 
 class SpanReader:
-    """Frames of spans; small ones are kept in memory, so that every later epoch reads no file.
+    """Reads the frames of spans and can keep them in memory, so that later epochs read no file.
 
     Args:
         size: Height and width in pixels; None leaves the frames as they are.
-        keep: Whether what was read is kept.
-        transform: What is made of the frames `(T, 3, height, width)` before they are kept, such as the tokens of a
-            frozen vision tower.
+        keep: Whether frames are kept in memory.
+        transform: Applied to the frames `(T, 3, height, width)` before they are kept, such as a frozen vision tower.
     """
 
     def __init__(
@@ -140,7 +138,7 @@ class SpanReader:
         self.kept: dict[tuple[Span, int], Tensor] = {}
 
     def __call__(self, spans: Sequence[Span], num_frames: int) -> Tensor:
-        """`(num_frames, 3, height, width)` uint8, or what `transform` makes of them: each span's share, in order.
+        """`(num_frames, 3, height, width)` uint8 after `transform`: the share of each span, in order.
 
         Raises:
             VideoError: If a span cannot be read.
@@ -160,18 +158,18 @@ class SpanReader:
         try:
             read = read_frames(span.path, num_frames, span.start_seconds, span.end_seconds, size=self.size)
         except VideoError as error:
-            raise VideoError(f"{error}; leave this video out of the folder of videos, or fetch it again") from error
+            raise VideoError(f"{error}; remove this video from the video folder, or fetch it again") from error
         frames = self.transform(read.frames)
         if self.keep:
             self.kept[span, num_frames] = frames
         return frames
 
 
-class ContrastFrames(torch.utils.data.Dataset):
+class ContrastFrames(torch.utils.data.Dataset[tuple[Tensor, Contrast]]):
     """Contrasts with their frames: items `(frames, contrast)`.
 
     Args:
-        contrasts: What to show.
+        contrasts: The contrasts.
         reader: Reads their frames.
         num_frames: Frames per contrast, shared by its spans.
     """

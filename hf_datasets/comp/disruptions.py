@@ -1,4 +1,4 @@
-"""What is done to a paragraph so that it fits its video no more (VideoComp, section 3.1.2): the choices, by seed."""
+"""Disruptions of a paragraph so that it no longer fits its video (VideoComp, section 3.1.2), chosen by seed."""
 
 import random
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from hf_datasets.records import CaptionedEvent
 from hf_datasets.seeds import generator_for as generator_for  # where it was in release 0.1
 
 MIN_DIFFERENCE = 2
-"""Events that must be in one of two intervals only, for each to tell something of its own."""
+"""Minimum number of events that are in only one of two intervals."""
 
 Interval = tuple[int, int]
 """Half-open range of events."""

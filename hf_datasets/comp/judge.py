@@ -18,7 +18,7 @@ JUDGE_PROMPT: Final = (
 )
 """The paper's prompt, section 4.4."""
 ANSWERS: Final = {"1": "1", "(1)": "1", "2": "2", "(2)": "2"}
-"""What counts as an answer; the released script accepts the brackets too."""
+"""The accepted answers; the released script accepts the brackets, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class JudgedPair:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge said, "1" or "2", and what is right."""
+    """The judge's answer, "1" or "2", and the true one."""
 
     key: str
     disruption_type: str
@@ -60,10 +60,10 @@ class JudgeTask:
 
     Attributes:
         frames_of: A pair -> its frames in order, as content parts of a message (`generation.images.image_part`). It is
-            called when the pair is asked about, so that few frames are in memory.
+            called when a request is made, so that few frames are in memory.
 
-    The rule-based judge does not see the frames: it takes the longer text, so that the steps around it run without a
-    model.
+    The rule-based judge does not see the frames: it takes the longer text, so that the steps around it can run
+    without a model.
 
     Example:
         >>> task, pair = JudgeTask(lambda pair: []), JudgedPair("k", "multi", "A man runs.", "A man sits.")
@@ -89,14 +89,14 @@ class JudgeTask:
         return [{"role": "user", "content": [*frames, {"type": "text", "text": row.prompt}]}]
 
     def parse(self, row: JudgedPair, answer: str) -> Verdict | Rejection:
-        """The verdict; prose is none."""
+        """The verdict; an answer in prose is rejected."""
         given = ANSWERS.get(answer.strip())
         if given is None:
             return Rejection("the answer is not 1 or 2", answer, row.key)
         return Verdict(row.key, row.disruption_type, given, row.answer)
 
     def write(self, row: JudgedPair) -> str:
-        """The number of the longer text, of the first where both are as long."""
+        """The number of the longer text; "1" where both have the same length."""
         longer = len(row.positive_text) > len(row.negative_text)
         equal = len(row.positive_text) == len(row.negative_text)
         other = "2" if row.answer == "1" else "1"

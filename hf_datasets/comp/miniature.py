@@ -1,4 +1,4 @@
-"""VideoComp on the rendered athletes: stretches of several actions, told by the label grammar."""
+"""VideoComp on the rendered athletes: stretches of several actions, described by the label grammar."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from hf_datasets.seeds import generator_for
 NUM_EVENTS: dict[Source, tuple[int, int]] = {"activitynet": (2, 5), "youcook2": (3, 5)}
 """Fewest and most events of a stretch."""
 CAPTIONS: dict[Source, str] = {"activitynet": "The athlete performs {}.", "youcook2": "perform {}"}
-"""ActivityNet-Captions tells, YouCook2 instructs."""
+"""Captions of ActivityNet-Captions are statements, those of YouCook2 instructions."""
 
 
 def caption(action: Action, style: Source) -> str:
@@ -53,7 +53,7 @@ def read_clips(root: Path, style: Source) -> dict[str, list[dict[str, Any]]]:
 def read_stretches(root: Path, style: Source, seed: int = 0) -> dict[str, list[CaptionedVideo]]:
     """The stretches of each split of a rendered miniature, in the order of its videos.
 
-    A long video is cut into stretches of consecutive clips, without overlap; a rest too short for one is left out.
+    A long video is cut into stretches of consecutive clips, without overlap; remaining clips that are too few for one are left out.
 
     Args:
         root: A folder that `prepare_miniature` made.
@@ -63,7 +63,7 @@ def read_stretches(root: Path, style: Source, seed: int = 0) -> dict[str, list[C
     Returns:
         Split -> stretches; the id of each is its video's, a colon, and the number of its first clip.
     """
-    videos: dict[str, list[dict]] = {}
+    videos: dict[str, list[dict[str, Any]]] = {}
     for clip in pq.read_table(root / "clips.parquet").to_pylist():
         videos.setdefault(clip["video_id"], []).append(clip)
     stretches: dict[str, list[CaptionedVideo]] = {}
@@ -92,8 +92,8 @@ def _windows(video_id: str, count: int, style: Source, seed: int) -> Iterator[tu
 class LabelActionTask(ActionTask):
     """Replace one action by another of the same place, as the label grammar words it.
 
-    Of all sentences and actions, in an order that the row's seed decides, the first is taken that keeps 0.8 of the
-    words and that the paragraph does not tell anyway.
+    Of all sentences and actions, in an order that the row's seed decides, it takes the first that keeps 0.8 of the
+    words and that the paragraph does not mention already.
     """
 
     def write(self, row: Paragraph) -> str:
@@ -118,13 +118,15 @@ class LabelActionTask(ActionTask):
 
 
 def _find(sentence: str) -> tuple[str, list[str]]:
-    """The action that a sentence tells, and the others of its place; all with the place."""
+    """The action that a sentence mentions, and the others of its place; all with the place."""
     for place in PLACES.values():
         if place not in sentence:
             continue
-        phrases = {f"{action_phrase(one)} {place}" for one in ACTIONS.values() if PLACES[one.apparatus] == place}
-        told = [phrase for phrase in phrases if phrase in sentence]
-        if told:
-            longest = max(told, key=len)  # "a split leap" is in "a switch split leap"
+        phrases = {
+            f"{action_phrase(action)} {place}" for action in ACTIONS.values() if PLACES[action.apparatus] == place
+        }
+        mentioned = [phrase for phrase in phrases if phrase in sentence]
+        if mentioned:
+            longest = max(mentioned, key=len)  # "a split leap" is in "a switch split leap"
             return longest, sorted(phrases - {longest})
     return "", []

@@ -45,7 +45,7 @@ def make_pair(
 
     Args:
         video_id: The video.
-        disruption_type: What was done to the text.
+        disruption_type: The disruption of the negative text.
         texts: The one that fits, and the one that does not.
         original: Start and end of all events, in seconds.
         query: Start and end of the stretch that the texts are judged on, in seconds.

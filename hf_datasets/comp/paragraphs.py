@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, Rejection
 
 GLOBAL_EVENTS = 2
-"""A caption that covers more other events than this describes the whole, not a part."""
+"""A caption that covers more other events than this describes the whole video."""
 COVERED = 0.5
-"""Share of an event inside another from which that one covers it; the paper does not say."""
+"""Minimum share of an event that lies inside another for that one to cover it; the paper does not say."""
 MAX_IOU = 0.5
-"""Temporal IoU above which two captions tell of the same; the paper does not say."""
+"""Temporal IoU above which two captions describe the same event; the paper does not say."""
 MIN_OVERLAP = 0.8
-"""Least word precision and recall of a rewritten paragraph."""
+"""Minimum word precision and recall of a rewritten paragraph."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -34,7 +34,7 @@ def select_events(
     reason = "caption spans more than two events"
     rejections = [Rejection(reason, event.caption, video.video_id) for event in spanning]
     kept: list[CaptionedEvent] = []
-    for event in sorted((e for e in events if e not in spanning), key=_length, reverse=True):
+    for event in sorted((event for event in events if event not in spanning), key=_length, reverse=True):
         if any(temporal_iou(event, other) > max_iou for other in kept):
             rejections.append(Rejection("overlaps a longer event", event.caption, video.video_id))
         else:
@@ -80,9 +80,9 @@ def word_overlap(text: str, original: str) -> tuple[float, float]:
         >>> word_overlap("Then a man runs.", "A man runs.")
         (0.5, 0.6666666666666666)
     """
-    said, given = set(text.split()), set(original.split())
-    shared = len(said & given)
-    return shared / max(1, len(said)), shared / max(1, len(given))
+    words, expected = set(text.split()), set(original.split())
+    shared = len(words & expected)
+    return shared / max(1, len(words)), shared / max(1, len(expected))
 
 
 def keeps_words(text: str, original: str, *, threshold: float = MIN_OVERLAP) -> bool:

@@ -1,7 +1,7 @@
 """VideoComp as its authors publish it: one JSON list per dataset and split.
 
-The one place that knows the release's own spellings. What its card does not say, second-hand readers of the files do:
-times are microseconds, and ActivityNet's ids lack their `v_`.
+All knowledge of the release's field names is in this module. Its card does not say that times are in microseconds and
+that the ids of ActivityNet lack their `v_`; both come from other code that reads these files.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ TimeUnit = Literal["auto", "us", "s"]
 ADDRESS = "https://storage.googleapis.com/video_comp/{file}"
 SPLIT_FILES = {"train": "{stem}_comp_train.json", "validation": "{stem}_comp_val.json"}
 MOST_SECONDS = 1e5
-"""Times beyond this, more than a day, can only be microseconds."""
+"""Larger times, more than a day in seconds, must be microseconds."""
 KINDS: Mapping[str, DisruptionType] = {
     "multi": "multi",
     "mixed": "multi",
@@ -55,7 +55,7 @@ def find_files(data_dir: Path, stem: str) -> dict[str, Path]:
     """The published file of each split below a folder.
 
     Raises:
-        FileNotFoundError: There is none; says what to fetch from where.
+        FileNotFoundError: There is none; the message says what to fetch from where.
     """
     found = {}
     for split, pattern in SPLIT_FILES.items():
@@ -73,14 +73,14 @@ def read_release(path: Path, *, prefix: str = "", time_unit: TimeUnit = "auto") 
 
     Args:
         path: A JSON list of objects.
-        prefix: What ids must begin with and get where they do not: "v_" for ActivityNet.
+        prefix: Added to ids that do not begin with it: "v_" for ActivityNet.
         time_unit: "us", "s", or "auto": microseconds if the median of the ends in the file exceeds a day.
 
     Yields:
-        Rows of `pairs.PAIR_SCHEMA` in the order of the file, `decision` null; or a rejection for an entry that is none.
+        Rows of `pairs.PAIR_SCHEMA` in the order of the file, `decision` null; or a rejection of an invalid entry.
 
     Raises:
-        ValueError: The file is no JSON list.
+        ValueError: The file is not a JSON list.
     """
     entries = load_json(path)
     if not isinstance(entries, list):
@@ -134,14 +134,14 @@ def _read_entry(entry: Any, prefix: str, divisor: float) -> dict[str, Any] | str
 def _read_texts(entry: dict[str, Any], prefix: str) -> dict[str, Any]:
     try:
         key, video_id = identifier(entry["key"]), identifier(entry["video_id"])
-        published, *told = (text(entry[name]) for name in ("type", "positive_text", "negative_text"))
+        published, *texts = (text(entry[name]) for name in ("type", "positive_text", "negative_text"))
         question, answer = text(entry.get("question") or ""), identifier(entry.get("answer") or "1")
     except ValueError as error:
         raise ValueError(f"unreadable entry: {error}") from None
     kind = disruption_type(published)
     if kind is None:
         raise ValueError(f"unknown type: {published!r}")
-    positive, negative = (" ".join(one.split()) for one in told)
+    positive, negative = (" ".join(paragraph.split()) for paragraph in texts)
     return {
         "key": key,
         "video_id": video_id if video_id.startswith(prefix) else prefix + video_id,
@@ -155,18 +155,18 @@ def _read_texts(entry: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _read_times(entry: dict[str, Any], divisor: float) -> dict[str, float]:
-    # Original and query interval in seconds.
+    # The original and the query interval, in seconds.
     try:
         times = {name: _time(entry, name) for name in TIMES}
     except ValueError as error:
         raise ValueError(f"unreadable times: {error}") from None
     _fill(times)
-    if None in times.values():
+    present = {name: value / divisor for name, value in times.items() if value is not None}
+    if len(present) < len(times):
         raise ValueError("unreadable times: some are missing")
-    times = {name: value / divisor for name, value in times.items() if not name.startswith("positive_")}
-    if not 0 <= times["query_start_seconds"] < times["query_end_seconds"]:
+    if not 0 <= present["query_start_seconds"] < present["query_end_seconds"]:
         raise ValueError("the interval does not end after it starts")
-    return times
+    return {name: value for name, value in present.items() if not name.startswith("positive_")}
 
 
 def _fill(times: dict[str, float | None]) -> None:

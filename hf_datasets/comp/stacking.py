@@ -1,4 +1,4 @@
-"""CompPretrain: short clips and captions stacked into pseudo-long ones with disrupted texts (VideoComp, section 3.3)."""
+"""CompPretrain: short clips and captions stacked into long ones with disrupted texts (VideoComp, section 3.3)."""
 
 import random
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from hf_datasets.seeds import generator_for
 
 MAX_SIZE: Final = 8
 ATTEMPTS: Final = 8
-"""How often an order is drawn that must read differently, before captions count as too alike."""
+"""How often an order is drawn until the text differs; then the captions count as too similar."""
 
 AnyDataset = TypeVar("AnyDataset", Dataset, IterableDataset)
 
@@ -38,15 +38,15 @@ def stack_clips(
 ) -> AnyDataset:
     """Shuffle a video-caption dataset and put each `size` clips after one another into one row.
 
-    Negatives are the captions in another order (level 1), some of them only (level 1), and some of them in another order
-    (level 2), as far as the stack is long enough and its captions are unlike. What is left over at the end, fewer than
-    `size` clips, makes no row.
+    Negatives are the captions in another order (level 1), some of them (level 1), and some of them in another order
+    (level 2), as far as the stack is long enough and its captions differ. Remaining clips at the end, fewer than `size`,
+    are dropped.
 
     Args:
         dataset: Of short clips with captions, map-style or streaming.
-        size: Clips per row, 1 to 8; the paper uses 4, and 1 changes nothing but the form.
-        seed: Decides which clips come together, and the negatives; use another for each epoch.
-        columns: What the columns are called.
+        size: Clips per row, 1 to 8; the paper uses 4, and 1 only changes the columns.
+        seed: Decides which clips are stacked, and the negatives; use another for each epoch.
+        columns: The names of the columns.
         buffer_size: How many rows a streaming dataset shuffles at a time.
 
     Returns:
@@ -65,7 +65,9 @@ def stack_clips(
     """
     if not 1 <= size <= MAX_SIZE:
         raise ValueError(f"size is {size}; a stack has 1 to {MAX_SIZE} clips")
-    names = dataset.column_names or list(next(iter(dataset), {}))  # some streams only tell by their first row
+    names = dataset.column_names or list(
+        next(iter(dataset), {})
+    )  # some streams have no column names before their first row
     wanted = [name for name in (columns.video, columns.caption, columns.start, columns.end) if name]
     missing = sorted(set(wanted) - set(names))
     if missing:
@@ -107,17 +109,17 @@ def disrupt(captions: Sequence[str], generator: random.Random) -> list[tuple[str
 
     Args:
         captions: In the order of the clips.
-        generator: Decides orders and what is left out.
+        generator: Decides orders and which captions are left out.
 
     Returns:
-        None for one caption, two for two, else three; fewer where captions are the same.
+        No text for one caption, two for two, else three; fewer where captions are equal.
 
     Example:
         >>> disrupt(["A.", "B."], random.Random(0))
         [('B. A.', 1), ('B.', 1)]
     """
     count = len(captions)
-    negatives: list[tuple[str, int]] = []
+    negatives: list[tuple[str | None, int]] = []
     if count > 1:
         shuffled = _shuffle(captions, generator)
         kept = _some_of(captions, generator, fewest=1)

@@ -1,7 +1,7 @@
-"""What is asked of a writer to build VideoComp: temporal structuring, reordering, action replacement.
+"""The generation tasks of VideoComp: temporal structuring, reordering, action replacement.
 
-The prompts are written afresh from section 3.1.2 of the paper; its prompt for reordering is followed sentence by
-sentence. Every answer is compared with its original by words (precision and recall of at least 0.8).
+The prompts are worded after section 3.1.2 of the paper; its prompt for reordering is followed sentence by
+sentence. Every answer must keep the words of its original (precision and recall of at least 0.8).
 """
 
 import json
@@ -74,11 +74,11 @@ LOWERED: Final = frozenset(
         "Someone",
     ]
 )
-"""First words that lose their capital behind a connective; any other may be a name."""
+"""First words that are written in lower case after a connective; any other may be a name."""
 
 
 class ParagraphAnswer(BaseModel):
-    """The form of a writer's answer."""
+    """The schema of an answer."""
 
     model_config = ConfigDict(extra="forbid")
     paragraph: str
@@ -86,7 +86,7 @@ class ParagraphAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """Sentences to write about, in the order in which they are to stand; `key` names the row."""
+    """Sentences in their required order; `key` names the row."""
 
     key: str
     sentences: tuple[str, ...]
@@ -125,7 +125,7 @@ def read_paragraph(answer: str) -> str | None:
 
 
 def answer_with(paragraph: str) -> str:
-    """A paragraph in the form of an answer."""
+    """A paragraph as an answer."""
     return json.dumps({"paragraph": paragraph}, ensure_ascii=False)
 
 
@@ -136,7 +136,7 @@ def ask_about(prompt: str, paragraph: str) -> list[Message]:
 
 
 def judge(row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
-    """What all three tasks ask of an answer: English, as many sentences, at least 0.8 of the words in common."""
+    """The checks of all three tasks: English, as many sentences, at least 0.8 of the words in common."""
     text = read_paragraph(answer)
     if not text:
         return Rejection("holds no paragraph", answer, row.key)
@@ -153,7 +153,7 @@ def judge(row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
 
 
 def connect(row: Paragraph) -> str:
-    """The sentences with connectives that lead forward, as many as keep the words' precision and recall at 0.8.
+    """The sentences with connectives that lead forward, as many as keep word precision and recall at 0.8.
 
     Example:
         >>> connect(Paragraph("v", ("A man runs along the beach with a red kite.", "He throws the kite up high.")))
@@ -200,7 +200,7 @@ class StructuringTask:
         return ask_about(STRUCTURE_PROMPT, row.text)
 
     def parse(self, row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
-        """The paragraph, or what is wrong with it."""
+        """The paragraph or its rejection."""
         return judge(row, answer)
 
     def write(self, row: Paragraph) -> str:
@@ -212,7 +212,7 @@ class StructuringTask:
 class ReorderingTask:
     """Ask for forward connectives in a paragraph whose sentences were put into another order (section 3.1.2, 1).
 
-    The order is chosen by `disruptions.choose_order`, so that it is known and repeatable; the writer keeps it.
+    The order is chosen by `disruptions.choose_order`, so that it is known and reproducible; the answer keeps it.
     """
 
     name: str = "comp-reordering"
@@ -223,7 +223,7 @@ class ReorderingTask:
         return ask_about(REORDER_PROMPT, row.text)
 
     def parse(self, row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
-        """The paragraph, or what is wrong with it; words that lead back in time may not be added."""
+        """The paragraph or its rejection; words that lead back in time may not be added."""
         written = judge(row, answer)
         if isinstance(written, Rejection):
             return written
@@ -243,7 +243,7 @@ class ActionTask:
     """Ask for one action to be replaced by another (section 3.1.2, 2).
 
     Attributes:
-        verbs: What the rule-based generator chooses from; a chat model needs none.
+        verbs: The verbs of the rule-based generator; a chat model needs none.
     """
 
     verbs: Verbs | None = field(default=None, repr=False)
@@ -255,7 +255,7 @@ class ActionTask:
         return ask_about(ACTION_PROMPT, row.text)
 
     def parse(self, row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
-        """The paragraph, or what is wrong with it; it must differ from its original."""
+        """The paragraph or its rejection; it must differ from its original."""
         written = judge(row, answer)
         if isinstance(written, WrittenParagraph) and written.text == " ".join(row.text.split()):
             return Rejection("replaces no action", answer, row.key)

@@ -1,8 +1,9 @@
-"""Which word of a caption is its action, and which other action of the dataset fits in its place."""
+"""The action verbs of captions, and which other verb of the dataset can replace one."""
 
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -70,11 +71,12 @@ ALIKE = tuple(
         "serve plate garnish top",
     )
 )
-"""Verbs that may describe the same picture; none replaces another of its group."""
+"""Groups of verbs that may describe the same picture; none replaces another of its group."""
 
 
-class Action(NamedTuple):
-    """A verb in a sentence: where it is, what it is, and the frame in which it stands."""
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A verb in a sentence: its position, form and lemma, and its frame (verb form, kind of the next word)."""
 
     index: int
     word: str
@@ -83,7 +85,7 @@ class Action(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """A sentence whose action is another one now."""
+    """A sentence whose action was replaced."""
 
     sentence: str
     action: str
@@ -113,14 +115,14 @@ def find_actions(sentence: str) -> list[Action]:
 
 
 class Verbs:
-    """The actions of a dataset, by the frame in which they stand.
+    """The actions of a dataset, by their frame.
 
     A verb is replaced by one that the dataset uses in the same form and in front of the same kind of word ("lifts a"
     by "throws a", "speaking to" by "walking to"), in proportion to how often it does.
 
     Args:
         sentences: Captions of the dataset.
-        min_count: Verbs seen less often in a frame are left out; they are often slips of the tagger.
+        min_count: Verbs seen less often in a frame are left out; they are often errors of the tagger.
 
     Example:
         >>> verbs = Verbs(["She lifts a bar.", "He throws a ball."], min_count=1)
@@ -139,7 +141,7 @@ class Verbs:
         }
 
     def replace(self, sentence: str, generator: random.Random) -> Replacement | None:
-        """The sentence with another action, or None where it has none or nothing fits."""
+        """The sentence with another action, or None where it has no action or no other verb fits."""
         for action in find_actions(sentence):
             others = {
                 word: count

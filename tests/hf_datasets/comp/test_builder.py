@@ -53,7 +53,7 @@ def test_the_miniature_has_every_disruption_and_several_at_once_in_training_only
         assert len(set(split["key"])) == len(split)
 
 
-def test_stretches_are_consecutive_clips_told_in_order_inside_their_video(mini, rendered):
+def test_stretches_are_consecutive_clips_described_in_order_inside_their_video(mini, rendered):
     clips = pq.read_table(rendered / "clips.parquet").to_pylist()
     for row in mini["train"]:
         inside = [
@@ -109,7 +109,7 @@ def test_the_question_has_both_texts_and_the_answer_points_to_the_right_one(mini
         assert line == f"Candidate {row['answer']}: {row['positive_text']}"
 
 
-def test_the_seed_decides_and_the_same_one_repeats(rendered):
+def test_rows_depend_on_the_seed_and_the_same_seed_repeats_them(rendered):
     def texts(**options):
         return load_dataset("youcook2_comp", data_dir=str(rendered), split="test", streaming=True, **options)
 
@@ -164,7 +164,7 @@ def published(tmp_path):
     return tmp_path
 
 
-def test_the_release_is_read_with_its_traps(published):
+def test_the_release_is_read_in_all_its_spellings(published):
     found = load_dataset("activitynet_comp", "release", data_dir=str(published))
     train = found["train"]
     assert train["key"] == ["k0", "k1", "k2", "k8"]
@@ -177,7 +177,7 @@ def test_the_release_is_read_with_its_traps(published):
     assert found["validation"]["disruption_type"] == ["action_replace"]
 
 
-def test_every_entry_of_the_release_that_is_none_has_its_reason(published):
+def test_every_invalid_entry_of_the_release_is_rejected_with_its_reason(published):
     found = list(read_release(published / "activitynet_comp_train.json"))
     reasons = [(one.key, one.reason) for one in found if not isinstance(one, dict)]
     assert reasons == [
@@ -213,7 +213,7 @@ def test_seconds_are_taken_as_seconds(tmp_path):
         ("release", {"data_dir": "EMPTY"}, "youcook2_comp_train.json"),
     ],
 )
-def test_a_choice_without_effect_or_a_wrong_folder_says_what_to_do(tmp_path, config, options, message):
+def test_an_option_without_effect_or_a_wrong_folder_is_an_error_with_the_fix(tmp_path, config, options, message):
     options = {key: str(tmp_path) if value == "EMPTY" else value for key, value in options.items()}
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         load_dataset("youcook2_comp", config, **options)
@@ -235,7 +235,7 @@ def annotated(tmp_path):
     return tmp_path
 
 
-def test_bad_annotations_are_refused_with_their_reason_and_never_become_rows(annotated):
+def test_bad_annotations_are_rejected_with_their_reason_and_never_become_rows(annotated):
     builder = load_dataset_builder("activitynet_comp", "source", data_dir=str(annotated))
     builder.download_and_prepare()
     rows = builder.as_dataset(split="train")
@@ -270,7 +270,7 @@ def test_real_annotations_give_every_disruption(shared, tmp_path):
             assert keeps_words(row["negative_text"], row["positive_text"], threshold=0.64), row["key"]
 
 
-def test_a_folder_that_the_recipe_made_is_opened_with_its_videos(tmp_path, mini):
+def test_a_folder_written_by_the_recipe_is_opened_with_its_videos(tmp_path, mini):
     folder, videos = tmp_path / "built", tmp_path / "videos"
     (folder / "source").mkdir(parents=True)
     videos.mkdir()
@@ -285,7 +285,7 @@ def test_a_folder_that_the_recipe_made_is_opened_with_its_videos(tmp_path, mini)
     assert "videos are in video_dir" in opened.info.description
 
 
-def test_the_single_actions_are_a_data_set_of_short_clips(rendered):
+def test_the_single_actions_are_a_dataset_of_short_clips(rendered):
     clips = load_dataset("youcook2_comp", "mini-clips", data_dir=str(rendered))
     assert {split: len(rows) for split, rows in clips.items()} == {
         "train": 33,

@@ -1,4 +1,4 @@
-"""Rows become contrasts, clips become stacks, and their frames are read in order and kept where asked."""
+"""Rows become contrasts, clips become stacks, and their frames are read in order and kept on request."""
 
 import random
 
@@ -36,7 +36,7 @@ def test_rows_of_one_stretch_become_one_contrast_with_levels():
     ]
 
 
-def test_at_most_so_many_negatives_are_drawn_each_with_its_level():
+def test_at_most_count_negatives_are_drawn_each_with_its_level():
     given = [Contrast((), "A.", ("B.", "C.", "D."), (1, 2, 1)), Contrast((), "A.", ("B.",), (1,))]
     first, second = draw_negatives(given, 2, random.Random(0))
     assert len(first.negatives) == 2
@@ -78,5 +78,5 @@ def test_a_file_is_unreadable_if_its_last_span_is(video, tmp_path):
     spans = [Span(video, 1.0, 2.0), Span(video, None, None), Span(broken, None, None)]
     assert contrasts.unreadable_files(spans, num_workers=0).keys() == {broken}
     assert contrasts.unreadable_files([*spans, Span(video, 9.0, 10.0)], num_workers=0).keys() == {video, broken}
-    with pytest.raises(VideoError, match=r"broken\.mp4: .*; leave this video out of the folder of videos"):
+    with pytest.raises(VideoError, match=r"broken\.mp4: .*; remove this video from the video folder"):
         SpanReader()(spans[2:], 2)

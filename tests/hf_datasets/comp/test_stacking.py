@@ -1,4 +1,4 @@
-"""CompPretrain's stacks: any video-caption data set, map-style or streaming, and what its negatives are."""
+"""CompPretrain's stacks: any video-caption dataset, map-style or streaming, and its negatives."""
 
 import datasets
 import pytest
@@ -47,12 +47,12 @@ def test_stacks_hold_each_clip_once_with_its_caption_in_order(size):
 def test_negatives_are_shuffled_partial_and_both(size, levels):
     for row in stack_clips(clips(48), size=size, columns=COLUMNS):
         assert row["negative_levels"] == levels
-        told = numbers(row["positive_text"])
+        positive = numbers(row["positive_text"])
         for text, kind in zip(row["negative_texts"], ("shuffled", "partial", "both"), strict=False):
             negative = numbers(text)
-            in_order = [number for number in told if number in negative]
-            assert set(negative) <= set(told)
-            assert (len(negative) < len(told)) == (kind != "shuffled")
+            in_order = [number for number in positive if number in negative]
+            assert set(negative) <= set(positive)
+            assert (len(negative) < len(positive)) == (kind != "shuffled")
             assert (negative == in_order) == (kind == "partial")
 
 
@@ -89,14 +89,14 @@ def test_encoded_videos_stay_undecoded(tmp_path):
     assert [video["bytes"] for video in row["videos"]] == [b"x"] * 4
 
 
-def test_captions_that_are_alike_make_no_negative_that_equals_the_positive():
+def test_equal_captions_give_no_negative_equal_to_the_positive():
     assert disrupt(["A.", "A."], generator_for("x", 0)) == [("A.", 1)]
     for seed in range(50):
         negatives = disrupt(["A.", "A.", "B."], generator_for("x", seed))
         assert "A. A. B." not in [text for text, _ in negatives]
 
 
-def test_an_empty_caption_is_named_and_how_to_leave_it_out():
+def test_an_empty_caption_is_an_error_that_says_how_to_leave_it_out():
     rows = Dataset.from_dict({"video": ["good", "bad"], "caption": ["Action", "  "]})
     with pytest.raises(ValueError, match=r"video 'bad' is empty.*dataset.filter"):
         stack_clips(rows, size=2)
