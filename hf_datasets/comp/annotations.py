@@ -39,8 +39,8 @@ def annotation_files(folder: Path) -> dict[str, Path]:
         found = dict.fromkeys(SUBSETS, official[0])
     if not found:
         raise FileNotFoundError(
-            f"{folder} holds no train.json, val.json, val_1.json or val_2.json of ActivityNet-Captions or YouCook2, and no "
-            f"{OFFICIAL_YOUCOOK2} of YouCook2; give the folder of the annotations"
+            f"{folder} holds no train.json, val.json, val_1.json or val_2.json of ActivityNet-Captions or YouCook2, "
+            f"and no {OFFICIAL_YOUCOOK2} of YouCook2; give the folder of the annotations"
         )
     return found
 

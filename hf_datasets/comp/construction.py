@@ -56,7 +56,7 @@ class Construction:
         videos: Videos of at least two events, in order.
         ask: Writes the paragraphs; see `Ask`.
         actions: The task that replaces actions.
-        seed: Decides orders, intervals and which text comes first in a question, per video, independent of the other videos.
+        seed: Decides orders, intervals and which text comes first in a question, for each video by itself.
         multiple: Also make pairs with several disruptions at once, which are for training only.
     """
 

@@ -53,7 +53,8 @@ def read_clips(root: Path, style: Source) -> dict[str, list[dict[str, Any]]]:
 def read_stretches(root: Path, style: Source, seed: int = 0) -> dict[str, list[CaptionedVideo]]:
     """The stretches of each split of a rendered miniature, in the order of its videos.
 
-    A long video is cut into stretches of consecutive clips, without overlap; remaining clips that are too few for one are left out.
+    A long video is cut into stretches of consecutive clips, without overlap; too few clips at its
+    end are left out.
 
     Args:
         root: A folder that `prepare_miniature` made.

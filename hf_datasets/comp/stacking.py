@@ -39,8 +39,8 @@ def stack_clips(
     """Shuffle a video-caption dataset and put each `size` clips after one another into one row.
 
     Negatives are the captions in another order (level 1), some of them (level 1), and some of them in another order
-    (level 2), as far as the stack is long enough and its captions differ. Remaining clips at the end, fewer than `size`,
-    are dropped.
+    (level 2), as far as the stack is long enough and its captions differ. Fewer than `size` clips left at the end are
+    dropped.
 
     Args:
         dataset: Of short clips with captions, map-style or streaming.

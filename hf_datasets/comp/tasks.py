@@ -43,7 +43,8 @@ BACKWARD_WORDS: Final = frozenset(["before", "earlier", "previously", "beforehan
 CONNECTIVES: Final = ("Then", "Next,", "After that,", "Afterwards,")
 LAST_CONNECTIVES: Final = ("Finally,", "In the end,")
 STARTS_IN_TIME: Final = re.compile(
-    r"(?:then|next|after|afterwards?|finally|lastly|later|soon|eventually|first|before|when|while|as|once|in the end)\b",
+    r"(?:then|next|after|afterwards?|finally|lastly|later|soon|eventually|first|before|when|while|as|once|"
+    r"in the end)\b",
     re.IGNORECASE,
 )
 LOWERED: Final = frozenset(

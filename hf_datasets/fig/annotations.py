@@ -1,4 +1,4 @@
-"""The upstream annotations that fine-grained moments are built from: which file is which split, and its moments."""
+"""The upstream annotations that fine-grained moments are built from: the file of each split, and its moments."""
 
 from collections.abc import Iterable, Iterator
 from itertools import count
@@ -41,10 +41,10 @@ def annotation_files(folder: Path) -> dict[Split, Path]:
 
 
 def read_annotations(path: Path) -> Iterator[Moment | Rejection]:
-    """The moments of one annotation file, of whichever dataset, in the order of the file, or rejections.
+    """The moments of one annotation file of any of the datasets, in the order of the file, or rejections.
 
     Args:
-        path: See `annotation_files`. The durations of Charades' videos are read from the tables beside it (`DURATIONS`).
+        path: See `annotation_files`. The durations of Charades are read from the tables beside it (`DURATIONS`).
     """
     if path.suffix == ".jsonl":
         return read_release(path)
@@ -63,7 +63,7 @@ def moments_of(videos: Iterable[CaptionedVideo | Rejection]) -> Iterator[Moment 
     Example:
         >>> from hf_datasets.records import CaptionedEvent
         >>> events = (CaptionedEvent(0.0, 4.0, "A man runs."), CaptionedEvent(4.0, 9.0, "He sits."))
-        >>> [(one.desc_id, one.coarse_caption) for one in moments_of([CaptionedVideo("v_1", 9.0, events)])]
+        >>> [(moment.desc_id, moment.coarse_caption) for moment in moments_of([CaptionedVideo("v_1", 9.0, events)])]
         [(0, 'A man runs.'), (1, 'He sits.')]
     """
     number = count()

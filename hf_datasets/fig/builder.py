@@ -1,6 +1,6 @@
 """`load_dataset("charades_fig")`, `"didemo_fig"` and `"activitynet_fig"`: moments and the videos they are in."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
@@ -36,24 +36,24 @@ CITATION = """@inproceedings{chen2024verified,
   year = {2024}
 }"""
 DESCRIPTIONS = {
-    "mini": "Rendered athletes, not real video: the actions in videos drawn on this machine, with captions made from the "
-    "motion's parameters. The same rows under all three names. For trying code, not for reporting results.",
+    "mini": "Rendered athletes, not real video: the actions in videos drawn on this machine, with captions made from "
+    "the motion's parameters. The same rows under all three names. For trying code, not for reporting results.",
     "release": "Fine-grained moments as the authors of VERIFIED publish them.",
     "source": "Fine-grained moments as the annotation pipeline of `subtle build_fig` wrote them.",
 }
 
 
 @dataclass
-class FIGConfig(datasets.BuilderConfig):
-    """What can be chosen when fine-grained moments are loaded.
+class FIGConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets has no types
+    """The options with which fine-grained moments are loaded.
 
     Attributes:
         data_dir: For `release` the folder of the published files, for `source` what `recipes/build_fig.py` made, for
             `mini` a folder that `prepare_miniature` made.
-        video_dir: The folder of videos; rows then have `video`, a path or null. The miniature's `mini-videos` know
-            theirs.
+        video_dir: The folder of videos; rows then have `video`, a path or null. `mini-videos` knows its
+            own.
         granularity: "fine" or "coarse" adds the column `caption` with that caption; None adds none.
-        clip_to_duration: End moments with their video; published ones may end up to 25 s later.
+        clip_to_duration: Clip the ends of moments to their video; published ones may end up to 25 s later.
     """
 
     video_dir: str | None = None
@@ -62,7 +62,7 @@ class FIGConfig(datasets.BuilderConfig):
 
 
 class FIG(RegisteredBuilder):
-    """Fine-grained moments of three datasets; see `FIGConfig` for the parameters."""
+    """Fine-grained moments of three datasets; see `FIGConfig` for the options."""
 
     VERSION = datasets.Version("1.0.0")
     BUILDER_CONFIG_CLASS = FIGConfig
@@ -75,7 +75,8 @@ class FIG(RegisteredBuilder):
 
     @property
     def _is_videos(self) -> bool:
-        return self.config.name.endswith("-videos")
+        name: str = self.config.name
+        return name.endswith("-videos")
 
     @property
     def _schema(self) -> pa.Schema:
@@ -97,11 +98,12 @@ class FIG(RegisteredBuilder):
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
         self._check()
         origin = self.config.name.removesuffix("-videos")
-        moments, self.rejections = {
+        read: dict[str, Callable[[], tuple[pl.DataFrame, list[Rejection]]]] = {
             "mini": self._miniature,
             "release": partial(self._release, dl_manager),
             "source": self._source,
-        }[origin]()
+        }
+        moments, self.rejections = read[origin]()
         rows = self._finish(moments)
         return [
             datasets.SplitGenerator(name=split, gen_kwargs={"tables": [table_of(rows, split, self._schema)]})
@@ -144,7 +146,7 @@ class FIG(RegisteredBuilder):
         return published_moments(data_dir)
 
     def _finish(self, moments: pl.DataFrame) -> pl.DataFrame:
-        """The rows as they are stored, with what there is to say of them in the description."""
+        """The rows as they are stored; the description is extended by the coverage and the ends of moments."""
         config = self.config
         sentences = [describe_ends(moments)]
         if config.clip_to_duration:

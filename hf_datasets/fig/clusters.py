@@ -1,6 +1,6 @@
-"""How alike captions are: DBSCAN over sentence embeddings (VERIFIED, Table 2) and their t-SNE map (Figure 5).
+"""How similar captions are: DBSCAN over sentence embeddings (VERIFIED, Table 2) and their t-SNE map (Figure 5).
 
-Importing this imports neither scikit-learn, Matplotlib nor torch; what needs them does.
+scikit-learn, Matplotlib and torch are imported by the functions that need them.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF, *, batch_siz
 
     Args:
         sentences: The captions.
-        encoder: "tfidf" (words and pairs of words, no download), or a text model's folder or name on the Hub, whose last
-            states are averaged over the tokens, as Sentence-BERT does.
+        encoder: "tfidf" (words and pairs of words, no download), or a text model's folder or name on the Hub, whose
+            last states are averaged over the tokens, as Sentence-BERT does.
         batch_size: Captions at a time.
 
     Returns:
@@ -50,10 +50,11 @@ def embed_sentences(sentences: Sequence[str], encoder: str = TFIDF, *, batch_siz
 
 
 def unit_length(vectors: np.ndarray) -> np.ndarray:
-    """The vectors `(n, D)` divided by their lengths; one of length 0 stays."""
+    """The vectors `(n, D)` divided by their lengths; a vector of length 0 is unchanged."""
     from sklearn.preprocessing import normalize
 
-    return normalize(vectors)
+    normalized: np.ndarray = normalize(vectors)
+    return normalized
 
 
 @dataclass(frozen=True)
@@ -61,19 +62,19 @@ class Clusters:
     """Captions grouped by DBSCAN.
 
     Attributes:
-        labels: `(n,)` integers, the cluster of each caption, -1 for one that is like no other.
+        labels: `(n,)` integers, the cluster of each caption, -1 for one without a cluster.
     """
 
     labels: np.ndarray
 
     @property
     def classes(self) -> int:
-        """How many clusters ("# class" of Table 2)."""
+        """Number of clusters ("# class" of Table 2)."""
         return len(set(self.labels.tolist()) - {NOISE})
 
     @property
     def instances(self) -> int:
-        """How many captions are in one ("# instance")."""
+        """Number of captions in a cluster ("# instance")."""
         return int((self.labels != NOISE).sum())
 
 
@@ -106,16 +107,16 @@ class CaptionMap:
         from sklearn.cluster import DBSCAN
 
         dbscan = DBSCAN(eps=eps, min_samples=min_samples, metric="cosine")
-        # The weight of a distinct caption is how often it occurs, so this is DBSCAN over all captions.
+        # Distinct captions are weighted by how often they occur, which equals DBSCAN over all captions.
         labels = dbscan.fit_predict(self.embeddings, sample_weight=self.counts)
         return Clusters(labels[self.places])
 
     def project(self, distinct: np.ndarray, *, seed: int) -> np.ndarray:
-        """A t-SNE map `(n, 2)` of n distinct captions; equal ones would push each other apart in it.
+        """A t-SNE map `(n, 2)` of n distinct captions; equal ones would repel each other.
 
         Args:
             distinct: `(n,)` rows of `embeddings`.
-            seed: Of the map.
+            seed: Decides the map.
         """
         from sklearn.decomposition import TruncatedSVD
         from sklearn.manifold import TSNE
@@ -127,18 +128,19 @@ class CaptionMap:
             dimensions = min(SVD_DIMENSIONS, *(size - 1 for size in vectors.shape))
             vectors = unit_length(TruncatedSVD(dimensions, random_state=seed).fit_transform(vectors))
         perplexity = min(30.0, (len(distinct) - 1) / 3)
-        return TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(vectors)
+        positions: np.ndarray = TSNE(perplexity=perplexity, init="random", random_state=seed).fit_transform(vectors)
+        return positions
 
 
 def plot_maps(coarse: CaptionMap, fine: CaptionMap, *, eps: float, min_samples: int, seed: int) -> "Figure":
-    """Draw the captions that cluster when coarse, and the fine captions of the same moments, in the same colours.
+    """Draw the captions that cluster when coarse, and the fine captions of the same moments, in the same colors.
 
     Args:
         coarse: The coarse captions of the moments.
         fine: The fine captions of the same moments, in the same order.
         eps: See `CaptionMap.cluster`.
         min_samples: Captions that make a cluster.
-        seed: Of the maps.
+        seed: Decides the maps.
 
     Raises:
         ValueError: No coarse caption is in a cluster of `min_samples`.
@@ -150,21 +152,21 @@ def plot_maps(coarse: CaptionMap, fine: CaptionMap, *, eps: float, min_samples: 
     rows = np.flatnonzero(groups != NOISE)
     if not len(rows):
         raise ValueError(f"no coarse caption is like {min_samples - 1} others; lower min_samples")
-    own = fine.cluster(eps=eps, min_samples=min_samples).labels[rows]
-    counts = {"coarse": len(set(groups[rows].tolist())), "fine": len(set(own.tolist()) - {NOISE})}
-    # Neighbouring numbers get colours that differ: steps of the golden section around the wheel.
-    colours = colormaps["hsv"]((groups[rows] * 0.618034) % 1.0) * np.array([0.85, 0.8, 0.85, 1.0])
+    fine_groups = fine.cluster(eps=eps, min_samples=min_samples).labels[rows]
+    counts = {"coarse": len(set(groups[rows].tolist())), "fine": len(set(fine_groups.tolist()) - {NOISE})}
+    # Steps of the golden section around the color wheel, so that consecutive numbers get different colors.
+    colors = colormaps["hsv"]((groups[rows] * 0.618034) % 1.0) * np.array([0.85, 0.8, 0.85, 1.0])
     figure = Figure(figsize=(11, 5.4), layout="constrained")
     for axes, (name, captions) in zip(figure.subplots(1, 2), {"coarse": coarse, "fine": fine}.items(), strict=True):
         distinct, first, sizes = np.unique(captions.places[rows], return_index=True, return_counts=True)
         x, y = captions.project(distinct, seed=seed).T
-        axes.scatter(x, y, s=7 * sizes, c=colours[first], alpha=0.6, linewidths=0)
+        axes.scatter(x, y, s=7 * sizes, c=colors[first], alpha=0.6, linewidths=0)
         axes.margins(0.1)
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set_title(f"{name}: {len(distinct):,} different captions, {counts[name]:,} clusters")
     figure.supxlabel(
-        f"{len(rows):,} moments whose coarse captions form clusters of at least {min_samples}, coloured by those; "
+        f"{len(rows):,} moments whose coarse captions form clusters of at least {min_samples}, colored by cluster; "
         "the area of a disc is the number of equal captions",
         fontsize=10,
     )

@@ -1,4 +1,4 @@
-"""From moments with coarse captions to fine ones, and to the noise evaluator's training captions (VERIFIED, section 3)."""
+"""From moments with coarse captions to fine ones and to training captions of the noise evaluator (VERIFIED, sec. 3)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -41,9 +41,9 @@ REWRITING_SCHEMA = pa.schema({"desc_id": pa.int64(), "kind": pa.string(), "capti
 
 Row = dict[str, Any]
 Ask = Callable[[str, Any, Iterable[Any]], list[tuple[Any, Any]]]
-"""Step, task and rows -> the rows whose answer was accepted, in order, each with the record made of it."""
+"""Step, task and rows -> the rows with an accepted answer, in order, each with its record."""
 Passed = Callable[[str, Iterable[Any]], Iterator[Any]]
-"""Step and records -> the records without the rejections, which the callable keeps."""
+"""Step and records -> the records without the rejections, which the callable collects."""
 
 
 class Construction:
@@ -51,12 +51,12 @@ class Construction:
 
     Args:
         moments: The moments with their coarse captions.
-        ask: Who writes; see `Ask`.
-        passed: Who keeps the rejections on the way; see `Passed`.
-        sees_frames: Whether frames are shown to who writes; the rule-based generator does not see them.
-        video_dir: The folder of videos; without one a gray picture stands for each frame, as in a dry run.
+        ask: Runs a generation task; see `Ask`.
+        passed: Collects rejections; see `Passed`.
+        sees_frames: Whether the writer is shown frames; the rule-based generator does not see them.
+        video_dir: The folder of videos; without one each frame is a gray image, as in a dry run.
         num_frames: Frames of each moment that questions are answered from.
-        seed: Decides the kind of each fine caption, per moment whatever else is built.
+        seed: Decides the kind of each fine caption, for each moment by itself.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Construction:
         """Rows of `CAPTION_SCHEMA`, in the order of the moments.
 
         Yields:
-            A row, or a rejection where a moment found no candidate.
+            A row, or the rejection of a moment without a candidate.
         """
         found: dict[int, dict[str, Candidates]] = defaultdict(dict)
         for kind, answers in (("static", self._static()), ("dynamic", self._dynamic())):
@@ -156,7 +156,7 @@ class Construction:
         return [candidates for _, candidates in self.ask("dynamic captions", DynamicTask(), rows)]
 
     def _choose(self, moment: Moment, found: dict[str, Candidates]) -> Row | Rejection:
-        """The first candidate of a seeded kind; where a noise evaluator judges, it chooses among `candidates`."""
+        """The first candidate of a seeded kind; a noise evaluator may choose among `candidates` later."""
         if not found:
             return Rejection("no candidate", moment.coarse_caption, moment.key)
         kind = generator_for(str(moment.desc_id), self.seed).choice(sorted(found))

@@ -7,7 +7,7 @@ from pathlib import Path
 def keyframe_seconds(path: str | Path, start_seconds: float, end_seconds: float) -> list[float]:
     """The times of a moment's keyframes: the middle of each scene, at least one.
 
-    Scenes are found by PySceneDetect with the adaptive threshold, as the paper does. It is an extra of this package.
+    Scenes are found by PySceneDetect with the adaptive threshold, as in the paper. It is an optional dependency.
 
     Args:
         path: The video.

@@ -1,4 +1,4 @@
-"""Words of the rule-based generators: things that captions name; words of the same, another or the opposite meaning."""
+"""Word lists of the rule-based generators: things in captions, synonyms, and words of another or opposite meaning."""
 
 import re
 from collections.abc import Iterable
@@ -47,9 +47,9 @@ PEOPLE: Final = frozenset(
         "time",
     ]
 )
-"""Nouns that are no thing of the scene."""
+"""Nouns that do not name a thing in the scene."""
 MIN_SHARED: Final = 0.5
-"""Temporal IoU from which two captions are of the same time."""
+"""Minimum temporal IoU at which two captions describe the same time."""
 SAME: Final = (
     ("closes", "shuts"), ("closing", "shutting"), ("begins", "starts"), ("puts", "places"), ("putting", "placing"),
     ("takes", "grabs"), ("taking", "grabbing"), ("couch", "sofa"), ("laptop", "computer"), ("person", "someone"),
@@ -83,7 +83,7 @@ def same_meaning(caption: str) -> list[str]:
 
 
 def other_things(caption: str) -> list[str]:
-    """The caption with a person, thing, place or colour replaced by another."""
+    """The caption with a person, thing, place or color replaced by another."""
     return _replaced(caption, OTHER_THINGS)
 
 
@@ -111,7 +111,7 @@ def _replaced(caption: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def named_things(captions: Iterable[str]) -> tuple[str, ...]:
-    """The things of the scene that captions name, with an indefinite article, each once, in order.
+    """The things in the scene that captions name, with an indefinite article, each once, in order.
 
     Example:
         >>> named_things(["A person opens the brown bag.", "a person drinks from a glass."])
@@ -153,7 +153,9 @@ def beside(moment: Moment, others: Iterable[Moment]) -> tuple[tuple[str, str], .
     """
     found: dict[str, str] = {}
     middle = moment.start_seconds + moment.end_seconds
-    for other in sorted(others, key=lambda one: (abs(one.start_seconds + one.end_seconds - middle), one.desc_id)):
+    for other in sorted(
+        others, key=lambda other: (abs(other.start_seconds + other.end_seconds - middle), other.desc_id)
+    ):
         relation = _relation(moment, other)
         if relation and _words(other) != _words(moment):
             found.setdefault(relation, other.coarse_caption.strip())

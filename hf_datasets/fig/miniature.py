@@ -27,7 +27,7 @@ def reworded_caption(action: Action, hall: str, socks: str) -> str:
 
 
 WORDINGS = (fine_caption, reworded_caption)
-"""Positives and negatives have both, or the wording alone would tell which texts fit."""
+"""Positives and negatives use both, so that the wording does not show which texts fit."""
 
 
 def miniature_moments(root: Path) -> tuple[pl.DataFrame, list[Rejection]]:
@@ -35,15 +35,15 @@ def miniature_moments(root: Path) -> tuple[pl.DataFrame, list[Rejection]]:
     videos = pl.read_parquet(root / "videos.parquet").select("video_id", "duration_seconds")
     clips = pl.read_parquet(root / "clips.parquet").with_row_index("desc_id")
     joined = clips.join(videos, on="video_id", how="left", maintain_order="left")
-    rows = joined.with_columns(fine_caption_score=None).select(FRAME_SCHEMA.names()).cast(dict(FRAME_SCHEMA))
+    rows = joined.with_columns(fine_caption_score=None).select(FRAME_SCHEMA.names()).cast(FRAME_SCHEMA)
     return check_moments(rows, source=str(root / "clips.parquet"))
 
 
 def miniature_examples(root: Path) -> dict[Split, list[NoiseExample]]:
-    """Make the examples of a rendered miniature from its motions: other colours, and other skills of the same kind.
+    """Make the examples of a rendered miniature from its motions: other colors, and other skills of the same kind.
 
     Args:
-        root: What `prepare_miniature` made.
+        root: A folder that `prepare_miniature` made.
 
     Returns:
         Split -> examples; which negatives a moment has depends on its `desc_id` alone.
@@ -64,7 +64,7 @@ def miniature_examples(root: Path) -> dict[Split, list[NoiseExample]]:
         )
         static = [WORDINGS[(number + step) % 2](action, *scene) for step, scene in enumerate(scenes)]
         phrase = action_phrase(action)
-        others = [one for one in alike[action.kind, action.apparatus] if action_phrase(one) != phrase]
+        others = [other for other in alike[action.kind, action.apparatus] if action_phrase(other) != phrase]
         dynamic = [
             WORDINGS[(number + step + 1) % 2](others[(number + step) % len(others)], hall, sock)
             for step in range(min(NEGATIVES_PER_KIND, len(others)))
@@ -75,5 +75,5 @@ def miniature_examples(root: Path) -> dict[Split, list[NoiseExample]]:
 
 
 def _other(values: list[str], value: str, number: int) -> str:
-    rest = [one for one in values if one != value]
+    rest = [other for other in values if other != value]
     return rest[number % len(rest)]

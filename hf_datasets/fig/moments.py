@@ -1,9 +1,10 @@
-"""The table of moments: collected, checked across rows, and found on disk where the videos are."""
+"""The table of moments: read, checked across rows, and joined with the paths of their videos."""
 
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
@@ -41,7 +42,7 @@ FRAME_SCHEMA = pl.Schema({
     "end_seconds": pl.Float64, "coarse_caption": pl.String, "fine_caption": pl.String,
     "fine_caption_score": pl.Float64, "split": pl.String,
 })  # fmt: skip
-"""`MOMENT_SCHEMA` and the split, as a frame."""
+"""`MOMENT_SCHEMA` and the split, as a Polars schema."""
 
 
 def read_moments(files: Mapping[Split, Path]) -> tuple[pl.DataFrame, list[Rejection]]:
@@ -56,7 +57,8 @@ def read_moments(files: Mapping[Split, Path]) -> tuple[pl.DataFrame, list[Reject
     Raises:
         ValueError: See `check_moments`, or a file has no usable row.
     """
-    rows, rejections = [], []
+    rows: list[dict[str, Any]] = []
+    rejections: list[Rejection] = []
     for split, path in files.items():
         before = len(rows)
         for record in read_release(path):
@@ -77,7 +79,7 @@ def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
 
     Raises:
         FileNotFoundError: The folder holds none.
-        ValueError: A file lacks a column or is no Parquet.
+        ValueError: A file lacks a column or is not a Parquet file.
     """
     parts = []
     for split in SPLITS:
@@ -88,7 +90,7 @@ def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
                 raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
             list(check_columns(table.column_names, MOMENT_SCHEMA.names, source=str(path)))
             table = table.select(MOMENT_SCHEMA.names).cast(MOMENT_SCHEMA)
-            parts.append(pl.from_arrow(table).with_columns(split=pl.lit(split)))
+            parts.append(cast(pl.DataFrame, pl.from_arrow(table)).with_columns(split=pl.lit(split)))
     if not parts:
         raise FileNotFoundError(
             f"{data_dir} holds no {PUBLISHED_FOLDER}/*.parquet; `subtle build_fig` makes such a folder"
@@ -97,7 +99,7 @@ def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
 
 
 def check_moments(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Refuse the rows that contradict others or lack a caption. Moments that end after their video are kept.
+    """Reject the rows that contradict others or lack a caption. Moments that end after their video are kept.
 
     Args:
         moments: See `FRAME_SCHEMA`.
@@ -127,14 +129,14 @@ def check_moments(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFrame, 
 
 
 def clip_to_duration(moments: pl.DataFrame, *, source: str) -> tuple[pl.DataFrame, list[Rejection]]:
-    """End every moment with its video; one that starts after its video cannot be clipped and is refused.
+    """Clip the end of every moment to its video; one that starts after its video ends is rejected.
 
     Args:
         moments: See `FRAME_SCHEMA`.
         source: The files, for the messages.
 
     Returns:
-        The moments with `end_seconds` at most `duration_seconds`, and a rejection for each that is none any more.
+        The moments with `end_seconds` at most `duration_seconds`, and a rejection for each moment outside its video.
     """
     outside = {
         "starts after its video ends; fix the row, or load it without clip_to_duration": pl.col("start_seconds")
@@ -152,7 +154,9 @@ def describe_ends(moments: pl.DataFrame) -> str:
         late = int((excess > 0).sum())
         counts = f"{split}: {len(part):,} moments of {part['video_id'].n_unique():,} videos"
         ends = (
-            f"{late:,} end after their video, by {excess.max():.2f} s at most" if late else "all end within their video"
+            f"{late:,} end after their video, by {cast(float, excess.max()):.2f} s at most"
+            if late
+            else "all end within their video"
         )
         sentences.append(f"{counts}; {ends}.")
     return " ".join(sentences)
@@ -189,7 +193,7 @@ def locate(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.Da
     found = {video_id: str(store.path(video_id)) for video_id in coverage.found}
     bare = {video_id.removeprefix("v_"): video_id for video_id in coverage.missing}
     without_prefix = store.coverage(bare)
-    found |= {bare[one]: str(store.path(one)) for one in without_prefix.found}
+    found |= {bare[video_id]: str(store.path(video_id)) for video_id in without_prefix.found}
     ambiguous = [*coverage.ambiguous, *without_prefix.ambiguous]
     if ambiguous:
         raise ValueError(
@@ -201,7 +205,7 @@ def locate(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.Da
 
 
 def table_of(rows: pl.DataFrame, split: Split, schema: pa.Schema) -> pa.Table:
-    """The rows of a split in Arrow, which a forked process can read; in Polars it would hang."""
+    """The rows of a split in Arrow, which a forked process can read; Polars would hang in it."""
     return rows.filter(pl.col("split") == split).select(schema.names).to_arrow().cast(schema)
 
 

@@ -1,4 +1,4 @@
-"""VERIFIED's rewritten captions, which its noise evaluator is trained on (listings 7 to 9 of the supplement)."""
+"""VERIFIED's rewritten captions, on which its noise evaluator is trained (listings 7 to 9 of the supplement)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from hf_datasets.records import Moment, Rejection
 
 @dataclass(frozen=True)
 class RewritingTask:
-    """Listings 7 to 9: three rewritten captions, for training the noise evaluator; see `positives_task` and others."""
+    """Listings 7 to 9: three rewritten captions, for training the noise evaluator; see `rewriting_tasks`."""
 
     name: str
     prompt: str
-    offline: Callable[[str], list[str]] = field(repr=False)
+    rewrite: Callable[[str], list[str]] = field(repr=False)
     schema: type[BaseModel] | None = None
 
     def messages(self, row: Moment) -> list[Message]:
@@ -35,9 +35,9 @@ class RewritingTask:
         """The rule-based generator's candidates.
 
         Raises:
-            ValueError: Its word lists know no word of the caption.
+            ValueError: No word of the caption is in the word lists.
         """
-        candidates = self.offline(body(row.coarse_caption))
+        candidates = self.rewrite(body(row.coarse_caption))
         if not candidates:
             raise ValueError("the word lists know no word of the caption")
         return numbered([f"{candidate}." for candidate in candidates[:NUM_CANDIDATES]])

@@ -1,8 +1,8 @@
-"""The noise evaluator's data and what the pipeline asks of it: a score for each text, and the best candidate.
+"""The noise evaluator's training data, and the choice of the best caption by its scores.
 
-A package imports no model, so the evaluator is any callable; `recipes/noise_evaluator.py` trains one. It learns from
-captions that fit a moment (the original and its rewrites, listing 7) and from negative captions that change what is
-seen (listing 8) or what happens (listing 9).
+This package imports no model, so the evaluator is any callable; `recipes/noise_evaluator.py` trains one. It learns from
+captions that fit a moment (the original and its rewrites, listing 7) and from negative captions that change static
+(listing 8) or dynamic content (listing 9).
 """
 
 import json
@@ -24,7 +24,7 @@ REWRITINGS_FOLDER = "rewritings"
 
 
 class NoiseEvaluator(Protocol):
-    """Says how well texts describe a clip; higher is better, and 0 is undecided."""
+    """Scores how well texts describe a clip; higher is better, and 0 is undecided."""
 
     def __call__(self, frames: "torch.Tensor", texts: Sequence[str]) -> Sequence[float]:
         """Score each text.
@@ -44,12 +44,12 @@ class NoiseExample:
     """A moment with texts that fit it and texts that do not.
 
     Attributes:
-        desc_id: Of the moment.
+        desc_id: Id of the moment.
         video_id: Its video.
-        start_seconds: Where it starts.
-        end_seconds: Where it ends.
+        start_seconds: Its start.
+        end_seconds: Its end.
         positives: The original caption first, then its rewrites.
-        static_negatives: Captions with other things, people, colours or places.
+        static_negatives: Captions with other things, people, colors or places.
         dynamic_negatives: Captions with another action, direction or count.
     """
 
@@ -65,7 +65,7 @@ class NoiseExample:
     def of_moment(
         cls, row: Mapping[str, Any], positives: Iterable[str], static: Iterable[str], dynamic: Iterable[str]
     ) -> "NoiseExample":
-        """The example of a row of `moments.FRAME_SCHEMA`: each text once, and none that fits among the negatives."""
+        """The example of a row of `moments.FRAME_SCHEMA`: each text once, and no positive among the negatives."""
         fitting = tuple(dict.fromkeys(positives))
         span = (row["start_seconds"], row["end_seconds"])
         kinds = (tuple(text for text in dict.fromkeys(texts) if text not in fitting) for texts in (static, dynamic))
@@ -73,7 +73,7 @@ class NoiseExample:
 
     @property
     def negatives(self) -> tuple[str, ...]:
-        """All that do not fit, the static ones first."""
+        """All negative captions, the static ones first."""
         return self.static_negatives + self.dynamic_negatives
 
 
@@ -128,8 +128,8 @@ def choose(evaluator: NoiseEvaluator, frames: "torch.Tensor", candidates: Sequen
     scores = torch.as_tensor(evaluator(frames, list(candidates)), dtype=torch.float64)
     if scores.shape != (len(candidates),) or not scores.isfinite().all():
         raise ValueError(
-            f"the evaluator gave {tuple(scores.shape)} scores, not all finite, for {len(candidates)} candidates; it must "
-            "give one finite number for each"
+            f"the evaluator gave {tuple(scores.shape)} scores, not all finite, for {len(candidates)} candidates; it "
+            "must give one finite number for each"
         )
     best = int(scores.argmax())
     return candidates[best], scores[best].item()
@@ -145,10 +145,10 @@ def judge_moments(
     Args:
         moments: Each with its candidates.
         evaluator: See `NoiseEvaluator`.
-        frames_of: Moment -> `(T, 3, H, W)` uint8; an OSError, ValueError or RuntimeError says that they cannot be read.
+        frames_of: Moment -> `(T, 3, H, W)` uint8; it raises OSError, ValueError or RuntimeError for unreadable ones.
 
     Yields:
-        The moments in their order, or why one could not be judged.
+        The moments in their order, or the rejection of one that could not be scored.
     """
     for moment, candidates in moments:
         yield _judged(moment, candidates, evaluator, frames_of)
@@ -168,5 +168,5 @@ def _judged(
 
 
 def as_moment(row: Mapping[str, Any]) -> Moment:
-    """A row of a built dataset as a record, whatever else it has."""
+    """A row of a built dataset as a record; other columns are ignored."""
     return Moment(**{name: row[name] for name in FRAME_SCHEMA.names() if name != "split"})

@@ -1,4 +1,4 @@
-"""Reading what chat models write: numbered lists, labelled lines, JSON that is slightly broken."""
+"""Reading what chat models write: numbered lists, labeled lines, JSON that is slightly broken."""
 
 import re
 
@@ -12,7 +12,7 @@ QUOTES = "\"'\u201c\u201d\u2018\u2019 \t"
 def numbered_items(text: str) -> list[str]:
     r"""The items of a numbered list, in one line or many, written `1.`, `1)`, `(1)` or `1:`, without quotes.
 
-    Numbers count only where they go on from the one before, so "at 2. 30" inside an item does not split it.
+    Numbers count only where they continue the sequence, so "at 2. 30" inside an item does not split it.
 
     Example:
         >>> numbered_items('Sure:\n1. "A boy gets up."\n2. A boy stands up.')
@@ -44,15 +44,15 @@ def after_list(text: str) -> str:
     return clean(re.sub(r"^(?:detailed |dynamic )*description\s*:", "", tail.strip(), flags=re.IGNORECASE))
 
 
-def labelled_sections(text: str, labels: tuple[str, ...]) -> dict[str, str]:
+def labeled_sections(text: str, labels: tuple[str, ...]) -> dict[str, str]:
     r"""The values behind labels such as `Background:`, in any case and order, over several lines.
 
     Example:
-        >>> labelled_sections("background: a room\nwith a lamp\nDESC: A man reads.", ("Background", "Desc"))
+        >>> labeled_sections("background: a room\nwith a lamp\nDESC: A man reads.", ("Background", "Desc"))
         {'Background': 'a room with a lamp', 'Desc': 'A man reads.'}
     """
     names = "|".join(re.escape(label) for label in labels)
-    # Within a line: \W would run over line ends, again from each of them.
+    # Within a line: \W would match across line ends, in quadratic time.
     pattern = re.compile(rf"^[^\w\n]*({names})[^\w\n]*:\s*", re.IGNORECASE | re.MULTILINE)
     matches = list(pattern.finditer(text))
     ends = [match.start() for match in matches[1:]] + [len(text)]

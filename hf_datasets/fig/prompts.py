@@ -1,4 +1,4 @@
-"""The instructions of VERIFIED's stages, in our words, with the examples of its supplement (listings 2 to 9)."""
+"""The prompts of VERIFIED's stages, reworded, with the examples of its supplement (listings 2 to 9)."""
 
 from typing import Final
 
@@ -37,8 +37,8 @@ bicycle nearby."
 
 QUESTIONS_PROMPT: Final = f"""\
 You are given a coarse description of a video clip that shows an activity. All that is static in it is known to you \
-already. You want to know what is dynamic: you may ask an expert who sees the video. Prepare at least 5 questions about \
-its dynamic and temporal content, on the action or motion itself; use common knowledge. Of "groups of people are \
+already. You want to know what is dynamic: you may ask an expert who sees the video. Prepare at least 5 questions \
+about its dynamic and temporal content, on the action or motion itself; use common knowledge. Of "groups of people are \
 dancing." you could ask "What are the detailed moves of this dance?"; of "a man rides a bicycle in front of a house." \
 "What is the direction of the man's moving?"
 {DATA_RULE}
@@ -46,8 +46,8 @@ Write one sentence for each question, as a numbered list: 1. ... 2. ... 3. ... 4
 
 ANSWERS_PROMPT: Final = f"""\
 You see the frames of a video clip in order. The request says how long it is in seconds, how many frames there are, \
-what it shows according to an original description, and asks questions. Answer them one by one, one sentence each, as a \
-numbered list: 1. ... 2. ... 3. ...
+what it shows according to an original description, and asks questions. Answer them one by one, one sentence each, as \
+a numbered list: 1. ... 2. ... 3. ...
 Then, after an empty line, describe in detail what is dynamic in the clip: actions and motions, how position, size, \
 light or camera change, what the original description leaves out, what else moves.
 {DATA_RULE}"""
@@ -55,10 +55,10 @@ light or camera change, what the original description leaves out, what else move
 DYNAMIC_PROMPT: Final = f"""\
 A caption describes a moment of a video. Add fine dynamic information to it. You are given questions on the dynamics \
 with an expert's answers, and his description. Use what is distinctive and reliable, such as changes of position, \
-further activities, interactions; you need not use all. Make nothing up. Keep the caption's meaning and words. Write one \
-short sentence in the same style, with as few words as possible. Leave out explicit times: they would give the moment \
-away. Of "All three dancer have their backs to the camera." you could make "All three dancer have their backs to the \
-camera and move in synchronized circles."
+further activities, interactions; you need not use all. Make nothing up. Keep the caption's meaning and words. Write \
+one short sentence in the same style, with as few words as possible. Leave out explicit times: they would give the \
+moment away. Of "All three dancer have their backs to the camera." you could make "All three dancer have their backs \
+to the camera and move in synchronized circles."
 {DATA_RULE}
 Give about 3 different candidates: 1. ... 2. ... 3. ..."""
 
@@ -91,9 +91,9 @@ words, a similar style and length.
 Give 3 different candidates: 1. ... 2. ... 3. ..."""
 
 DYNAMIC_NEGATIVES_PROMPT: Final = f"""\
-Rewrite the sentence so that some dynamic detail is different (direction, change of size, position or light, another or \
-an added motion, other interactions) and all else stays: the result must be wrong for a video that the sentence fits. \
-Use simple and common words, a similar style and length.
+Rewrite the sentence so that some dynamic detail is different (direction, change of size, position or light, another \
+or an added motion, other interactions) and all else stays: the result must be wrong for a video that the sentence \
+fits. Use simple and common words, a similar style and length.
 "A little boy stands up to run after a cat on the grass." could become
 1. "A little boy stops running after a cat on the grass."
 2. "A cat runs after a little boy on the grass."

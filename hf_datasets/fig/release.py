@@ -1,6 +1,6 @@
 """The published Charades-FIG, DiDeMo-FIG and ActivityNet-FIG: one JSON object per line, read as `Moment`s.
 
-The one place that knows the release's own spellings.
+All knowledge of the release's field names is in this module.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,14 +35,14 @@ FOLDER = "fine-grained-anno"
 def read_release(path: str | Path) -> Iterator[Moment | Rejection]:
     """Read one published file (`charades_fig_test.jsonl`, ...), or one of coarse captions alone.
 
-    Texts, times and scores stay as published: an end, and once a start, lies beyond the video; scores are logits and
+    Texts, times and scores stay as published: some ends, and one start, lie beyond the video; scores are logits and
     may be negative.
 
     Args:
         path: The file of JSON lines.
 
     Yields:
-        The moments in the order of the file, or why a line is none.
+        The moments in the order of the file, or the rejection of a line.
 
     Raises:
         ValueError: The file is not UTF-8.
@@ -74,11 +74,11 @@ def _read_line(line: str, key: str) -> Moment | Rejection:
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return Rejection(f"unreadable line: {type(error).__name__}: {error} in {key}", line, key)
-    reason = _objection(moment)
+    reason = _rejection_reason(moment)
     return Rejection(f"{reason}: {key}", line, key) if reason else moment
 
 
-def _objection(moment: Moment) -> str | None:
+def _rejection_reason(moment: Moment) -> str | None:
     start, end, duration = moment.start_seconds, moment.end_seconds, moment.duration_seconds
     if not moment.video_id.strip():
         return "empty video id"
@@ -87,7 +87,7 @@ def _objection(moment: Moment) -> str | None:
     if not 0 <= start < end:
         return "the moment does not end after it starts"
     if not duration > 0:
-        return "the video's duration is no positive number"
+        return "the video's duration is not a positive number"
     return None
 
 
@@ -102,7 +102,7 @@ def find_files(data_dir: Path, name: str) -> dict[Split, Path]:
         Split -> path, for the files that are there.
 
     Raises:
-        FileNotFoundError: There is none; says what to fetch from where.
+        FileNotFoundError: There is none; the message says what to fetch from where.
         ValueError: A file is there several times.
     """
     files: dict[Split, Path] = {}
@@ -124,7 +124,7 @@ def download(manager: DownloadManager, name: str) -> dict[Split, Path]:
         Split -> path.
 
     Raises:
-        FileNotFoundError: They cannot be fetched; says what to fetch from where.
+        FileNotFoundError: They cannot be fetched; the message says what to fetch from where.
     """
     base = REPOSITORY.replace("github.com", "https://raw.githubusercontent.com")
     folder = f"{base}/{REVISION}/{FOLDER}/{name.replace('_', '-')}"

@@ -1,11 +1,11 @@
-"""What a set of fine-grained moments is like: the figures of the paper's Table 1 and Figure 4, and of bad rows.
+"""Statistics of fine-grained moments: those of the paper's Table 1 and Figure 4, and counts of bad rows.
 
-Functions take a split that `load_dataset` gives; `plot_*` draw Matplotlib figures, which a caller saves or shows.
+Functions take splits from `load_dataset`; `plot_*` draw Matplotlib figures, which a caller saves or shows.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import polars as pl
 from datasets import Dataset
@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 
 Caption = Literal["coarse_caption", "fine_caption"]
 MOMENT = ("video_id", "start_seconds", "end_seconds")
-COLOUR = "#2a6f97"
-NEGATIVE_COLOUR = "#c1666b"
+COLOR = "#2a6f97"
+NEGATIVE_COLOR = "#c1666b"
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Seven numbers of a distribution; NaN where there is no value.
+    """Seven numbers of a distribution; NaN if it is empty.
 
     Attributes:
         mean: The average.
@@ -42,26 +42,26 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Figures of a split, or of several together.
+    """Statistics of one split, or of several together.
 
     Attributes:
-        moments: How many rows.
-        videos: How many videos.
+        moments: Number of rows.
+        videos: Number of videos.
         most_per_video: Moments of the video with the most.
         span_seconds: Length of the moments.
         duration_seconds: Length of the videos, each counted once per moment.
         score: Of the noise evaluator, a logit; rows without one are left out.
-        scored: How many rows have a score.
-        negative_scores: How many scores are below 0.
+        scored: Number of rows with a score.
+        negative_scores: Number of scores below 0.
         coarse_words: Words of the coarse captions.
         fine_words: Words of the fine captions.
         ends_after_video: Moments that end after their video.
         most_seconds_after_video: By how much at most; 0 if none does.
         starts_after_video: Moments that start when their video has ended.
-        repeated_moments: Rows whose video and times an earlier row has.
-        repeated_coarse: Rows whose video, times and coarse caption an earlier row has.
-        repeated_fine: Rows whose video and fine caption an earlier row has.
-        padded_captions: Captions of either kind with white space at an end.
+        repeated_moments: Rows with the video and times of an earlier row.
+        repeated_coarse: Rows with the video, times and coarse caption of an earlier row.
+        repeated_fine: Rows with the video and fine caption of an earlier row.
+        padded_captions: Captions of either kind with white space at the start or end.
     """
 
     moments: int
@@ -84,7 +84,7 @@ class Statistics:
 
 
 def statistics(*splits: Dataset) -> Statistics:
-    """The figures of one split, or of several taken together.
+    """The statistics of one split, or of several together.
 
     Raises:
         ValueError: There is no row.
@@ -97,7 +97,7 @@ def statistics(*splits: Dataset) -> Statistics:
     return Statistics(
         moments=len(rows),
         videos=rows["video_id"].n_unique(),
-        most_per_video=rows["video_id"].value_counts()["count"].max(),
+        most_per_video=cast(int, rows["video_id"].value_counts()["count"].max()),
         span_seconds=_spread(rows["end_seconds"] - rows["start_seconds"]),
         duration_seconds=_spread(rows["duration_seconds"]),
         score=_spread(score),
@@ -106,7 +106,7 @@ def statistics(*splits: Dataset) -> Statistics:
         coarse_words=_spread(_words(rows, "coarse_caption")),
         fine_words=_spread(_words(rows, "fine_caption")),
         ends_after_video=int((excess > 0).sum()),
-        most_seconds_after_video=max(excess.max(), 0.0),
+        most_seconds_after_video=max(cast(float, excess.max()), 0.0),
         starts_after_video=int((rows["start_seconds"] >= rows["duration_seconds"]).sum()),
         repeated_moments=_repeated(rows, *MOMENT),
         repeated_coarse=_repeated(rows, *MOMENT, "coarse_caption"),
@@ -118,7 +118,7 @@ def statistics(*splits: Dataset) -> Statistics:
 
 
 def score_histogram(*splits: Dataset) -> dict[int, int]:
-    """How many scores are in each whole interval `[i, i + 1)`, ascending.
+    """The number of scores in each interval `[i, i + 1)` of integers, ascending.
 
     Example:
         >>> score_histogram(Dataset.from_dict({"fine_caption_score": [-0.5, 0.0, 0.9, 1.0]}))
@@ -129,7 +129,7 @@ def score_histogram(*splits: Dataset) -> dict[int, int]:
 
 
 def duplicate_captions(*splits: Dataset, caption: Caption) -> tuple[int, int]:
-    """Captions that several rows share, letter for letter: how many such captions, and how many rows have them.
+    """Captions that several rows share exactly: the number of such captions, and of rows that have them.
 
     Example:
         >>> duplicate_captions(Dataset.from_dict({"coarse_caption": ["a", "b", "a"]}), caption="coarse_caption")
@@ -141,7 +141,7 @@ def duplicate_captions(*splits: Dataset, caption: Caption) -> tuple[int, int]:
 
 
 def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
-    """Draw the histogram of the noise evaluator's scores (Figure 4), those below 0 in another colour.
+    """Draw the histogram of the noise evaluator's scores (Figure 4), those below 0 in another color.
 
     Args:
         splits: Name -> rows; one panel each, on one scale.
@@ -156,31 +156,36 @@ def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
     known = pl.concat(list(scores.values()))
     if known.is_empty():
         raise ValueError("no row has a score; `subtle select_captions` gives them to a built dataset")
-    first, last = int(known.floor().min()), int(known.floor().max()) + 1
+    floors = known.floor().cast(pl.Int64)
+    first, last = cast(int, floors.min()), cast(int, floors.max()) + 1
     edges = [first + step / 4 for step in range(4 * (last - first) + 1)]
     figure = Figure(figsize=(4.6 * len(scores), 3.4), layout="constrained")
     panels = figure.subplots(1, len(scores), squeeze=False)[0]
     for axes, (name, values) in zip(panels, scores.items(), strict=True):
-        _, _, bars = axes.hist(values, bins=edges, color=COLOUR, rwidth=0.92)
+        _, _, bars = axes.hist(values, bins=edges, color=COLOR, rwidth=0.92)
         for bar in bars:
             if bar.get_x() < 0:
-                bar.set_facecolor(NEGATIVE_COLOUR)
+                bar.set_facecolor(NEGATIVE_COLOR)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlabel("score (logit)")
         axes.set_ylabel("moments")
-        below = (values < 0).mean() if len(values) else 0.0
-        axes.set_title(f"{name}: mean {values.mean() or 0:.2f}, {100 * below:.0f} % below 0")
+        below = cast(float, (values < 0).mean()) if len(values) else 0.0
+        mean = cast(float | None, values.mean()) or 0
+        axes.set_title(f"{name}: mean {mean:.2f}, {100 * below:.0f} % below 0")
     return figure
 
 
 def _frame(*splits: Dataset) -> pl.DataFrame:
-    return pl.concat([pl.from_arrow(rows.with_format("arrow")[:]) for rows in splits], how="vertical_relaxed")
+    frames = [cast(pl.DataFrame, pl.from_arrow(rows.with_format("arrow")[:])) for rows in splits]
+    return pl.concat(frames, how="vertical_relaxed")
 
 
 def _spread(values: pl.Series) -> Spread:
     quartiles = [values.quantile(share, "linear") for share in (0.25, 0.5, 0.75)]
-    figures = (values.mean(), values.std(ddof=0), values.min(), *quartiles, values.max())
-    return Spread(*(float("nan") if figure is None else float(figure) for figure in figures))
+    numbers = cast(
+        tuple[float | None, ...], (values.mean(), values.std(ddof=0), values.min(), *quartiles, values.max())
+    )
+    return Spread(*(float("nan") if number is None else float(number) for number in numbers))
 
 
 def _words(rows: pl.DataFrame, caption: Caption) -> pl.Series:

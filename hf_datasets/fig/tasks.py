@@ -1,10 +1,10 @@
 """VERIFIED's annotation pipeline as tasks, one per listing of the supplement (2 to 6; 7 to 9 are in `negatives`).
 
-The prompts are written afresh from the listings' instructions with the same placeholders; their examples carry over.
-Each task's row is what it needs of the moment, so a stage takes the records of the one before.
+The prompts are worded after the listings' instructions with the same placeholders and examples. The row of each task
+holds what it needs of the moment, so a stage takes the records of the one before.
 
-The rule-based generators do not see the frames. What they add to a caption is what *other annotations* say of the same
-video: things named there (static), and what happens beside the moment (dynamic). Where the video has no other caption
+The rule-based generators do not see the frames. They add to a caption what *other annotations* of the same video say:
+things named there (static), and what happens beside the moment (dynamic). Where the video has no other caption
 there is nothing to add, and the row is rejected.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from hf_datasets.fig.parsing import after_list, clean, json_strings, labelled_sections, numbered_items
+from hf_datasets.fig.parsing import after_list, clean, json_strings, labeled_sections, numbered_items
 from hf_datasets.fig.prompts import (
     ANSWERS_PROMPT,
     ATTRIBUTES_PROMPT,
@@ -31,9 +31,9 @@ from hf_datasets.records import Moment, Rejection
 NUM_CANDIDATES: Final = 3
 NUM_QUESTIONS: Final = 5
 MAX_WORDS: Final = 80
-"""A longer caption is an essay; the published fine captions have 4 to 53 words."""
+"""Longer captions are rejected; the published fine captions have 4 to 53 words."""
 EXPLICIT_TIME: Final = re.compile(r"\b(?:\d+(?:\.\d+)? ?(?:s|secs?|seconds?)|seconds|timestamps?)\b", re.IGNORECASE)
-"""Explicit time gives the moment away (listing 6)."""
+"""An explicit time reveals the span of the moment (listing 6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class StaticRow:
 
 @dataclass(frozen=True, slots=True)
 class DynamicRow:
-    """A moment with questions, answers and a description, as far as the stages have come.
+    """A moment with the questions, answers and description of the stages so far.
 
     `beside` are other annotations of the same video: (`while`, `before` or `after`, caption).
     """
@@ -93,7 +93,7 @@ class DynamicRow:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rewritten captions of a moment, best order unknown."""
+    """Rewritten captions of a moment, in no particular order."""
 
     desc_id: int
     captions: tuple[str, ...]
@@ -101,7 +101,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a video-language model says of a moment's questions, and of its dynamics at large (listing 5)."""
+    """A video-language model's answers to the questions of a moment, and its description (listing 5)."""
 
     desc_id: int
     answers: tuple[str, ...]
@@ -109,7 +109,7 @@ class Answers:
 
 
 def as_data(**values: Any) -> str:
-    """Values as a JSON object: what a caption says cannot be taken for an instruction."""
+    """Values as a JSON object, so that captions are data and not instructions."""
     return json.dumps(values, ensure_ascii=False)
 
 
@@ -149,13 +149,13 @@ class AttributesTask:
 
     Attributes:
         frame_at: Moment, seconds -> the frame as a content part of a message (`generation.images.image_part`). It is
-            called as requests go out, so few frames are in memory; what it raises rejects the row.
+            called when a request is made, so few frames are in memory; if it raises, the row is rejected.
 
     Example:
         >>> moment = Moment(1, "v", 30.0, 2.0, 9.0, "a person closes a laptop.", "", None)
         >>> task = AttributesTask(lambda moment, seconds: {})
-        >>> task.parse(Keyframe(moment, 5.5), "Background: a room\nObjects Attributes: grey\nDesc: A person.")
-        Attributes(background='a room', objects='grey', description='A person.')
+        >>> task.parse(Keyframe(moment, 5.5), "Background: a room\nObjects Attributes: gray\nDesc: A person.")
+        Attributes(background='a room', objects='gray', description='A person.')
     """
 
     frame_at: Callable[[Moment, float], dict[str, Any]] = field(repr=False)
@@ -169,15 +169,15 @@ class AttributesTask:
         return [{"role": "system", "content": ATTRIBUTES_PROMPT}, {"role": "user", "content": parts}]
 
     def parse(self, row: Keyframe, answer: str) -> Attributes | Rejection:
-        """The three labelled parts; the description may be missing, the other two not."""
-        parts = labelled_sections(answer, ("Background", "Objects Attributes", "Object Attributes", "Desc"))
+        """The three labeled parts; only the description may be missing."""
+        parts = labeled_sections(answer, ("Background", "Objects Attributes", "Object Attributes", "Desc"))
         objects = parts.get("Objects Attributes") or parts.get("Object Attributes")
         if not parts.get("Background") or not objects:
             return Rejection("lacks Background or Objects Attributes", answer, row.key)
         return Attributes(parts["Background"], objects, parts.get("Desc", ""))
 
     def write(self, row: Keyframe) -> str:
-        """What can be said without seeing the frame: nothing but the caption."""
+        """The caption alone, as the frame is not seen."""
         return f"Background: not known\nObjects Attributes: not known\nDesc: {clean(row.moment.coarse_caption)}"
 
 
@@ -217,7 +217,7 @@ class StaticTask:
         """The caption with things that other captions of the video name, one to three at a time.
 
         Raises:
-            ValueError: No other caption names anything.
+            ValueError: No other caption names a thing.
         """
         if not row.named:
             raise ValueError("no other caption of the video names a thing")
@@ -232,7 +232,7 @@ class StaticTask:
 
 @dataclass(frozen=True)
 class QuestionsTask:
-    """Listing 4: at least five questions on what moves and changes."""
+    """Listing 4: at least five questions about what moves and changes."""
 
     name: str = "fig-questions"
     schema: type[BaseModel] | None = None
@@ -243,14 +243,14 @@ class QuestionsTask:
         return [{"role": "system", "content": QUESTIONS_PROMPT}, {"role": "user", "content": content}]
 
     def parse(self, row: DynamicRow, answer: str) -> tuple[str, ...] | Rejection:
-        """The questions; fewer than five are too few."""
+        """The questions; fewer than five are rejected."""
         questions = numbered_items(answer)
         if len(questions) < NUM_QUESTIONS:
             return Rejection(f"holds too few questions: {len(questions)} of {NUM_QUESTIONS}", answer, row.key)
         return tuple(questions)
 
     def write(self, row: DynamicRow) -> str:  # noqa: ARG002 - the interface of a task
-        """Questions that fit every action, whatever the row."""
+        """Questions that fit every action, the same for each row."""
         return numbered(
             [
                 "In which direction does the movement go?",
@@ -267,7 +267,7 @@ class AnswersTask:
     """Listing 5: a video-language model answers the questions and describes the dynamics.
 
     Attributes:
-        frames_of: Moment -> its frames in order, as content parts; called as requests go out.
+        frames_of: Moment -> its frames in order, as content parts; called when a request is made.
     """
 
     frames_of: Callable[[Moment], tuple[dict[str, Any], ...]] = field(repr=False)
@@ -283,13 +283,13 @@ class AnswersTask:
         images = self.frames_of(row.moment)
         if not images:
             raise ValueError(f"moment {row.key} has no frames")
-        asked = as_data(
+        request = as_data(
             duration=round(row.moment.end_seconds - row.moment.start_seconds, 2),
             frame_number=len(images),
             description=row.moment.coarse_caption,
             questions=row.questions,
         )
-        parts = [{"type": "text", "text": asked}, *images]
+        parts = [{"type": "text", "text": request}, *images]
         return [{"role": "system", "content": ANSWERS_PROMPT}, {"role": "user", "content": parts}]
 
     def parse(self, row: DynamicRow, answer: str) -> Answers | Rejection:
@@ -301,12 +301,12 @@ class AnswersTask:
         return Answers(row.moment.desc_id, tuple(answers), after_list(answer))
 
     def write(self, row: DynamicRow) -> str:
-        """What other annotations of the video say, and nothing else."""
+        """The other annotations of the video."""
         known = dict(row.beside)
-        said = ["It cannot be seen."] * 2 + [
+        answers = ["It cannot be seen."] * 2 + [
             known.get(when, "Nothing is annotated.") for when in ("after", "before", "while")
         ]
-        return numbered(said[: len(row.questions)]) + f"\n\n{clean(row.moment.coarse_caption)}"
+        return numbered(answers[: len(row.questions)]) + f"\n\n{clean(row.moment.coarse_caption)}"
 
 
 @dataclass(frozen=True)
@@ -335,14 +335,14 @@ class DynamicTask:
         return [{"role": "system", "content": DYNAMIC_PROMPT}, {"role": "user", "content": content}]
 
     def parse(self, row: DynamicRow, answer: str) -> Candidates | Rejection:
-        """The numbered candidates; explicit time would give the moment away and is rejected."""
+        """The numbered candidates; an explicit time is rejected, because it reveals the span."""
         return check_candidates(row.moment, numbered_items(answer), answer)
 
     def write(self, row: DynamicRow) -> str:
-        """The caption with what is annotated beside it.
+        """The caption with the annotations beside it.
 
         Raises:
-            ValueError: Nothing is.
+            ValueError: There is none.
         """
         if not row.beside:
             raise ValueError("nothing else is annotated in the video")

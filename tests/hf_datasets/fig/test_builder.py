@@ -119,7 +119,7 @@ def test_the_corpus_has_every_video_once_with_its_file(miniature):
     assert "(1.000) are there" in videos["test"].info.description
 
 
-def test_parameters_without_effect_or_of_no_choice_are_refused(miniature, tmp_path):
+def test_parameters_without_effect_or_with_an_unknown_value_are_refused(miniature, tmp_path):
     for config, parameters, says in (
         ("mini", {"video_dir": str(tmp_path)}, "video_dir cannot be chosen for 'mini'"),
         ("mini-videos", {"granularity": "fine"}, "granularity cannot be chosen for 'mini-videos'"),

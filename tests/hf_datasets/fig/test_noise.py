@@ -60,7 +60,7 @@ def built(tmp_path):
     return write_folder(configurations, tmp_path / "built", card=card)
 
 
-def test_miniature_negatives_change_the_colours_or_the_skill_and_nothing_else(miniature):
+def test_miniature_negatives_change_the_colors_or_the_skill_and_nothing_else(miniature):
     clips = pl.read_parquet(miniature / "clips.parquet")
     examples = [one for split in miniature_examples(miniature).values() for one in split]
     assert len(examples) == len(clips) == 7 * 6
@@ -69,7 +69,7 @@ def test_miniature_negatives_change_the_colours_or_the_skill_and_nothing_else(mi
         re.compile(r"(?P<skill>.*), by an athlete in (?P<socks>\w+) socks in a (?P<hall>\w+) hall\."),
     )
 
-    def told(text):
+    def parts_of(text):
         (match,) = (found for found in (wording.fullmatch(text) for wording in wordings) if found)
         return match["hall"], match["socks"], match["skill"].lower()
 
@@ -77,14 +77,14 @@ def test_miniature_negatives_change_the_colours_or_the_skill_and_nothing_else(mi
         clip = clips.row(one.desc_id, named=True)
         caption, rewrite = one.positives
         assert caption == clip["fine_caption"]
-        hall, socks, skill = told(caption)
-        assert told(rewrite) == (hall, socks, skill) == (clip["hall_colour"], clip["socks_colour"], skill)
+        hall, socks, skill = parts_of(caption)
+        assert parts_of(rewrite) == (hall, socks, skill) == (clip["hall_colour"], clip["socks_colour"], skill)
         for text in one.static_negatives:
-            other_hall, other_socks, other_skill = told(text)
+            other_hall, other_socks, other_skill = parts_of(text)
             assert other_skill == skill
             assert (other_hall, other_socks) != (hall, socks)
         for text in one.dynamic_negatives:
-            other_hall, other_socks, other_skill = told(text)
+            other_hall, other_socks, other_skill = parts_of(text)
             assert (other_hall, other_socks) == (hall, socks)
             assert other_skill != skill
         assert len(one.static_negatives) >= 2
@@ -132,7 +132,7 @@ def test_the_best_candidate_and_its_score_are_kept():
         (lambda frames, texts: [float("nan"), 1.0], ["a", "b"], "must give one finite number for each"),
     ],
 )
-def test_an_evaluator_that_does_not_answer_is_an_error(evaluator, candidates, says):
+def test_an_evaluator_without_a_finite_score_for_each_candidate_is_an_error(evaluator, candidates, says):
     with pytest.raises(ValueError, match=says):
         choose(evaluator, FRAMES, candidates)
 

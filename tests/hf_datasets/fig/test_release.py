@@ -108,7 +108,7 @@ def test_the_statistics_of_the_release_are_those_of_its_files(name, split, reque
     assert (found.repeated_moments, found.repeated_coarse, found.repeated_fine) == repeated
 
 
-def test_table_1_and_the_duplicates_of_table_2_come_out_for_charades(charades):
+def test_statistics_of_charades_equal_table_1_and_the_duplicates_of_table_2(charades):
     both = charades["train"], charades["test"]
     found = statistics(*both)
     assert found.moments == 16_128
@@ -157,7 +157,7 @@ def test_clipping_the_real_release_refuses_one_row_and_shortens_the_others(share
         ({"time": [5, 5]}, "the moment does not end after it starts"),
         ({"time": [-1, 5]}, "the moment does not end after it starts"),
         ({"time": [0, float("nan")]}, "unreadable line"),
-        ({"duration": 0}, "the video's duration is no positive number"),
+        ({"duration": 0}, "the video's duration is not a positive number"),
         ({"cog_desc": " "}, "empty caption"),
         ({"fig_desc": ""}, "empty caption"),
         ({"desc_id": 13612}, "duplicate desc_id"),
@@ -181,7 +181,7 @@ def test_a_line_of_coarse_captions_alone_is_a_moment_for_the_pipeline(tmp_path):
     assert (rejection.raw, rejection.key) == ("no json\n", "x.jsonl:1")
 
 
-def test_files_that_spoil_everything_are_errors(tmp_path):
+def test_files_without_usable_rows_and_leaking_splits_are_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"holds none of charades_fig_train\.jsonl.*fetch .*VERIFIED"):
         find_files(tmp_path, "charades_fig")
     folder = write_lines(tmp_path / "data", [LONG])
