@@ -173,7 +173,7 @@ def videos_of(moments: pl.DataFrame) -> pl.DataFrame:
 
 
 def locate(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.DataFrame, str]:
-    """Find each row's video by its id, whatever the extension; ActivityNet's ids with or without their `v_`.
+    """Find each row's video by its id, with any extension; ActivityNet's ids with or without their `v_`.
 
     Args:
         rows: Rows with `video_id`.

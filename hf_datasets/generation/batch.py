@@ -37,7 +37,7 @@ class UnreadableError(GenerationStoppedError):
 
 
 class OpenAIBatchChat(OpenAIChat):
-    """A chat model asked through OpenAI's Batch API.
+    """A chat model behind OpenAI's Batch API.
 
     `generate` passes a window of rows at a time; requests that the cache cannot answer go into one batch, whose
     answers enter the cache by their `custom_id`, which is the request's key. A batch is recorded in the cache before

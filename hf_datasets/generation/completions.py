@@ -24,7 +24,7 @@ def read_completion(
     """The answer in a chat completion. Usage that is missing or impossible is estimated from the texts.
 
     Args:
-        response: The parsed JSON, whatever it is.
+        response: The parsed JSON of any type.
         messages: The request; None where it is not known any more.
         price: Decides the tokens of an image, where they have to be estimated.
         clean: Applied to each text of the server.

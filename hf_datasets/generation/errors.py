@@ -46,7 +46,7 @@ def hint_for(error: openai.APIStatusError) -> str | None:
 
 
 def rejected_option(status_code: int, message: str, param: str | None, body: dict[str, Any]) -> str | None:
-    """The optional part of the request that the server does not know, if that is what the error says."""
+    """The optional part of the request that the server rejects, if the error names one."""
     if status_code not in REFUSALS:
         return None
     named = [option for option in OPTIONAL if option in body and (param == option or _mentions(message, option))]
@@ -54,7 +54,7 @@ def rejected_option(status_code: int, message: str, param: str | None, body: dic
 
 
 def retry_after_seconds(error: BaseException | None) -> float:
-    """The wait that the server asked for in its `Retry-After` header, 0 where it asked for none."""
+    """The seconds in the `Retry-After` header, 0 where there is none."""
     if not isinstance(error, openai.APIStatusError):
         return 0.0
     try:

@@ -29,7 +29,7 @@ class Task(Protocol[Row, Record]):
         ...
 
     def parse(self, row: Row, answer: str) -> Record | Rejection:
-        """The validated record in `answer`, or why there is none. Raises for no answer."""
+        """The validated record in `answer`, or its rejection. No answer may raise an error."""
         ...
 
     def write(self, row: Row) -> str:

@@ -22,7 +22,7 @@ SOURCE_HELP = (
 
 
 def source_clips(data_dir: Path, *, video_dir: str | None = None) -> tuple[pl.DataFrame, list[Rejection], str]:
-    """Read the clips of FineGym and FineDiving, whichever annotations are below a folder; they have no split yet.
+    """Read the clips of FineGym and FineDiving, as far as a folder holds their annotations; they have no split yet.
 
     Args:
         data_dir: The folder; `SOURCE_HELP` names its files.
@@ -33,7 +33,7 @@ def source_clips(data_dir: Path, *, video_dir: str | None = None) -> tuple[pl.Da
 
     Raises:
         FileNotFoundError: The folder holds neither.
-        ValueError: Of an annotation there are several files, or it cannot be read.
+        ValueError: An annotation has several files, or it cannot be read.
     """
     clips, rejections = clip_frame(_source_records(data_dir))
     durations = None if video_dir is None else read_durations(clips, video_dir)

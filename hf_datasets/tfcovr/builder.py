@@ -1,8 +1,9 @@
-"""`load_dataset("tfcovr")`: eight configurations, two of each origin (rows, and the clips they speak of)."""
+"""`load_dataset("tfcovr")`: eight configurations, two of each origin (the rows, and their clips)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, cast
 
 import datasets
 import polars as pl
@@ -40,16 +41,16 @@ DESCRIPTIONS = {
     "source": "TF-CoVR generated from the annotations of FineGym and FineDiving.",
     "own": "Composed retrieval over clips of your own, made by TF-CoVR's method from a table and a folder of videos.",
 }
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "mini": {"max_triplets_per_pair": 100, "top_n": 5},
     "own": {"max_triplets_per_pair": 100, "top_n": 5, "validation_fraction": 0.2, "test_fraction": 0.2},
 }
-"""Where an origin differs from `TFCoVRConfig`: few rows of the miniature, enough videos to test on of few clips."""
+"""Defaults of an origin that differ from `TFCoVRConfig`: few rows of the miniature, enough test videos of few clips."""
 
 
 @dataclass
-class TFCoVRConfig(datasets.BuilderConfig):
-    """What can be chosen when TF-CoVR is loaded.
+class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets has no types
+    """The options with which TF-CoVR is loaded.
 
     Attributes:
         data_dir: For `release` the folder of the published files, for `source` that of the upstream annotations or of
@@ -57,8 +58,7 @@ class TFCoVRConfig(datasets.BuilderConfig):
             `mini` a folder that `prepare_miniature` made.
         video_dir: The folder of videos, to fill the clips' `video`; the miniature knows its own.
         max_triplets_per_pair: Draw at most that many training triplets per pair of labels; None keeps all.
-        threshold: Least similarity of a label pair, see `pairs.label_pairs`; None is what suits the labels, see
-            `pairs.default_threshold`.
+        threshold: Minimum similarity of a label pair, see `pairs.label_pairs`; None takes `pairs.default_threshold`.
         top_n: The most targets per source label; None keeps all.
         validation_fraction: Share of the long videos for validation (`source` and `own` only).
         test_fraction: Share of the long videos for test (`source` and `own` only).
@@ -89,7 +89,7 @@ def configurations() -> list[TFCoVRConfig]:
 
 
 class TFCoVR(RegisteredBuilder):
-    """Composed retrieval of fine-grained sport actions; see `TFCoVRConfig` for the parameters."""
+    """Composed retrieval of fine-grained sport actions; see `TFCoVRConfig` for the options."""
 
     VERSION = datasets.Version("1.0.0")
     BUILDER_CONFIG_CLASS = TFCoVRConfig
@@ -98,7 +98,8 @@ class TFCoVR(RegisteredBuilder):
 
     @property
     def _is_clips(self) -> bool:
-        return self.config.name.endswith("-clips")
+        name: str = self.config.name
+        return name.endswith("-clips")
 
     def _info(self) -> datasets.DatasetInfo:
         schema = CLIP_SCHEMA if self._is_clips else TRIPLET_SCHEMA
@@ -176,7 +177,8 @@ class TFCoVR(RegisteredBuilder):
         labels: Sequence[Label] | None = None,
     ) -> dict[Split, Tables]:
         if self._is_clips:
-            return self._opened(Collection(clips, dict.fromkeys(SPLITS, iter), rejections, coverage))
+            no_rows: Tables = partial(iter, ())
+            return self._opened(Collection(clips, dict.fromkeys(SPLITS, no_rows), rejections, coverage))
         config = self.config
         present = set(clips["label"])
         used = [label for label in labels or load_labels() if label.label_id in present]
@@ -210,7 +212,7 @@ class TFCoVR(RegisteredBuilder):
     def _published(self, tables: dict[Split, Tables], *, whole_videos: bool = False) -> dict[Split, Tables]:
         if not self._is_clips or self.config.video_dir is None:
             return tables
-        stored = pl.concat(pl.from_arrow(table) for split in tables.values() for table in split())
+        stored = pl.concat(cast(pl.DataFrame, pl.from_arrow(table)) for split in tables.values() for table in split())
         columns = [*RECORD_SCHEMA.names(), "description"]
         clips, coverage = locate(stored.select(columns), self.config.video_dir, whole_videos=whole_videos)
         return self._opened(Collection(clips, tables, coverage=coverage))

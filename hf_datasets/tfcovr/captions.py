@@ -1,4 +1,4 @@
-"""Technical captions of clips by a video-language model, as a judge would note them (appendix C of the paper).
+"""Technical captions of clips by a video-language model, in the style of a judge (appendix C of the paper).
 
 They serve the caption-based baseline (TF-CVR) and the comparison of captions with labels (Tables C1 and C2).
 """
@@ -6,7 +6,7 @@ They serve the caption-based baseline (TF-CVR) and the comparison of captions wi
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import numpy as np
 from pydantic import BaseModel
@@ -16,7 +16,7 @@ from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr.labels import Label, find_label
 from hf_datasets.tfcovr.labels.diving import DivingAttributes, counted
-from hf_datasets.tfcovr.labels.gymnastics import APPARATUS
+from hf_datasets.tfcovr.labels.gymnastics import APPARATUS, GymnasticsAttributes
 from hf_datasets.tfcovr.labels.template import number_text
 
 Sport = Literal["gymnastics", "diving"]
@@ -72,7 +72,7 @@ GENERIC_WORDS = re.compile(
     r"\b(?:shows?|demonstrates?|moves?|flips?|spins?|poses?|graceful\w*|beaut\w+|emotion\w*|strength|balance)\b",
     re.IGNORECASE,
 )
-"""What both prompts forbid."""
+"""Words that both prompts forbid."""
 MAX_CAPTION_CHARACTERS: Final = 300
 TAKEOFFS: Final = {"forward": "Forward", "back": "Backward", "reverse": "Reverse", "inward": "Inward"}
 
@@ -105,8 +105,8 @@ class ClipCaption:
 class CaptionTask:
     """Ask a video-language model for the technical caption of each clip.
 
-    The rule-based generator does not see the frames: it turns the clip's label into the form of a caption, so that the
-    steps after it can be run and compared without a model.
+    The rule-based generator does not see the frames: it turns the clip's label into a caption, so that the
+    steps after it can run without a model.
 
     >>> task = CaptionTask()
     >>> clip = ClipFrames("dive_1", "diving", np.zeros((1, 3, 8, 8), np.uint8), label="5253b")
@@ -131,7 +131,7 @@ class CaptionTask:
         ]
 
     def parse(self, row: ClipFrames, answer: str) -> ClipCaption | Rejection:
-        """The caption in `answer`, or why there is none, with the answer as it was."""
+        """The caption in `answer`, or the rejection with the raw answer."""
         text = answer.strip()
         if len(text) > MAX_CAPTION_CHARACTERS:
             return Rejection(f"has {len(text)} characters, {MAX_CAPTION_CHARACTERS} at most", answer, row.clip_id)
@@ -145,7 +145,7 @@ class CaptionTask:
         return ClipCaption(row.clip_id, match["moves"].strip(), match["place"].replace(" ", ""))
 
     def write(self, row: ClipFrames) -> str:
-        """The label of the clip in the form of a caption.
+        """The label of the clip as a caption.
 
         Raises:
             ValueError: The clip has no label, or an unknown one.
@@ -158,7 +158,7 @@ class CaptionTask:
 
 
 def caption_of(label: Label) -> str:
-    """What an attentive judge would note of a clip with this label, in the form that the prompts ask for.
+    """The technical caption of a clip with this label, in the form that the prompts require.
 
     >>> caption_of(find_label("40"))
     'Switch leap with 0.5 turn. (Apparatus: FX)'
@@ -170,5 +170,6 @@ def caption_of(label: Label) -> str:
         twists = [counted(attributes.twists, "twist")] if attributes.twists else []
         return f"{', '.join([takeoff, somersaults, *twists, attributes.shape])}. (Platform: Unknown)"
     phrase = label.description.partition(") ")[2].replace("(", "").replace(")", "")
-    abbreviation = next(short for short, name in APPARATUS.items() if name == attributes.apparatus)
+    apparatus = cast(GymnasticsAttributes, attributes).apparatus
+    abbreviation = next(short for short, name in APPARATUS.items() if name == apparatus)
     return f"{phrase[0].upper()}{phrase[1:]}. (Apparatus: {abbreviation})"

@@ -1,4 +1,4 @@
-"""The table of clips: checked row by row before anything is joined, and found on disk where the videos are."""
+"""The table of clips: checked row by row before any join, and joined with the paths of their videos."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ RECORD_SCHEMA = pl.Schema(
         "split": pl.String,
     }
 )
-"""What a `Clip` record holds, as a frame."""
+"""The fields of a `Clip` record, as a Polars schema."""
 DURATION_TOLERANCE_SECONDS = 1.0
 """Annotated ends are rounded, and containers round their length."""
 
@@ -45,21 +45,25 @@ def descriptions() -> dict[str, str]:
 
 
 def clip_frame(records: Iterable[Clip | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Collect what a source reader yields.
+    """Collect the records of a source reader.
 
     Returns:
         The clips in their order (`RECORD_SCHEMA`), and the rejections in theirs.
     """
-    clips, rejections = [], []
+    clips: list[Clip] = []
+    rejections: list[Rejection] = []
     for record in records:
-        (clips if isinstance(record, Clip) else rejections).append(record)
+        if isinstance(record, Clip):
+            clips.append(record)
+        else:
+            rejections.append(record)
     return pl.DataFrame([asdict(clip) for clip in clips], schema=RECORD_SCHEMA), rejections
 
 
 def check_clips(
     clips: pl.DataFrame, *, source: str, durations: Mapping[str, float] | None = None
 ) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Refuse the clips that would spoil what is made of them.
+    """Reject invalid clips.
 
     Args:
         clips: At least the columns of `RECORD_SCHEMA`; others are left out.
@@ -67,14 +71,14 @@ def check_clips(
         durations: Video id -> length in seconds, where it is known.
 
     Returns:
-        The usable clips in their order, and a rejection with row (from 1) and cure for each other one: an empty id, a
-        label that is none of the 306, a span that is none or outside the video, a clip id that was there before.
+        The usable clips in their order, and a rejection with row (from 1) and fix for each other one: an empty id, a
+        label outside the 306, an invalid span or one outside the video, a duplicate clip id.
 
     Raises:
         ValueError: A column is missing, a video is in two splits, or no clip is left.
     """
     list(check_columns(clips.columns, RECORD_SCHEMA.names(), source=source))
-    clips = clips.select(RECORD_SCHEMA.names()).cast(dict(RECORD_SCHEMA))
+    clips = clips.select(RECORD_SCHEMA.names()).cast(RECORD_SCHEMA)
     lengths = {"video_id": list(durations or ()), "duration": list((durations or {}).values())}
     timed = clips.join(
         pl.DataFrame(lengths, schema={"video_id": pl.String, "duration": pl.Float64}),
@@ -108,7 +112,7 @@ def is_span(start: pl.Expr, end: pl.Expr) -> pl.Expr:
 
 
 def check_splits(clips: pl.DataFrame, *, source: str) -> None:
-    """Refuse clips of one video in two splits, because a model would be tested on what it has seen.
+    """Refuse clips of one video in two splits, because test videos would leak into training.
 
     Raises:
         ValueError: A video is in two splits.
@@ -133,7 +137,7 @@ def locate(
     """Find each clip's file: the long video where the span is known, else a file of the clip's own.
 
     Args:
-        clips: See `RECORD_SCHEMA`; a column `description` stays as it is, without one the texts of the 306 are taken.
+        clips: See `RECORD_SCHEMA`; a column `description` is kept; without one it gets the texts of the 306.
         video_dir: The folder of videos; None looks for none.
         whole_videos: A clip without a span is its whole long video, and none has a file of its own.
 
@@ -187,14 +191,14 @@ def _paths(ids: pl.Series, video_dir: str | os.PathLike[str]) -> pl.DataFrame:
 
 
 def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> dict[str, float]:
-    """Ask the long videos of a folder how long they are.
+    """Read the durations of the long videos in a folder.
 
     Args:
-        clips: Clips with spans; the others are files of their own.
+        clips: Clips; those without a span are separate files and skipped.
         video_dir: The folder of videos.
 
     Returns:
-        Video id -> seconds as the container says, for the videos that are there and say so.
+        Video id -> duration in seconds from the container, for the videos that are there and have one.
     """
     with_span = clips.filter(pl.col("start_seconds").is_not_null())
     found = {video_id: read_duration(path) for video_id, path in _paths(with_span["video_id"], video_dir).iter_rows()}
@@ -202,7 +206,7 @@ def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> di
 
 
 def read_duration(path: str) -> float | None:
-    """The seconds that a video's container claims; None where it claims none or cannot be opened."""
+    """The duration in seconds from a video's container; None where it has none or cannot be opened."""
     from hf_datasets.video import VideoError, VideoLimits
     from hf_datasets.video.backends import PYAV_FILES
 
@@ -211,4 +215,4 @@ def read_duration(path: str) -> float | None:
             video.check(VideoLimits())
             return video.container_seconds
     except VideoError:
-        return None  # A damaged file is the frame reader's to report; it says nothing about the annotation.
+        return None  # the frame reader reports a damaged file; the annotation may still be right

@@ -1,4 +1,4 @@
-"""From clips and label pairs to triplets and queries; and rows that were made before, by us or by the authors."""
+"""From clips and label pairs to triplets and queries; and rows that exist already, built here or by the authors."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -35,8 +35,8 @@ class Collection:
 
     Attributes:
         clips: The clips of all splits (`CLIP_SCHEMA`).
-        rows: Split -> a function that gives its triplets or queries (`TRIPLET_SCHEMA`), in tables.
-        rejections: What was left out on the way.
+        rows: Split -> a function that returns its triplets or queries (`TRIPLET_SCHEMA`), in tables.
+        rejections: The rows that were left out.
         coverage: A sentence on how many clips have their video.
     """
 
@@ -59,20 +59,20 @@ def compose(
     seed: int = 0,
     labels: Iterable[Label] | None = None,
 ) -> tuple[dict[Split, Tables], list[Rejection]]:
-    """Join clips and changes, every split for itself.
+    """Join clips and changes, each split separately.
 
     Args:
         clips: Clips with `clip_id`, `label` and `split`.
         changes: See `triplets.CHANGE_SCHEMA`.
         max_triplets_per_pair: See `triplets.plan_join`; queries are never capped.
         seed: See `triplets.plan_join`.
-        labels: The labels that clips and changes speak of; the 306 by default.
+        labels: The labels of clips and changes; the 306 by default.
 
     Returns:
         Split -> its rows, and a rejection for each label of a change without a clip in a split.
     """
     rows: dict[Split, Tables] = {}
-    rejections = []
+    rejections: list[Rejection] = []
     answers = answers_of(labels)
     for split in SPLITS:
         own = clips.filter(pl.col("split") == split)
@@ -89,16 +89,16 @@ def compose(
 def check_enough(
     clips: pl.DataFrame, labels: Iterable[Label], changes: pl.DataFrame, *, threshold: float
 ) -> dict[Split, Rejection]:
-    """Say what is missing where clips and changes give no row.
+    """Find the splits for which clips and changes give no row.
 
     Args:
         clips: Clips with `label` and `split`.
         labels: Their labels.
         changes: See `triplets.CHANGE_SCHEMA`.
-        threshold: The least similarity that they were made with.
+        threshold: The minimum similarity of the changes.
 
     Returns:
-        The splits that have no row though another one has, each with a rejection.
+        The splits without a row, each with a rejection, if another split has rows.
 
     Raises:
         ValueError: No split has a row.
@@ -138,7 +138,7 @@ def read_published(data_dir: Path, config_name: str) -> dict[Split, Tables]:
         Split -> its tables; empty if the folder holds no such configuration.
 
     Raises:
-        ValueError: A file lacks a column or is no Parquet.
+        ValueError: A file lacks a column or is not a Parquet file.
     """
     schema = CLIP_SCHEMA if config_name.endswith("-clips") else TRIPLET_SCHEMA
     found: dict[Split, Tables] = {}
@@ -153,9 +153,10 @@ def read_published(data_dir: Path, config_name: str) -> dict[Split, Tables]:
 
 def _columns(path: Path) -> list[str]:
     try:
-        return pq.read_schema(path).names
+        names: list[str] = pq.read_schema(path).names
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
+    return names
 
 
 def _published_tables(paths: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -176,11 +177,11 @@ def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Colle
 def write_changes(
     pairs: Iterable[LabelPair | Rejection], labels: Iterable[Label] | None = None
 ) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Have the rule-based generator say what changes between the labels of each pair, and check what it says.
+    """Write the modification text of each pair with the rule-based generator, and check it.
 
     Args:
-        pairs: What `pairs.propose_pairs` gives; its rejections are passed on.
-        labels: The labels that they speak of; the 306 by default.
+        pairs: The outcomes of `pairs.propose_pairs`; its rejections are passed on.
+        labels: The labels of the pairs; the 306 by default.
 
     Returns:
         See `change_frame`.
@@ -190,12 +191,16 @@ def write_changes(
 
 
 def change_frame(records: Iterable[Modification | Rejection]) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Collect what the rule-based generator or a chat model makes of label pairs.
+    """Collect the outcomes of the rule-based generator or a chat model for label pairs.
 
     Returns:
         The changes in their order (`triplets.CHANGE_SCHEMA`), and the rejections in theirs.
     """
-    changes, rejections = [], []
+    changes: list[Modification] = []
+    rejections: list[Rejection] = []
     for record in records:
-        (rejections if isinstance(record, Rejection) else changes).append(record)
+        if isinstance(record, Rejection):
+            rejections.append(record)
+        else:
+            changes.append(record)
     return pl.DataFrame([asdict(change) for change in changes], schema=CHANGE_SCHEMA), rejections

@@ -1,4 +1,4 @@
-"""Clips of the user's own: a table and a folder of videos -> checked clips with splits and labels of any vocabulary."""
+"""The user's own clips: a table and a folder of videos -> checked clips with splits and labels of any vocabulary."""
 
 import json
 import logging
@@ -38,19 +38,19 @@ SPLIT_NAMES: Mapping[str, Split] = {split: split for split in SPLITS} | {
 }
 OWN_HELP = (
     f"the own configuration reads, from data_dir, one table of clips ({', '.join(SUFFIXES)}) with the columns "
-    f"{', '.join(REQUIRED)} and, if you like, {' and '.join(OPTIONAL)}; or a folder that `subtle build_tfcovr` made "
+    f"{', '.join(REQUIRED)} and, optionally, {' and '.join(OPTIONAL)}; or a folder that `subtle build_tfcovr` made "
     "of one"
 )
 
 
 @dataclass(frozen=True)
 class OwnClips:
-    """What a user's table holds.
+    """The contents of a user's table.
 
     Attributes:
         clips: The usable clips in the order of the table (`CLIP_SCHEMA`), each with its split.
         labels: Their labels in the order of the ids.
-        rejections: What was left out, with row and cure.
+        rejections: The rows that were left out, with row number and fix.
         coverage: A sentence on how many clips have their video.
     """
 
@@ -70,7 +70,7 @@ def read_own_clips(
 ) -> OwnClips:
     """Read, check and split a user's clips.
 
-    The table alone decides labels and splits, so that they are the same with and without the videos.
+    Labels and splits depend on the table alone, so that they are the same with and without the videos.
 
     Args:
         data_dir: The folder of the table, see `find_table`.
@@ -150,7 +150,7 @@ def _checks(rows: pl.DataFrame) -> dict[str, pl.Expr]:
         "empty clip_id, video_id or label; fill it in": pl.any_horizontal(
             is_empty(name) for name in ("clip_id", "video_id", "label")
         ),
-        "label without words; say in a description column what is to be seen": wordless,
+        "label without words; describe it in a description column": wordless,
         "time that is not a number; write seconds such as 12.5, or leave both empty for the whole video": (
             ~pl.all_horizontal(is_number.values())
         ),
@@ -163,13 +163,13 @@ def _checks(rows: pl.DataFrame) -> dict[str, pl.Expr]:
 
 
 def _knows_labels(rows: pl.DataFrame) -> bool:
-    """Whether the labels are ids of the 306, whose texts nobody gave."""
+    """Whether the labels are ids of the 306, without descriptions of the user."""
     labels = rows["label"].drop_nulls()
     return not rows["description"].drop_nulls().len() and labels.is_in(list(descriptions())).all()
 
 
 def _texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
-    """Each label's description, and where a clip has another one than the label's first."""
+    """The description of each label, and a rejection for each clip with another one."""
     if _knows_labels(rows):
         known = descriptions()
         texts = {label: known[label] for label in rows["label"].unique().sort()}
@@ -182,8 +182,8 @@ def _texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
         )
         return texts, []
     first = rows.drop_nulls("description").unique("label", keep="first", maintain_order=True)
-    said = dict(first.select("label", "description").iter_rows())
-    texts = {label: said.get(label, label.replace("_", " ")) for label in rows["label"].unique()}
+    given_texts = dict(first.select("label", "description").iter_rows())
+    texts = {label: given_texts.get(label, label.replace("_", " ")) for label in rows["label"].unique()}
     given = rows.drop_nulls("description").unique(["label", "description"], maintain_order=True)
     conflicts = [
         Rejection(
@@ -201,7 +201,7 @@ def _texts(rows: pl.DataFrame) -> tuple[dict[str, str], list[Rejection]]:
 def split_clips(
     clips: pl.DataFrame, *, validation_fraction: float = 0.2, test_fraction: float = 0.2, seed: int = 0
 ) -> pl.DataFrame:
-    """Give every video to one split, such that every label has clips to train on and as many as can be to test on.
+    """Give every video to one split, with clips of every label to train on and of as many as possible to test on.
 
     Args:
         clips: Clips with `video_id` and `label`.
@@ -218,14 +218,15 @@ def split_clips(
     fractions: dict[Split, float] = {"test": test_fraction, "validation": validation_fraction}
     if min(fractions.values()) < 0 or sum(fractions.values()) >= 1:
         raise ValueError(
-            f"validation_fraction {validation_fraction} and test_fraction {test_fraction} must be at least 0 and sum below 1"
+            f"validation_fraction {validation_fraction} and test_fraction {test_fraction} must be at least 0 and sum "
+            "below 1"
         )
     total = clips["video_id"].n_unique()
     needed = 1 + sum(fraction > 0 for fraction in fractions.values())
     if total < needed:
         raise ValueError(
-            f"the clips are of {total} video{'s' * (total > 1)}, and a split by video needs {needed} at least: one each to "
-            "train, validate and test on; add videos, or say in a split column what each clip is for"
+            f"the clips are of {total} video{'s' * (total > 1)}, and a split by video needs {needed} at least: one "
+            "each to train, validate and test on; add videos, or name the split of each clip in a split column"
         )
     split_of: dict[str, Split] = {}
     for split, fraction in fractions.items():
@@ -235,9 +236,9 @@ def split_clips(
         chosen = held_out_videos(rest, max(1, round(fraction * total)), seed=seed)
         if not chosen:
             raise ValueError(
-                f"no video can be held out for {split}, because each of the {rest['video_id'].n_unique()} that are left is "
-                "the last one of some label to train on; add videos that show the same labels, or say in a split column "
-                "what each clip is for"
+                f"no video can be held out for {split}, because each of the {rest['video_id'].n_unique()} that are "
+                "left is the last one of some label to train on; add videos that show the same labels, or name the "
+                "split of each clip in a split column"
             )
         split_of |= dict.fromkeys(chosen, split)
     return clips.with_columns(

@@ -1,4 +1,4 @@
-"""Label pairs whose difference a short text can describe: close in meaning, of one sport, not identical in text."""
+"""Label pairs whose difference a short text can describe: similar, of one sport, not identical in text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
@@ -37,15 +37,15 @@ def label_pairs(
 
     Args:
         labels: The labels to pair; all 306 by default.
-        embeddings: What decides similarity: an encoder of descriptions (`text_encoder` loads one), or their
-            embeddings of shape (n, d) in the order of `labels`, both compared by cosine. By default the share of
+        embeddings: An encoder of descriptions (`text_encoder` loads one), or their embeddings of shape (n, d) in the
+            order of `labels`, compared by cosine. By default the share of
             attributes that agree; for labels without attributes the cosine of `free_text.character_vectors`.
-        threshold: Least similarity, in [-1, 1]. Text encoders place all sport labels close together, so theirs is
-            to be set higher than the default, or left low with `top_n`.
+        threshold: Minimum similarity, in [-1, 1]. With text encoders all sport labels are similar, so set it higher
+            than the default, or leave it low with `top_n`.
         top_n: The most targets per source; ties are kept in label order. None keeps all.
 
     Raises:
-        ValueError: The threshold, `top_n` or the embeddings are not as said above.
+        ValueError: The threshold, `top_n` or the embeddings are invalid.
     """
     proposed = propose_pairs(labels, embeddings=embeddings, threshold=threshold, top_n=top_n)
     return [pair for pair in proposed if isinstance(pair, LabelPair)]
@@ -65,10 +65,10 @@ def propose_pairs(
     (8, '180->216')
 
     Yields:
-        A pair, or why there is none.
+        A pair, or its rejection.
 
     Raises:
-        ValueError: The threshold, `top_n` or the embeddings are not as said in `label_pairs`.
+        ValueError: The threshold, `top_n` or the embeddings are invalid, see `label_pairs`.
     """
     labels = load_labels() if labels is None else labels
     if not -1 <= threshold <= 1:
@@ -93,7 +93,7 @@ def propose_pairs(
 
 
 def similarities_of(labels: Sequence[Label], embeddings: Encoder | Any | None) -> np.ndarray:
-    """The similarity of every two labels as `label_pairs` says: float64 of shape (n, n)."""
+    """The similarity of every two labels as in `label_pairs`: float64 of shape (n, n)."""
     if embeddings is not None:
         return cosines(labels, embeddings)
     if any(label.attributes is None for label in labels):
@@ -102,12 +102,12 @@ def similarities_of(labels: Sequence[Label], embeddings: Encoder | Any | None) -
 
 
 def default_threshold(labels: Sequence[Label]) -> float:
-    """The least similarity that suits the labels: of attributes where all have them, else of characters."""
+    """The default minimum similarity: of attributes where all labels have them, else of characters."""
     return FREE_THRESHOLD if any(label.attributes is None for label in labels) else DEFAULT_THRESHOLD
 
 
 def judge_pair(source: Label, target: Label, similarity: float) -> LabelPair | Rejection:
-    """The typed pair, or why the two cannot be one."""
+    """The pair with its change type, or its rejection."""
     key = f"{source.label_id}->{target.label_id}"
     raw = f"{source.description} -> {target.description}"
     if reading(source.description) == reading(target.description):
@@ -145,22 +145,22 @@ def attribute_similarity(first: Attributes, second: Attributes) -> float:
     if kind(first) != kind(second):
         return 0.0
     values = [(getattr(first, slot.name), getattr(second, slot.name)) for slot in fields(first) if slot.compare]
-    stated = [one == other for one, other in values if one or other]
+    stated: list[bool] = [one == other for one, other in values if one or other]
     if not isinstance(first, GymnasticsAttributes):
         stated.append(True)
     return sum(stated) / len(stated)
 
 
 def kind(attributes: Attributes) -> str:
-    """What labels must share to be compared attribute by attribute."""
+    """The kind that labels must share to be compared by attributes."""
     return attributes.family if isinstance(attributes, GymnasticsAttributes) else "dive"
 
 
 def attribute_similarities(labels: Sequence[Label]) -> np.ndarray:
     """The similarity of every two labels by their attributes: float64 of shape (n, n)."""
-    return np.array(
-        [[attribute_similarity(one.attributes, other.attributes) for other in labels] for one in labels]
-    ).reshape(len(labels), len(labels))
+    attributes = [label.attributes for label in labels if label.attributes is not None]
+    similarities = [[attribute_similarity(first, second) for second in attributes] for first in attributes]
+    return np.array(similarities).reshape(len(labels), len(labels))
 
 
 def cosines(labels: Sequence[Label], embeddings: Encoder | Any) -> np.ndarray:
@@ -179,15 +179,16 @@ def cosines(labels: Sequence[Label], embeddings: Encoder | Any) -> np.ndarray:
     if not (np.isfinite(vectors).all() and norms.all()):
         raise ValueError("the embeddings hold NaN, infinity or a zero vector; check the text encoder")
     unit = vectors / norms
-    # Rounding puts equal vectors a hair above 1, and a threshold of 1 is allowed.
-    return np.clip(unit @ unit.T, -1.0, 1.0).round(12)
+    # Rounding errors put equal vectors slightly above 1, and a threshold of 1 is allowed.
+    similarities: np.ndarray = np.clip(unit @ unit.T, -1.0, 1.0).round(12)
+    return similarities
 
 
 def text_encoder(name_or_path: str, *, batch_size: int = 64, device: str = "cpu") -> Encoder:
     """An encoder of texts from any CLIP-like text model or sentence encoder that transformers can load.
 
     Models with `get_text_features` (CLIP, SigLIP, ...) give those; any other gives the mean of its last hidden states
-    over the words of a text, which is what sentence encoders are trained for.
+    over the tokens of a text, as sentence encoders are trained.
     """
     import torch
     from transformers import AutoModel, AutoTokenizer

@@ -1,7 +1,7 @@
 """TF-CoVR as its authors publish it: csv or Parquet files, one triplet or one composed query per row.
 
-The one place that knows the release's own spellings, of which there are two generations. Its lists and dictionaries
-are Python literals in text; they are parsed as data, bounded in size and depth, and never evaluated.
+All knowledge of the release's column names, of which there are two generations, is in this module. Its lists and
+dictionaries are Python literals in text; they are parsed as data, limited in size and depth, and never evaluated.
 """
 
 import ast
@@ -45,7 +45,7 @@ VIDEO_OF_CLIP = (rf"^{CLIP_ID.pattern}$", r"^(?P<video>.+)_\d+$")
 def find_files(data_dir: Path) -> dict[Split, Path]:
     """Find the annotation file of each split below a folder: `train*`, `val*` and `test*`, csv or Parquet.
 
-    Files of the description-based baseline (`*_desc`) are left aside.
+    Files of the description-based baseline (`*_desc`) are ignored.
 
     Raises:
         FileNotFoundError: The folder holds no train or no test file.
@@ -74,7 +74,7 @@ def download(token: bool | str | None = None) -> Path:
         The folder that holds them.
 
     Raises:
-        FileNotFoundError: The Hub cannot be reached; says what to fetch from where.
+        FileNotFoundError: The Hub cannot be reached; the message says what to fetch from where.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
@@ -83,9 +83,9 @@ def download(token: bool | str | None = None) -> Path:
         return Path(snapshot_download(REPOSITORY, repo_type="dataset", allow_patterns=list(FILE_PATTERNS), token=token))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, ConnectionError) as error:
         raise FileNotFoundError(
-            f"the TF-CoVR annotations could not be fetched ({type(error).__name__}). Download the csv or Parquet files of "
-            f"the dataset {REPOSITORY} from the Hugging Face Hub where there is a network, for example with `hf download "
-            f"{REPOSITORY} --repo-type dataset --local-dir DIR`, and pass data_dir=DIR"
+            f"the TF-CoVR annotations could not be fetched ({type(error).__name__}). Download the csv or Parquet files "
+            f"of the dataset {REPOSITORY} from the Hugging Face Hub where there is a network, for example with `hf "
+            f"download {REPOSITORY} --repo-type dataset --local-dir DIR`, and pass data_dir=DIR"
         ) from None
 
 
@@ -97,12 +97,12 @@ def read_release(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Reject
 
     Returns:
         Split -> rows with the columns of `TRIPLET_SCHEMA`, in the order of the file; `query_label`, `change_type` and
-        `target_label` are null in queries whose file gives no labels. And a rejection for each row or column left out,
+        `target_label` are null in queries whose file has no labels. And a rejection for each row or column left out,
         with file and row (from 1, without the header).
 
     Raises:
         FileNotFoundError: See `find_files`.
-        ValueError: A file is empty, no UTF-8, lacks a column or has no usable row.
+        ValueError: A file is empty, is not UTF-8, lacks a column or has no usable row.
     """
     rows: dict[Split, pl.DataFrame] = {}
     rejections: list[Rejection] = []
@@ -124,7 +124,9 @@ def read_release(data_dir: Path) -> tuple[dict[Split, pl.DataFrame], list[Reject
 
 def _triplets(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
     table = table.select(ROW, pl.col(TRAIN_COLUMNS).cast(pl.String)).with_columns(
-        pl.col("label1", "label2").str.strip_suffix(".0")  # what pandas makes of integers beside empty cells
+        pl.col("label1", "label2").str.strip_suffix(
+            ".0"
+        )  # pandas writes integers in a column with empty cells as floats
     )
     table = table.join(
         _texts(table), on=["modification", "label2"], how="left", nulls_equal=True, maintain_order="left"
@@ -196,14 +198,14 @@ def _queries(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Reject
 
 
 def release_clips(rows: Mapping[Split, pl.DataFrame]) -> tuple[pl.DataFrame, list[Rejection]]:
-    """List the clips that the published rows speak of.
+    """List the clips in the published rows.
 
     Args:
-        rows: What `read_release` gives.
+        rows: The rows of `read_release`.
 
     Returns:
         The clips of each split in the order of their ids (`RECORD_SCHEMA`), with the long video that the id names, no
-        span (the release cuts every clip into a file of its own), and the label, null where no row says it. And a
+        span (each clip of the release is a separate file), and the label, null where no row has it. And a
         rejection for each label that contradicts an earlier one, and each long video in two splits.
     """
     parts = []
@@ -211,9 +213,9 @@ def release_clips(rows: Mapping[Split, pl.DataFrame]) -> tuple[pl.DataFrame, lis
         queries = table.select(clip_id="query_clip_id", label="query_label")
         targets = table.select(clip_id="target_clip_ids", label="target_label").explode("clip_id")
         parts.append(pl.concat([queries, targets]).unique(maintain_order=True).with_columns(split=pl.lit(split)))
-    said = pl.concat(parts)
-    labelled = said.drop_nulls("label").with_columns(first=pl.col("label").first().over("clip_id"))
-    conflicts = labelled.filter(pl.col("label") != pl.col("first")).unique(["clip_id", "label"], maintain_order=True)
+    mentioned = pl.concat(parts)
+    labeled = mentioned.drop_nulls("label").with_columns(first=pl.col("label").first().over("clip_id"))
+    conflicts = labeled.filter(pl.col("label") != pl.col("first")).unique(["clip_id", "label"], maintain_order=True)
     rejections = [
         Rejection(
             f"conflicting label: clip {clip_id!r} has {first!r} and {label!r}; the first is kept",
@@ -223,7 +225,7 @@ def release_clips(rows: Mapping[Split, pl.DataFrame]) -> tuple[pl.DataFrame, lis
         for clip_id, label, first in conflicts.select("clip_id", "label", "first").iter_rows()
     ]
     clips = (
-        said.sort(pl.col("label").is_null(), maintain_order=True)
+        mentioned.sort(pl.col("label").is_null(), maintain_order=True)
         .unique(["clip_id", "split"], keep="first", maintain_order=True)
         .with_columns(
             pl.coalesce(*(pl.col("clip_id").str.extract(pattern, 1) for pattern in VIDEO_OF_CLIP), "clip_id").alias(
@@ -301,7 +303,7 @@ def modification_text(cell: str | None, label: str | None) -> str | None:
 
 
 def parse_literal(text: str | None) -> Any:
-    """The list or dictionary that a cell spells as JSON or as a Python literal; nothing in it is executed.
+    """The list or dictionary that a cell holds as JSON or as a Python literal; nothing in it is executed.
 
     >>> parse_literal("['a_1', 'b_2']"), parse_literal("__import__('os')")
     (['a_1', 'b_2'], None)
@@ -310,7 +312,7 @@ def parse_literal(text: str | None) -> Any:
         text: At most 1 MiB long and four brackets deep.
 
     Returns:
-        The value; None if the text is none, too long or too deep.
+        The value; None if the text is not a literal, too long or too deep.
     """
     if text is None or len(text) > MAX_LITERAL_LENGTH or _depth(text) > MAX_LITERAL_DEPTH:
         return None

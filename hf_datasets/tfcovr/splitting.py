@@ -1,4 +1,4 @@
-"""Which long videos to hold out of training, so that no video is on both sides and every label stays in training."""
+"""The choice of held-out videos, so that no video is in two splits and every label stays in training."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import polars as pl
 
 
 def held_out_videos(clips: pl.DataFrame, count: int, *, seed: int = 0) -> list[str]:
-    """Choose videos to hold out: first such that many labels are among them, then at random.
+    """Choose videos to hold out: first to cover many labels, then at random.
 
     >>> clips = pl.DataFrame({"video_id": ["a", "b", "c", "d"], "label": ["x", "x", "x", "y"]})
     >>> len(held_out_videos(clips, 3)), "d" in held_out_videos(clips, 3)
@@ -20,8 +20,8 @@ def held_out_videos(clips: pl.DataFrame, count: int, *, seed: int = 0) -> list[s
         seed: Decides which.
 
     Returns:
-        Video ids in the order of their choice. Fewer than `count` where holding out another one would leave a label
-        without a clip to train on; a label of one video alone is never held out.
+        Video ids in the order in which they were chosen. Fewer than `count` where one more would leave a label without
+        a clip to train on; a label of one video alone is never held out.
     """
     labels_of = _grouped(clips.select("video_id", "label").iter_rows())
     videos = np.random.default_rng(seed).permutation(sorted(labels_of)).tolist()

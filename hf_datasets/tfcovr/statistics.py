@@ -1,33 +1,35 @@
-"""The figures that the paper gives of TF-CoVR (section 3; figures A1 and A2), for any configuration of it.
+"""The statistics of TF-CoVR in the paper (section 3; figures A1 and A2), for any configuration of it.
 
-Functions take the datasets that `load_dataset` gives and return frames or records; `plot_*` draw them as Matplotlib
+Functions take datasets from `load_dataset` and return frames or records; `plot_*` draw them as Matplotlib
 figures, which a caller saves or shows.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import polars as pl
 from datasets import Dataset
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from hf_datasets.tfcovr.labels import LabelSource, labels_by_id, load_labels
 from hf_datasets.tfcovr.modifications.normalization import MARKS, expand_numbers
 
-COLOURS: Mapping[LabelSource, str] = {"finegym": "#2a6f97", "finediving": "#c1666b", "own": "#5f8f4e"}
+COLORS: Mapping[LabelSource, str] = {"finegym": "#2a6f97", "finediving": "#c1666b", "own": "#5f8f4e"}
 NAMES: Mapping[LabelSource, str] = {"finegym": "FineGym", "finediving": "FineDiving", "own": "own labels"}
 FUNCTION_WORDS = frozenset(["a", "an", "and", "by", "in", "it", "of", "off", "on", "the", "then", "to", "with"])
-"""Words that no lexicon is asked for."""
+"""Words that the lexicon leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Five numbers of a distribution; NaN where nothing was counted.
+    """Summary of a distribution; NaN if it is empty.
 
     Attributes:
-        count: How many values.
-        missing: How many of them are unknown and left out of the rest.
+        count: Number of values.
+        missing: Number of values that are unknown and left out of the rest.
         minimum: The smallest.
         mean: The average.
         median: The middle.
@@ -43,17 +45,17 @@ class Summary:
 
 
 def summarise_values(values: pl.Series) -> Summary:
-    """The five numbers of a column; nulls count as missing.
+    """The summary of a column; nulls count as missing.
 
     >>> summarise_values(pl.Series([1.0, 4.0, None]))
     Summary(count=3, missing=1, minimum=1.0, mean=2.5, median=2.5, maximum=4.0)
     """
     known = values.drop_nulls()
-    figures = (known.min(), known.mean(), known.median(), known.max())
+    numbers = cast(tuple[float | None, ...], (known.min(), known.mean(), known.median(), known.max()))
     return Summary(
         len(values),
         values.null_count(),
-        *(float("nan") if figure is None else float(figure) for figure in figures),
+        *(float("nan") if number is None else float(number) for number in numbers),
     )
 
 
@@ -98,10 +100,10 @@ def durations(clips: Dataset) -> pl.Series:
 
 
 def modification_lexicon(rows: Dataset) -> pl.DataFrame:
-    """Which words modification texts are made of, the most frequent first.
+    """The words of modification texts, the most frequent first.
 
     Returns:
-        `word` (lower case, numbers spelled out), `texts` (rows that hold it) and `share` of the rows, in (0, 1].
+        `word` (lower case, numbers spelled out), `texts` (rows that contain it) and `share` of the rows, in (0, 1].
         Function words such as "with" are left out.
     """
     words = _words(rows).with_row_index("row").explode("words").drop_nulls().unique(["row", "words"])
@@ -113,7 +115,7 @@ def plot_clips_per_label(clips: Dataset, source: LabelSource) -> Figure:
     """Draw figure A1 (`finegym`), A2 (`finediving`) or that of own labels (`own`): clips per label, logarithmic."""
     counts = clips_per_label(clips).filter((pl.col("source") == source) & (pl.col("clips") > 0))
     figure, axes = _axes(width=min(4 + len(counts) * 0.09, 16))
-    axes.bar(range(len(counts)), counts["clips"], color=COLOURS[source], width=0.8)
+    axes.bar(range(len(counts)), counts["clips"], color=COLORS[source], width=0.8)
     axes.set_yscale("log")
     axes.set_ylim(bottom=0.8)
     axes.set_xlim(-0.8, max(len(counts) - 0.2, 1))
@@ -141,10 +143,10 @@ def plot_durations(clips: Dataset) -> Figure:
     """Draw how long the clips are."""
     seconds = durations(clips)
     summary = summarise_values(seconds)
-    # At least a few frames to a bin, or the frame rate draws a comb.
+    # Bins of at least a few frames, or the frame rate shows as gaps.
     bins = 1 if len(seconds) == summary.missing else max(1, min(40, round((summary.maximum - summary.minimum) / 0.1)))
     figure, axes = _axes()
-    axes.hist(seconds.drop_nulls(), bins=bins, color=COLOURS["finegym"], rwidth=0.9)
+    axes.hist(seconds.drop_nulls(), bins=bins, color=COLORS["finegym"], rwidth=0.9)
     axes.set_xlabel("seconds")
     axes.set_ylabel("clips")
     axes.set_title(_title("Seconds per clip", summary))
@@ -152,10 +154,10 @@ def plot_durations(clips: Dataset) -> Figure:
 
 
 def plot_modification_lexicon(rows: Dataset, *, top: int = 30) -> Figure:
-    """Draw the most frequent words of modification texts and the share of texts that hold them."""
+    """Draw the most frequent words of modification texts and the share of texts that contain them."""
     lexicon = modification_lexicon(rows).head(top).reverse()
     figure, axes = _axes(height=1.2 + 0.22 * max(len(lexicon), 1))
-    axes.barh(range(len(lexicon)), lexicon["share"] * 100, color=COLOURS["finegym"])
+    axes.barh(range(len(lexicon)), lexicon["share"] * 100, color=COLORS["finegym"])
     axes.set_yticks(range(len(lexicon)), lexicon["word"])
     axes.set_xlabel("modification texts with the word (%)")
     axes.set_ylim(-0.8, len(lexicon) - 0.2)
@@ -166,10 +168,10 @@ def plot_modification_lexicon(rows: Dataset, *, top: int = 30) -> Figure:
 def _plot_counts(values: pl.Series, unit: str, what: str) -> Figure:
     counts = values.drop_nulls().value_counts(sort=False)
     figure, axes = _axes()
-    axes.bar(counts[values.name], counts["count"], color=COLOURS["finegym"], width=0.8)
+    axes.bar(counts[values.name], counts["count"], color=COLORS["finegym"], width=0.8)
     axes.set_xlim(left=0)
     axes.margins(x=0.05)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    cast(MaxNLocator, axes.xaxis.get_major_locator()).set_params(integer=True)
     axes.set_xlabel(unit)
     axes.set_ylabel(what)
     axes.set_title(_title(unit.capitalize(), summarise_values(values)))
@@ -189,7 +191,7 @@ def _axes(*, width: float = 7, height: float = 3.6) -> tuple[Figure, Axes]:
 
 
 def _frame(dataset: Dataset, *columns: str) -> pl.DataFrame:
-    return pl.from_arrow(dataset.select_columns(list(columns)).with_format("arrow")[:])
+    return cast(pl.DataFrame, pl.from_arrow(dataset.select_columns(list(columns)).with_format("arrow")[:]))
 
 
 def _words(rows: Dataset) -> pl.DataFrame:

@@ -1,10 +1,10 @@
 """Clips x label changes -> triplets to train on, and queries with all their targets to evaluate on (section 3).
 
-A *change* is an ordered pair of labels with the text that leads from one to the other. Labels that read the same
-are one answer: no text can tell their clips apart, so a clip of either answers the query. Clips and changes are
-Polars frames; their rows are joined by number, and become ids and text only when a batch leaves. What makes the tables
-(`Tables`) uses NumPy and Arrow alone: `DataLoader` forks its workers, and Polars hangs in a forked process. Which labels
-read the same, `answers` says (label -> the first of them, see `labels.answers_of`); left out, the 306 are meant.
+A *change* is an ordered pair of labels with the text that leads from one to the other. Labels with the same text are
+one answer: no text can tell their clips apart, so a clip of either label is a target of the query. `answers` maps each
+label to the first one with the same text (see `labels.answers_of`); the default is that of the 306. Clips and changes
+are Polars frames; their rows are joined by number, and become ids and text only in the final tables. The functions of
+`Tables` use NumPy and Arrow alone: `DataLoader` forks its workers, and Polars hangs in a forked process.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from hf_datasets.tfcovr.labels import answers_of
 
 Split = Literal["train", "validation", "test"]
 Tables = Callable[[], Iterator[pa.Table]]
-"""What gives the rows of a split, in tables, as often as it is called; it can be pickled, and used after a fork."""
+"""Returns the rows of a split, in tables, each time it is called; it can be pickled and used after a fork."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 TRIPLET_SCHEMA = pa.schema(
     {
@@ -77,10 +77,10 @@ def split_by_video(
 def labels_without_clips(
     clips: pl.DataFrame, changes: pl.DataFrame, split: Split, *, answers: Answers | None = None
 ) -> Iterator[Rejection]:
-    """Find the labels of `changes` that no clip of the split has, with how many changes come to nothing for it.
+    """Find the labels of `changes` without clips in the split, with the number of changes that give no row for it.
 
     Yields:
-        One rejection per label, in the order of the changes; the clips of an identically worded label count.
+        One rejection per label, in the order of the changes; the clips of a label with the same text count.
     """
     answers = answers_of() if answers is None else answers
     present = set(_with_answers(clips, "label", answers)["answer"])
@@ -97,8 +97,8 @@ class PlannedChange(NamedTuple):
     Attributes:
         change: Row number of the change.
         queries: The clips of its source.
-        targets: The clips of its target, or of a label that reads the same.
-        drawn: Which of the pairs to keep, as places in their order by query, then by target; None keeps all.
+        targets: The clips of its target, or of a label with the same text.
+        drawn: The pairs to keep, as places in their order by query, then by target; None keeps all.
     """
 
     change: int
@@ -122,13 +122,13 @@ def plan_join(
         changes: `source` and `target` labels; see `CHANGE_SCHEMA`.
         max_triplets_per_pair: Draw that many at random of a change that has more; None keeps all.
         seed: Decides which are drawn.
-        answers: Which labels read the same, see the module.
+        answers: The labels with the same text, see the module.
 
     Returns:
         The changes that have clips on both sides, in their order.
 
     Raises:
-        ValueError: A change is between labels that read the same, or the cap is below 1.
+        ValueError: A change is between labels with the same text, or the cap is below 1.
     """
     if max_triplets_per_pair is not None and max_triplets_per_pair < 1:
         raise ValueError(f"max_triplets_per_pair is {max_triplets_per_pair}; it is None or at least 1")
@@ -155,7 +155,7 @@ def join(plan: Iterable[PlannedChange]) -> Iterator[pa.Table]:
     """Join every clip of a change's source with every clip of its target.
 
     Args:
-        plan: What `plan_join` gives.
+        plan: The result of `plan_join`.
 
     Yields:
         Batches with row numbers `query`, `target` (of the clips) and `change` (of the changes), uint32, in the order
@@ -198,7 +198,7 @@ def train_triplets(
         answers: See `plan_join`.
 
     Returns:
-        A function that gives tables of `TRIPLET_SCHEMA`; `target_clip_ids` holds one id and `target_label` is that
+        A function that returns tables of `TRIPLET_SCHEMA`; `target_clip_ids` holds one id and `target_label` is that
         clip's own label.
     """
     plan = plan_join(clips, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed, answers=answers)
@@ -235,7 +235,7 @@ def _triplet_tables(plan: list[PlannedChange], clips: pa.Table, changes: pa.Tabl
 def composed_queries(
     clips: pl.DataFrame, changes: pl.DataFrame, split: Split, *, answers: Answers | None = None
 ) -> Tables:
-    """Make the composed queries of a split: every clip with every change of its label, and all clips that answer.
+    """Make the composed queries of a split: every clip with every change of its label, and all target clips.
 
     Args:
         clips: Clips of that split with `clip_id` (unique) and `label`.
@@ -244,11 +244,11 @@ def composed_queries(
         answers: See `plan_join`.
 
     Returns:
-        A function that gives a table of `TRIPLET_SCHEMA` in the order of changes, then clips; targets are in the
-        order of the clips. `target_label` is the first label of those that read as the target does.
+        A function that returns a table of `TRIPLET_SCHEMA` in the order of changes, then clips; targets are in the
+        order of the clips. `target_label` is the first label with the target's text.
 
     Raises:
-        ValueError: A change is between labels that read the same.
+        ValueError: A change is between labels with the same text.
     """
     answers = answers_of() if answers is None else answers
     answered = (
@@ -287,7 +287,7 @@ def _with_answers(frame: pl.DataFrame, column: str, answers: Answers) -> pl.Data
 
 
 def _distinct(changes: pl.DataFrame, answers: Answers) -> pl.DataFrame:
-    # A change to each of two labels that read the same would repeat every triplet, so the first one stands for both.
+    # A change to each of two labels with the same text would repeat every triplet, so the first one is kept.
     own = _with_answers(changes.with_row_index("change"), "source", answers).rename({"answer": "own"})
     answered = _with_answers(own, "target", answers)
     same = answered.filter(pl.col("own") == pl.col("answer"))

@@ -1,4 +1,4 @@
-"""Labels: the 306 of TF-CoVR and a user's own, what each says, and how two differ."""
+"""Labels: the 306 of TF-CoVR and a user's own, their attributes, and how two differ."""
 
 from hf_datasets.tfcovr.labels.table import (
     Attributes,

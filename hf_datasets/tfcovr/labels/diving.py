@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from hf_datasets.tfcovr.labels.template import NUMBER, number_text
 
@@ -47,7 +47,7 @@ class DiveNumber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivingAttributes:
-    """What a diving description says, phase by phase.
+    """The attributes of a diving description, phase by phase.
 
     Attributes:
         takeoff: Direction of the take-off.
@@ -57,7 +57,7 @@ class DivingAttributes:
         shape: Body shape during the somersaults.
         twists_after: Twists named after the somersaults.
         entry: Whether the description ends with the entry into the water. Every dive does: where the word is
-            missing the annotation slipped, so it is not compared.
+            missing, the annotation is wrong, so it is not compared.
     """
 
     takeoff: Takeoff
@@ -85,7 +85,7 @@ def decode_dive_number(number: str) -> DiveNumber:
     """
     if not DIVE_NUMBER.fullmatch(number):
         raise ValueError(
-            f"{number!r} is no dive number: expected three or four digits and one of a, b, c, d, such as '107b' "
+            f"{number!r} is not a dive number: expected three or four digits and one of a, b, c, d, such as '107b' "
             "(group, flight, half somersaults), '5253b' or '6245d' (group, direction, half somersaults, half twists)"
         )
     digits = number[:-1]
@@ -109,21 +109,21 @@ def parse_diving(description: str) -> DivingAttributes:
     ('back', True, 2.5, 2.0, 'pike')
 
     Raises:
-        ValueError: The description is not of the grammar.
+        ValueError: The grammar does not generate the description.
     """
     match = DESCRIPTION.fullmatch(description)
     if match is None:
         raise ValueError(
-            f"{description!r} is no diving description: expected 'TAKEOFF[, N Twists], N Soms.SHAPE[, N Twists], "
+            f"{description!r} is not a diving description: expected 'TAKEOFF[, N Twists], N Soms.SHAPE[, N Twists], "
             "Entry' with TAKEOFF one of Forward, Back, Reverse, Inward (after 'Arm.' from an armstand) and SHAPE "
             "one of Pike, Tuck"
         )
     return DivingAttributes(
-        takeoff=match["takeoff"].lower(),
+        takeoff=cast(Takeoff, match["takeoff"].lower()),
         armstand=match["armstand"] is not None,
         twists_before=float(match["before"] or 0),
         somersaults=float(match["somersaults"]),
-        shape=match["shape"].lower(),
+        shape=cast(DiveShape, match["shape"].lower()),
         twists_after=float(match["after"] or 0),
         entry=match["entry"] is not None,
     )
@@ -157,7 +157,7 @@ def dive_disagreements(number: str, attributes: DivingAttributes) -> list[str]:
     ['the number says 0.5 twists, the description 1.5']
     """
     dive = decode_dive_number(number)
-    pairs = [
+    pairs: list[tuple[str, object, object]] = [
         ("take-off", dive.takeoff, attributes.takeoff),
         ("armstand", dive.armstand, attributes.armstand),
         ("somersaults", dive.somersaults, attributes.somersaults),
@@ -165,11 +165,11 @@ def dive_disagreements(number: str, attributes: DivingAttributes) -> list[str]:
         ("position", dive.position, attributes.shape if dive.position != "free" else "free"),
     ]
     found = [
-        f"the number says {number_text(said)} {name}, the description {number_text(written)}"
-        if isinstance(said, float)
-        else f"the number says {name} {said}, the description {written}"
-        for name, said, written in pairs
-        if said != written
+        f"the number says {number_text(coded)} {name}, the description {number_text(described)}"
+        if isinstance(coded, float) and isinstance(described, float)
+        else f"the number says {name} {coded}, the description {described}"
+        for name, coded, described in pairs
+        if coded != described
     ]
     if not attributes.entry:
         found.append("the description ends without the entry")

@@ -23,10 +23,10 @@ APPARATUS: dict[str, Apparatus] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GymnasticsAttributes:
-    """What a gymnastics description says; None, 0 and False where it says nothing.
+    """The attributes of a gymnastics description; None, 0 and False where it does not state them.
 
-    Two descriptions with the same meaning in other words ("stag-ring jump", "stag ring jump") are equal: `wording`
-    keeps the words for printing and is not compared.
+    Two descriptions with the same meaning in different words ("stag-ring jump", "stag ring jump") are equal: `wording`
+    is only for printing and not compared.
 
     Attributes:
         apparatus: The event.
@@ -76,7 +76,7 @@ class GymnasticsAttributes:
 
     @property
     def turn_noun(self) -> Literal["turn", "twist"]:
-        """What the element's turns are called: saltos on floor and beam twist, everything else turns."""
+        """The noun for the element's turns: "twist" for saltos on floor and beam, else "turn"."""
         twists = self.family == "acrobatic" and self.direction != "sideward"
         return "twist" if twists else "turn"
 
@@ -255,7 +255,7 @@ WORDINGS: tuple[tuple[Family, str, dict[str, Any]], ...] = (
     ),
     ("flight", "transition flight {entry} {finish}", {"element": "transition flight"}),
 )
-"""Every wording of the label table: family, template, and what it says without a slot."""
+"""Every wording of the label table: family, template, and the attributes that it implies without a slot."""
 
 FAMILIES: dict[Apparatus, tuple[Family, ...]] = {
     "Vault": ("vault",),
@@ -267,26 +267,26 @@ FAMILIES: dict[Apparatus, tuple[Family, ...]] = {
 
 @cache
 def templates(apparatus: Apparatus) -> tuple[tuple[Family, Template, dict[str, Any]], ...]:
-    """The wordings that an apparatus knows."""
+    """The wordings of an apparatus."""
     known = FAMILIES[apparatus]
-    return tuple((family, Template(text, VOCABULARY), said) for family, text, said in WORDINGS if family in known)
+    return tuple((family, Template(text, VOCABULARY), implied) for family, text, implied in WORDINGS if family in known)
 
 
 def readings(description: str) -> Iterator[GymnasticsAttributes]:
-    """Every way to read a description; one for each label of the table.
+    """Every parse of a description; exactly one for each label of the table.
 
     Yields:
-        The attributes of one reading.
+        The attributes of one parse.
     """
     name, _, phrase = description.removeprefix("(").partition(") ")
     apparatus = APPARATUS.get(name, name)
     if not description.startswith("(") or apparatus not in FAMILIES:
         return
-    for family, template, said in templates(apparatus):
+    for family, template, implied in templates(apparatus):
         found = template.parse(phrase)
         if found is not None:
             wording = f"({name}) {template.text}"
-            yield GymnasticsAttributes(apparatus=apparatus, family=family, wording=wording, **said, **found)
+            yield GymnasticsAttributes(apparatus=apparatus, family=family, wording=wording, **implied, **found)
 
 
 def parse_gymnastics(description: str) -> GymnasticsAttributes:
@@ -297,12 +297,12 @@ def parse_gymnastics(description: str) -> GymnasticsAttributes:
     ('Balance Beam', 'switch', 'leap', 0.5)
 
     Raises:
-        ValueError: The description is not of the grammar.
+        ValueError: The grammar does not generate the description.
     """
     attributes = next(readings(description), None)
     if attributes is None:
         raise ValueError(
-            f"{description!r} is no gymnastics description: expected '(APPARATUS) skill' with APPARATUS one of "
+            f"{description!r} is not a gymnastics description: expected '(APPARATUS) skill' with APPARATUS one of "
             f"{', '.join(FAMILIES)} and a skill worded as in hf_datasets/tfcovr/labels/labels.tsv"
         )
     return attributes

@@ -1,4 +1,4 @@
-"""The 306 labels of TF-CoVR: what each says, which say the same, and where the annotation contradicts itself.
+"""The 306 labels of TF-CoVR: their attributes, which have the same text, and where the annotation contradicts itself.
 
 A user's own labels are the same record, made by `free_text.own_labels`.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from hf_datasets.tfcovr.labels.diving import (
     DivingAttributes,
@@ -28,14 +28,14 @@ InconsistencyKind = Literal["identical text", "dive number"]
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One class: its index in the class order, its id upstream, its text and what the text says.
+    """One class: its index in the class order, its upstream id, its text and attributes.
 
     Attributes:
         index: Position in the class order, 0 to 305; of a user's labels in theirs.
-        label_id: FineGym's gym288 class or the dive number, as text: `40`, `407c`; or the user's own.
+        label_id: The class of FineGym's gym288 or the dive number, as text: `40`, `407c`; or the user's own id.
         source: The dataset that defines it.
         description: Its text.
-        attributes: What the text says; None where it is not of TF-CoVR's grammar.
+        attributes: The parsed text; None where the grammar of TF-CoVR does not generate it.
     """
 
     index: int
@@ -64,7 +64,7 @@ class Change:
 
 
 def parse_description(description: str) -> Attributes:
-    """What a description says: gymnastics descriptions begin with the apparatus in parentheses, dives do not.
+    """The attributes of a description: gymnastics descriptions begin with the apparatus in parentheses, dives do not.
 
     >>> parse_description("Inward, 3.5 Soms.Tuck, Entry").somersaults
     3.5
@@ -97,7 +97,7 @@ def load_labels() -> tuple[Label, ...]:
             Label(
                 index=int(row["index"]),
                 label_id=row["label"],
-                source=row["source"],
+                source=cast(LabelSource, row["source"]),
                 description=row["description"],
                 attributes=parse_description(row["description"]),
             )
@@ -123,7 +123,7 @@ def find_label(label_id: str) -> Label:
     label = labels_by_id().get(str(label_id))
     if label is None:
         raise ValueError(
-            f"{label_id!r} is no TF-CoVR label: expected one of 306 ids, a gym288 class from '0' to '287' (29 are "
+            f"{label_id!r} is not a TF-CoVR label: expected one of 306 ids, a gym288 class from '0' to '287' (29 are "
             "not used) or a dive number such as '407c'; hf_datasets/tfcovr/labels/labels.tsv lists them"
         )
     return label
@@ -132,7 +132,7 @@ def find_label(label_id: str) -> Label:
 @cache
 def classes_by_description() -> dict[str, tuple[str, ...]]:
     """The ids of the labels under each description, in class order."""
-    classes = defaultdict(tuple)
+    classes: dict[str, tuple[str, ...]] = defaultdict(tuple)
     for label in load_labels():
         classes[label.description] += (label.label_id,)
     return dict(classes)
@@ -148,12 +148,12 @@ def answer_class(label_id: str) -> tuple[str, ...]:
 
 
 def reading(description: str) -> str:
-    """A description without what a reader does not tell apart: case and runs of white space."""
+    """A description normalized for comparison: case-folded, with single spaces."""
     return " ".join(description.split()).casefold()
 
 
 def answers_of(labels: Iterable[Label] | None = None) -> dict[str, str]:
-    """The label that answers for each label: the first of those that read the same.
+    """The representative of each label: the first label with the same text.
 
     >>> answers_of()["216"], answers_of()["45"]
     ('180', '45')
@@ -190,7 +190,7 @@ def differences(source: Attributes, target: Attributes) -> tuple[Change, ...]:
 
 
 def label_inconsistencies() -> tuple[LabelInconsistency, ...]:
-    """What is known to be wrong with the labels, found by checking them: identical texts, then dive numbers.
+    """The known inconsistencies of the labels: identical texts, then dive numbers.
 
     >>> for found in label_inconsistencies()[3:5]:
     ...     print(found.label_ids, found.message)

@@ -1,4 +1,4 @@
-"""Templates that read and write: one line of text with slots is both the parser and the printer of a wording."""
+"""Templates: one line of text with slots is both the parser and the printer of a wording."""
 
 import re
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class Template:
         return f"(?P<{slot[1]}>{alternatives})"
 
     def parse(self, text: str) -> dict[str, Any] | None:
-        """The values of the slots that `text` fills, or None where it is not of this wording."""
+        """The values of the slots that `text` fills, or None where it does not match this wording."""
         match = self.pattern.fullmatch(text)
         if match is None:
             return None

@@ -1,4 +1,4 @@
-"""The form in which a model reads a modification text: numbers in words, lower case, no marks, at most 30 words."""
+"""Normalization of modification texts for a model: numbers in words, lower case, no marks, at most 30 words."""
 
 import re
 from typing import Final

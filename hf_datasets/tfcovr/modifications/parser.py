@@ -1,4 +1,4 @@
-"""What an instruction says, whoever wrote it: its words by their stems, its counts, directions and negations."""
+"""The parser of instructions from any writer: stems of words, counts, directions and negations."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ VERBS: Final = frozenset(
         "remove drop omit increase raise decrease reduce lower start finish go",
     )
 )
-"""How an instruction may begin."""
+"""The first words of instructions."""
 NEUTRAL: Final = VERBS - {"switch"} | frozenset(
     re.findall(
         r"\w+",
@@ -25,7 +25,7 @@ NEUTRAL: Final = VERBS - {"switch"} | frozenset(
         "count time times exercise apparatus event element move skill",
     )
 )
-"""Words that say nothing about a label."""
+"""Words that carry no information about a label."""
 INCREASING: Final = frozenset({"increase", "raise"})
 DECREASING: Final = frozenset({"decrease", "reduce", "lower"})
 
@@ -103,16 +103,16 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What an instruction, or a description, says.
+    """The parsed content of an instruction or a description.
 
     Attributes:
         verb: The first word.
-        words: Stems of the words that say something about a label.
-        denied: What is said to be absent, the words of each denial together.
+        words: Stems of the words that carry information about a label.
+        denied: What the text denies, the words of each denial together.
         apparatus: The apparatuses named.
         numbers: Every number that counts.
         counts: The numbers with a unit; 0 for a denied one.
-        trends: `increase` or `decrease`, where the verb says so.
+        trends: `increase` or `decrease`, where the verb means it.
         directions: `forward`, `back`, `sideward` of the element.
         entry_directions: The same, of what leads into it.
     """
@@ -129,15 +129,15 @@ class Instruction:
 
 
 def read_instruction(text: str, present: frozenset[str] = frozenset()) -> Instruction:
-    """What `text` says. A denial reaches as far as the next word that is `present` in the target.
+    """The parsed `text`. A denial reaches as far as the next word that is `present` in the target.
 
-    >>> said = read_instruction("show a switch leap on BB with no turn")
-    >>> sorted(said.words), said.denied, sorted(said.apparatus)
+    >>> instruction = read_instruction("show a switch leap on BB with no turn")
+    >>> sorted(instruction.words), instruction.denied, sorted(instruction.apparatus)
     (['leap', 'switch'], (frozenset({'turn'}),), ['Balance Beam'])
     >>> read_instruction("Show with 2.5 twists and one and a half somersaults").counts
     (Count(value=2.5, unit='turn', after=''), Count(value=1.5, unit='somersault', after='turn'))
     """
-    tokens = tokenise(text)
+    tokens = tokenize(text)
     affirmed, denied = part_denials(tokens, present)
     stated = [token for token in affirmed if isinstance(token, str)]
     words = [word for word in stated if word not in NEUTRAL and word[0] not in ",@!"]
@@ -157,10 +157,10 @@ def read_instruction(text: str, present: frozenset[str] = frozenset()) -> Instru
     )
 
 
-def tokenise(text: str) -> list[Token]:
+def tokenize(text: str) -> list[Token]:
     """Stems and numbers in order; `@BB` for an apparatus, `~` where a denial begins.
 
-    >>> tokenise("Show two and a half twists without ring on Balance Beam")
+    >>> tokenize("Show two and a half twists without ring on Balance Beam")
     ['show', 2.5, 'turn', '~', 'ring', 'on', '@BB']
     """
     text = text.lower()
@@ -175,7 +175,7 @@ def tokenise(text: str) -> list[Token]:
 
 
 def join_numbers(words: list[str]) -> list[Token]:
-    """The words with `two and a half` as 2.5, and without the numbers of legs and feet, which count no turns."""
+    """The words with `two and a half` as 2.5, and without the numbers of legs and feet, which do not count turns."""
     tokens: list[Token] = []
     position = 0
     while position < len(words):
@@ -196,7 +196,7 @@ def join_numbers(words: list[str]) -> list[Token]:
 def part_denials(tokens: list[Token], present: frozenset[str]) -> tuple[list[Token], tuple[frozenset[str], ...]]:
     """The tokens that are affirmed, and the words that each `~` denies; a denied unit stays as `0 !unit`.
 
-    A denial takes the next word that says something, then all others up to a comma, `and`, `with`, a number, an
+    A denial takes the next word that carries information, then all others up to a comma, `and`, `with`, a number, an
     apparatus or a word that the target has.
     """
     affirmed: list[Token] = []
@@ -240,7 +240,8 @@ def counts_in(tokens: list[Token]) -> list[Count]:
 
 def directions_in(words: list[str]) -> tuple[frozenset[str], frozenset[str]]:
     """The directions of the element and those of its entry, told apart by the word before."""
-    element, entry = set(), set()
+    element: set[str] = set()
+    entry: set[str] = set()
     for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
         if word not in {"forward", "back", "sideward"} or before == "leg" or after == "attitude":
             continue

@@ -1,8 +1,10 @@
-"""The rule-based generator: the shortest instruction that turns one label into another, from their attributes alone.
+"""The rule-based generator: the shortest instruction that leads from one label to another, from their attributes.
 
-It follows the habits of the paper's examples (section B): say what changes and nothing else, numbers and apparatus as
+It follows the style of the paper's examples (section B): state what changes and nothing else, numbers and apparatus as
 in the target, `with no turn` for what goes away.
 """
+
+from typing import cast
 
 from hf_datasets.tfcovr.labels import Attributes, describe, differences
 from hf_datasets.tfcovr.labels.diving import DivingAttributes, counted
@@ -22,7 +24,7 @@ REMOVED_FINISHES = {
     "with legs together": "without legs together",
     "swing down to cross straddle sit": "without swing down",
 }
-"""How to take back a finish whose words cannot follow `without`; others lose their preposition `to` or `at`."""
+"""How to negate a finish whose words cannot follow `without`; others lose their preposition `to` or `at`."""
 
 
 def write_modification(source: Attributes, target: Attributes) -> str:
@@ -40,9 +42,9 @@ def write_modification(source: Attributes, target: Attributes) -> str:
     changed = {change.attribute for change in differences(source, target)}
     if not changed:
         raise ValueError(f"{describe(source)!r} and {describe(target)!r} say the same: there is nothing to modify")
-    if isinstance(source, DivingAttributes):
-        return diving_instruction(source, target, changed)
-    return gymnastics_instruction(source, target, changed)
+    if isinstance(source, DivingAttributes):  # so is the target: `differences` refuses different sports
+        return diving_instruction(source, cast(DivingAttributes, target), changed)
+    return gymnastics_instruction(source, cast(GymnasticsAttributes, target), changed)
 
 
 def gymnastics_instruction(source: GymnasticsAttributes, target: GymnasticsAttributes, changed: set[str]) -> str:
@@ -75,12 +77,12 @@ def turn_words(target: GymnasticsAttributes) -> str:
 
 
 def no_turn(source: GymnasticsAttributes) -> str:
-    """What is left when the source's turns go; a johnson keeps the half turn that is part of it."""
+    """The phrase for removed turns; a johnson keeps the half turn that is part of it."""
     return f"no {'additional ' if source.turn_manner == 'additional' else ''}{source.turn_noun}"
 
 
 def with_clause(source: GymnasticsAttributes, target: GymnasticsAttributes, changed: set[str]) -> str:
-    """What the target has `with` it: the turns and the ring, where they change and are not in the skill's name."""
+    """The `with` clause of the target: turns and ring, where they change and are not in the skill's name."""
     gains = []
     if changed & TURNING and not (target.family == "turn" and changed & {"stance", "legs"}):
         gains.append(turn_words(target) if target.turns else no_turn(source))
@@ -90,7 +92,7 @@ def with_clause(source: GymnasticsAttributes, target: GymnasticsAttributes, chan
 
 
 def removed(source: GymnasticsAttributes, target: GymnasticsAttributes, changed: set[str]) -> list[str]:
-    """What the source has and the target lacks, `without` ..."""
+    """The `without` clauses: what the source has and the target lacks."""
     losses = []
     if "ring" in changed and source.ring and not names_skill(target, changed):
         losses.append("without ring")
@@ -104,7 +106,7 @@ def removed(source: GymnasticsAttributes, target: GymnasticsAttributes, changed:
 
 
 def names_skill(target: GymnasticsAttributes, changed: set[str]) -> bool:
-    """Whether a leap is named again: it becomes another one, or its turns go ("a switch leap with no turn")."""
+    """Whether a leap is named again: it changes, or its turns are removed ("a switch leap with no turn")."""
     return bool(changed & {"element", "legs"}) or ("turns" in changed and not target.turns)
 
 
@@ -158,7 +160,7 @@ def salto_skill(target: GymnasticsAttributes, changed: set[str]) -> str:
 
 
 def changed_word(target: GymnasticsAttributes, changed: set[str], naming: set[str]) -> str | None:
-    """The one word that says it when only direction or shape changes; None where the skill must be named."""
+    """The one word for a change of only direction or shape; None where the skill must be named."""
     words = changed & {"direction", "shape"}
     if changed & naming or len(words) > 1:
         return None
@@ -208,7 +210,7 @@ def first_flight(target: GymnasticsAttributes, changed: set[str]) -> str:
 
 
 def whole_second_flight(target: GymnasticsAttributes) -> str:
-    """The way off the vault, complete: where it names no turn there is none."""
+    """The second flight, complete: a clause without turns means none."""
     if target.element == "flight":
         return f"{turn_words(target)} without salto"
     salto = salto_words(target, shape_first=True)

@@ -1,4 +1,4 @@
-"""`activitynet_comp` and `youcook2_comp`: rendered, as published with its traps, and from real annotations."""
+"""`activitynet_comp` and `youcook2_comp`: rendered, as published, and from real annotations."""
 
 import json
 import re
@@ -138,7 +138,7 @@ def entry(number, **changes):
 
 
 def older(number):
-    """As an older revision spelled it."""
+    """An entry as in an older revision."""
     found = {key: value for key, value in entry(number).items() if "/" not in key}
     times = {"original_video/start_time": 0, "original_video/end_time": 90_000_000}
     return found | times | {"positive_start_time": 2_000_000, "positive_end_time": 40_000_000}
@@ -221,7 +221,7 @@ def test_an_option_without_effect_or_a_wrong_folder_is_an_error_with_the_fix(tmp
 
 @pytest.fixture
 def annotated(tmp_path):
-    """Captions with everything that can be wrong with them."""
+    """Captions with every kind of error."""
     run, sit, jump = "A man runs along the beach.", "She lifts a heavy barbell.", "He throws a red ball."
     videos = {
         "v_good": {"duration": 30, "timestamps": [[20, 30], [0, 9], [10, 19]], "sentences": [jump, run, sit]},

@@ -1,4 +1,4 @@
-"""The noise evaluator's data: what fits, what does not; and how the best candidate is chosen."""
+"""The noise evaluator's training data: positives and negatives; and the choice of the best candidate."""
 
 import re
 
@@ -92,7 +92,7 @@ def test_miniature_negatives_change_the_colors_or_the_skill_and_nothing_else(min
         assert not set(one.positives) & set(one.negatives)
     negatives = [text for one in examples for text in one.negatives]
     share = sum(wordings[0].fullmatch(text) is not None for text in negatives) / len(negatives)
-    assert 0.4 < share < 0.6  # the wording alone does not tell what fits
+    assert 0.4 < share < 0.6  # the wording does not show which texts fit
 
 
 def test_miniature_examples_are_the_same_each_time(miniature):
@@ -103,7 +103,7 @@ def test_built_examples_join_moments_and_rewritings(built):
     examples, rejections = built_examples(built)
     (one,) = examples["train"]
     assert one.positives == ("A man sits.", "A man takes a seat.")
-    assert one.static_negatives == ("A woman sits.",)  # the caption itself is no negative
+    assert one.static_negatives == ("A woman sits.",)  # the caption itself is not a negative
     assert one.dynamic_negatives == ("A man stands.",)
     assert (one.video_id, one.start_seconds, one.end_seconds) == ("a", 1.0, 4.0)
     assert [rejection.reason for rejection in rejections] == ["no negative caption: desc_id 8"]

@@ -1,4 +1,4 @@
-"""VERIFIED's stages: what the parsers make of the many ways in which models answer, and the rule-based generators."""
+"""VERIFIED's stages: the parsers on the many forms of model answers, and the rule-based generators."""
 
 import json
 

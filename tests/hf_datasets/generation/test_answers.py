@@ -1,4 +1,4 @@
-"""What a server may send as an answer: every field is checked where it enters, and none of them ends a build."""
+"""Unexpected responses of a server: every field is checked, and no response ends a build."""
 
 import json
 
@@ -89,7 +89,7 @@ def chat_at(server, **options):
 
 
 def sends(payload, row=BAD_ROW):
-    """A server that sends this body for one row, and sensible answers for the others."""
+    """A server that sends this body for one row and valid answers for the others."""
     server = ChatServer(answer)
     server.payload = lambda body, usual: payload.encode() if row in str(body["messages"]) else usual
     return server
@@ -263,7 +263,7 @@ NONSENSE = ["[]", "null", "{}", "<html>", "[" * 200_000, '{"id": ["a"], "status"
 
 
 def server_that_says(body, call):
-    """A server one of whose handlers answers nonsense."""
+    """A server with one handler that sends this body."""
 
     async def nonsense(self, request):
         return web.Response(text=body, content_type="application/json")

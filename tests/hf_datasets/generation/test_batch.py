@@ -94,7 +94,7 @@ def test_an_option_that_the_server_rejects_is_left_out_of_the_next_batch(cache):
 
 
 def test_a_batch_holds_no_more_requests_than_the_budget_allows(cache):
-    price = Price("m", input_usd=10.0, output_usd=1000.0)  # $0.011 an answer, $0.0205 at worst
+    price = Price("m", input_usd=10.0, output_usd=1000.0)  # $0.011 an answer, $0.0205 at most
     with ChatServer(answer) as server:
         chat = batch_chat(server, price=price, sampling=Sampling(max_output_tokens=20), limits=Limits(max_usd=0.15))
         outcomes = generate(SentenceTask(), ROWS, chat, cache)

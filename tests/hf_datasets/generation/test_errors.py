@@ -1,4 +1,4 @@
-"""Bad input to the engine: what a server, a model or a caption can do wrong, one test each."""
+"""Errors of a server, a model or a caption, one test each."""
 
 import random
 import time

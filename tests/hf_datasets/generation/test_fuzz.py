@@ -1,4 +1,4 @@
-"""Mutated answers: whatever a server or a model writes becomes an answer or a rejection, soon, and counts never fall.
+"""Mutated answers: every text of a server or model becomes an answer or a rejection, fast, and counts never fall.
 
 The quick part is in every run; `SUBTLE_FUZZ_INPUTS=100000 pytest -m hostile` runs as many inputs of each kind.
 """

@@ -123,7 +123,7 @@ def test_the_request_key_depends_on_what_decides_the_answer_and_on_nothing_else(
         key(seed=1),
     ]
     assert len({key(), *changed}) == 1 + len(changed)
-    # Answers paid for by an earlier release stay good: this value never changes.
+    # The key never changes, so that answers cached by an earlier release stay valid.
     assert key() == "376c18f38f3635416cf100a5a2f5d175219f13ef0bd99e955ec541ea6b03ddac"
 
 

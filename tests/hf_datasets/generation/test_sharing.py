@@ -1,4 +1,4 @@
-"""Requests and caches that are shared: rows that ask the same, two processes, interruptions, clocks, full disks."""
+"""Requests and caches that are shared: rows with the same request, two processes, interruptions, clocks, full disks."""
 
 import os
 import signal
@@ -94,7 +94,7 @@ def test_an_interrupted_run_caches_pending_answers_and_sends_no_further_request(
         with pytest.raises(KeyboardInterrupt):
             list(generate(SentenceTask(), ROWS, chat, cache))
         assert sum(server.asked.values()) == len(cache) == 4
-        # The same chat goes on, and pays nothing twice.
+        # The same chat goes on and sends no request twice.
         assert list(generate(SentenceTask(), ROWS[:12], chat, cache)) == EXPECTED[:12]
         assert set(server.asked.values()) == {1}
 

@@ -154,7 +154,7 @@ def test_upstream_annotations_become_rows_split_by_long_video(upstream):
     assert set(other["test"]["video_id"]) != videos["test"]
 
 
-def test_videos_are_found_long_or_cut_and_their_coverage_is_said(upstream, tmp_path):
+def test_long_and_cut_videos_are_found_and_the_description_says_how_many(upstream, tmp_path):
     videos = tmp_path / "videos"
     videos.mkdir()
     (videos / "-Hv_d_vqJ00.mp4").touch()
@@ -239,7 +239,7 @@ def test_the_release_opens_from_a_folder(tmp_path):
         datasets.load_dataset("tfcovr", "release", data_dir=str(folder), seed=1)
 
 
-def test_an_id_that_leaves_the_folder_of_videos_is_refused(tmp_path):
+def test_an_id_that_leaves_the_video_folder_is_refused(tmp_path):
     (tmp_path / "videos").mkdir()
     (tmp_path / "b_1.mp4").touch()
     with pytest.raises(VideoError, match=r"'\.\./b_1' is refused"):
@@ -300,7 +300,7 @@ def test_a_bad_clip_is_rejected_with_its_row_and_the_others_stay(columns, reason
     assert rejections[0].key == str(columns.get("clip_id", "abc")[1] or "row 2 of clips.parquet")
 
 
-def test_tables_that_spoil_everything_are_errors():
+def test_tables_without_usable_clips_or_with_leaking_splits_are_errors():
     with pytest.raises(ValueError, match=r"clips\.parquet has no column label, split"):
         check_clips(clip_table().drop("label", "split"), source="clips.parquet")
     with pytest.raises(ValueError, match="1 videos in two splits, the first 'v' in test and train"):
@@ -318,7 +318,8 @@ def test_prepare_fills_the_cache_for_processes_that_import_only_datasets(tmp_pat
         "tfcovr mini: train 54, validation 6, test 12",
         "tfcovr mini-clips: train 18, validation 6, test 12",
     ]
-    code = "from datasets import load_dataset; print(load_dataset('tfcovr').num_rows, load_dataset('tfcovr', 'mini-clips').num_rows)"
+    names = "load_dataset('tfcovr').num_rows, load_dataset('tfcovr', 'mini-clips').num_rows"
+    code = f"from datasets import load_dataset; print({names})"
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
     opened = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert opened.stdout == (
@@ -326,7 +327,7 @@ def test_prepare_fills_the_cache_for_processes_that_import_only_datasets(tmp_pat
     ), opened.stderr
 
 
-def test_a_data_set_that_cannot_be_prepared_is_said_without_traceback(monkeypatch, capsys):
+def test_a_dataset_that_cannot_be_prepared_is_reported_without_traceback(monkeypatch, capsys):
     def fail():
         raise ValueError("the disk is full")
 

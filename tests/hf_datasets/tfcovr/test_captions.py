@@ -44,7 +44,7 @@ def test_the_frames_follow_the_prompt_in_order_as_data_urls():
         (DIVE, "Reverse takeoff, 1.5 somersaults, 1 twist, pike. (Platform: 3 m)", "3m"),
     ],
 )
-def test_a_caption_in_the_form_is_accepted(clip, answer, place):
+def test_a_caption_of_the_required_form_is_accepted(clip, answer, place):
     caption = CaptionTask().parse(clip, answer)
     assert isinstance(caption, ClipCaption)
     assert caption.place == place
@@ -70,7 +70,7 @@ def test_other_answers_are_rejected_with_the_raw_text(answer, reason):
     assert (rejection.raw, rejection.key) == (answer, "clip")
 
 
-def test_the_offline_captions_of_all_labels_are_in_the_form():
+def test_the_rule_based_captions_of_all_labels_have_the_required_form():
     task = CaptionTask()
     for label in load_labels():
         sport = "gymnastics" if label.source == "finegym" else "diving"

@@ -76,7 +76,7 @@ def test_every_gymnastics_description_has_one_reading():
         ("5156b", {"takeoff": "forward", "twists_after": 3.0, "twists": 3.0, "somersaults": 2.5}),
     ],
 )
-def test_a_label_is_read_as_a_judge_would(label_id, expected):
+def test_a_label_is_parsed_into_its_attributes(label_id, expected):
     attributes = find_label(label_id).attributes
     assert {name: getattr(attributes, name) for name in expected} == expected
 
@@ -131,8 +131,8 @@ def test_a_dive_number_is_decoded(number, dive):
 
 
 @pytest.mark.parametrize("number", ["107", "107e", "007b", "5053b", "52530b", "907b", "107B", "", "45"])
-def test_what_is_no_dive_number_is_refused(number):
-    with pytest.raises(ValueError, match="is no dive number: expected"):
+def test_an_invalid_dive_number_is_refused(number):
+    with pytest.raises(ValueError, match="is not a dive number: expected"):
         decode_dive_number(number)
 
 
@@ -154,7 +154,7 @@ def test_inconsistencies_name_the_labels_and_what_is_wrong():
 
 @pytest.mark.parametrize("label_id", ["24", "288", "switch leap", "407C", "../0"])
 def test_an_unknown_label_is_an_error_that_names_it(label_id):
-    with pytest.raises(ValueError, match="is no TF-CoVR label: expected one of 306 ids") as error:
+    with pytest.raises(ValueError, match="is not a TF-CoVR label: expected one of 306 ids") as error:
         find_label(label_id)
     assert repr(label_id) in str(error.value)
 

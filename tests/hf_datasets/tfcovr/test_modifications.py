@@ -1,4 +1,4 @@
-"""Modification texts: the rule-based generator, the judge of any writer, the task, and the normal form of texts."""
+"""Modification texts: the rule-based generator, the checks for any writer, the task, and the normal form of texts."""
 
 import json
 from collections import defaultdict
@@ -8,7 +8,7 @@ import pytest
 from hf_datasets.generation.task import Task
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr.labels import find_label, load_labels, parse_description
-from hf_datasets.tfcovr.modifications.checks import objection_to
+from hf_datasets.tfcovr.modifications.checks import rejection_reason
 from hf_datasets.tfcovr.modifications.normalization import count_words, normalise_text
 from hf_datasets.tfcovr.modifications.task import (
     DIVING_PROMPT,
@@ -27,7 +27,7 @@ BACK, BACK_LESS = "Back, 1.5 Twists, 2.5 Soms.Pike, Entry", "Back, 2.5 Twists, 1
 
 
 def judge(source, target, text):
-    return objection_to(parse_description(source), parse_description(target), text)
+    return rejection_reason(parse_description(source), parse_description(target), text)
 
 
 def comparable(text):
@@ -35,13 +35,13 @@ def comparable(text):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["modification_text"])
-def test_the_offline_writer_repeats_the_papers_examples_word_for_word(example):
+def test_the_rule_based_generator_repeats_the_papers_examples_word_for_word(example):
     written = write_modification(parse_description(example["source"]), parse_description(example["target"]))
     assert comparable(written) == comparable(example["modification_text"])
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["modification_text"])
-def test_the_papers_examples_pass_the_judge(example):
+def test_the_papers_examples_pass_the_checks(example):
     assert judge(example["source"], example["target"], example["modification_text"]) is None
 
 
@@ -76,12 +76,12 @@ def test_the_papers_examples_pass_the_judge(example):
         ),
     ],
 )
-def test_the_offline_writer_agrees_with_the_papers_figures(source, target, text):
+def test_the_rule_based_generator_agrees_with_the_figures_of_the_paper(source, target, text):
     assert write_modification(parse_description(source), parse_description(target)) == text
     assert judge(source, target, text) is None
 
 
-def test_the_offline_writer_is_never_rejected_on_the_default_pairs():
+def test_the_rule_based_generator_is_never_rejected_on_the_default_pairs():
     task = ModificationTask()
     outcomes = [task.parse(pair, task.write(pair)) for pair in label_pairs()]
     assert len(outcomes) == 4300
@@ -107,7 +107,7 @@ def test_labels_that_say_the_same_have_no_modification(labels):
     source, target = (find_label(label_id).attributes for label_id in labels)
     with pytest.raises(ValueError, match="say the same"):
         write_modification(source, target)
-    assert "nothing to modify" in objection_to(source, target, "show with 1 turn")
+    assert "nothing to modify" in rejection_reason(source, target, "show with 1 turn")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_other_words_for_the_same_change_pass(source, target, text):
         ),
     ],
 )
-def test_what_the_target_does_not_have_or_the_text_does_not_name_is_refused(source, target, text, reason):
+def test_a_text_with_words_outside_the_target_or_a_missing_change_is_rejected(source, target, text, reason):
     assert reason in judge(source, target, text)
 
 
@@ -204,7 +204,7 @@ def test_what_the_target_does_not_have_or_the_text_does_not_name_is_refused(sour
         ("show\u202e a split leap on BB with 1 turn", "holds the character"),
     ],
 )
-def test_what_is_no_short_english_instruction_is_refused(text, reason):
+def test_a_text_that_is_not_a_short_english_instruction_is_rejected(text, reason):
     assert reason in judge(SWITCH_LEAP, SPLIT_LEAP_ON_BEAM, text)
 
 
@@ -261,7 +261,7 @@ def test_an_unusable_answer_is_rejected_with_its_reason_and_raw_text(answer, rea
 
 
 def test_an_unknown_label_in_a_pair_is_an_error_that_names_it():
-    with pytest.raises(ValueError, match="'24' is no TF-CoVR label"):
+    with pytest.raises(ValueError, match="'24' is not a TF-CoVR label"):
         ModificationTask().messages(LabelPair("40", "24", "temporal", 0.8))
 
 
@@ -284,7 +284,7 @@ def test_an_unknown_label_in_a_pair_is_an_error_that_names_it():
         ),
     ],
 )
-def test_texts_are_normalised_as_the_release_does(text, expected):
+def test_texts_are_normalized_as_in_the_release(text, expected):
     assert normalise_text(text) == expected
 
 

@@ -1,4 +1,4 @@
-"""`load_dataset("tfcovr", "own")`: a table and a folder of videos, labels of any vocabulary, and what is wrong with a row."""
+"""`load_dataset("tfcovr", "own")`: a table and a folder of videos, labels of any vocabulary, and rejections."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ import hf_datasets  # noqa: F401 - registers the names
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr import statistics
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
-from hf_datasets.tfcovr.free_text import free_objection_to, own_labels, write_free_modification
+from hf_datasets.tfcovr.free_text import free_rejection_reason, own_labels, write_free_modification
 from hf_datasets.tfcovr.labels import find_label
 from hf_datasets.tfcovr.modifications.task import Modification, ModificationTask
 from hf_datasets.tfcovr.own import find_table, read_own_clips
@@ -115,7 +115,7 @@ def test_every_format_gives_the_same_rows(tmp_path, suffix):
     assert expected.clips.row(0)[3:5] == (None, None)
 
 
-def test_the_users_split_and_description_win(tmp_path):
+def test_the_users_split_and_description_take_precedence(tmp_path):
     columns = table(num_videos=3, clips_per_video=5)
     given = [("train", "val", "Test")[number // 5] for number in range(15)]
     described = [{"drops": "the ball falls to the ground"}.get(label, "") for label in columns["label"]]
@@ -167,7 +167,7 @@ def test_splits_are_the_same_with_and_without_videos_and_differ_by_seed(tmp_path
         ("split", None, "unknown split: row 2"),
     ],
 )
-def test_a_bad_row_is_rejected_with_a_cure_and_the_others_stay(tmp_path, videos, place, value, reason):
+def test_a_bad_row_is_rejected_with_the_fix_and_the_others_stay(tmp_path, videos, place, value, reason):
     rows = {
         "clip_id": ["a", "b", "c"],
         "video_id": ["v0", "v1", "v1.mp4"],
@@ -186,7 +186,7 @@ def test_a_bad_row_is_rejected_with_a_cure_and_the_others_stay(tmp_path, videos,
     json.loads(rejection.raw)
 
 
-def test_a_line_that_is_no_json_is_rejected_and_counted_in_the_description(tmp_path):
+def test_a_line_that_is_not_json_is_rejected_and_counted_in_the_description(tmp_path):
     columns = table()
     lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
     (tmp_path / "clips.jsonl").write_text("\n".join([*lines[:3], "{broken", "[1]", *lines[3:]]), encoding="utf-8")
@@ -201,21 +201,24 @@ def test_a_line_that_is_no_json_is_rejected_and_counted_in_the_description(tmp_p
         (table() | {"label": ["one thing"] * 40}, "all clips read the same, 'one thing'"),
         (table(num_videos=5, clips_per_video=1), "no video can be held out for test, because each of the 5"),
         (table() | {"split": ["train", "test"] * 20}, "10 videos in two splits, the first 'v0' in test and train"),
-        (table() | {"label": [str(number % 5) + "00" for number in range(40)]}, "no usable row among 40; the first: label"),
+        (
+            table() | {"label": [str(number % 5) + "00" for number in range(40)]},
+            "no usable row among 40; the first: label",
+        ),
         ({key: value for key, value in table().items() if key != "label"}, "has no column label; it has clip_id"),
     ],
 )  # fmt: skip
-def test_too_little_or_contradicting_data_is_one_error_that_says_the_cure(tmp_path, columns, says):
+def test_insufficient_or_contradicting_data_is_one_error_with_the_fix(tmp_path, columns, says):
     with pytest.raises((ValueError, datasets.exceptions.DatasetGenerationError), match=says):
         load(write(tmp_path / "mine", columns))
 
 
-def test_a_threshold_that_nothing_reaches_is_said(tmp_path):
+def test_a_threshold_that_no_pair_reaches_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"no pair of the 5 labels is as similar as 0\.99"):
         load(write(tmp_path / "mine", table()), threshold=0.99)
 
 
-def test_a_split_that_gets_no_row_is_counted_and_the_others_are_there(tmp_path):
+def test_a_split_without_rows_is_rejected_and_the_others_are_opened(tmp_path):
     columns = table(num_videos=3, clips_per_video=5)
     columns |= {"split": ["train" if video != "v2" else "test" for video in columns["video_id"]]}
     rows = load(write(tmp_path / "mine", columns))
@@ -225,7 +228,7 @@ def test_a_split_that_gets_no_row_is_counted_and_the_others_are_there(tmp_path):
     assert {split: len(part) for split, part in clips.items()} == {"train": 10, "test": 5}
 
 
-def test_which_table_is_read_is_never_guessed(tmp_path):
+def test_several_tables_are_an_error_unless_one_is_named_clips(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"has no table of clips: .*clip_id, video_id, start_seconds"):
         find_table(tmp_path)
     first = tmp_path / "monday.csv"
@@ -240,7 +243,7 @@ def test_which_table_is_read_is_never_guessed(tmp_path):
         datasets.load_dataset("tfcovr", "own")
 
 
-def test_ids_of_the_306_take_their_texts_and_their_writer(tmp_path, caplog):
+def test_ids_of_the_306_labels_take_their_texts_and_generator(tmp_path, caplog):
     columns = table() | {"label": [("40", "41", "51", "136", "45")[number % 5] for number in range(40)]}
     rows, clips = (load(write(tmp_path / "mine", columns), name) for name in ("own", "own-clips"))
     assert set(clips["test"]["description"]) == {find_label(one).description for one in set(columns["label"])}
@@ -252,7 +255,7 @@ def test_ids_of_the_306_take_their_texts_and_their_writer(tmp_path, caplog):
     assert {label.source for label in described.labels} == {"own"}
 
 
-def test_labels_that_read_the_same_answer_each_other(tmp_path):
+def test_clips_of_labels_with_the_same_text_are_targets_of_each_other(tmp_path):
     columns = table() | {
         "description": [("Drops  Down", "drops down", "rolls", "jumps", "spins")[n % 5] for n in range(40)]
     }
@@ -264,7 +267,7 @@ def test_labels_that_read_the_same_answer_each_other(tmp_path):
     assert not [row for row in to_same if row["query_label"] in LABELS[:2]]
 
 
-def test_similarity_orders_free_labels_and_an_encoder_replaces_it():
+def test_free_labels_are_paired_by_character_similarity_or_by_an_encoder():
     labels = own_labels({name: name for name in LABELS})
     nearest = {pair.source: pair.target for pair in label_pairs(labels, threshold=0.0, top_n=1)}
     assert nearest["rolls left quickly"] == nearest["rolls right slowly"] == "rolls left slowly"
@@ -274,7 +277,7 @@ def test_similarity_orders_free_labels_and_an_encoder_replaces_it():
     assert nearest["rolls left quickly"] == "drops"
 
 
-def test_every_instruction_of_the_rule_passes_its_own_check():
+def test_every_rule_based_instruction_passes_the_checks():
     texts = [
         "the ball rolls from left to right",
         "the ball rolls from right to left",
@@ -309,8 +312,8 @@ def test_every_instruction_of_the_rule_passes_its_own_check():
         ("show right " + "x" * 400, "characters"),
     ],
 )
-def test_an_answer_that_is_no_instruction_is_refused(text, reason):
-    assert reason in free_objection_to("the ball rolls left", "the ball rolls right", text)
+def test_an_answer_that_is_not_an_instruction_is_rejected(text, reason):
+    assert reason in free_rejection_reason("the ball rolls left", "the ball rolls right", text)
 
 
 def test_holding_out_covers_labels_first_and_never_takes_the_last_clip_of_one():

@@ -1,4 +1,4 @@
-"""Which labels are paired: counts that the label table fixes, types, thresholds, and what is refused."""
+"""Pairs of labels: counts that follow from the label table, types, thresholds, and errors."""
 
 import re
 from collections import Counter, defaultdict
@@ -103,15 +103,15 @@ def test_embeddings_decide_instead_of_attributes():
     }
 
 
-def test_an_encoder_is_asked_for_the_descriptions():
-    asked = []
+def test_an_encoder_gets_the_descriptions():
+    encoded = []
 
     def encode(texts):
-        asked.extend(texts)
+        encoded.extend(texts)
         return np.eye(len(texts))
 
     assert label_pairs(embeddings=encode) == []
-    assert asked == [label.description for label in load_labels()]
+    assert encoded == [label.description for label in load_labels()]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_triplets_and_queries_are_read_from_first_to_last(folder):
     assert rows["test"]["target_clip_ids"][1].to_list() == ["03_2", "04_3", "05_4"]
 
 
-def test_the_older_column_names_and_file_names_are_the_same_data(folder, tmp_path):
+def test_the_older_column_and_file_names_give_the_same_rows(folder, tmp_path):
     older = {"label1": "source_label", "label2": "target_label", "modification": "target_labels_modification"}
     other = tmp_path / "older"
     other.mkdir()
@@ -99,7 +99,7 @@ def test_the_older_column_names_and_file_names_are_the_same_data(folder, tmp_pat
     assert set(rows) == {"train", "test"}
 
 
-def test_parquet_with_real_lists_is_the_same_data(folder, tmp_path):
+def test_parquet_with_real_lists_gives_the_same_rows(folder, tmp_path):
     other = tmp_path / "parquet"
     other.mkdir()
     queries = query_rows()
@@ -113,7 +113,7 @@ def test_parquet_with_real_lists_is_the_same_data(folder, tmp_path):
     assert rows["test"].equals(expected["test"])
 
 
-def test_rows_that_cannot_be_used_name_file_row_and_cure(folder):
+def test_rejections_of_unusable_rows_name_file_row_and_fix(folder):
     rows = {key: value * 4 for key, value in train_rows().items()}
     rows["label2"][3], rows["label1"][4] = "45", "24"
     rows["modification"][5] = "__import__('os').system('touch hacked')"
@@ -200,7 +200,7 @@ def test_files_that_are_missing_or_ambiguous_are_named(folder, tmp_path):
         find_files(folder)
 
 
-def test_offline_the_error_says_what_to_fetch_from_where(monkeypatch, tmp_path):
+def test_without_a_network_the_error_says_what_to_fetch_from_where(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"hf download ucf-crcv/TF-CoVR --repo-type dataset.*data_dir=DIR"):
         download()

@@ -1,4 +1,4 @@
-"""Statistics against counts made by hand, and plots that hold them."""
+"""Statistics against counts by hand, and plots that show them."""
 
 import datasets
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Triplets: exhaustive, unique, split by long video; queries with every clip that answers."""
+"""Triplets: exhaustive, unique, split by long video; queries with every target clip."""
 
 import itertools
 
@@ -46,7 +46,7 @@ def rows_of(tables):
     return pa.concat_tables(tables).to_pylist()
 
 
-def test_every_clip_of_the_source_meets_every_clip_of_the_target_once():
+def test_every_source_clip_is_joined_with_every_target_clip_once():
     rows = rows_of(train_triplets(CLIPS, CHANGES)())
     found = [(row["query_clip_id"], *row["target_clip_ids"]) for row in rows]
     assert found == [
@@ -69,7 +69,7 @@ def test_every_clip_of_the_source_meets_every_clip_of_the_target_once():
     assert rows[5]["target_label"] == "216", "a triplet has its own target clip's label"
 
 
-def test_the_join_equals_dictionaries_and_loops():
+def test_the_join_equals_a_reference_in_plain_python():
     labels = ["40", "41", "45", "46", "180", "216", "136"]
     clips = pl.DataFrame({"clip_id": [f"c{i}" for i in range(200)], "label": [labels[i * i % 7] for i in range(200)]})
     changes = pl.DataFrame(
@@ -138,7 +138,7 @@ def test_a_query_has_all_clips_that_answer_it_and_never_itself():
     assert all(row["query_clip_id"] not in row["target_clip_ids"] for row in rows)
 
 
-def test_no_clips_give_no_rows_but_the_columns():
+def test_a_join_without_clips_gives_the_columns_without_rows():
     empty = CLIPS.clear()
     assert pa.concat_tables(composed_queries(empty, CHANGES, "test")()).schema == TRIPLET_SCHEMA
     assert not rows_of(composed_queries(empty, CHANGES, "test")())
