@@ -87,10 +87,21 @@ def interrupts(seconds):
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
+def interrupts_when(is_time):
+    """Ctrl-C as soon as this is true."""
+
+    def watch():
+        while not is_time():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def test_an_interrupted_run_caches_pending_answers_and_sends_no_further_request(cache):
     with ChatServer(answer, seconds=lambda body: 0.5) as server:
         chat = chat_at(server, Limits(max_concurrency=4))
-        interrupts(0.25)
+        interrupts_when(lambda: sum(server.asked.values()) == 4)
         with pytest.raises(KeyboardInterrupt):
             list(generate(SentenceTask(), ROWS, chat, cache))
         assert sum(server.asked.values()) == len(cache) == 4
