@@ -1,7 +1,7 @@
 """Files and folders that are written whole or not at all, even if their writer is killed.
 
 `draft_of` is for a folder that several processes may write: one at a time does, and the old folder stays until the end.
-`replacing` is for a file, or for a folder that only one process writes.
+`replacing` is for a file, or for a folder that only one process writes; `replacing_files` for some files of a folder.
 """
 
 import errno
@@ -139,6 +139,45 @@ def replacing(path: Path) -> Iterator[Path]:
             unfinished.replace(path)
         finally:
             remove(unfinished)
+
+
+@contextmanager
+def replacing_files(folder: Path) -> Iterator[Path]:
+    """Lend a folder to write several files into; when the block ends, each of them takes its place in `folder`.
+
+    After an error none of them does. Other files of `folder` stay. `results.json` is moved last, so it never stands beside
+    another run's files.
+
+    Args:
+        folder: The folder that is to hold the files; it is made where it is missing.
+
+    Yields:
+        Where to write: an empty folder in `folder`.
+
+    Raises:
+        OSError: It cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with replacing_files(Path(folder)) as unfinished:
+        ...         _ = (unfinished / "rows.txt").write_text("1")
+        ...     [path.name for path in Path(folder).iterdir()]
+        ['rows.txt']
+    """
+    unfinished = folder / f"{os.getpid()}.tmp"
+    try:
+        with writing(folder):
+            unfinished.mkdir(parents=True)
+        yield unfinished
+        with writing(folder):
+            files = [path for path in unfinished.rglob("*") if path.is_file()]
+            for path in sorted(files, key=lambda path: path.name == "results.json"):
+                place = folder / path.relative_to(unfinished)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(place)
+    finally:
+        remove(unfinished)
 
 
 def remove(path: Path) -> None:

@@ -1,25 +1,22 @@
-"""What every recipe leaves behind: `results.json` with figures, configuration, seed, revisions, versions, coverage."""
+"""`results.json` of every recipe: metrics, configuration, seed, revision of the code, versions, coverage."""
 
 import importlib.metadata
-import os
 import platform
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_datasets.drafts import remove, replacing, write_json, write_text, writing
-
-__all__ = ["remove", "replacing", "versions", "write_json", "write_results", "write_text", "writing"]
-
 from harness.commands import IS_INSTALLED
+from hf_datasets.drafts import remove, replacing, replacing_files, write_json, write_text, writing
+
+__all__ = ["remove", "replacing", "replacing_files", "versions", "write_json", "write_results", "write_text", "writing"]
 
 LIBRARIES = ("subtle-video", "torch", "transformers", "datasets", "accelerate", "peft", "evaluate", "numpy")
 
 
 def versions() -> dict[str, str]:
+    """The versions of Python and of the libraries that results depend on."""
     installed = {dist.metadata["Name"].lower(): dist.version for dist in importlib.metadata.distributions()}
     return {"python": platform.python_version()} | {name: installed.get(name, "absent") for name in LIBRARIES}
 
@@ -33,10 +30,10 @@ def code_revision() -> str | None:
     return git.stdout.strip() or None
 
 
-def write_results(output_dir: Path, figures: dict[str, Any], *, config: Any, seed: int, **details: Any) -> Path:
-    """Write `output_dir/results.json`; `details` carries what else the recipe knows (coverage, revisions)."""
+def write_results(output_dir: Path, results: dict[str, Any], *, config: Any, seed: int, **details: Any) -> Path:
+    """Write `output_dir/results.json`: `results` under the key `figures`, and `details` such as the coverage."""
     record = {
-        "figures": figures,
+        "figures": results,
         "config": asdict(config) if is_dataclass(config) else config,
         "seed": seed,
         "code_revision": code_revision(),
@@ -46,24 +43,3 @@ def write_results(output_dir: Path, figures: dict[str, Any], *, config: Any, see
     path = Path(output_dir) / "results.json"
     write_json(path, record)
     return path
-
-
-@contextmanager
-def replacing_files(folder: Path) -> Iterator[Path]:
-    """Give a folder to write several files into; whole, each takes its place in `folder`, else none of them does.
-
-    Other files of `folder` stay. `results.json` is moved last, so it never stands beside another run's files.
-    """
-    unfinished = folder / f"{os.getpid()}.tmp"
-    try:
-        with writing(folder):
-            unfinished.mkdir(parents=True)
-        yield unfinished
-        with writing(folder):
-            files = [path for path in unfinished.rglob("*") if path.is_file()]
-            for path in sorted(files, key=lambda path: path.name == "results.json"):
-                place = folder / path.relative_to(unfinished)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                path.replace(place)
-    finally:
-        remove(unfinished)

@@ -7,7 +7,7 @@ import os
 import pytest
 from safetensors import SafetensorError
 
-from hf_datasets.drafts import replacing, write_json, writing
+from hf_datasets.drafts import replacing, replacing_files, write_json, writing
 
 
 def test_a_file_or_a_folder_replaces_the_old_one_whole(tmp_path):
@@ -19,6 +19,25 @@ def test_a_file_or_a_folder_replaces_the_old_one_whole(tmp_path):
             unfinished.mkdir()
             (unfinished / name).touch()
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder", "new", "second", "value.json"]
+
+
+def write_two_files(folder, error=None):
+    with replacing_files(folder) as unfinished:
+        write_json(unfinished / "results.json", 2)
+        write_json(unfinished / "tables" / "rows.json", 2)
+        if error:
+            raise error
+
+
+def test_several_files_take_their_places_together_or_not_at_all_and_others_stay(tmp_path):
+    for name in ("results.json", "other.json"):
+        write_json(tmp_path / name, 1)
+    with pytest.raises(KeyError):
+        write_two_files(tmp_path, KeyError("a fault"))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"results.json": "1", "other.json": "1"}
+    write_two_files(tmp_path)
+    found = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.json")}
+    assert found == {"results.json": "2", "tables/rows.json": "2", "other.json": "1"}
 
 
 def fail_halfway(path, error):
