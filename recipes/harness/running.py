@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import sys
 import traceback
@@ -13,7 +14,7 @@ from harness.commands import RECIPES, as_typed
 
 Config = TypeVar("Config")
 PACKAGES = ("hf_datasets", "hf_models", "metrics")
-CURES = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
+HINTS = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
 INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
 
 
@@ -49,12 +50,20 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
         mistake = users_mistake(error)
         if mistake is None:
             raise
-        cure = CURES.get(getattr(mistake, "errno", None), "")
-        sys.stderr.write(as_typed(f"error: {' '.join(str(mistake).split())}{cure}\n"))
+        hint = HINTS.get(getattr(mistake, "errno", None), "")
+        sys.stderr.write(as_typed(f"error: {' '.join(message_of(mistake).split())}{hint}\n"))
         return 2
     finally:
         if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error; of one that a process of a data loader sent, without the traceback that it begins with."""
+    text = str(error)
+    if re.match(r"Caught \w+ in \w+ worker process", text):
+        *_, text = re.split(rf"^(?:[\w.]+\.)?{type(error).__name__}: ", text, flags=re.MULTILINE)
+    return text.strip()
 
 
 def users_mistake(error: BaseException | None) -> BaseException | None:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.utils.data import DataLoader
 
 from harness.running import run_recipe
 
@@ -37,6 +38,27 @@ def test_what_a_user_can_cure_is_one_line(capsys, tmp_path):
         assert run_recipe(main, None) == 2
         shown = capsys.readouterr().err
         assert (message in shown, shown.count("\n"), shown.startswith("error: ")) == (True, 1, True), shown
+
+
+class UnreadableVideos:
+    """Two videos of which none can be read."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, row):
+        from hf_datasets.video import VideoError
+
+        try:
+            raise OSError("VideoError: an earlier error")
+        except OSError as error:
+            raise VideoError("a.mp4 does not decode:\nit is cut off") from error
+
+
+def test_an_unreadable_video_in_a_process_of_a_data_loader_is_one_line_without_its_traceback(capsys):
+    for num_workers in (0, 1):
+        assert run_recipe(lambda _, n=num_workers: list(DataLoader(UnreadableVideos(), num_workers=n)), None) == 2
+        assert capsys.readouterr().err == "error: a.mp4 does not decode: it is cut off\n"
 
 
 def test_a_fault_of_the_code_keeps_its_traceback():
