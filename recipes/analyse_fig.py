@@ -59,13 +59,13 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(AnalyseFIGConfig, __doc__)
 
 import polars as pl
-from datasets import DatasetDict, concatenate_datasets, load_dataset
+from datasets import DatasetDict, concatenate_datasets
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-import hf_datasets  # noqa: F401 - registers the datasets' names
 from fig.user_study import aggregate, as_rows, read_answers, write_forms
+from harness.data import open_dataset
 from harness.model_folders import check_model_folder
 from harness.results import replacing_files, write_results, writing
 from hf_datasets.fig.clusters import TFIDF, CaptionMap, plot_maps
@@ -84,14 +84,6 @@ def data_set_in(folder: str) -> str:
         what = f"files of {' and '.join(names)}" if names else "none of the published files"
         raise SystemExit(f"--release {folder} holds {what}; give a folder with those of one dataset: {wanted}")
     return names[0]
-
-
-def read(config: AnalyseFIGConfig, part: str = "") -> DatasetDict:
-    options = {"video_dir": config.video_dir} if config.video_dir and part else {}
-    try:
-        return load_dataset(config.dataset, config.dataset_config + part, data_dir=config.data_dir, **options)
-    except (ValueError, FileNotFoundError) as error:
-        raise SystemExit(f"{config.dataset!r}, {config.dataset_config + part!r}, cannot be read: {error}") from error
 
 
 def read_kinds(config: AnalyseFIGConfig) -> pl.DataFrame:
@@ -174,7 +166,9 @@ def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfi
 
 def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig, folder: Path) -> None:
     """Write the user study's forms into a folder, from the moments that have their video."""
-    videos = pl.concat([split.to_polars() for split in read(config, "-videos").values()])
+    videos = pl.concat(
+        [split.to_polars() for split in open_dataset(config, part="-videos", video_dir=config.video_dir).values()]
+    )
     moments = concatenate_datasets(list(data.values())).to_polars()
     joined = moments.join(videos.select("video_id", "video").unique("video_id"), on="video_id", how="left")
     joined = joined.join(kinds, on="desc_id", how="left", maintain_order="left")
@@ -200,7 +194,7 @@ def analyse(config: AnalyseFIGConfig) -> dict[str, Any]:
         config = replace(config, **found)
     if config.encoder != TFIDF:
         check_model_folder(config.encoder)
-    data, kinds = read(config), read_kinds(config)
+    data, kinds = open_dataset(config), read_kinds(config)
     maps = {
         granularity: CaptionMap(
             [caption for rows in data.values() for caption in rows[f"{granularity}_caption"]], config.encoder

@@ -40,7 +40,6 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-import hf_datasets  # noqa: F401 - registers the datasets' names
 from harness.data import load_splits
 from harness.results import replacing_files, write_results, writing
 from hf_datasets.tfcovr import statistics

@@ -63,13 +63,13 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from datasets import DatasetDict, load_dataset
+from datasets import DatasetDict
 from torch import Tensor
 from tqdm import tqdm
 from transformers.utils.logging import disable_progress_bar
 
-import hf_datasets  # noqa: F401 - registers the datasets' names
 from harness.accelerator import make_accelerator
+from harness.data import missing_by_reason, open_dataset
 from harness.results import write_results
 from hf_datasets.video import VideoFrames
 from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool
@@ -149,12 +149,10 @@ def embed_videos(
             store.append(*zip(*shard, strict=True))
             bar.update(len(shard))
     failures |= dict(gather_object(list(own_failures.items())))
-    absent = sum(reason == NO_FILE for reason in failures.values())
-    missing = {NO_FILE: absent, "does not decode": len(failures) - absent}
     return {
         "videos": len(videos),
         "encoded": len(videos) - len(failures),
-        "missing": missing,
+        "missing": missing_by_reason(failures.values()),
         "failures": failures,
     }
 
@@ -185,21 +183,12 @@ def embed_captions(
     return {"captions": len(captions), "cut": encoder.count_cut(list(captions.values()))}
 
 
-def open_data(config: EmbedMomentsConfig, part: str = "") -> DatasetDict:
-    """The moments of all splits, or with `part="-videos"` their videos; an error says why there are none."""
-    options = {"video_dir": config.video_dir} if config.video_dir and part else {}
-    try:
-        return load_dataset(config.dataset, config.dataset_config + part, data_dir=config.data_dir, **options)
-    except (ValueError, FileNotFoundError) as error:
-        raise SystemExit(f"{config.dataset!r}, {config.dataset_config + part!r}, cannot be read: {error}") from error
-
-
 def run(config: EmbedMomentsConfig) -> dict[str, Any]:
     """Fill the stores; returns the coverage."""
     disable_progress_bar()
     output_dir = Path(config.output_dir or f"outputs/features/{config.dataset}")
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
-    videos, moments = open_data(config, "-videos"), open_data(config)
+    videos, moments = open_dataset(config, part="-videos", video_dir=config.video_dir), open_dataset(config)
     for model in (config.vision_model, config.text_model):
         check_model_folder(model)
     vision = ClipEncoder(config.vision_model, frames_per_clip=config.frames_per_clip)

@@ -32,12 +32,12 @@ from typing import Any, Literal
 
 from harness.config import option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_CLIP
-from harness.shared_config import DataConfig, EmbedConfig, Protocol, QueryParts, RunConfig
+from harness.shared_config import DataConfig, EmbedConfig, FrameCacheConfig, Protocol, QueryParts, RunConfig
 from tfcovr.systems import SYSTEMS, System
 
 
 @dataclass
-class EvaluateConfig(RunConfig, DataConfig):
+class EvaluateConfig(RunConfig, FrameCacheConfig, DataConfig):
     """Which models to measure, on what, and how."""
 
     models: list[str] = option(["outputs/stage2/model"], "Model folders that stage2.py wrote, one for each seed.")
@@ -57,9 +57,6 @@ class EvaluateConfig(RunConfig, DataConfig):
     )
     image_model: str = option(MINIATURE_CLIP, "Image model whose frame average is stage-2-only's video encoder.")
     runs_dir: str = option("outputs/systems", "Folder for the systems that --compare trains.")
-    cache_dir: str = option(
-        "outputs/frames", "Folder of the frames that stage1.py decoded; its clips are not decoded again."
-    )
     num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
     output_dir: str = option("outputs/evaluation", "Folder for results.json and the predictions.")
 
@@ -85,7 +82,7 @@ from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries
 from hf_models.tfcovr.ranking import rank
 from tfcovr.batches import EmbeddingSource, embed_config
-from tfcovr.measure import CUTOFFS, Measure
+from tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
 
 
 @dataclass(frozen=True)
@@ -204,7 +201,9 @@ def gallery_ids(config: EvaluateConfig) -> list[str]:
     return sorted({clip for targets in load_split(config, config.split)["target_clip_ids"] for clip in targets})
 
 
-def evaluate(ready: Prepared, config: EvaluateConfig, device: torch.device, measure: Measure) -> Evaluation:
+def evaluate(
+    ready: Prepared, config: EvaluateConfig, device: torch.device, measure: ComposedRetrievalMeasure
+) -> Evaluation:
     """Rank and measure one model."""
     source = EmbeddingSource.open(ready.embeddings, ready.model, ready.processor, device, make=embed.run)
     queries = place_queries(load_split(config, config.split), gallery_ids(config), source.clips, source.texts)
@@ -251,7 +250,7 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     """Measure and write everything; returns the metrics by system."""
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
-    measure = Measure()
+    measure = ComposedRetrievalMeasure()
     evaluations: dict[str, list[Evaluation]] = {}
     for name, ready in prepared(config):
         evaluations.setdefault(name, []).append(evaluate(ready, config, accelerator.device, measure))

@@ -67,7 +67,7 @@ from vcmr import VCMRConfig, make_features
 from vcmr import run as train
 
 from fig.data import load_moments
-from fig.measure import Measure
+from fig.measure import MomentRetrievalMeasure
 from harness.accelerator import make_accelerator
 from harness.results import write_results
 from harness.seeds import in_percent, summarise
@@ -135,7 +135,7 @@ def evaluate(
     config: EvaluateVCMRConfig,
     split: MomentSplit,
     submission: Path,
-    measure: Measure,
+    measure: MomentRetrievalMeasure,
 ) -> Evaluation:
     """Rank, suppress, measure and write the answers of one model."""
     rankings = rank(
@@ -187,7 +187,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
     """Measure and write everything; returns the figures by system."""
     output_dir = Path(config.output_dir)
     evaluations: dict[str, list[Evaluation]] = {}
-    measure = Measure()
+    measure = MomentRetrievalMeasure()
     make_features(config, config.device)
     for trained, folder in trained_models(config):
         accelerator = make_accelerator(config.device, output_dir)
@@ -204,7 +204,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
 def finish(
     config: EvaluateVCMRConfig,
     evaluations: dict[str, list[Evaluation]],
-    measure: Measure,
+    measure: MomentRetrievalMeasure,
     accelerator: Accelerator,
 ) -> dict[str, dict[str, float]]:
     """Write and show the table, in the main process."""

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.config import option, parse_config, run_recipe
-from harness.shared_config import ClassifierConfig, DataConfig, TrainingRunConfig
+from harness.shared_config import ClassifierConfig, DataConfig, FrameCacheConfig, TrainingRunConfig
 
 
 @dataclass
-class Stage1Config(TrainingRunConfig, ClassifierConfig, DataConfig):
+class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     validation: Literal["auto", "split", "train"] = option(
@@ -55,7 +55,6 @@ class Stage1Config(TrainingRunConfig, ClassifierConfig, DataConfig):
     )
     frames_per_part: int = option(2, "Frames to read of each of the --num_frames parts of a clip; one is drawn.")
     cache_frames: bool = option(True, "Decode once and keep the frames in --cache_dir; for large frames switch it off.")
-    cache_dir: str = option("outputs/frames", "Folder of the decoded frames.")
     checkpoint_steps: int = 50
     num_workers: int = option(2, "Processes that read frames; 0: the training process reads them.")
     output_dir: str = option("outputs/stage1", "Folder for the model, the adapters, checkpoints and results.json.")
@@ -72,6 +71,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from harness.results import replacing
+from harness.running import message_of
 from harness.schedules import warmup_cosine
 from harness.training import TrainingRun, epoch_seed
 from hf_datasets.video import VideoError
@@ -200,8 +200,7 @@ class Stage1(TrainingRun):
                 frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
                 yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
         except VideoError as error:
-            reason = str(error).rpartition("VideoError: ")[2].strip()  # a worker's error begins with its traceback
-            raise SystemExit(f"{reason}; --cache_frames leaves such clips out and counts them") from error
+            raise SystemExit(f"{message_of(error)}; --cache_frames leaves such clips out and counts them") from error
 
     def count_steps(self) -> int:
         """The last batch of an epoch is left out where it is smaller."""

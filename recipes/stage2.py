@@ -75,7 +75,7 @@ from hf_models.fingerprints import weights_fingerprint
 from hf_models.tfcovr.queries import Queries, place_queries, place_triplets
 from hf_models.tfcovr.ranking import rank
 from tfcovr.batches import EmbeddingSource, PixelSource, embed_config
-from tfcovr.measure import Measure
+from tfcovr.measure import ComposedRetrievalMeasure
 
 MODEL_FIELDS = (
     *(
@@ -117,7 +117,7 @@ class Stage2(TrainingRun):
         self.model, self.optimizer = self.accelerator.prepare(*self.trainables())
         for method in ("get_query_features", "get_target_features", "encode_video", "encode_text"):
             register_fsdp_forward_method(self.model, method)  # nothing happens where the model is not sharded
-        self.measure = Measure()
+        self.measure = ComposedRetrievalMeasure()
 
     def identity(self) -> dict[str, Any]:
         """The encoders' weights count, not only their names."""

@@ -71,7 +71,7 @@ from transformers import get_linear_schedule_with_warmup
 from transformers.trainer_pt_utils import get_parameter_names
 
 from fig.data import load_moments, span_preset
-from fig.measure import Measure, selection_score
+from fig.measure import MomentRetrievalMeasure, selection_score
 from harness.results import replacing, write_json
 from harness.training import TrainingRun, split_batches
 from hf_models import (
@@ -164,7 +164,7 @@ class VCMR(TrainingRun):
         steps = self.count_steps() * config.epochs
         self.schedule = get_linear_schedule_with_warmup(self.optimizer, round(config.warmup_share * steps), steps)
         self.accelerator.register_for_checkpointing(self.schedule)
-        self.measure = Measure()
+        self.measure = MomentRetrievalMeasure()
 
     @property
     def description(self) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 from datasets import load_dataset
 
+from harness.data import missing_by_reason, open_dataset
 from harness.shared_config import ContrastConfig
 from hf_datasets.comp.contrasts import Contrast, span_of, stacks, unreadable_files
 from hf_datasets.video.pool import NO_FILE
@@ -16,25 +17,15 @@ def load_rows(
 
     Each `draw` has other orders, replacements and intervals; published rows have no other than 0.
     """
-    options: dict[str, Any] = {"video_dir": config.video_dir} if config.video_dir else {}
-    options |= {"seed": draw} if draw else {}
-    name = config.dataset_config
-    try:
-        rows = list(load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **options))
-    except (ValueError, FileNotFoundError) as error:  # which also says that a split has no row
-        raise SystemExit(f"the split {split!r} of {config.dataset!r}, {name!r}, cannot be read: {error}") from error
+    rows = list(open_dataset(config, split, video_dir=config.video_dir, seed=draw))
     failures = unreadable_files([span_of(row) for row in rows if row["video"]], num_workers=num_workers)
-    kept = [row for row in rows if row["video"] and row["video"] not in failures]
-    no_file = sum(row["video"] is None for row in rows)
-    coverage = {
-        "rows": len(rows),
-        "used": len(kept),
-        NO_FILE: no_file,
-        "does not decode": len(rows) - len(kept) - no_file,
-    }
+    reasons = [failures.get(row["video"]) if row["video"] else NO_FILE for row in rows]
+    kept = [row for row, reason in zip(rows, reasons, strict=True) if reason is None]
+    missing = missing_by_reason(reason for reason in reasons if reason is not None)
+    coverage = {"rows": len(rows), "used": len(kept), **missing}
     if not kept:
         raise SystemExit(
-            f"none of the {len(rows)} rows of {config.dataset!r} ({split}) has a video that can be read ({no_file} without "
+            f"none of the {len(rows)} rows of {config.dataset!r} ({split}) has a video that can be read ({missing[NO_FILE]} without "
             "a file); name the folder of videos with --video_dir"
         )
     return kept, coverage

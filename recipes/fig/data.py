@@ -3,9 +3,8 @@
 from typing import Literal
 
 import polars as pl
-from datasets import load_dataset
 
-import hf_datasets  # noqa: F401 - registers the datasets' names
+from harness.data import open_dataset
 from harness.shared_config import Granularity, MomentDataConfig
 from hf_models.feature_store import open_features
 from hf_models.moments.dataset import COLUMNS, MomentSplit
@@ -50,12 +49,7 @@ def load_moments(
 
 def read_rows(config: MomentDataConfig, split: str, granularity: Granularity) -> pl.DataFrame:
     """The rows of a split with `caption`; an error says why there are none."""
-    try:
-        data = load_dataset(config.dataset, config.dataset_config, data_dir=config.data_dir, split=split)
-    except (ValueError, FileNotFoundError) as error:
-        raise SystemExit(
-            f"the split {split!r} of {config.dataset!r}, {config.dataset_config!r}, cannot be read: {error}"
-        ) from error
+    data = open_dataset(config, split)
     missing = {*COLUMNS[:-1], f"{granularity}_caption"} - set(data.column_names)
     if missing or not len(data):
         what = f"has no column {', '.join(sorted(missing))}" if missing else "is empty"

@@ -11,7 +11,7 @@ from hf_models.moments.spans import MomentRanking
 TASKS = ("vcmr", "svmr", "vr")
 
 
-class Measure:
+class MomentRetrievalMeasure:
     """Recall of the three tasks by the project's metric, which is loaded once."""
 
     def __init__(self) -> None:

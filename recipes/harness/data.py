@@ -1,5 +1,7 @@
-"""The rows of TF-CoVR that a recipe's configuration names: its queries, and the clips they speak of."""
+"""The rows of a dataset that a recipe's configuration names, and how many of them lack a readable video."""
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +11,44 @@ import hf_datasets  # noqa: F401 - registers the datasets' names
 from harness.shared_config import DataConfig
 from hf_datasets.registration import REJECTIONS_FILE
 from hf_datasets.video import VideoError
+from hf_datasets.video.pool import NO_FILE
+
+DOES_NOT_DECODE = "does not decode"
+
+
+def open_dataset(config: Any, split: str | None = None, *, part: str = "", **options: Any) -> Any:
+    """A dataset as a configuration names it, or an error that says why it cannot be read.
+
+    Args:
+        config: With `dataset`, `dataset_config` and `data_dir`.
+        split: One split, as a `Dataset`; None: all, as a `DatasetDict`.
+        part: Of the configuration, such as "-clips" or "-videos"; empty: the queries, pairs or moments.
+        options: Of the dataset, such as `video_dir`; those without a value are left out.
+
+    Raises:
+        SystemExit: It cannot be read; names the split, the dataset and the reason.
+    """
+    name = config.dataset_config + part
+    given = {option: value for option, value in options.items() if value}
+    try:
+        return load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **given)
+    except (ValueError, FileNotFoundError, VideoError) as error:  # which also says that a split has no row
+        what = f"the split {split!r}" if split else "the data"
+        raise SystemExit(f"{what} of {config.dataset!r}, {name!r}, cannot be read: {error}") from error
 
 
 def load_splits(config: DataConfig, *, clips: bool = False) -> DatasetDict:
-    """All splits that there are of the queries, or of the clips they speak of."""
-    return _load(config, None, clips=clips)
+    """All splits of TF-CoVR's queries, or of their clips."""
+    # Queries get the folder of videos, too, so that they name the same clips.
+    return open_dataset(config, part="-clips" if clips else "", video_dir=config.video_dir)
 
 
 def load_split(config: DataConfig, split: str, *, clips: bool = False) -> Dataset:
-    """One split of the queries, or of the clips they speak of; an empty one is an error."""
-    data = _load(config, split, clips=clips)
+    """One split of TF-CoVR's queries, or of their clips; an empty one is an error."""
+    part = "-clips" if clips else ""
+    data = open_dataset(config, split, part=part, video_dir=config.video_dir)
     if not len(data):
-        name = f"{config.dataset_config}-clips" if clips else config.dataset_config
+        name = config.dataset_config + part
         raise SystemExit(
             f"the split {split!r} of {config.dataset!r}, {name!r}, is empty; check the data or name another split"
         )
@@ -35,12 +63,12 @@ def refused_rows(data: Dataset) -> str | None:
     return f"{notice} That is {Path(data.cache_files[0]['filename']).with_name(REJECTIONS_FILE)}"
 
 
-def _load(config: DataConfig, split: str | None, *, clips: bool) -> Any:
-    name = f"{config.dataset_config}-clips" if clips else config.dataset_config
-    # Queries get the folder of videos, too, so that they speak of the same clips.
-    options = {"video_dir": config.video_dir} if config.video_dir else {}
-    try:
-        return load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **options)
-    except (ValueError, FileNotFoundError, VideoError) as error:  # which also says that a split has no row
-        what = f"the split {split!r}" if split else "the data"
-        raise SystemExit(f"{what} of {config.dataset!r}, {name!r}, cannot be read: {error}") from error
+def missing_by_reason(reasons: Iterable[str]) -> dict[str, int]:
+    """How many videos have no file, and how many do not decode.
+
+    Example:
+        >>> missing_by_reason(["no video file", "x.mp4: the moov atom is missing"])
+        {'no video file': 1, 'does not decode': 1}
+    """
+    counts = Counter(NO_FILE if reason == NO_FILE else DOES_NOT_DECODE for reason in reasons)
+    return {reason: counts[reason] for reason in (NO_FILE, DOES_NOT_DECODE)}

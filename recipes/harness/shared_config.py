@@ -65,7 +65,16 @@ class MomentDataConfig:
 
 
 @dataclass
-class EncoderConfig:
+class FrameCacheConfig:
+    """Decoded frames."""
+
+    cache_dir: str = option(
+        "outputs/frames", "Folder of the frames that stage1.py decodes; clips that are there are not decoded again."
+    )
+
+
+@dataclass
+class EncoderConfig(FrameCacheConfig):
     """The encoders and how clips and texts are prepared for them."""
 
     vision_model: str = option("outputs/stage1/model", "Video or image encoder: a model folder or a name on the Hub.")
@@ -81,9 +90,6 @@ class EncoderConfig:
         None, "Frames of each clip; none: as the video processor says, or the model, or 12."
     )
     number_words: bool = option(False, "Spell numbers in texts out (2.5: two and a half), as the released code does.")
-    cache_dir: str = option(
-        "outputs/frames", "Folder of the frames that stage1.py decoded; its clips are not decoded again."
-    )
 
 
 @dataclass

@@ -9,10 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
+from harness.data import missing_by_reason
 from harness.shared_config import EmbedConfig
 from hf_datasets.video import VideoFrames
 from hf_datasets.video.frame_cache import FrameCache
-from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 
@@ -112,6 +113,5 @@ def batched(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
 def coverage(clips: list[dict[str, Any]], failures: dict[str, str]) -> dict[str, Any]:
     """How many clips there are and were encoded, and why the others were not."""
     total = len({clip["clip_id"] for clip in clips})
-    absent = sum(reason == NO_FILE for reason in failures.values())
-    missing = {NO_FILE: absent, "does not decode": len(failures) - absent}
+    missing = missing_by_reason(failures.values())
     return {"clips": total, "encoded": total - len(failures), "missing": missing, "failures": failures}

@@ -11,7 +11,7 @@ from hf_models.tfcovr.queries import Queries
 CUTOFFS = (5, 10, 25, 50)
 
 
-class Measure:
+class ComposedRetrievalMeasure:
     """mAP@K of rankings by the project's metric, which is loaded once."""
 
     def __init__(self) -> None:
