@@ -86,7 +86,7 @@ def comp_captions(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fig_moments(tmp_path_factory):
-    from tests.recipes.test_build import write_videos
+    from tests.recipes.harness.test_build import write_videos
 
     folder = tmp_path_factory.mktemp("moments")
     write_videos(folder / "videos")

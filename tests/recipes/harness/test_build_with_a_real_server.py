@@ -11,7 +11,7 @@ from served_model import SIZES, served, tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
-RECIPE = Path(__file__).parents[2] / "recipes" / "build_tfcovr.py"
+RECIPE = Path(__file__).parents[3] / "recipes" / "build_tfcovr.py"
 TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}"
 
 

@@ -18,7 +18,7 @@ import yaml
 from harness.config import option, parse_config, settings_of
 from harness.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RECIPES = ROOT / "recipes"
 VERBS = sorted(
     path.stem

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from harness.running import run_recipe
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[3] / "recipes"
 
 
 def fail(error):

@@ -27,7 +27,7 @@ from hf_datasets.tfcovr.labels import parse_description
 from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.tfcovr.modifications.writer import write_modification
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[3] / "recipes"
 CANARY = "sk-canary-77aa31e5"
 
 

@@ -23,7 +23,7 @@ from hf_datasets.drafts import draft_of
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.openai_chat import Limits
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[3] / "recipes"
 PRICED = {"input_usd": 10.0, "output_usd": 100.0, "max_output_tokens": 20}
 
 

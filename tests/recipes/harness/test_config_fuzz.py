@@ -16,7 +16,7 @@ from odd_values import LONG_RUN
 from harness.config import parse_config
 
 SHORT_RUN = 200
-CONFIGS = Path(__file__).parents[2] / "recipes" / "configs"
+CONFIGS = Path(__file__).parents[3] / "recipes" / "configs"
 RECIPES = {
     "stage1.yaml": stage1.Stage1Config,
     "stage2_4xa100.yaml": stage2.Stage2Config,
