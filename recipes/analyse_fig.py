@@ -1,4 +1,4 @@
-"""Analyse fine-grained moments as VERIFIED does: scores, duplicates, clusters of captions, and a user study.
+"""Analyze captions of moments as VERIFIED does: scores, duplicates, clusters, and a user study.
 
     python recipes/analyse_fig.py
     python recipes/analyse_fig.py --release annotations/charades_fig
@@ -22,11 +22,11 @@ from harness.shared_config import FIG_DATASETS
 
 
 @dataclass
-class AnalyseFIGConfig:
+class AnalyzeFIGConfig:
     """What to analyze, and how."""
 
     release: str | None = option(
-        None, "Folder of the published files of one dataset; stands for the following three options."
+        None, "Folder of the published files of one dataset; replaces the following three options."
     )
     dataset: str = option("charades_fig", "Name of the dataset.", names=FIG_DATASETS)
     dataset_config: str = option("mini", "Its configuration: mini, release or source.")
@@ -47,7 +47,7 @@ class AnalyseFIGConfig:
     vote: Literal["single", "majority"] = option(
         "single", "What counts in the user study: each answer, or the majority for each caption."
     )
-    output_dir: str = option("outputs/analysis", "Folder for figures, forms and results.json.")
+    output_dir: str = option("outputs/analysis", "Folder for plots, forms and results.json.")
     seed: int = option(0, "Seed of the map and of the draw of captions.")
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class AnalyseFIGConfig:
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
-    CONFIG = parse_config(AnalyseFIGConfig, __doc__)
+    CONFIG = parse_config(AnalyzeFIGConfig, __doc__)
 
 import polars as pl
 from datasets import DatasetDict, concatenate_datasets
@@ -76,7 +76,7 @@ from hf_datasets.fig.statistics import duplicate_captions, plot_scores, statisti
 GRANULARITIES = ("coarse", "fine")
 
 
-def data_set_in(folder: str) -> str:
+def dataset_in(folder: str) -> str:
     """Which dataset's published files a folder holds."""
     names = [name for name, files in FILES.items() if any(any(Path(folder).rglob(file)) for file in files.values())]
     if len(names) != 1:
@@ -86,7 +86,7 @@ def data_set_in(folder: str) -> str:
     return names[0]
 
 
-def read_kinds(config: AnalyseFIGConfig) -> pl.DataFrame:
+def read_kinds(config: AnalyzeFIGConfig) -> pl.DataFrame:
     """`desc_id` and `kind` of a built dataset; no row where the kind is not known, as in the release."""
     files = sorted((Path(config.data_dir or "") / PUBLISHED_FOLDER).glob("*.parquet"))
     if config.dataset_config != "source" or not files:
@@ -105,7 +105,7 @@ def table_1(data: DatasetDict, kinds: pl.DataFrame) -> dict[str, Any]:
     return found
 
 
-def table_2(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfig) -> dict[str, Any]:
+def table_2(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGConfig) -> dict[str, Any]:
     """Clusters of the captions, and how many are equal letter for letter."""
     found = {}
     for granularity, captions in maps.items():
@@ -120,7 +120,7 @@ def table_2(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGCo
     return found
 
 
-def show(tables: dict[str, Any], config: AnalyseFIGConfig) -> None:
+def show(tables: dict[str, Any], config: AnalyzeFIGConfig) -> None:
     """Print Tables 1 and 2."""
     console = Console()
     first = Table("split", "moments", "videos", "span (s)", "score", "late ends", "coarse words", "fine words")
@@ -143,7 +143,7 @@ def show(tables: dict[str, Any], config: AnalyseFIGConfig) -> None:
     )
 
 
-def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfig, folder: Path) -> dict[str, str]:
+def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGConfig, folder: Path) -> dict[str, str]:
     """Draw Figures 4 and 5 into a folder; returns why one could not be."""
     undrawn = {}
 
@@ -164,7 +164,7 @@ def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyseFIGConfi
     return undrawn
 
 
-def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig, folder: Path) -> None:
+def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyzeFIGConfig, folder: Path) -> None:
     """Write the user study's forms into a folder, from the moments that have their video."""
     videos = pl.concat(
         [split.to_polars() for split in open_dataset(config, part="-videos", video_dir=config.video_dir).values()]
@@ -175,7 +175,9 @@ def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig,
     shown = joined.filter(pl.col("video").is_not_null())
     print(f"user study: {len(shown):,} of {len(joined):,} moments have their video")
     if shown.is_empty():
-        raise SystemExit("no moment has its video, and a form without clips asks nothing; name them with --video_dir")
+        raise SystemExit(
+            "no moment has its video, so there is no clip for a form; name the folder of the videos with --video_dir"
+        )
     options = {"per_kind": config.items_per_kind, "per_form": config.items_per_form, "seed": config.seed}
     title = f"{config.dataset} {config.dataset_config}"
     _, unreadable = write_forms(shown.to_dicts(), folder, title=title, **options)
@@ -183,11 +185,11 @@ def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyseFIGConfig,
         print(f"{len(unreadable)} moments cannot be read and are in no form: desc_id {', '.join(map(str, unreadable))}")
 
 
-def analyse(config: AnalyseFIGConfig) -> dict[str, Any]:
-    """Tables 1 and 2, the pictures, and the forms where they are asked for."""
+def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
+    """Tables 1 and 2, the plots, and with --user_study the forms."""
     if config.release is not None:
         found = {
-            "dataset": data_set_in(config.release),
+            "dataset": dataset_in(config.release),
             "dataset_config": "release",
             "data_dir": config.release,
         }
@@ -217,12 +219,12 @@ def analyse(config: AnalyseFIGConfig) -> dict[str, Any]:
     return tables
 
 
-def add_up(config: AnalyseFIGConfig) -> dict[str, Any]:
+def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     """Table 3 from the exported answers."""
     folder = Path(str(config.answers))
-    figures, total = aggregate(*read_answers(folder), vote=config.vote)
+    results, total = aggregate(*read_answers(folder), vote=config.vote)
     table = Table("captions", "items", "answers", "R_s (%)", "R_d (%)", "S")
-    for kind, one in figures.items():
+    for kind, one in results.items():
         rates = (f"{one.static_percent:.0f}", f"{one.dynamic_percent:.0f}", f"{one.accuracy:.2f}")
         table.add_row(kind, str(one.items), str(one.answers), *rates)
     console = Console()
@@ -230,16 +232,16 @@ def add_up(config: AnalyseFIGConfig) -> dict[str, Any]:
     console.print(
         f"total S {total:.2f}; R counts {'each answer' if config.vote == 'single' else 'the majority of each item'}"
     )
-    rows = as_rows(figures, total)
+    rows = as_rows(results, total)
     write_results(folder, rows, config=config, seed=config.seed)
     return rows
 
 
-def main(config: AnalyseFIGConfig) -> None:
+def main(config: AnalyzeFIGConfig) -> None:
     if config.answers:
         add_up(config)
     else:
-        analyse(config)
+        analyze(config)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Analyze composed queries as TF-CoVR's authors do: counts, targets, texts and durations, with their figures.
+"""Count and plot what a TF-CoVR dataset holds: labels, targets, texts and durations.
 
     python recipes/analyse_tfcovr.py
     python recipes/analyse_tfcovr.py --dataset_config release --data_dir annotations/tfcovr
@@ -20,11 +20,11 @@ from harness.shared_config import DataConfig
 
 
 @dataclass
-class AnalyseTFCoVRConfig(DataConfig):
+class AnalyzeTFCoVRConfig(DataConfig):
     """What to analyze."""
 
     top_words: int = option(30, "Words of the modification texts to list.")
-    output_dir: str = option("outputs/tfcovr_analysis", "Folder for the figures and results.json.")
+    output_dir: str = option("outputs/tfcovr_analysis", "Folder for the plots and results.json.")
 
     def __post_init__(self) -> None:
         if self.top_words < 1:
@@ -32,7 +32,7 @@ class AnalyseTFCoVRConfig(DataConfig):
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
-    CONFIG = parse_config(AnalyseTFCoVRConfig, __doc__)
+    CONFIG = parse_config(AnalyzeTFCoVRConfig, __doc__)
 
 import polars as pl
 from datasets import Dataset, DatasetDict, concatenate_datasets
@@ -115,8 +115,8 @@ def draw(rows: DatasetDict, clips: Dataset, top_words: int) -> dict[str, Figure]
     }
 
 
-def analyse(config: AnalyseTFCoVRConfig) -> dict[str, Any]:
-    """Print the statistics of every split, and write them with the figures."""
+def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
+    """Print the statistics of every split, and write them with the plots."""
     rows, clips = load_splits(config), load_splits(config, clips=True)
     every_row, every_clip = (concatenate_datasets(list(data.values())) for data in (rows, clips))
     tables = {
@@ -139,8 +139,8 @@ def analyse(config: AnalyseTFCoVRConfig) -> dict[str, Any]:
     return tables
 
 
-def main(config: AnalyseTFCoVRConfig) -> None:
-    analyse(config)
+def main(config: AnalyzeTFCoVRConfig) -> None:
+    analyze(config)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Measure this project against named baselines, in one run each.
+"""Benchmark this project against other implementations, as ratios.
 
     python recipes/bench.py [NAME ...]
 
-Every line is a ratio, because machines differ and are noisy. With no name all benchmarks run. Exit status 1
+Every line is a ratio, because the speed of machines differs and varies. With no name all benchmarks run. Exit status 1
 means that a goal was missed.
 """
 

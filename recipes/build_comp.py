@@ -1,10 +1,10 @@
-"""Build ActivityNet-Comp or YouCook2-Comp: captioned events -> paragraphs -> disruptions -> contrast pairs.
+"""Build ActivityNet-Comp or YouCook2-Comp: pairs of a true and a disrupted paragraph, from captioned events.
 
     python recipes/build_comp.py --source annotations/activitynet_captions
     python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --dry_run
     python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --max_usd 20
 
-`--source` is a folder with `train*.json` and `val*.json` of ActivityNet-Captions or YouCook2. Without `--model` the
+Captioned events become paragraphs, and disruptions of these the contrast pairs. `--source` is a folder with `train*.json` and `val*.json` of ActivityNet-Captions or YouCook2. Without `--model` the
 rule-based generator writes, so no key is needed. A killed run started again goes on where it was and pays for nothing
 twice. The counts per disruption are printed beside those of the paper's Table 1. `load_dataset("youcook2_comp",
 "source", data_dir=OUTPUT_DIR)` opens the result.
@@ -57,7 +57,7 @@ TABLE_1 = {
     ("youcook2", "train"): (1174, 1100, 1082),
     ("youcook2", "validation"): (409, 361, 397),
 }
-"""The paper's pairs of each of `KINDS`; its validation splits are random parts of what was made."""
+"""The paper's pairs of each of `KINDS`; its validation splits are random samples of what was made."""
 
 
 def source_of(config: BuildCompConfig) -> Source:
@@ -68,7 +68,7 @@ def source_of(config: BuildCompConfig) -> Source:
 
 
 def select(build: Build, split: str, videos: Iterable[CaptionedVideo], max_iou: float) -> list[CaptionedVideo]:
-    """The videos with the events that follow one another; at least two."""
+    """The videos with at least two events that follow one another."""
     selected = [select_video(video, max_iou=max_iou) for video in videos]
     list(build.passed(f"{split}: events", [event for _, events in selected for event in events]))
     return list(build.passed(f"{split}: videos of several events", [video for video, _ in selected]))

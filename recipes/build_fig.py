@@ -1,13 +1,13 @@
-"""Build fine-grained moments: coarse captions -> keyframes, questions, answers -> enriched captions.
+"""Build fine captions of moments from coarse ones, by rules or with a chat model that sees keyframes.
 
     python recipes/build_fig.py --source annotations/charades_fig
     python recipes/build_fig.py --source annotations/charades_fig --video_dir videos --model gpt-4o --dry_run
     python recipes/build_fig.py --source annotations/charades_fig --video_dir videos --model gpt-4o --max_usd 20
 
-`--source` is a folder with the coarse captions of one dataset: JSON lines as VERIFIED publishes them
+Keyframes of a moment lead to questions, their answers to an enriched caption. `--source` is a folder with the coarse captions of one dataset: JSON lines as VERIFIED publishes them
 (`*_train.jsonl`, `*_val.jsonl`, `*_test.jsonl`), Charades-STA (`charades_sta_*.txt` with `Charades_v1_*.csv`), DiDeMo
 (`*_data.json`) or ActivityNet-Captions (`train.json`, `val_1.json`, `val_2.json`). Without `--model` the rule-based
-generator enriches a caption by what other captions of the same video say; it needs no video and no key. A chat model
+generator enriches a caption from other captions of the same video; it needs no video and no key. A chat model
 looks at the frames, so it needs `--video_dir`. A killed run started again goes on where it was.
 """
 
@@ -25,7 +25,7 @@ class BuildFigConfig(BuildConfig):
     """What to build from, and how."""
 
     source: str = option("", "Folder with the coarse captions of one dataset; needed.")
-    video_dir: str | None = option(None, "Folder of the videos, which a chat model has to see.")
+    video_dir: str | None = option(None, "Folder of the videos; needed with --model.")
     num_frames: int = option(8, "Frames of each moment that questions are answered from.")
     rewritings: bool = option(True, "Also write the noise evaluator's training captions.")
     output_dir: str = "outputs/build_fig"

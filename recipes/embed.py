@@ -1,4 +1,4 @@
-"""Encode every clip and every modification text once, so that stage 2 never opens a video.
+"""Encode all clips and modification texts once, so that stage 2 reads no videos.
 
     python recipes/embed.py
     accelerate launch recipes/embed.py recipes/configs/embed_4xa100.yaml
@@ -102,8 +102,8 @@ def run(config: EmbedConfig) -> dict[str, Any]:
     covered = embed_videos(model, processor, stores["video"], config, accelerator)
     num_texts = embed_texts(model, processor, stores["text"], config, accelerator)
     if accelerator.is_main_process:
-        figures = {"clips": covered["encoded"], "texts": num_texts}
-        write_results(output_dir, figures, config=config, seed=config.seed, coverage=covered)
+        counts = {"clips": covered["encoded"], "texts": num_texts}
+        write_results(output_dir, counts, config=config, seed=config.seed, coverage=covered)
         print(f"{output_dir}: {covered['encoded']:,} of {covered['clips']:,} clips and {num_texts:,} texts")
         for reason, count in covered["missing"].items():
             if count:

@@ -1,4 +1,4 @@
-"""Encode videos second by second and captions token by token, so that moment retrieval never opens a video.
+"""Encode videos second by second and captions token by token, so that moment retrieval reads no videos.
 
     python recipes/embed_moments.py
     python recipes/embed_moments.py --dataset didemo_fig --dataset_config release --data_dir annotations \
@@ -7,7 +7,7 @@
 Writes `OUTPUT_DIR/video` (one vector per `clip_seconds`, the maximum over its frames), `OUTPUT_DIR/query-fine` and
 `OUTPUT_DIR/query-coarse` (one vector per token), which `hf_models.feature_store` reads, and `results.json` with the
 coverage. Any image or video model that `AutoModel` opens will do, and any text model. A second run encodes what is
-missing; another model in the same folder is refused. Whoever has the authors' HDF5 files needs none of this: put them
+missing; another model in the same folder is refused. With the authors' HDF5 files none of this is needed: put them
 into a folder as `video.h5` and `query-fine.h5`, and give that folder to `vcmr.py`.
 """
 
@@ -203,8 +203,8 @@ def run(config: EmbedMomentsConfig) -> dict[str, Any]:
             store = FeatureStore(output_dir / f"query-{granularity}", text.fingerprints)
             text.model.to(accelerator.device)
             coverage[granularity] = embed_captions(moments, granularity, text, store, config)
-        figures = {"videos": coverage["encoded"]}
-        write_results(output_dir, figures, config=config, seed=config.seed, coverage=coverage)
+        counts = {"videos": coverage["encoded"]}
+        write_results(output_dir, counts, config=config, seed=config.seed, coverage=coverage)
         report(coverage, output_dir)
     accelerator.wait_for_everyone()
     return coverage

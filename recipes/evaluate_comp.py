@@ -1,4 +1,4 @@
-r"""Measure compositionality and retrieval of one or several models on contrast pairs (VideoComp, section 3.4).
+r"""Measure how well models tell true from disrupted paragraphs, and their retrieval (VideoComp, section 3.4).
 
     python recipes/evaluate_comp.py
     python recipes/evaluate_comp.py --models outputs/vidclip/comploss/model outputs/vidclip/negclip/model
@@ -54,7 +54,7 @@ class EvaluateCompConfig(ContrastConfig):
     num_workers: int = option(0, "Processes that read videos; 0: this one reads them.")
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     output_dir: str = option("outputs/evaluate_comp", "Folder for results.json and the similarities.")
-    seed: int = option(0, "Seed that is noted in results.json; that of --compare is --seeds.")
+    seed: int = option(0, "Seed to record in results.json; --compare trains with --seeds.")
 
     def __post_init__(self) -> None:
         if self.draws < 1:
@@ -74,7 +74,7 @@ from comp.data import load_rows
 from comp.scores import Scores, table
 from harness.accelerator import make_accelerator
 from harness.results import replacing_files, write_results, writing
-from harness.seeds import average, summarise
+from harness.seeds import average, summarize
 from hf_datasets.comp.contrasts import SpanReader
 from hf_models.video_text_encoders import VideoTextEncoder, load_encoder, short_name
 
@@ -148,7 +148,7 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
         by_seed.setdefault(name, []).append(measured)
         for text in ("positive", "negative"):
             columns[f"{run_name}/{text}"] = [row[text] for row in similarities]
-    results = {name: summarise(several) for name, several in by_seed.items()}
+    results = {name: summarize(several) for name, several in by_seed.items()}
     with replacing_files(output_dir) as draft:
         with writing(output_dir / "similarities.parquet"):
             pq.write_table(pa.table(columns), draft / "similarities.parquet")

@@ -1,4 +1,4 @@
-"""Measure composed retrieval by mAP@5/10/25/50: one model, several seeds, or the whole table with its baselines.
+"""Measure composed retrieval by mAP@5/10/25/50: of one model, over several seeds, or beside its baselines.
 
     python recipes/evaluate_tfcovr.py
     python recipes/evaluate_tfcovr.py --models outputs/seeds/0/model outputs/seeds/1/model
@@ -9,7 +9,7 @@ The gallery holds every clip of the split once, and a query's own clip is left o
 `--protocol tfcovr-official` it holds the first target of every query, repeated as often as it comes, the query's own
 clip comes last, and the metrics are what the released script would print, for comparisons with it only. Several models
 give mean and standard deviation (over n - 1). `--compare` measures the systems of `tfcovr/systems.py`: it trains what is
-missing of them as `--stage2_config` says, or else as the first of `--models` was trained, which is then one of them.
+missing with `--stage2_config`, or else as the first of `--models` was trained, which is then one of them.
 
 What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
 
@@ -76,7 +76,7 @@ from harness.accelerator import make_accelerator
 from harness.data import load_split
 from harness.models import load_encoders, load_trained
 from harness.results import replacing_files, write_results, writing
-from harness.seeds import in_percent, summarise
+from harness.seeds import in_percent, summarize
 from harness.training import INCIDENTAL
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries
@@ -137,8 +137,8 @@ def base_training(config: EvaluateConfig) -> Stage2Config:
         unknown = sorted(trained_as.keys() - asdict(Stage2Config()).keys())
         if unknown:  # what an earlier version did not have stays at its default
             raise SystemExit(
-                f"{made} was not written by this version of stage2.py, which knows no {', '.join(unknown)}; say in a "
-                "--stage2_config how to train"
+                f"{made} was not written by this version of stage2.py, which has no {', '.join(unknown)}; give the "
+                "training configuration as --stage2_config"
             )
         base = Stage2Config(**trained_as | {"restart": False})
     for name in shared:
@@ -166,7 +166,7 @@ def is_trained(config: Stage2Config) -> bool:
     results = Path(config.output_dir) / "results.json"
     if not results.is_file():
         return False
-    # Whether stored embeddings are the model's own is found out when they are opened, wherever they lie.
+    # Whether stored embeddings are the model's own is checked when they are opened, wherever they are.
     ignored = {*INCIDENTAL, "embeddings"}
     wanted, found = asdict(config), json.loads(results.read_text(encoding="utf-8"))["config"]
     changed = sorted(name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name))
@@ -225,7 +225,7 @@ def evaluate(
 
 
 def predictions(queries: Queries, ranked: list[list[str]], scores: list[list[float]]) -> pl.DataFrame:
-    """One row per ranked query, as the module says."""
+    """One row per ranked query, with the columns that the module lists."""
     return pl.DataFrame(queries.rows).with_columns(
         ranked_clip_ids=pl.Series(ranked, dtype=pl.List(pl.String)),
         scores=pl.Series(scores, dtype=pl.List(pl.Float64)),
@@ -233,7 +233,7 @@ def predictions(queries: Queries, ranked: list[list[str]], scores: list[list[flo
 
 
 def show(results: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
-    """The table, with coverage and protocol beside every score."""
+    """Print the table, with coverage and protocol."""
     table = Table("system", *(f"mAP@{k}" for k in CUTOFFS), title="Composed retrieval, %", title_justify="left")
     for name, values in results.items():
         table.add_row(name, *(in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS))
@@ -254,7 +254,7 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     evaluations: dict[str, list[Evaluation]] = {}
     for name, ready in prepared(config):
         evaluations.setdefault(name, []).append(evaluate(ready, config, accelerator.device, measure))
-    results = {name: summarise([one.metrics for one in several]) for name, several in evaluations.items()}
+    results = {name: summarize([one.metrics for one in several]) for name, several in evaluations.items()}
     first = next(iter(evaluations.values()))[0]
     if accelerator.is_main_process:
         with replacing_files(output_dir) as draft:
@@ -278,7 +278,7 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
 
 def write_table(table: pl.DataFrame, path: Path) -> None:
     """Write Parquet, and its folder where it is missing."""
-    content = BytesIO()  # Polars' own error of a full disk is no OSError
+    content = BytesIO()  # Polars' own error of a full disk is not an OSError
     table.write_parquet(content)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Measure moment retrieval in a corpus (VCMR), in a video (SVMR) and of videos (VR): one model, or the grid of the paper.
+"""Measure moment retrieval in a corpus (VCMR), within a video (SVMR) and of whole videos (VR).
 
     python recipes/evaluate_vcmr.py
     python recipes/evaluate_vcmr.py --models outputs/vcmr/model --queries fine coarse
@@ -6,15 +6,15 @@
 
 The corpus is every video of the split. `--compare` trains what is missing of XML, ReLoCLNet and HERO on coarse and on fine
 captions (`vcmr.py`) and measures each on the captions of `--queries`, as Tables 4 to 6 of VERIFIED; several seeds give
-mean and standard deviation (over n - 1). Moments pass temporal NMS with the preset's threshold; the figures without it
-stand in `results.json` too.
+mean and standard deviation (over n - 1). Moments pass temporal NMS with the preset's threshold; results without it
+are in `results.json` too.
 
 What it leaves in `OUTPUT_DIR`:
 
     results.json        `figures`: system -> {"vcmr_recall@1_iou@0.5": ..., "..._std": ...} in [0, 1], where a system is
-                        "xml, fine -> fine" (trained on, asked with); `figures_without_nms`, `by_seed`, `coverage`,
+                        "xml, fine -> fine" (trained on -> queried with); `figures_without_nms`, `by_seed`, `coverage`,
                         configuration, versions
-    submissions/        the answers of every model in the TVR submission form, `<system>/<number>.json`
+    submissions/        the predictions of every model in the TVR submission form, `<system>/<number>.json`
 """
 
 import json
@@ -35,7 +35,7 @@ class EvaluateVCMRConfig(MomentDataConfig):
 
     models: list[str] = option(["outputs/vcmr/model"], "Model folders that vcmr.py wrote.")
     split: str = option("test", "Split to measure on.")
-    queries: list[Granularity] = option(["fine"], "Captions to ask with.")
+    queries: list[Granularity] = option(["fine"], "Captions to query with.")
     compare: bool = option(False, "Train what is missing of --architectures and measure it instead of --models.")
     architectures: list[Literal["xml", "reloclnet", "hero"]] = option(
         ["xml", "reloclnet", "hero"], "Architectures that --compare trains."
@@ -52,7 +52,7 @@ class EvaluateVCMRConfig(MomentDataConfig):
     )
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     output_dir: str = option("outputs/vcmr_evaluation", "Folder for results.json and the submissions.")
-    seed: int = option(0, "Seed that is noted in results.json; that of --compare is --seeds.")
+    seed: int = option(0, "Seed to record in results.json; --compare trains with --seeds.")
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
@@ -70,7 +70,7 @@ from fig.data import load_moments
 from fig.measure import MomentRetrievalMeasure
 from harness.accelerator import make_accelerator
 from harness.results import write_results
-from harness.seeds import in_percent, summarise
+from harness.seeds import in_percent, summarize
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import rank, write_submission
@@ -83,15 +83,15 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One model's figures with and without NMS, and what they rest on."""
+    """One model's metrics with and without NMS, and their coverage."""
 
-    figures: dict[str, float]
+    metrics: dict[str, float]
     without_nms: dict[str, float]
     coverage: dict[str, Any]
 
 
 def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
-    """What each model was trained as, and its folder; `--compare` trains those that are missing."""
+    """Architecture and training captions of each model, and its folder; `--compare` trains those that are missing."""
     if not config.compare:
         for folder in map(Path, config.models):
             yield described(folder), folder
@@ -111,7 +111,7 @@ def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
 
 
 def described(folder: Path) -> str:
-    """What `vcmr.py` noted of a model beside it, or the name of its folder."""
+    """Architecture and training captions from the results that `vcmr.py` wrote beside a model, or the name of its folder."""
     results = folder.parent / "results.json"
     if folder.name != "model" or not results.is_file():
         return folder.name
@@ -137,7 +137,7 @@ def evaluate(
     submission: Path,
     measure: MomentRetrievalMeasure,
 ) -> Evaluation:
-    """Rank, suppress, measure and write the answers of one model."""
+    """Rank, suppress, measure, and write the predictions of one model."""
     rankings = rank(
         model,
         split,
@@ -151,7 +151,7 @@ def evaluate(
 
 
 def open_split(config: EvaluateVCMRConfig, model: MomentRetrievalModel, granularity: Granularity) -> MomentSplit:
-    """The split with the queries asked for, if this model can read it."""
+    """The split with queries of this granularity, if this model can read it."""
     split = load_moments(config, config.split, granularity=granularity, long_videos=model.config.long_videos)
     sizes = (model.config.video_feature_size, model.config.query_feature_size)
     if split.feature_sizes != sizes:
@@ -168,11 +168,11 @@ def open_split(config: EvaluateVCMRConfig, model: MomentRetrievalModel, granular
     return split
 
 
-def show(figures: dict[str, dict[str, float]], coverage: dict[str, Any], signature: str) -> None:
-    """The table, with coverage and protocol beside every score."""
-    table = Table("trained on -> asked with", "%", *COLUMNS, show_lines=True)
-    for name, values in figures.items():
-        rows = [[in_percent(values, figure) for figure in names] for names in TASKS.values()]
+def show(results: dict[str, dict[str, float]], coverage: dict[str, Any], signature: str) -> None:
+    """Print the table, with coverage and protocol."""
+    table = Table("trained on -> queried with", "%", *COLUMNS, show_lines=True)
+    for name, values in results.items():
+        rows = [[in_percent(values, metric) for metric in names] for names in TASKS.values()]
         columns = zip_longest(*rows, fillvalue="")
         table.add_row(name, "\n".join(TASKS), *("\n".join(column) for column in columns))
     console = Console()
@@ -184,7 +184,7 @@ def show(figures: dict[str, dict[str, float]], coverage: dict[str, Any], signatu
 
 
 def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
-    """Measure and write everything; returns the figures by system."""
+    """Measure and write everything; returns the metrics by system."""
     output_dir = Path(config.output_dir)
     evaluations: dict[str, list[Evaluation]] = {}
     measure = MomentRetrievalMeasure()
@@ -210,22 +210,22 @@ def finish(
     """Write and show the table, in the main process."""
     if not accelerator.is_main_process:
         return {}
-    figures = {name: summarise([one.figures for one in several]) for name, several in evaluations.items()}
+    results = {name: summarize([one.metrics for one in several]) for name, several in evaluations.items()}
     write_results(
         Path(config.output_dir),
-        figures,
+        results,
         config=config,
         seed=config.seed,
         figures_without_nms={
-            name: summarise([one.without_nms for one in several]) for name, several in evaluations.items()
+            name: summarize([one.without_nms for one in several]) for name, several in evaluations.items()
         },
-        by_seed={name: [one.figures for one in several] for name, several in evaluations.items()},
+        by_seed={name: [one.metrics for one in several] for name, several in evaluations.items()},
         coverage={name: several[0].coverage for name, several in evaluations.items()},
         signature=measure.signature,
     )
     first = next(iter(evaluations.values()))[0]
-    show(figures, first.coverage, measure.signature)
-    return figures
+    show(results, first.coverage, measure.signature)
+    return results
 
 
 def main(config: EvaluateVCMRConfig) -> None:

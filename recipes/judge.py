@@ -7,8 +7,8 @@
 
 Frames go as JPEG images with the paper's prompt; the candidates are shuffled by the seed; "1", "2", "(1)" and "(2)" are
 answers, anything else is counted as unreadable, never as right or wrong. Answers are kept as they arrive, so a killed run
-started again pays nothing twice. Without `--model` the offline judge answers, which sees nothing
-and takes the longer text: a check of the steps, and a baseline that says how much length gives away.
+started again pays nothing twice. Without `--model` the rule-based judge answers, which does not see the frames
+and takes the longer text: a check of the steps, and a baseline of how much the length of a text gives away.
 """
 
 import sys
@@ -24,13 +24,13 @@ from harness.shared_config import BuildConfig, ContrastConfig
 
 @dataclass
 class JudgeConfig(BuildConfig, ContrastConfig):
-    """Who judges, on what, with how many frames of which size."""
+    """What to judge, with how many frames of which size."""
 
     split: str = option("test", "Split to judge.")
     num_frames: int = option(8, "Frames of each video.")
     max_side: int = option(448, "Longer side of a frame, in pixels; smaller frames stay as they are.")
     max_output_tokens: int = 8
-    max_answers: int = option(1, "Answers per row until it counts as unreadable; the paper asks once.")
+    max_answers: int = option(1, "Answers per row until it counts as unreadable; the paper requests one.")
     output_dir: str = "outputs/judge"
 
 
@@ -56,7 +56,7 @@ from hf_datasets.video import read_frames
 
 
 def frame_parts(config: JudgeConfig, rows: list[dict[str, Any]]) -> Callable[[JudgedPair], list[dict[str, Any]]]:
-    """How the frames of a pair are read when it is asked about: as images of the stretch that the texts tell of."""
+    """Reads the frames of a pair as images, of the interval that its texts describe, when the pair is judged."""
     spans = {row["key"]: span_of(row) for row in rows}
 
     def read(pair: JudgedPair) -> list[dict[str, Any]]:
@@ -68,19 +68,19 @@ def frame_parts(config: JudgeConfig, rows: list[dict[str, Any]]) -> Callable[[Ju
 
 
 def measure(verdicts: list[Verdict]) -> dict[str, float]:
-    """Accuracy per disruption and comprehensive accuracy of the answers that can be read; nothing where there is none."""
+    """Accuracy per disruption and comprehensive accuracy of the answers that can be read; empty without any."""
     if not verdicts:
         return {}
     evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
     references = [{"disruption_type": one.disruption_type, "answer": one.answer} for one in verdicts]
-    figures = evaluate.load(metrics.space("comprehensive_accuracy")).compute(
+    measured = evaluate.load(metrics.space("comprehensive_accuracy")).compute(
         predictions=[one.given for one in verdicts], references=references
     )
-    return {name: value for name, value in figures.items() if isinstance(value, float)}
+    return {name: value for name, value in measured.items() if isinstance(value, float)}
 
 
 def write_tables(folder: Path, build: Build, verdicts: list[Verdict]) -> None:
-    """`verdicts.parquet`, and `rejections.parquet` with what the judge said instead of an answer, and why it is none."""
+    """`verdicts.parquet`, and `rejections.parquet` with the judge's replies that are not an answer, and why."""
     schema = pa.schema([(field.name, pa.string()) for field in fields(Verdict)])
     table = pa.Table.from_pylist([asdict(one) for one in verdicts], schema=schema)
     pq.write_table(table, folder / "verdicts.parquet")
@@ -100,7 +100,7 @@ def main(config: JudgeConfig) -> int:
     if build.keeps_earlier():
         return 1
     verdicts = [verdict for _, verdict in answered]
-    figures = measure(verdicts)
+    measured = measure(verdicts)
     refused = len(build.rejections)
     coverage |= {
         "asked": len(verdicts) + refused,
@@ -111,7 +111,7 @@ def main(config: JudgeConfig) -> int:
         write_tables(draft, build, verdicts)
         write_results(
             draft,
-            figures | build.figures(),
+            measured | build.counts(),
             config=config,
             seed=config.seed,
             coverage=coverage,
@@ -123,7 +123,7 @@ def main(config: JudgeConfig) -> int:
         sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
         return 1
     title = f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
-    Console(width=120).print(table({build.chat.model: figures}, title))
+    Console(width=120).print(table({build.chat.model: measured}, title))
     return int(build.incomplete is not None)
 
 

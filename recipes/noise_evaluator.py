@@ -1,10 +1,10 @@
-"""Train VERIFIED's noise evaluator: how well does a text describe a clip?
+"""Train VERIFIED's noise evaluator, which scores how well a text describes a clip.
 
     python recipes/noise_evaluator.py
     python recipes/noise_evaluator.py --build outputs/build_fig --video_dir videos --model Salesforce/blip-itm-base-coco
 
 Trains with a contrastive and a matching objective on captions that fit a moment, and on negative captions: those of
-the miniature, made from its motions, or the rewritings that `build_fig.py` wrote. Writes `OUTPUT_DIR/model` and
+the miniature, made from its motions, or the negative captions that `build_fig.py` wrote. Writes `OUTPUT_DIR/model` and
 `results.json`: how often a caption that fits is scored above the negative ones. `select_captions.py` lets the model choose
 the captions of a built dataset. A killed training goes on after its last epoch. The miniature takes a few minutes.
 """
@@ -25,7 +25,7 @@ from harness.shared_config import RunConfig
 class NoiseEvaluatorConfig(RunConfig):
     """What to learn from, what to train and how."""
 
-    build: str | None = option(None, "Folder of build_fig.py with rewritings; none: the miniature.")
+    build: str | None = option(None, "Folder of build_fig.py with negative captions; none: the miniature.")
     video_dir: str | None = option(None, "Folder of the videos of --build.")
     miniature_dir: str | None = option(None, "Folder of the miniature; none: in the cache, rendered where missing.")
     model: str = option(MINIATURE_CLIP, "CLIP, VidCLIP or BLIP to start from: a model folder or a name on the Hub.")
@@ -173,14 +173,14 @@ def training_loss(
 
 
 def hard_pairs(seen: Encoded, positives: Encoded, is_same: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """For every clip a text of another one, and for every text another clip, the likelier the more alike they look."""
+    """For every clip a text of another one, and for every text another clip, drawn more often the more similar they are."""
     with torch.no_grad():
-        likeness = (seen.embeds @ positives.embeds.T * scale).float().masked_fill(is_same, -torch.inf)
-    clips = torch.arange(len(seen.embeds), device=likeness.device)
-    texts = torch.arange(len(positives.embeds), device=likeness.device)
+        similarity = (seen.embeds @ positives.embeds.T * scale).float().masked_fill(is_same, -torch.inf)
+    clips = torch.arange(len(seen.embeds), device=similarity.device)
+    texts = torch.arange(len(positives.embeds), device=similarity.device)
     has_other, has_clip = (~is_same).any(1), (~is_same).any(0)
-    text_of_clip = torch.multinomial(likeness[has_other].softmax(1), 1)[:, 0] if has_other.any() else texts[:0]
-    clip_of_text = torch.multinomial(likeness[:, has_clip].T.softmax(1), 1)[:, 0] if has_clip.any() else clips[:0]
+    text_of_clip = torch.multinomial(similarity[has_other].softmax(1), 1)[:, 0] if has_other.any() else texts[:0]
+    clip_of_text = torch.multinomial(similarity[:, has_clip].T.softmax(1), 1)[:, 0] if has_clip.any() else clips[:0]
     return torch.cat([clips[has_other], clip_of_text]), torch.cat([text_of_clip, texts[has_clip]])
 
 

@@ -1,13 +1,13 @@
-"""Train the miniature's own CLIP on stills, because no CLIP weights can be had offline.
+"""Train the miniature's CLIP on single rendered frames; its weights ship with the recipes.
 
     python recipes/pretrain_miniature.py
     python recipes/pretrain_miniature.py --output_dir recipes/weights/miniature-clip  # what ships
 
 A real `CLIPModel` (48 px, 16 px patches) learns from single frames of the *training* competitions and their captions.
-It is helped by what only a renderer knows, so its features are better than captions alone would make them: the 3-D
+It also learns from values that only a renderer knows, so its features are better than from captions alone: the 3-D
 joints of the athlete are regressed from the class token after every block but the first, the words of a text from its
 embedding, and half of the stills carry a random position in time, added to all tokens as AIM's temporal embedding
-will be, to be read off again. Nothing it sees is longer than one frame.
+will be, which it has to predict. It never sees more than one frame.
 """
 
 import math
@@ -97,7 +97,7 @@ def clip_captions(shot: Shot) -> tuple[str, str]:
 
 
 def modification_texts(labels: tuple[str, ...]) -> list[str]:
-    """What TF-CoVR's rule-based generator says between any two of these labels."""
+    """The modification texts of TF-CoVR's rule-based generator between any two of these labels."""
     pairs = label_pairs([find_label(label) for label in labels])
     texts = {write_modification(find_label(p.source).attributes, find_label(p.target).attributes) for p in pairs}
     return sorted(texts)
@@ -178,7 +178,7 @@ class Pretraining(nn.Module):
         model.vision_model.embeddings.register_forward_hook(self.add_time)
 
     def add_time(self, _module: nn.Module, _inputs: Any, tokens: Tensor) -> Tensor:
-        """Add the code of each still's position in time to all of its tokens; -1 is none."""
+        """Add the code of each still's position in time to all of its tokens; -1 marks a still without one."""
         if self.positions is None:
             return tokens
         code = self.code[self.positions.clamp(min=0)] * (self.positions >= 0)[:, None]
@@ -196,9 +196,9 @@ class Pretraining(nn.Module):
         timed = batch["positions"] >= 0
         pose, when = [], []
         for head, states in zip(self.pose, seen.hidden_states[2:], strict=True):
-            told = head(states[:, 0])
-            pose.append(F.mse_loss(told[:, :NUM_TARGETS], batch["targets"]))
-            when.append(F.mse_loss(told[timed, NUM_TARGETS:], self.code[batch["positions"][timed]]))
+            predicted = head(states[:, 0])
+            pose.append(F.mse_loss(predicted[:, :NUM_TARGETS], batch["targets"]))
+            when.append(F.mse_loss(predicted[timed, NUM_TARGETS:], self.code[batch["positions"][timed]]))
         num_images = len(image)
         scale = limited_scale(self.model.logit_scale, math.log(50))
         logits = scale * image @ text[:num_images].T
@@ -214,7 +214,7 @@ class Pretraining(nn.Module):
 
 
 class Batches:
-    """Random stills with captions; every batch also carries modification texts, of which only the words are learned."""
+    """Random stills with captions; every batch also carries modification texts, of which only the words are predicted."""
 
     def __init__(
         self, stills: Stills, modifications: list[str], processor: CLIPProcessor, config: PretrainConfig
@@ -230,7 +230,7 @@ class Batches:
             torch.tensor(values)[:, None, None] * 255
             for values in (processor.image_processor.image_mean, processor.image_processor.image_std)
         )
-        self.normalise: Callable[[Tensor], Tensor] = lambda frames: (frames.float() - mean) / std
+        self.normalize: Callable[[Tensor], Tensor] = lambda frames: (frames.float() - mean) / std
 
     def caption(self, clip: int, frame: int, generator: np.random.Generator) -> str:
         """One of the still's three captions."""
@@ -258,7 +258,7 @@ class Batches:
             texts += generator.choice(self.modifications, num_texts).tolist()
             positions = np.where(generator.random(size) < 0.5, frames, -1)
             yield {
-                "pixel_values": self.normalise(pictures) + light,
+                "pixel_values": self.normalize(pictures) + light,
                 "targets": self.stills.targets[clips, frames],
                 "positions": torch.from_numpy(positions),
                 **self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt"),
@@ -267,10 +267,10 @@ class Batches:
 
 @torch.no_grad()
 def measure(model: CLIPModel, processor: CLIPProcessor, stills: Stills, *, choices: int = 64) -> dict[str, float]:
-    """Figures of a CLIP on stills that it has not seen; they need nothing but its weights.
+    """Metrics of a CLIP on stills that it has not seen.
 
     Returns:
-        `caption_recall@1`: how often a still's own caption is the nearest of `choices`; `chance` is about its floor.
+        `caption_recall@1`: how often a still's own caption is the nearest of `choices`; `chance` is what random scores reach.
         `joints_r2`: how much of the joints' variance a linear map from the image features explains, fitted on one
             half of the clips and judged on the other.
     """
@@ -358,14 +358,14 @@ def run(config: PretrainConfig) -> dict[str, float]:
             if step % 50 == 0:
                 bar.set_postfix({name: f"{loss.item():.3f}" for name, loss in losses.items()})
     model = accelerator.unwrap_model(training).model.cpu()
-    figures = measure(model, processor, validation)
+    metrics = measure(model, processor, validation)
     seconds = time.perf_counter() - started
     with replacing_files(Path(config.output_dir)) as draft:
         with writing(Path(config.output_dir)):
             model.save_pretrained(draft)
             processor.save_pretrained(draft)
-        write_results(draft, figures, config=config, seed=config.seed, training_seconds=seconds)
-    return figures
+        write_results(draft, metrics, config=config, seed=config.seed, training_seconds=seconds)
+    return metrics
 
 
 def load(folder: str | Path) -> tuple[CLIPModel, CLIPProcessor]:

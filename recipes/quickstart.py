@@ -1,11 +1,11 @@
-"""Do the main job on the miniature, from nothing to a report.
+"""Run composed retrieval from data to report on the miniature, in a few minutes.
 
     python recipes/quickstart.py
 
 Each step is a command that you could type yourself, and is printed as such; here they run in one process, so that
 libraries are imported once. A second run goes on where the first was stopped and repeats nothing that is done. On two
 cores it takes a few minutes, because stage 1 goes on from adapters that ship (`weights/miniature-aim`) for one epoch;
-the table at the end says where the time went.
+the table at the end shows the seconds of each step.
 """
 
 import os
@@ -143,7 +143,7 @@ def main(config: QuickstartConfig) -> int:
 
 
 def status_of(step: Step) -> int:
-    """Run a step; 0, or an exit status where what stopped it has been said."""
+    """Run a step; 0, or an exit status after an error that has been printed."""
     try:
         return run_recipe(lambda _: step.call(), None)
     except SystemExit as stop:
@@ -153,7 +153,7 @@ def status_of(step: Step) -> int:
 
 
 def show(seconds: dict[str, float], console: Console) -> None:
-    """Where the time went."""
+    """Print the seconds of each step."""
     table = Table("step", "seconds", title="Time", title_justify="left")
     table.columns[1].justify = "right"
     for title, value in seconds.items():

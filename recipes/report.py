@@ -1,11 +1,11 @@
-"""Make one HTML page from an evaluation: tables, breakdowns, confusions, and the worst queries with playable clips.
+"""Write one HTML page about an evaluation: tables, mistakes, and the worst queries with playable clips.
 
     python recipes/report.py
     python recipes/report.py --evaluation_dir outputs/evaluation --output_dir outputs/report --num_queries 30
     python recipes/report.py --evaluation_dir outputs/evaluation --video_dir /where/the/videos/are/now
 
 Reads what `evaluate_tfcovr.py` wrote and the clips of the dataset that it was given, which `results.json` names; a flag
-says otherwise. Writes `index.html` and `per_label.csv`. The page carries its clips with it and asks nothing of any
+overrides it. Writes `index.html` and `per_label.csv`. The page carries its clips with it and needs no
 network, so it opens from disk and can be sent on; where the videos must stay where they are, use `--num_queries 0`.
 """
 
@@ -103,16 +103,16 @@ def as_evaluated(config: ReportConfig, results: dict[str, Any]) -> ReportConfig:
 def load_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
     """The clips of the split, which must be those that were evaluated."""
     source = ", ".join(f"{one.name}={getattr(config, one.name)!r}" for one in fields(DataConfig))
-    cure = "where it has moved, or is another, say so with these flags, such as --data_dir"
+    hint = "where it has moved, or is another, give these flags, such as --data_dir"
     try:
         clips: Dataset = load_split(config, config.split, clips=True)
     except SystemExit as error:
-        raise SystemExit(f"{error}\nThe report is on {source}; {cure}") from error
+        raise SystemExit(f"{error}\nThe report is on {source}; {hint}") from error
     table = clips.to_polars()
     if not predictions["query_clip_id"].is_in(table["clip_id"].to_list()).any():
         raise SystemExit(
             f"none of the evaluated queries' clips, such as {predictions['query_clip_id'][0]!r}, is in the split "
-            f"{config.split!r} of {source}; {cure}"
+            f"{config.split!r} of {source}; {hint}"
         )
     return table
 
@@ -122,14 +122,14 @@ def percent(value: float) -> str:
 
 
 def interval_text(values: np.ndarray, seed: int) -> list[str]:
-    """The bootstrap interval of each column's mean in percent; empty where fewer than two queries say nothing of it."""
+    """The bootstrap interval of each column's mean in percent; empty for fewer than two queries."""
     if len(values) < 2 or not np.isfinite(values).all():
         return [""] * values.shape[1]
     bounds = zip(*bootstrap_interval(values, CONFIDENCE, seed=seed), strict=True)
     return [f"[{percent(low)}, {percent(high)}]" for low, high in bounds]
 
 
-def figure_rows(folder: Path, results: dict[str, Any], seed: int) -> list[dict[str, Any]]:
+def system_rows(folder: Path, results: dict[str, Any], seed: int) -> list[dict[str, Any]]:
     """One row per system: mean, deviation over seeds where there are several, and interval over queries."""
     rows = []
     for name, values in results["figures"].items():
@@ -197,7 +197,7 @@ def describe(results: dict[str, Any]) -> str:
 
 
 def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
-    """The page, and the figures of every target label."""
+    """The page, and the mean average precision of every target label."""
     folder = Path(config.evaluation_dir)
     results, predictions = read_evaluation(folder)
     config = as_evaluated(config, results)
@@ -215,7 +215,7 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
         shown=next(iter(results["figures"])),
         protocol=results["signature"],
         cutoffs=CUTOFFS,
-        figures=figure_rows(folder, results, config.seed),
+        systems=system_rows(folder, results, config.seed),
         change_types=table_rows(breakdown(predictions, "change_type"), config.seed),
         labels=table_rows(both_ends(per_label, config.num_labels), config.seed, name="target"),
         num_labels=len(per_label),

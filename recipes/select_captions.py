@@ -1,4 +1,4 @@
-"""Let a trained noise evaluator choose the fine caption of every moment that was built.
+"""Choose the best of each moment's built captions with a trained noise evaluator.
 
     python recipes/select_captions.py --build outputs/build_fig --video_dir videos
     python recipes/select_captions.py --build outputs/build_fig --video_dir videos --model Salesforce/blip-itm-base-coco
@@ -20,7 +20,7 @@ from harness.shared_config import Device
 
 @dataclass
 class SelectCaptionsConfig:
-    """Which candidates to judge, and by what."""
+    """Which captions to choose from, and with which model."""
 
     build: str = option("outputs/build_fig", "Folder that build_fig.py wrote.")
     video_dir: str | None = option(None, "Folder of its videos; needed.")
@@ -89,7 +89,7 @@ def judged_rows(
 def run(config: SelectCaptionsConfig) -> dict[str, int]:
     """Judge and write; returns how many moments there are and how many were judged."""
     if not config.video_dir:
-        raise SystemExit("the evaluator looks at the moments: name their videos with --video_dir")
+        raise SystemExit("the evaluator reads the moments' frames: name their videos with --video_dir")
     files = sorted((Path(config.build) / PUBLISHED_FOLDER).glob("*.parquet"))
     if not files:
         raise SystemExit(

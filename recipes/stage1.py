@@ -1,4 +1,4 @@
-"""Stage 1 of TF-CoVR: train AIM to classify clips, so that its features know fine-grained actions.
+"""Train AIM, the video encoder, to classify clips by fine-grained action (TF-CoVR's stage 1).
 
     python recipes/stage1.py
     python recipes/stage1.py recipes/configs/stage1_miniature_from_clip.yaml
@@ -30,7 +30,7 @@ class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, DataCo
 
     validation: Literal["auto", "split", "train"] = option(
         "auto",
-        "What to validate on; split: the split's labelled clips, train: long videos held out of training, auto: these only "
+        "What to validate on; split: the split's labeled clips, train: long videos held out of training, auto: these only "
         "where the split has no labels.",
     )
     validation_fraction: float = option(
@@ -86,9 +86,9 @@ from tfcovr.classifiers import (
     make_processor,
     parameter_groups,
 )
-from tfcovr.labelled_splits import labelled_splits
+from tfcovr.labeled_splits import labeled_splits
 
-# Left out of a run's identity at these values, because runs of before there was a choice lack them.
+# Left out of a run's identity at these values, because runs of earlier versions lack them.
 WITHOUT_A_CHOICE = {"validation": "auto", "validation_fraction": 0.1}
 
 
@@ -113,7 +113,7 @@ class Stage1(TrainingRun):
         super().__init__(config)
         self.processor = make_processor(config.base, config.num_frames)
         self.size = (self.processor.size["height"], self.processor.size["width"])
-        self.splits = labelled_splits(
+        self.splits = labeled_splits(
             config,
             validation=config.validation,
             validation_fraction=config.validation_fraction,
@@ -137,7 +137,7 @@ class Stage1(TrainingRun):
         set_seed(config.seed, device_specific=True)  # every process drops out something else
 
     def identity(self) -> dict[str, Any]:
-        """Without what is at its only value of before there was a choice."""
+        """Without the options that earlier versions did not have, where they have their defaults."""
         identity = super().identity()
         return {k: v for k, v in identity.items() if k not in WITHOUT_A_CHOICE or v != WITHOUT_A_CHOICE[k]}
 
@@ -183,7 +183,7 @@ class Stage1(TrainingRun):
         return data
 
     def batches(self, split: str, items: Sequence[Any], batch_size: int) -> Iterator[dict[str, Tensor]]:
-        """This process's part of each batch, normalised on the device."""
+        """This process's part of each batch, normalized on the device."""
         accelerator = self.accelerator
         chunks = [items[start : start + batch_size] for start in range(0, len(items), batch_size)]
         chunks = [chunk[accelerator.process_index :: accelerator.num_processes] for chunk in chunks]

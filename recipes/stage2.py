@@ -1,4 +1,4 @@
-"""Train TF-CoVR's composer on stored embeddings, or everything end to end from pixels.
+"""Train the composition of clip and text into one query, on embeddings or from pixels (TF-CoVR's stage 2).
 
     python recipes/stage2.py
     accelerate launch recipes/stage2.py

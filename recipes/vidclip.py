@@ -1,4 +1,4 @@
-"""Train VidCLIP: fine-tune it on contrast pairs, or pre-train it on stacked short clips (VideoComp, sections 3.2, 3.3).
+"""Train VidCLIP on contrast pairs, or pre-train it on stacks of short clips (VideoComp, sections 3.2 and 3.3).
 
     python recipes/vidclip.py
     accelerate launch recipes/vidclip.py --objective negclip --output_dir outputs/vidclip/negclip
@@ -67,7 +67,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
         if self.negclip_negatives < 0:
             raise ValueError(f"--negclip_negatives {self.negclip_negatives}: it is 0 for all, or more")
         if not 0 <= self.stack <= 8:
-            raise ValueError(f"--stack {self.stack}: a stack has 1 to 8 clips, 0 is none")
+            raise ValueError(f"--stack {self.stack}: a stack has 1 to 8 clips; 0 trains without stacks")
         if self.stack == 1 and self.objective != "clip":
             raise ValueError("--stack 1 has no disrupted texts: give --objective clip, or a larger stack")
 
@@ -105,7 +105,7 @@ PREFERENCE = (
 
 
 def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcessor]:
-    """The model to start from, with the objective that is asked for, and its processor."""
+    """The model to start from, with the configured objective, and its processor."""
     disable_progress_bar()
     check_model_folder(config.model)
     fields = {name: getattr(config, name) for name in PREFERENCE} | {"loss": config.objective}
@@ -194,7 +194,7 @@ class Training(TrainingRun):
         return f"{self.NAME} {self.config.objective}"
 
     def identity(self) -> dict[str, Any]:
-        """Without what another objective alone would read."""
+        """Without the options that only other objectives read."""
         unread = {
             *(PREFERENCE if self.config.objective != "comploss" else ()),
             *(("negclip_negatives",) if self.config.objective != "negclip" else ()),

@@ -181,7 +181,7 @@ def compare(what: str, figures: dict[str, float], baseline: str, goal: float | N
     return Ratio(what, baseline, value, goal, at_most, f"{ours:.1f} ms against {theirs:.1f} ms per clip")
 
 
-def normalised(frames: torch.Tensor) -> torch.Tensor:
+def normalized(frames: torch.Tensor) -> torch.Tensor:
     """`(T, C, H, W)` uint8 to what a CLIP tower takes, by torchvision on the batch."""
     resized = functional.resize(frames, [224, 224], InterpolationMode.BICUBIC, antialias=True)
     return functional.normalize(functional.to_dtype(resized, torch.float32, scale=True), MEAN, STD)
@@ -220,7 +220,7 @@ def preprocessing(clips: list[Clip], folder: Path) -> Ratio:
                 raise RuntimeError("the process that measures decord2 died; its words are on stderr")
 
         runs = {
-            "ours": lambda: [normalised(torch.from_numpy(ours(clip)).permute(0, 3, 1, 2)) for clip in clips],
+            "ours": lambda: [normalized(torch.from_numpy(ours(clip)).permute(0, 3, 1, 2)) for clip in clips],
             baseline: official,
         }
         figures = {name: 1000 * seconds / len(clips) for name, seconds in interleave(runs).items()}

@@ -12,7 +12,7 @@ from hf_models.moments.spans import MINIATURE, PRESETS, SpanPreset
 
 
 def span_preset(config: MomentDataConfig) -> SpanPreset:
-    """The preset of the configuration, with what the configuration says otherwise."""
+    """The preset of the configuration, with the values that the configuration overrides."""
     known = {"miniature": MINIATURE, **PRESETS}
     name = config.preset or ("miniature" if config.dataset_config == "mini" else config.dataset)
     if name not in known:
@@ -29,7 +29,7 @@ def load_moments(
     granularity: Granularity,
     long_videos: Literal["pool", "truncate"],
 ) -> MomentSplit:
-    """The usable queries of a split and its corpus; an error says what is missing."""
+    """The usable queries of a split and its corpus; an error names what is missing."""
     try:
         videos, queries = (open_features(config.features, name) for name in ("video", f"query-{granularity}"))
     except FileNotFoundError as error:
@@ -48,7 +48,7 @@ def load_moments(
 
 
 def read_rows(config: MomentDataConfig, split: str, granularity: Granularity) -> pl.DataFrame:
-    """The rows of a split with `caption`; an error says why there are none."""
+    """The rows of a split with `caption`; an error tells why they cannot be used."""
     data = open_dataset(config, split)
     missing = {*COLUMNS[:-1], f"{granularity}_caption"} - set(data.column_names)
     if missing or not len(data):

@@ -20,7 +20,7 @@ class MomentRetrievalMeasure:
         self.signature = ""
 
     def __call__(self, rankings: Rankings, split: MomentSplit) -> dict[str, float]:
-        """Figures in [0, 1]: `vcmr_recall@1_iou@0.5`, ..., `svmr_recall@...`, `vr_recall@...`."""
+        """Metrics in [0, 1]: `vcmr_recall@1_iou@0.5`, ..., `svmr_recall@...`, `vr_recall@...`."""
         spans = split.rows.select("start_seconds", "end_seconds").to_numpy()
         references = {"video_id": split.targets, "spans": spans}
         videos = {
@@ -28,16 +28,16 @@ class MomentRetrievalMeasure:
             **dict.fromkeys(("start", "end"), np.zeros(rankings.videos.shape)),
         }
         answers = {"vcmr": columns(rankings.vcmr), "svmr": columns(rankings.svmr), "vr": videos}
-        figures: dict[str, float] = {}
+        measured: dict[str, float] = {}
         for task in TASKS:
             found = self.metric.compute(predictions=answers[task], references=references, task=task)
             self.signature = found.pop("signature", self.signature)
-            figures |= found
-        return figures
+            measured |= found
+        return measured
 
 
 def columns(ranking: MomentRanking) -> dict[str, np.ndarray]:
-    """A ranking as the metric reads it; what is absent names no video and so answers nothing."""
+    """A ranking as the metric reads it; an absent rank names no video and so matches nothing."""
     return {
         "video_id": ranking.video_indices[:, :MAX_PREDICTIONS],
         "start": ranking.start_seconds[:, :MAX_PREDICTIONS],
@@ -45,6 +45,6 @@ def columns(ranking: MomentRanking) -> dict[str, np.ndarray]:
     }
 
 
-def selection_score(figures: dict[str, float]) -> float:
-    """What the best epoch is chosen by, as in the released code."""
-    return figures["vcmr_recall@1_iou@0.5"] + figures["vcmr_recall@1_iou@0.7"]
+def selection_score(measured: dict[str, float]) -> float:
+    """The score that chooses the best epoch, as in the released code."""
+    return measured["vcmr_recall@1_iou@0.5"] + measured["vcmr_recall@1_iou@0.7"]

@@ -1,7 +1,7 @@
-"""VERIFIED's user study: forms that a browser opens from disk, and what their answers say (Table 3).
+"""VERIFIED's user study: forms that a browser opens from disk, and their answers (Table 3).
 
-A participant sees a clip, its coarse caption and its fine one, and says whether the fine one adds static detail, adds
-dynamic detail, and how accurate it is. The form does not say which kind of detail was added; `items.json` does.
+A participant sees a clip, its coarse caption and its fine one, and answers whether the fine one adds static detail, whether
+it adds dynamic detail, and how accurate it is. The form does not show which kind of detail was added; `items.json` has it.
 """
 
 import json
@@ -26,7 +26,7 @@ Vote = Literal["single", "majority"]
 
 
 class Answer(BaseModel, extra="forbid", strict=True):
-    """What one participant says of one item."""
+    """One participant's answer about one item."""
 
     item_id: str
     static: Literal[0, 1]
@@ -35,7 +35,7 @@ class Answer(BaseModel, extra="forbid", strict=True):
 
 
 class AnswerFile(BaseModel, extra="forbid", strict=True):
-    """What a form exports."""
+    """The file that a form exports."""
 
     form: str = Field(min_length=1)
     participant: str = Field(min_length=1)
@@ -43,8 +43,8 @@ class AnswerFile(BaseModel, extra="forbid", strict=True):
 
 
 @dataclass(frozen=True)
-class StudyFigures:
-    """The figures of one kind of captions, or of all where the kind is not known.
+class StudyResults:
+    """The results of one kind of captions, or of all where the kind is not known.
 
     Attributes:
         items: how many were answered.
@@ -148,7 +148,7 @@ def read_answers(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]
         try:
             file = AnswerFile.model_validate_json(path.read_text(encoding="utf-8"))
         except (ValidationError, UnicodeDecodeError) as error:
-            raise SystemExit(f"{path} is no export of a form: {error}") from None
+            raise SystemExit(f"{path} is not an export of a form: {error}") from None
         for answer in file.answers:
             if answer.item_id not in kinds:
                 raise SystemExit(f"{path} answers {answer.item_id!r}, which is not in {folder / ITEMS_FILE}")
@@ -165,33 +165,33 @@ def read_answers(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]
 
 def aggregate(
     kinds: Mapping[str, str | None], files: Sequence[AnswerFile], *, vote: Vote = "single"
-) -> tuple[dict[str, StudyFigures], float]:
-    """The figures of each kind, and the total S: the unweighted mean of the kinds' S, as in Table 3.
+) -> tuple[dict[str, StudyResults], float]:
+    """The results of each kind, and the total S: the unweighted mean of the kinds' S, as in Table 3.
 
     Args:
         kinds: item -> kind.
         files: the participants' answers.
         vote: "single" counts every answer; "majority" counts an item as yes if more than half of its answers are.
-            The paper does not say which it counts.
+            The paper does not specify which it counts.
     """
     answers: dict[str, list[Answer]] = defaultdict(list)
     for file in files:
         for answer in file.answers:
             answers[answer.item_id].append(answer)
-    figures = {}
+    results = {}
     for kind in (*KINDS, None):
         of_kind = [given for item_id, given in answers.items() if kinds[item_id] == kind]
         if of_kind:
-            figures[kind or "unknown"] = StudyFigures(
+            results[kind or "unknown"] = StudyResults(
                 items=len(of_kind),
                 answers=sum(map(len, of_kind)),
                 static_percent=_percent([[one.static for one in given] for given in of_kind], vote),
                 dynamic_percent=_percent([[one.dynamic for one in given] for given in of_kind], vote),
                 accuracy=mean(one.accuracy for given in of_kind for one in given),
             )
-    if not figures:
+    if not results:
         raise SystemExit("the exported files hold no answer")
-    return figures, mean(one.accuracy for one in figures.values())
+    return results, mean(one.accuracy for one in results.values())
 
 
 def _percent(answers: list[list[int]], vote: Vote) -> float:
@@ -200,6 +200,6 @@ def _percent(answers: list[list[int]], vote: Vote) -> float:
     return 100 * mean(one for given in answers for one in given)
 
 
-def as_rows(figures: Mapping[str, StudyFigures], total: float) -> dict[str, Any]:
-    """The figures as plain numbers."""
-    return {kind: asdict(one) for kind, one in figures.items()} | {"total_accuracy": total}
+def as_rows(results: Mapping[str, StudyResults], total: float) -> dict[str, Any]:
+    """The results as plain numbers."""
+    return {kind: asdict(one) for kind, one in results.items()} | {"total_accuracy": total}

@@ -1,4 +1,4 @@
-"""The accelerator of a recipe: which device, how precise, which trackers."""
+"""The accelerator of a recipe: device, precision, tracker."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def make_accelerator(
     tracker: str | None = None,
     find_unused_parameters: bool = False,
 ) -> Accelerator:
-    """An accelerator as `accelerate launch` configured it, or an error where the device that was asked for is not there.
+    """An accelerator as `accelerate launch` configured it, or an error where the requested device is missing.
 
     `mixed_precision` None leaves the choice to `accelerate launch`.
     """

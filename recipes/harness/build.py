@@ -1,4 +1,4 @@
-"""What the three build recipes share: the writer and its limits, the steps and their counts, the folder."""
+"""What the build recipes share: the chat client, steps with their counts, and the output folder."""
 
 import dataclasses
 import json
@@ -39,7 +39,7 @@ METERED = ("requests", "cached", "tokens in", "tokens out", "US dollars")
 
 
 def price_in(config: BuildConfig) -> Price | None:
-    """What the model costs, as listed or as given; None where nobody says."""
+    """The model's price, as given or as listed; None where neither is known."""
     if config.input_usd is not None and config.output_usd is not None:
         return Price(str(config.model), config.input_usd, config.output_usd)
     return price_of(str(config.model), batch=config.batch)
@@ -74,7 +74,7 @@ def open_chat(config: BuildConfig) -> Chat:
 
 @dataclass
 class Step:
-    """One line of the report: rows in, records out, why the others are not, and what it cost."""
+    """One step of the report: accepted records, rejections by reason, and cost."""
 
     name: str
     accepted: int = 0
@@ -84,7 +84,7 @@ class Step:
 
 
 class Build:
-    """A run of a build recipe: steps that count what they refuse, and a folder at the end."""
+    """A run of a build recipe: steps that count their rejections, and a folder at the end."""
 
     def __init__(self, config: BuildConfig) -> None:
         self.config = config
@@ -101,7 +101,7 @@ class Build:
         self.stopped: str | None = None
 
     def passed(self, name: str, records: Iterable[Record | Rejection]) -> Iterator[Record]:
-        """Pass the records of a step on, keep its rejections."""
+        """Yield the accepted records of a step, and keep its rejections."""
         step = Step(name)
         self.steps.append(step)
         for record in records:
@@ -117,9 +117,9 @@ class Build:
         return islice(rows, self.config.limit) if self.config.limit is not None else rows
 
     def ask(self, task: Task[Row, Record], rows: Iterable[Row], *, name: str | None = None) -> list[tuple[Row, Record]]:
-        """Have the writer answer about each row; the rows whose answer was accepted, in order, with the record.
+        """Generate an answer for each row; returns the rows whose answer was accepted, in order, each with its record.
 
-        When the run is stopped (budget, key, quota), what is done is kept and nothing further is asked.
+        When the run is stopped (budget, key, quota), finished answers are kept and no further request is made.
         """
         rows = [] if self.stopped else list(rows)
         before = dataclasses.replace(self.chat.meter)
@@ -158,7 +158,7 @@ class Build:
             write_rejections(draft, self.rejections)
             write_results(
                 draft,
-                self.figures(),
+                self.counts(),
                 config=self.config,
                 seed=self.config.seed,
                 complete=self.incomplete is None,
@@ -189,16 +189,16 @@ class Build:
 
     @property
     def incomplete(self) -> str | None:
-        """Why another run would find more: it was stopped, or rows found no answer; None where it is complete."""
+        """Why another run could add rows: it was stopped, or rows got no answer; None where it is complete."""
         missing = self.chat.meter.unanswered
         return self.stopped or (f"{missing:,} rows found no answer" if missing else None)
 
     def keeps_earlier(self) -> bool:
-        """Whether this run is incomplete and the output folder holds a complete one, which stays; says so."""
+        """Whether this run is incomplete and the output folder holds a complete one, which stays; tells so on stderr."""
         results = self.output_dir / "results.json"
         kept = bool(self.incomplete) and results.is_file() and json.loads(results.read_text())["complete"]
         if kept:
-            sys.stderr.write(f"{self.output_dir} keeps the complete build of before\n")
+            sys.stderr.write(f"{self.output_dir} keeps the earlier, complete build\n")
         return kept
 
     @contextmanager
@@ -234,7 +234,7 @@ class Build:
             facts[f"rejected ({reason})"] = count
         return facts
 
-    def figures(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         """The counts of the run."""
         meter = self.chat.meter
         return {
@@ -270,7 +270,7 @@ def spent_since(before: Meter, after: Meter) -> Meter:
 
 
 def steps_table(steps: list[Step], chat: Chat) -> Table:
-    """One line per step; what it cost where somebody charges, as a range in a dry run."""
+    """One line per step; of a chat model also requests, tokens and cost, as ranges in a dry run."""
     charged = not isinstance(chat, OfflineWriter)
     table = Table(title=f"writer: {chat.model}", title_justify="left")
     table.add_column("step")
@@ -305,7 +305,7 @@ def meter_cells(low: Meter, high: Meter | None) -> list[str]:
 
 
 def reasons_table(steps: list[Step]) -> Table:
-    """How many rows each step refused, for which reason."""
+    """The rejected rows of each step by reason."""
     table = Table(title="rejected, and why", title_justify="left")
     table.add_column("step")
     table.add_column("rows", justify="right")
@@ -317,7 +317,7 @@ def reasons_table(steps: list[Step]) -> Table:
 
 
 def explain(chat: DryRun) -> str:
-    """What the figures of a dry run mean."""
+    """What the estimates of a dry run mean."""
     price = chat.meter.price
     dollars = (
         f"Prices of {price.as_of}: ${price.input_usd:g} per million tokens in, ${price.output_usd:g} out."
@@ -326,13 +326,13 @@ def explain(chat: DryRun) -> str:
     )
     return (
         f"Dry run: no network call was made, nothing was written. Tokens: {chat.tokenizer}. {dollars}\n"
-        "Low: every row is answered once, as briefly as the rule-based generator. High: every row is asked again until "
+        "Low: every row is answered once, as briefly as the rule-based generator. High: every row is sent again until "
         "it is rejected, every answer runs to its token limit."
     )
 
 
 def run(build: Callable[[Any], int], config: BuildConfig) -> int:
-    """Run a build; one that is stopped before there is anything to keep is one line on stderr and exit status 1."""
+    """Run a build; one that is stopped before anything could be kept gives one line on stderr and exit status 1."""
     try:
         return build(config)
     except GenerationStoppedError as stop:

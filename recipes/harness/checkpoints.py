@@ -83,7 +83,7 @@ class Checkpoints:
             try:
                 self.accelerator.save_state(str(unfinished))
             except BaseException:
-                shutil.rmtree(unfinished, ignore_errors=True)  # it takes up room that the last one leaves
+                shutil.rmtree(unfinished, ignore_errors=True)  # it takes up disk space
                 raise
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:

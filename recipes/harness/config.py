@@ -129,7 +129,7 @@ def converted(value: Any, kind: type) -> Any:
     """A scalar as `kind`; text is read as on the command line.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It cannot be read as one.
     """
     if kind is bool and isinstance(value, str):
         value = BOOLEANS.get(value.lower(), value)
@@ -139,8 +139,8 @@ def converted(value: Any, kind: type) -> Any:
         except ValueError as error:
             raise ValueError(f"{value!r} is not {KINDS[kind]}") from error
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        cure = f"; write it in quotes: '{value}'" if kind is str and not isinstance(value, list | dict) else ""
-        raise ValueError(f"{value!r} is not {KINDS[kind]}{cure}")
+        hint = f"; write it in quotes: '{value}'" if kind is str and not isinstance(value, list | dict) else ""
+        raise ValueError(f"{value!r} is not {KINDS[kind]}{hint}")
     return value
 
 
@@ -298,7 +298,7 @@ class ConfigParser(argparse.ArgumentParser):
         return read
 
     def refuse(self, word: str) -> NoReturn:
-        """End over a word of the command line that means nothing."""
+        """Exit with an error about a word of the command line that is not known."""
         if is_yaml(word):
             self.error(self.order)
         flag = word.partition("=")[0].lstrip("-")
@@ -307,11 +307,11 @@ class ConfigParser(argparse.ArgumentParser):
         self.error(f"{what}{alike}")
 
     def error(self, message: str) -> NoReturn:
-        """End with one line on stderr and exit status 2."""
+        """Exit with one line on stderr and exit status 2."""
         self.exit(2, as_typed(f"{self.prog}: error: {' '.join(message.split())}\n"))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End; what was asked for goes to stdout, an error to stderr."""
+        """Exit; requested text goes to stdout, an error to stderr."""
         (sys.stderr if status else sys.stdout).write(message or "")
         sys.exit(status)
 
@@ -336,7 +336,7 @@ def parse_config(config_class: type[Config], description: str | None, arguments:
 
     Args:
         config_class: a dataclass of `option` fields: bool, int, float, str, `Literal` of texts, lists and `| None` of them.
-        description: what `--help` says first.
+        description: the first lines of `--help`.
         arguments: the words; by default those of the command line. Then an interrupt ends the process in one line until
             `run_recipe` runs: the imports between take seconds.
     """

@@ -56,7 +56,7 @@ def load_split(config: DataConfig, split: str, *, clips: bool = False) -> Datase
 
 
 def refused_rows(data: Dataset) -> str | None:
-    """What the dataset says of the rows that it refused, and where each is listed; None where it refused none."""
+    """The dataset's notice about rejected rows, and the file that lists them; None where all were accepted."""
     notice = next((line for line in data.info.description.splitlines() if " rows were refused " in line), None)
     if notice is None or not data.cache_files:
         return notice

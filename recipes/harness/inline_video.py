@@ -23,9 +23,9 @@ def encode_clip(clip: dict[str, Any]) -> str | None:
     num_frames = MAX_FRAMES if end is None else max(1, min(MAX_FRAMES, round((end - (start or 0)) * FRAMES_PER_SECOND)))
     try:
         read = read_frames(clip["video"], num_frames, start_seconds=start, end_seconds=end, size=SIDE)
-    except (VideoError, ValueError):  # ValueError: the row's span is none
+    except (VideoError, ValueError):  # ValueError: the row's span is not valid
         return None
-    # A clip with fewer frames than asked for comes with repetitions.
+    # A clip with fewer frames than requested has repeated ones.
     first_of_each = [place for place, index in enumerate(read.indices) if index not in read.indices[:place]]
     content = encode_frames(read.frames[first_of_each], frame_rate(read))
     return "data:video/mp4;base64," + base64.b64encode(content).decode()

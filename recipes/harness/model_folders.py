@@ -20,7 +20,7 @@ HOW_TO_MAKE = {
 
 
 def check_model_folder(name_or_path: str) -> None:
-    """End with a word on how to make it where a folder (not a name on the Hub) is no model."""
+    """Exit with a hint on how to make it where a folder (not a name on the Hub) is not a model."""
     is_hub_name = name_or_path.count("/") <= 1 and not Path(name_or_path).exists()
     if (Path(name_or_path) / "config.json").is_file() or is_hub_name:
         return

@@ -18,7 +18,7 @@ from hf_models import AIMVideoProcessor, TFCoVRConfig, TFCoVRForComposedRetrieva
 
 
 def load_encoders(config: EncoderConfig, **model_fields: Any) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcessor]:
-    """A model with these encoders and a fresh fusion described by `model_fields`, and its processor."""
+    """A model with these encoders and a new fusion described by `model_fields`, and its processor."""
     disable_progress_bar()  # a dozen bars of a millisecond each would bury the one that matters
     for folder in (config.vision_model, config.text_model):
         check_model_folder(folder)
@@ -59,7 +59,10 @@ def load_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVR
         return AutoProcessor.from_pretrained(config.vision_model)
     try:
         video_processor = AutoVideoProcessor.from_pretrained(config.vision_model)
-    except (OSError, ValueError):  # an image model has no video processor, but says how images are prepared
+    except (
+        OSError,
+        ValueError,
+    ):  # an image model has no video processor, but its image processor says how images are prepared
         image_processor = AutoImageProcessor.from_pretrained(config.vision_model)
         video_processor = AIMVideoProcessor.from_image_processor(image_processor)
     video_processor.num_frames = config.num_frames or video_processor.num_frames or made_for or 12

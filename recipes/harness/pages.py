@@ -1,4 +1,4 @@
-"""Fill in a page of `templates/`: escaped, in one file, and forbidden to reach the network."""
+"""Fill in a page of `templates/`: escaped, in one file, without access to the network."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ def csp_hash(text: str) -> str:
 
 
 def render_page(template: str, **values: Any) -> str:
-    """The page; whatever `values` hold is escaped, and a value that the template lacks is an error."""
+    """The page; text in `values` is escaped, and a value that the template lacks is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
     )

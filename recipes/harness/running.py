@@ -1,4 +1,4 @@
-"""How every recipe ends: an exit status, one line for what a user can cure, a traceback for a fault of the code."""
+"""How every recipe ends: an exit status, one line for a mistake that the user can fix, a traceback for a bug."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ INTERRUPTED = 130  # the exit status that a shell gives a program that an interr
 
 
 def end_at_once(*_: object) -> NoReturn:
-    """Answer an interrupt before there is anything to clean up."""
+    """Exit on an interrupt before there is anything to clean up."""
     say_interrupted()
     os._exit(INTERRUPTED)
 
@@ -33,8 +33,8 @@ def say_interrupted() -> None:
 def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
     """Run a recipe; the exit status.
 
-    What a user can cure is one line on stderr and status 2; an interrupted run is one line and status 130. Whatever else
-    goes wrong is a fault of the code, and keeps its traceback.
+    What the user can fix is one line on stderr and status 2; an interrupted run is one line and status 130. Everything else
+    is a bug, and keeps its traceback.
     """
     is_script = signal.getsignal(signal.SIGINT) is end_at_once
     if is_script:
@@ -67,10 +67,10 @@ def message_of(error: BaseException) -> str:
 
 
 def users_mistake(error: BaseException | None) -> BaseException | None:
-    """The error, or the one that caused it, that tells a user what to change; None for a fault of the code.
+    """The error, or the one that caused it, that tells a user what to change; None for a bug.
 
     That is one which the system gives (no such file, no space left, no connection), one of our packages' own classes, and
-    a ValueError or an ImportError that one of our files raises in so many words, not one that Python finds in it.
+    a ValueError or an ImportError that one of our files raises explicitly, not one that Python raises in it.
     """
     while error is not None:
         if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in PACKAGES:

@@ -1,35 +1,35 @@
-"""Figures of several runs of one system: mean, and standard deviation over n - 1."""
+"""Metrics of several runs of one system: mean, and standard deviation over n - 1."""
 
 import statistics
 
 
 def average(several: list[dict[str, float]]) -> dict[str, float]:
-    """Mean of each figure.
+    """Mean of each metric.
 
     Example:
         >>> average([{"map@5": 0.5}, {"map@5": 0.7}])
         {'map@5': 0.6}
     """
-    return {name: statistics.mean(figures[name] for figures in several) for name in several[0]}
+    return {name: statistics.mean(run[name] for run in several) for name in several[0]}
 
 
-def summarise(several: list[dict[str, float]]) -> dict[str, float]:
-    """Mean and, from two runs on, standard deviation (`NAME_std`) of each figure.
+def summarize(several: list[dict[str, float]]) -> dict[str, float]:
+    """Mean and, from two runs on, standard deviation (`NAME_std`) of each metric.
 
     Example:
-        >>> summarise([{"map@5": 0.5}, {"map@5": 0.7}])["map@5"]
+        >>> summarize([{"map@5": 0.5}, {"map@5": 0.7}])["map@5"]
         0.6
     """
     summary = {}
     for name, mean in average(several).items():
         summary[name] = mean
         if len(several) > 1:
-            summary[f"{name}_std"] = statistics.stdev(figures[name] for figures in several)
+            summary[f"{name}_std"] = statistics.stdev(run[name] for run in several)
     return summary
 
 
-def in_percent(values: dict[str, float], figure: str, *, digits: int = 1) -> str:
-    """A figure in percent, with its deviation where there is one."""
-    deviation = values.get(f"{figure}_std")
+def in_percent(values: dict[str, float], metric: str, *, digits: int = 1) -> str:
+    """A metric in percent, with its deviation where there is one."""
+    deviation = values.get(f"{metric}_std")
     spread = "" if deviation is None else f" ± {100 * deviation:.{digits}f}"
-    return f"{100 * values[figure]:.{digits}f}{spread}"
+    return f"{100 * values[metric]:.{digits}f}{spread}"

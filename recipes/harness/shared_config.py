@@ -134,7 +134,7 @@ class RunConfig:
 
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     mixed_precision: MixedPrecision | None = option(
-        None, "Floating-point type of the forward pass; none: as `accelerate launch` was told."
+        None, "Floating-point type of the forward pass; none: as `accelerate launch` is configured."
     )
     seed: int = option(0, "Seed of everything random.")
 
@@ -168,10 +168,10 @@ class EmbedConfig(RunConfig, EncoderConfig, DataConfig):
 
 @dataclass
 class BuildConfig:
-    """Who writes the texts, within which limits, and where things go."""
+    """The model that writes the texts, its limits, and the output."""
 
     output_dir: str = option("outputs/build", "Folder for the result; an earlier build there is replaced.")
-    model: str | None = option(None, "Chat model, by the server's name for it; none: the rule-based offline writer.")
+    model: str | None = option(None, "Chat model, by the server's name for it; none: the rule-based generator.")
     base_url: str | None = option(None, "URL of an OpenAI-compatible server; none: OpenAI's.")
     api_key_env: str = option("OPENAI_API_KEY", "Environment variable that holds the key.")
     batch: bool = option(False, "Use the Batch API: half the price, answers within a day.")
@@ -200,4 +200,4 @@ class BuildConfig:
         if self.base_url and "@" in urlsplit(self.base_url).netloc:
             raise ValueError(f"--base_url carries a password; put the key into the variable {self.api_key_env}")
         if (self.batch or self.offline or self.dry_run or self.max_usd is not None) and not self.model:
-            raise ValueError("--batch, --offline, --dry_run and --max_usd speak of a chat model: name it with --model")
+            raise ValueError("--batch, --offline, --dry_run and --max_usd are for a chat model: name it with --model")

@@ -1,4 +1,4 @@
-"""The life of a training run: start, resume, checkpoints, the best weights, results; a recipe keeps its loop over batches."""
+"""A training run: start, resume, checkpoints, best weights, results; the loop over batches stays in the recipe."""
 
 import json
 import shutil
@@ -83,31 +83,31 @@ class TrainingRun(ABC):
 
     @abstractmethod
     def validate(self) -> dict[str, float]:
-        """The metrics of the weights as they are, the same on every process."""
+        """The metrics of the current weights, the same on every process."""
 
     @abstractmethod
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Write the model; the metrics of the run, and what else belongs into `results.json`."""
+        """Write the model; returns the metrics of the run, and further entries of `results.json`."""
 
     @property
     def description(self) -> str:
-        """What the progress bar says first."""
+        """The label of the progress bar."""
         return self.NAME
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
-        """What the history keeps of the metrics of an epoch."""
+        """The metrics of an epoch that the history keeps."""
         return metrics
 
     def tracked(self, loss: float, metrics: dict[str, float]) -> dict[str, float]:
-        """What the tracker gets after an epoch."""
+        """The metrics that the tracker logs after an epoch."""
         return {"train/loss": loss} | {f"validation/{name}": value for name, value in metrics.items()}
 
     def identity(self) -> dict[str, Any]:
-        """What decides the weights; another run in the same folder is refused."""
+        """The options that decide the weights; another run in the same folder is refused."""
         return identity_of(self.config) | {"num_processes": self.accelerator.num_processes}
 
     def train(self) -> dict[str, Any]:
-        """Train from wherever the last run stopped; returns the metrics of the run."""
+        """Train from the last checkpoint on; returns the metrics of the run."""
         config, accelerator = self.config, self.accelerator
         with only_run_in(self.output_dir, accelerator):
             self.checkpoints = Checkpoints(accelerator, self.output_dir, self.identity(), restart=config.restart)
@@ -184,7 +184,7 @@ class TrainingRun(ABC):
         return len(scores) - 1 - scores.index(max(scores)) >= self.patience
 
     def finish(self) -> dict[str, Any]:
-        """Write the model, and `results.json` last: it says that the run is complete."""
+        """Write the model, and `results.json` last: it marks the run as complete."""
         accelerator = self.accelerator
         accelerator.wait_for_everyone()
         metrics, details = self.publish()
@@ -204,7 +204,7 @@ class TrainingRun(ABC):
         return metrics
 
     def remove_leftovers(self) -> None:
-        """Remove what a complete run no longer needs; one that was killed just before left it."""
+        """Remove what a complete run no longer needs; one that was killed at its end left it."""
         if self.accelerator.is_main_process:
             shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
 

@@ -73,7 +73,7 @@ class EmbeddingSource:
         """One batch for each list of triplet rows."""
         device = self.video_embeds.device
         query, text, target, label = (
-            one.to(device) for one in (triplets.query, triplets.text, triplets.target, triplets.label)
+            part.to(device) for part in (triplets.query, triplets.text, triplets.target, triplets.label)
         )
         sizes = [len(part) for part in rows]
         for row in torch.cat([*rows]).to(device).split(sizes) if sizes else ():

@@ -1,4 +1,4 @@
-"""The classifier of stage 1: an AIM on any CLIP, as adapters or as a whole, its classes, and how right it is."""
+"""The classifier of stage 1: an AIM on any CLIP, as adapters or as a whole, its classes, and its accuracy."""
 
 import os
 import warnings
@@ -58,7 +58,7 @@ def make_processor(base: str, num_frames: int) -> AIMVideoProcessor:
 
 
 def shipped_adapters(config: ClassifierConfig, names: Sequence[str]) -> str | None:
-    """What "auto" stands for: the adapters that ship for the miniature's CLIP, where they fit; nothing for another base.
+    """The meaning of "auto": the adapters that ship for the miniature's CLIP, where they fit; nothing for another base.
 
     Adapters of other classes fit: they have learned to see motion, and only the head is new.
     """
@@ -76,7 +76,7 @@ def shipped_adapters(config: ClassifierConfig, names: Sequence[str]) -> str | No
 
 
 def differences_of(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, names: Sequence[str]) -> str:
-    """What a model or adapters that were trained before have and the configuration does not ask for."""
+    """How a model or adapters that were trained before differ from the configuration."""
     return "; ".join([*differences_in_size(trained, config), *difference_of_heads(trained, names)])
 
 

@@ -1,4 +1,4 @@
-"""What the embeddings of clips and texts are made of: what they depend on, the clips' frames, and their coverage."""
+"""What embeddings of clips and texts depend on, the clips' frames, and their coverage."""
 
 import itertools
 import random
@@ -51,11 +51,11 @@ def read_clips(
     to_read = [clip for clip in clips if clip["clip_id"] not in decoded]
     read = answers(to_read, processor.video_processor.num_frames, size, config) if to_read else ()
     cached = ((clip["clip_id"], decoded[clip["clip_id"]]) for clip in clips if clip["clip_id"] in decoded)
-    come = itertools.chain(
+    arriving = itertools.chain(
         ((clip_id, cache[clip_id]) for clip_id, cache in cached),
         ((clip_id, one if isinstance(one, VideoFailure) else one.frames) for clip_id, one in read),
     )
-    whole = (item for item in come if not _has_failed(item, failures))
+    whole = (item for item in arriving if not _has_failed(item, failures))
     for batch in batched(whole, config.batch_size):
         frames = [_in_order(clip_id, frames, config) for clip_id, frames in batch]
         pixels = processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"]

@@ -1,4 +1,4 @@
-"""What clips and targets are called: by their description, else by their label, else by the clip's id."""
+"""Names of clips and targets: their description, else their label, else the clip's id."""
 
 import polars as pl
 
@@ -6,7 +6,7 @@ NAMES = ("description", "label", "clip_id")
 
 
 def text(column: str) -> pl.Expr:
-    """A column as text, null where it says nothing."""
+    """A column as text, null where it is empty."""
     words = pl.col(column).cast(pl.String)
     return pl.when(words.str.strip_chars() != "").then(words)
 

@@ -1,4 +1,4 @@
-"""Which targets are taken for which at rank 1: counted, and laid out as a table of counts."""
+"""Which targets are mistaken for which at rank 1, as counts and as a table."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ def confusion_counts(predictions: pl.DataFrame, class_of: Mapping[str, str]) -> 
 
 
 def predicted_name(target: str, targets: list[str], ranked: list[str], class_of: Mapping[str, str]) -> str:
-    """What came at rank 1; a right answer is the target, whatever else its clip is called."""
+    """The name of the clip at rank 1; that of the target where it is a right answer."""
     if not ranked:
         return NOTHING
     return target if ranked[0] in targets else class_of.get(ranked[0], ranked[0])
@@ -41,7 +41,7 @@ def most_confused(counts: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def confusion_table(counts: pl.DataFrame) -> dict[str, Any] | None:
-    """The targets that are mistaken most, row by row, against what came; None where nothing is mistaken.
+    """The targets that are mistaken most, row by row, against the predictions; None where nothing is mistaken.
 
     Returns:
         `columns`: names; `rows`: `name`, `total` (its queries, also those of columns left out), and `cells` with `count`,

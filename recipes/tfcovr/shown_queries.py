@@ -1,4 +1,4 @@
-"""The queries that a report shows: which ones, and each with its clips and what is right about its answers."""
+"""The queries that a report shows: which ones, and each with its clips and which answers are right."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -60,7 +60,7 @@ def show_queries(drawn: pl.DataFrame, clips: pl.DataFrame, *, ranks: int) -> Ite
 
 
 def answer_statuses(answers: list[str], targets: set[str]) -> list[str]:
-    """For each answer, best first, "right", "wrong", or "extra" where all right answers came before."""
+    """For each answer, best first, "right", "wrong", or "extra" where all right answers are ranked before it."""
     statuses, missing = [], set(targets)
     for clip in answers:
         statuses.append("right" if clip in targets else "wrong" if missing else "extra")
@@ -101,7 +101,7 @@ class ShownClips:
 
 
 def clip_facts(row: dict[str, Any], caption: str) -> list[str]:
-    """Label (unless the caption says it), video id and seconds of a clip."""
+    """Label (unless it is the caption), video id and seconds of a clip."""
     label = [] if row["label"] in (None, caption) else [f"label {row['label']}"]
     return [*label, f"video {row['video_id']}", seconds_of(row["start_seconds"], row["end_seconds"])]
 

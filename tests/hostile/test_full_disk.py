@@ -86,7 +86,7 @@ def finding_moments(moment_features, tmp_path):
 
 @pytest.fixture
 def analysing(tmp_path):
-    return analyse_fig.main, analyse_fig.AnalyseFIGConfig(release=write_release(tmp_path / "release"))
+    return analyse_fig.main, analyse_fig.AnalyzeFIGConfig(release=write_release(tmp_path / "release"))
 
 
 @pytest.fixture

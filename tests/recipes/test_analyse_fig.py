@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from analyse_fig import AnalyseFIGConfig, analyse, data_set_in
+from analyse_fig import AnalyzeFIGConfig, analyze, dataset_in
 
 from hf_datasets.fig.clusters import CaptionMap
 
@@ -27,8 +27,8 @@ def test_the_tables_of_real_rows_are_those_of_their_file(shared, tmp_path, capsy
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "didemo_fig_test.jsonl").write_text("\n".join(lines), encoding="utf-8")
     rows = [json.loads(line) for line in lines]
-    config = AnalyseFIGConfig(release=str(tmp_path / "data"), tsne=False, output_dir=str(tmp_path / "out"))
-    tables = analyse(config)
+    config = AnalyzeFIGConfig(release=str(tmp_path / "data"), tsne=False, output_dir=str(tmp_path / "out"))
+    tables = analyze(config)
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["config"]["dataset"] == "didemo_fig"
     whole = tables["table_1"]["all"]
@@ -49,15 +49,15 @@ def test_the_tables_of_real_rows_are_those_of_their_file(shared, tmp_path, capsy
 
 
 def test_pictures_are_drawn_or_it_is_said_why_not(tmp_path):
-    config = AnalyseFIGConfig(release=write_release(tmp_path / "data"), output_dir=str(tmp_path / "out"))
-    analyse(config)
+    config = AnalyzeFIGConfig(release=write_release(tmp_path / "data"), output_dir=str(tmp_path / "out"))
+    analyze(config)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "scores.png",
         "captions.png",
         "results.json",
     }
     config.tsne_min_samples, config.output_dir = 30, str(tmp_path / "none")
-    analyse(config)
+    analyze(config)
     results = json.loads((tmp_path / "none" / "results.json").read_text())
     assert results["undrawn"]["captions.png"] == "no coarse caption is like 29 others; lower --tsne_min_samples"
 
@@ -70,16 +70,16 @@ def test_any_text_model_can_be_the_encoder(tiny):
 
 def test_wrong_requests_are_said_without_traceback(tmp_path, shared):
     with pytest.raises(SystemExit, match="holds none of the published files"):
-        data_set_in(str(tmp_path))
+        dataset_in(str(tmp_path))
     with pytest.raises(SystemExit, match="holds files of charades_fig and didemo_fig"):
-        analyse(AnalyseFIGConfig(release=str(shared / "data")))
+        analyze(AnalyzeFIGConfig(release=str(shared / "data")))
     with pytest.raises(ValueError, match="must be positive"):
-        AnalyseFIGConfig(items_per_form=0)
-    config = AnalyseFIGConfig(
+        AnalyzeFIGConfig(items_per_form=0)
+    config = AnalyzeFIGConfig(
         release=write_release(tmp_path / "data"),
         user_study=True,
         tsne=False,
         output_dir=str(tmp_path / "out"),
     )
     with pytest.raises(SystemExit, match="no moment has its video"):
-        analyse(config)
+        analyze(config)

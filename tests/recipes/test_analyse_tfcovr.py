@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from analyse_tfcovr import AnalyseTFCoVRConfig, analyse
+from analyse_tfcovr import AnalyzeTFCoVRConfig, analyze
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "analyse_tfcovr.py"
 
@@ -15,7 +15,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "analyse_tfcovr.py"
 def analysis(tiny, tmp_path_factory):
     """The tables of the tiny dataset, and the folder that they were written to."""
     folder = tmp_path_factory.mktemp("analysis")
-    return analyse(AnalyseTFCoVRConfig(dataset=tiny["dataset"], output_dir=str(folder), top_words=3)), folder
+    return analyze(AnalyzeTFCoVRConfig(dataset=tiny["dataset"], output_dir=str(folder), top_words=3)), folder
 
 
 def test_rows_and_clips_of_each_split_are_counted(analysis):

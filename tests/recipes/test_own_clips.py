@@ -25,7 +25,7 @@ from harness.data import load_split
 from harness.shared_config import DataConfig
 from hf_datasets.tfcovr.free_text import write_free_modification
 from hf_datasets.tfcovr.modifications.task import answer_text
-from tfcovr.labelled_splits import labelled_splits
+from tfcovr.labeled_splits import labeled_splits
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {
@@ -171,7 +171,7 @@ def test_a_folder_of_videos_that_is_not_there_is_one_line(myclips, folder, says)
 def test_a_run_on_own_clips_prints_the_rows_that_were_refused(myclips, capsys):
     with (myclips / "clips.csv").open("a") as file:
         file.write("late,match1,30,31,lamp goes out\n")
-    found = labelled_splits(DataConfig(dataset_config="own", data_dir="myclips", video_dir="myclips/videos"))
+    found = labeled_splits(DataConfig(dataset_config="own", data_dir="myclips", video_dir="myclips/videos"))
     assert found.refused.startswith("1 rows were refused (1 x span outside the video)")
     listed = Path(found.refused.rpartition("That is ")[2])
     assert "row 41 of myclips/clips.csv, clip_id 'late'" in pl.read_parquet(listed)["reason"][0]

@@ -10,7 +10,7 @@ from datasets import Dataset
 from stage1 import Stage1, Stage1Config, run
 
 from harness.shared_config import DataConfig
-from tfcovr.labelled_splits import labelled_splits
+from tfcovr.labeled_splits import labeled_splits
 
 GYM = "A0xAXXysH{:02}_E_002184_002237_A_{:04}_{:04}"
 COLOURS = {"40": (250, 20, 20), "41": (20, 250, 20), "45": (20, 20, 250)}
@@ -19,7 +19,7 @@ COLOURS = {"40": (250, 20, 20), "41": (20, 250, 20), "45": (20, 20, 250)}
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    """Six long videos with a clip of each of two labels, one more with the only clip of a third; unlabelled queries."""
+    """Six long videos with a clip of each of two labels, one more with the only clip of a third; unlabeled queries."""
     root = tmp_path_factory.mktemp("release")
     annotations, videos = root / "annotations", root / "videos"
     videos.mkdir()
@@ -92,7 +92,7 @@ def test_training_videos_are_held_out_where_the_release_has_no_labels(config, ca
 def test_no_video_is_on_both_sides_and_every_label_keeps_training_clips(release):
     held = set()
     for seed in range(8):
-        found = labelled_splits(DataConfig(**release), validation_fraction=0.34, seed=seed)
+        found = labeled_splits(DataConfig(**release), validation_fraction=0.34, seed=seed)
         videos = {split: {clip["video_id"] for clip in clips} for split, clips in found.clips.items()}
         assert not videos["train"] & videos["validation"]
         assert {clip["label"] for clip in found.clips["train"]} == {"40", "41", "45"}
@@ -108,7 +108,7 @@ def test_no_video_is_on_both_sides_and_every_label_keeps_training_clips(release)
             {"validation": "split"},
             "none of the 2 clips of 'validation' has a label; --validation train holds",
         ),
-        ({"video_dir": None}, "none of the labelled clips of 'train' has its video; give the folder"),
+        ({"video_dir": None}, "none of the labeled clips of 'train' has its video; give the folder"),
         ({"validation_fraction": 0.0}, "share between 0 and 1"),
         ({"data_dir": "nowhere"}, "cannot be read: data_dir nowhere is"),
     ],
@@ -123,13 +123,13 @@ def test_what_is_missing_is_said_before_anything_is_decoded(config, change, mess
 
 
 def test_labels_of_the_split_are_used_where_there_are_some(tiny):
-    found = labelled_splits(DataConfig(dataset=tiny["dataset"]))
+    found = labeled_splits(DataConfig(dataset=tiny["dataset"]))
     assert {split: len(clips) for split, clips in found.clips.items()} == {
         "train": 16,
         "validation": 8,
         "test": 12,
     }
     assert found.notes == {}
-    held = labelled_splits(DataConfig(dataset=tiny["dataset"]), validation="train", validation_fraction=0.25)
+    held = labeled_splits(DataConfig(dataset=tiny["dataset"]), validation="train", validation_fraction=0.25)
     assert [len(held.clips[split]) for split in ("train", "validation")] == [12, 4]
     assert {clip["split"] for clip in held.clips["validation"]} == {"train"}

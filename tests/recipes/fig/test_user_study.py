@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from analyse_fig import AnalyseFIGConfig, add_up, analyse
+from analyse_fig import AnalyzeFIGConfig, add_up, analyze
 
 from fig.user_study import ITEMS_FILE, AnswerFile, aggregate, draw_items, read_answers
 
@@ -32,7 +32,7 @@ def study(tmp_path, tiny, monkeypatch):
     built = write_folder(
         {"source": {"test": [pa.Table.from_pylist(rows, schema=schema)]}}, tmp_path / "built", card=card
     )
-    config = AnalyseFIGConfig(
+    config = AnalyzeFIGConfig(
         dataset_config="source",
         data_dir=str(built),
         video_dir=videos,
@@ -41,7 +41,7 @@ def study(tmp_path, tiny, monkeypatch):
         tsne=False,
         output_dir=str(tmp_path / "out"),
     )
-    tables = analyse(config)
+    tables = analyze(config)
     assert tables["table_1"]["kinds"]["static"] == {"captions": 3, "score": 1.0}
     return tmp_path / "out" / "user-study"
 
@@ -81,13 +81,13 @@ def answers_of(study, participant, accuracy, flip=()):
 def test_answers_add_up_to_table_3(study, capsys):
     for participant, accuracy, flip in (("ann", 5, ()), ("bob", 4, (0,)), ("eve", 3, (0, 1))):
         answers_of(study, participant, accuracy, flip)
-    rows = add_up(AnalyseFIGConfig(answers=str(study)))
+    rows = add_up(AnalyzeFIGConfig(answers=str(study)))
     # static items 0 and 2: item 0 has 1 yes of 3, item 2 has 3; dynamic items 1 and 3: 2 of 3, and 3
     assert rows["static"]["static_percent"] == pytest.approx(100 * 4 / 6)
     assert rows["dynamic"]["dynamic_percent"] == pytest.approx(100 * 5 / 6)
     assert (rows["static"]["items"], rows["static"]["answers"]) == (2, 6)
     assert rows["total_accuracy"] == pytest.approx(4)
-    majority = add_up(AnalyseFIGConfig(answers=str(study), vote="majority"))
+    majority = add_up(AnalyzeFIGConfig(answers=str(study), vote="majority"))
     assert majority["static"]["static_percent"] == 50
     assert majority["dynamic"]["dynamic_percent"] == 100
 

@@ -304,7 +304,7 @@ def test_a_subclass_that_changes_a_default_keeps_the_sentence():
 
 
 def test_values_that_configurations_repeat_are_those_of_the_packages():
-    from analyse_fig import AnalyseFIGConfig
+    from analyse_fig import AnalyzeFIGConfig
     from build_comp import BuildCompConfig
     from build_tfcovr import BuildTFCoVRConfig
     from evaluate_vcmr import EvaluateVCMRConfig
@@ -318,7 +318,7 @@ def test_values_that_configurations_repeat_are_those_of_the_packages():
 
     assert f"none: {DEFAULT_THRESHOLD} of attributes" in settings_of(BuildTFCoVRConfig)["threshold"].help
     assert BuildCompConfig().max_iou == MAX_IOU
-    assert AnalyseFIGConfig().encoder == TFIDF
+    assert AnalyzeFIGConfig().encoder == TFIDF
     assert EndConvention == configuration_moments.EndConvention
     assert sorted((*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)) == sorted(BUILDERS)
     assert settings_of(VCMRConfig)["model"].choices == tuple(MODELS)

@@ -1,4 +1,4 @@
-"""The labelled clips that a classifier is trained, validated and tested on, decided before any video is decoded."""
+"""The labeled clips that a classifier is trained, validated and tested on, decided before any video is decoded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
-class LabelledSplits:
+class LabeledSplits:
     """Clips by split, and what had to be decided about them.
 
     Attributes:
         clips: Split -> clips with a label and a video file; `test` is absent where it cannot be measured.
         coverage: Split -> how many `clips` it has, and how many of them are `unlabelled` or `without_video`, if any.
         notes: Split -> a sentence where it is not simply the dataset's.
-        refused: What the dataset says of rows that it refused, or None.
+        refused: The dataset's notice about rejected rows, or None.
     """
 
     clips: dict[str, list[Clip]]
@@ -32,45 +32,45 @@ class LabelledSplits:
     refused: str | None = None
 
 
-def labelled_splits(
+def labeled_splits(
     config: DataConfig, *, validation: Validation = "auto", validation_fraction: float = 0.1, seed: int = 0
-) -> LabelledSplits:
+) -> LabeledSplits:
     """Choose the clips of each split.
 
     Args:
         config: Which dataset.
-        validation: `split` takes the labelled clips of the split `validation`; `train` holds long videos of the
+        validation: `split` takes the labeled clips of the split `validation`; `train` holds long videos of the
             training clips out instead; `auto` does so where that split has no label.
         validation_fraction: Share of the long videos to hold out.
         seed: Decides which.
 
     Raises:
-        SystemExit: A split that is needed has no usable clip; says which, and the cure.
+        SystemExit: A split that is needed has no usable clip; names it, and the fix.
     """
     if not 0 < validation_fraction < 1:
         raise SystemExit(f"--validation_fraction is {validation_fraction}; it is a share between 0 and 1")
     loaded = load_splits(config, clips=True)
     every = {split: list(loaded[split]) if split in loaded else [] for split in SPLITS}
     coverage = {split: counts(clips) for split, clips in every.items()}
-    clips = {split: [clip for clip in part if is_labelled(clip) and clip["video"]] for split, part in every.items()}
+    clips = {split: [clip for clip in part if is_labeled(clip) and clip["video"]] for split, part in every.items()}
     refused = next((refused_rows(part) for part in loaded.values()), None)
-    found = LabelledSplits(clips, coverage, refused=refused)
+    found = LabeledSplits(clips, coverage, refused=refused)
     if not clips["train"]:
         raise SystemExit(f"there is nothing to train on: {lacks('train', every['train'])}")
     if not clips["test"]:
         found.notes["test"] = f"not measured: {lacks('test', every['test'])}"
         del clips["test"], coverage["test"]
-    has_labels = any(map(is_labelled, every["validation"]))
+    has_labels = any(map(is_labeled, every["validation"]))
     if validation == "train" or (validation == "auto" and not has_labels):
-        why = "as asked" if validation == "train" else lacks("validation", every["validation"])
+        why = "as configured" if validation == "train" else lacks("validation", every["validation"])
         hold_out(found, validation_fraction, seed, why)
     elif not clips["validation"]:
-        cure = "; --validation train holds training clips out instead" if not has_labels else ""
-        raise SystemExit(f"there is nothing to validate on: {lacks('validation', every['validation'])}{cure}")
+        hint = "; --validation train holds training clips out instead" if not has_labels else ""
+        raise SystemExit(f"there is nothing to validate on: {lacks('validation', every['validation'])}{hint}")
     return found
 
 
-def hold_out(found: LabelledSplits, fraction: float, seed: int, why: str) -> None:
+def hold_out(found: LabeledSplits, fraction: float, seed: int, why: str) -> None:
     """Move the clips of some long videos from training to validation, and note it."""
     train = found.clips["train"]
     frame = pl.DataFrame({name: [clip[name] for clip in train] for name in ("video_id", "label")})
@@ -91,15 +91,15 @@ def hold_out(found: LabelledSplits, fraction: float, seed: int, why: str) -> Non
     )
 
 
-def is_labelled(clip: Clip) -> bool:
+def is_labeled(clip: Clip) -> bool:
     return clip["label"] is not None
 
 
 def counts(clips: Sequence[Clip]) -> dict[str, int]:
     """How many clips there are, and what some of them lack."""
     lacking = {
-        "unlabelled": sum(not is_labelled(clip) for clip in clips),
-        "without_video": sum(is_labelled(clip) and not clip["video"] for clip in clips),
+        "unlabelled": sum(not is_labeled(clip) for clip in clips),
+        "without_video": sum(is_labeled(clip) and not clip["video"] for clip in clips),
     }
     return {"clips": len(clips)} | {name: count for name, count in lacking.items() if count}
 
@@ -108,6 +108,6 @@ def lacks(split: str, clips: Sequence[Clip]) -> str:
     """Why no clip of a split can be used."""
     if not clips:
         return f"the split {split!r} has no clip"
-    if not any(map(is_labelled, clips)):
+    if not any(map(is_labeled, clips)):
         return f"none of the {len(clips):,} clips of {split!r} has a label"
-    return f"none of the labelled clips of {split!r} has its video; give the folder of videos as --video_dir"
+    return f"none of the labeled clips of {split!r} has its video; give the folder of videos as --video_dir"
