@@ -8,7 +8,7 @@ COLORS = {"red": (230, 20, 20), "green": (20, 230, 20), "blue": (20, 20, 230)}
 
 
 def draw(folder: Path) -> None:
-    """Write `lamp0.mp4` to `lamp5.mp4`, of which 0 and 3, 1 and 4, 2 and 5 have one order of colors, and `clips.csv`."""
+    """Write `clips.csv` and `lamp0.mp4` to `lamp5.mp4`; 0 and 3, 1 and 4, 2 and 5 have the same order of colors."""
     import av
 
     rows = ["clip_id,video_id,start_seconds,end_seconds,label"]

@@ -3,8 +3,8 @@
     python examples/own_features.py myvideos match1 [MODEL]
 
 `match1` is the file's name without its ending. Without arguments the script makes six videos with the same three colors
-in three orders. The default model is the small VidCLIP that ships here, which has only seen drawn athletes: give your own
-for real footage.
+in three orders. The default model is the small VidCLIP that ships here, which has only seen drawn athletes: give your
+own for real footage.
 """
 
 import sys

@@ -4,8 +4,8 @@
     python recipes/analyse_tfcovr.py --dataset_config release --data_dir annotations/tfcovr
     python recipes/analyse_tfcovr.py --dataset_config own --data_dir myclips --video_dir myclips/videos
 
-Prints the rows and clips of each split and writes to `OUTPUT_DIR` the histograms of clips per label (Figures A1 and A2),
-targets per query, words per modification text and seconds per clip, the most frequent words of the texts, and
+Prints the rows and clips of each split and writes to `OUTPUT_DIR` the histograms of clips per label (Figures A1 and
+A2), targets per query, words per modification text and seconds per clip, the most frequent words of the texts, and
 `results.json` with all of these numbers.
 """
 

@@ -4,10 +4,11 @@
     python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --dry_run
     python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --max_usd 20
 
-Captioned events become paragraphs, and disruptions of these the contrast pairs. `--source` is a folder with `train*.json` and `val*.json` of ActivityNet-Captions or YouCook2. Without `--model` the
-rule-based generator writes, so no key is needed. A killed run started again goes on where it was and pays for nothing
-twice. The counts per disruption are printed beside those of the paper's Table 1. `load_dataset("youcook2_comp",
-"source", data_dir=OUTPUT_DIR)` opens the result.
+Captioned events become paragraphs, and disruptions of these the contrast pairs. `--source` is a folder with
+`train*.json` and `val*.json` of ActivityNet-Captions or YouCook2. Without `--model` the rule-based generator writes, so
+no key is needed. A killed run started again goes on where it was and pays for nothing twice. The counts per disruption
+are printed beside those of the paper's Table 1. `load_dataset("youcook2_comp", "source", data_dir=OUTPUT_DIR)` opens
+the result.
 """
 
 import sys

@@ -5,11 +5,12 @@
     python recipes/build_tfcovr.py --source annotations --model gpt-4o --max_usd 20
     python recipes/build_tfcovr.py --data_dir myclips --video_dir myclips/videos --model gpt-4o
 
-Pairs of labels get modification texts, and from these follow triplets and queries. `--source` is a folder with the annotations of FineGym, FineDiving or both; without it the labels and clips of the
-miniature are used. `--data_dir` is a folder with a table of your own clips instead (hf_datasets/tfcovr/README.md has
-its columns), whose labels may be any words. Without `--model` the rule-based generator writes, so no key is needed. A
-killed run started again goes on where it was and pays for nothing twice. `load_dataset("tfcovr", "source", data_dir=OUTPUT_DIR)`
-opens the result, for own clips the configuration `own` with `video_dir`.
+Pairs of labels get modification texts, and from these follow triplets and queries. `--source` is a folder with the
+annotations of FineGym, FineDiving or both; without it the labels and clips of the miniature are used. `--data_dir` is a
+folder with a table of your own clips instead (hf_datasets/tfcovr/README.md has its columns), whose labels may be any
+words. Without `--model` the rule-based generator writes, so no key is needed. A killed run started again goes on where
+it was and pays for nothing twice. `load_dataset("tfcovr", "source", data_dir=OUTPUT_DIR)` opens the result, for own
+clips the configuration `own` with `video_dir`.
 """
 
 import sys
@@ -33,8 +34,8 @@ class BuildTFCoVRConfig(BuildConfig):
     video_dir: str | None = option(None, "Folder of your videos; clips without theirs are left out.")
     similarity_model: str | None = option(
         None,
-        "CLIP-like text model or sentence encoder whose cosines say how similar labels are; none: their attributes, or the "
-        "characters of their descriptions.",
+        "CLIP-like text model or sentence encoder whose cosines say how similar labels are; none: their attributes, "
+        "or the characters of their descriptions.",
     )
     threshold: float | None = option(
         None,

@@ -4,10 +4,10 @@
     accelerate launch recipes/embed.py recipes/configs/embed_4xa100.yaml
     python recipes/embed.py --moments
 
-Writes `OUTPUT_DIR/video` and `OUTPUT_DIR/text` (see `hf_models.feature_store`) and `results.json` with the coverage: how
-many clips were encoded, and why the others were not. A second run encodes what is missing, so a kill costs at most one
-shard; another model in the same folder is refused. The miniature takes under a minute. With `--moments` as the first
-argument it is `embed_moments.py`: features second by second and token by token.
+Writes `OUTPUT_DIR/video` and `OUTPUT_DIR/text` (see `hf_models.feature_store`) and `results.json` with the coverage:
+how many clips were encoded, and why the others were not. A second run encodes what is missing, so a kill costs at most
+one shard; another model in the same folder is refused. The miniature takes under a minute. With `--moments` as the
+first argument it is `embed_moments.py`: features second by second and token by token.
 """
 
 import itertools

@@ -6,16 +6,17 @@
     python recipes/evaluate_tfcovr.py --protocol tfcovr-official
 
 The gallery holds every clip of the split once, and a query's own clip is left out of its ranking. Under
-`--protocol tfcovr-official` it holds the first target of every query, repeated as often as it comes, the query's own
+`--protocol tfcovr-official` it holds the first target of every query, repeated as often as it occurs, the query's own
 clip comes last, and the metrics are what the released script would print, for comparisons with it only. Several models
-give mean and standard deviation (over n - 1). `--compare` measures the systems of `tfcovr/systems.py`: it trains what is
-missing with `--stage2_config`, or else as the first of `--models` was trained, which is then one of them.
+give mean and standard deviation (over n - 1). `--compare` measures the systems of `tfcovr/systems.py`: it trains what
+is missing with `--stage2_config`, or else as the first of `--models` was trained, which is then one of them.
 
-What it leaves in `OUTPUT_DIR`, for `report.py` and for you:
+It writes to `OUTPUT_DIR`, for `report.py` and for you:
 
     results.json         `figures`: system -> {"map@5": ..., "map@5_std": ... (from two seeds on), ...} in [0, 1];
-                         `gallery_size`, `signature` (the metric's line about the protocol), `coverage` (queries, targets
-                         and gallery clips: how many there are and how many could be ranked), configuration, versions
+                         `gallery_size`, `signature` (the metric's line about the protocol), `coverage` (queries,
+                         targets and gallery clips: how many there are and how many could be ranked), configuration,
+                         versions
     predictions.parquet  the first system with its first seed, one row per ranked query: `query_id, query_clip_id,
                          query_label, modification_text, change_type, target_clip_ids, target_label` as in the
                          dataset, `ranked_clip_ids` (best first, up to 50) and `scores` (cosines, parallel to them)

@@ -4,12 +4,12 @@
     python recipes/evaluate_vcmr.py --models outputs/vcmr/model --queries fine coarse
     python recipes/evaluate_vcmr.py --compare --seeds 0 1 2 3 4
 
-The corpus is every video of the split. `--compare` trains what is missing of XML, ReLoCLNet and HERO on coarse and on fine
-captions (`vcmr.py`) and measures each on the captions of `--queries`, as Tables 4 to 6 of VERIFIED; several seeds give
-mean and standard deviation (over n - 1). Moments pass temporal NMS with the preset's threshold; results without it
+The corpus is every video of the split. `--compare` trains what is missing of XML, ReLoCLNet and HERO on coarse and on
+fine captions (`vcmr.py`) and measures each on the captions of `--queries`, as Tables 4 to 6 of VERIFIED; several seeds
+give mean and standard deviation (over n - 1). Moments pass temporal NMS with the preset's threshold; results without it
 are in `results.json` too.
 
-What it leaves in `OUTPUT_DIR`:
+It writes to `OUTPUT_DIR`:
 
     results.json        `figures`: system -> {"vcmr_recall@1_iou@0.5": ..., "..._std": ...} in [0, 1], where a system is
                         "xml, fine -> fine" (trained on -> queried with); `figures_without_nms`, `by_seed`, `coverage`,
@@ -111,7 +111,7 @@ def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
 
 
 def described(folder: Path) -> str:
-    """Architecture and training captions from the results that `vcmr.py` wrote beside a model, or the name of its folder."""
+    """Architecture and training captions from the results beside a model, or the name of its folder."""
     results = folder.parent / "results.json"
     if folder.name != "model" or not results.is_file():
         return folder.name
@@ -156,8 +156,8 @@ def open_split(config: EvaluateVCMRConfig, model: MomentRetrievalModel, granular
     sizes = (model.config.video_feature_size, model.config.query_feature_size)
     if split.feature_sizes != sizes:
         raise SystemExit(
-            f"the features of {config.features} have sizes {split.feature_sizes} (clips, tokens), the model reads {sizes}: "
-            "give the features that it was trained on"
+            f"the features of {config.features} have sizes {split.feature_sizes} (clips, tokens), the model reads "
+            f"{sizes}: give the features that it was trained on"
         )
     if split.num_clips.max() > model.config.max_video_clips:
         raise SystemExit(

@@ -6,9 +6,9 @@
     python recipes/judge.py --model gpt-4o --dataset_config release --data_dir DIR --video_dir DIR --max_usd 20
 
 Frames go as JPEG images with the paper's prompt; the candidates are shuffled by the seed; "1", "2", "(1)" and "(2)" are
-answers, anything else is counted as unreadable, never as right or wrong. Answers are kept as they arrive, so a killed run
-started again pays nothing twice. Without `--model` the rule-based judge answers, which does not see the frames
-and takes the longer text: a check of the steps, and a baseline of how much the length of a text gives away.
+answers, anything else is counted as unreadable, never as right or wrong. Answers are kept as they arrive, so a killed
+run started again pays nothing twice. Without `--model` the rule-based judge answers, which does not see the frames and
+takes the longer text: a check of the steps, and a baseline of how much the length of a text gives away.
 """
 
 import sys

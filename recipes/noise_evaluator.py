@@ -3,10 +3,11 @@
     python recipes/noise_evaluator.py
     python recipes/noise_evaluator.py --build outputs/build_fig --video_dir videos --model Salesforce/blip-itm-base-coco
 
-Trains with a contrastive and a matching objective on captions that fit a moment, and on negative captions: those of
-the miniature, made from its motions, or the negative captions that `build_fig.py` wrote. Writes `OUTPUT_DIR/model` and
-`results.json`: how often a caption that fits is scored above the negative ones. `select_captions.py` lets the model choose
-the captions of a built dataset. A killed training goes on after its last epoch. The miniature takes a few minutes.
+Trains with a contrastive and a matching objective on captions that fit a moment, and on negative captions: those of the
+miniature, made from its motions, or the negative captions that `build_fig.py` wrote. Writes `OUTPUT_DIR/model` and
+`results.json`: how often a caption that fits is scored above the negative ones. `select_captions.py` lets the model
+choose the captions of a built dataset. A killed training goes on after its last epoch. The miniature takes a few
+minutes.
 """
 
 import random
@@ -173,7 +174,7 @@ def training_loss(
 
 
 def hard_pairs(seen: Encoded, positives: Encoded, is_same: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """For every clip a text of another one, and for every text another clip, drawn more often the more similar they are."""
+    """For every clip a text of another one, and for every text another clip; similar ones are drawn more often."""
     with torch.no_grad():
         similarity = (seen.embeds @ positives.embeds.T * scale).float().masked_fill(is_same, -torch.inf)
     clips = torch.arange(len(seen.embeds), device=similarity.device)

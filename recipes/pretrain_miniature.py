@@ -214,7 +214,7 @@ class Pretraining(nn.Module):
 
 
 class Batches:
-    """Random stills with captions; every batch also carries modification texts, of which only the words are predicted."""
+    """Random stills with captions, and modification texts, of which only the words are predicted."""
 
     def __init__(
         self, stills: Stills, modifications: list[str], processor: CLIPProcessor, config: PretrainConfig
@@ -270,9 +270,10 @@ def measure(model: CLIPModel, processor: CLIPProcessor, stills: Stills, *, choic
     """Metrics of a CLIP on stills that it has not seen.
 
     Returns:
-        `caption_recall@1`: how often a still's own caption is the nearest of `choices`; `chance` is what random scores reach.
+        `caption_recall@1`: how often a still's own caption is the nearest of `choices`.
+        `chance`: what random scores reach.
         `joints_r2`: how much of the joints' variance a linear map from the image features explains, fitted on one
-            half of the clips and judged on the other.
+            half of the clips and measured on the other.
     """
     model.eval()
     num_clips, num_frames = stills.frames.shape[:2]

@@ -31,8 +31,9 @@ class QuickstartConfig:
 
 if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(QuickstartConfig, __doc__)
-    # Threads that wait for each other spin for some microseconds, the time between two operations, and then sleep. Without
-    # a limit they make a machine that others use, too, several times slower; asleep at once, they are a third slower alone.
+    # Threads that wait for each other spin for some microseconds, the time between two operations, and then sleep.
+    # Without a limit they make a machine that others use, too, several times slower; asleep at once, they are a third
+    # slower alone.
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 import embed

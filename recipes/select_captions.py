@@ -4,8 +4,8 @@
     python recipes/select_captions.py --build outputs/build_fig --video_dir videos --model Salesforce/blip-itm-base-coco
 
 Scores the candidates of each moment in a folder of `build_fig.py`, and writes a new folder with the best candidate and
-its score; `load_dataset("charades_fig", "source", data_dir=OUTPUT_DIR)` opens it. A moment whose video cannot be read keeps
-its caption, without a score, and is named in `rejections.parquet`.
+its score; `load_dataset("charades_fig", "source", data_dir=OUTPUT_DIR)` opens it. A moment whose video cannot be read
+keeps its caption, without a score, and is named in `rejections.parquet`.
 """
 
 import sys
@@ -114,7 +114,8 @@ def run(config: SelectCaptionsConfig) -> dict[str, int]:
         write_folder(tables, config.output_dir, card=CARD, provenance=provenance, rejections=rejections)
     judged = total - len(rejections)
     print(
-        f"{config.output_dir}: {judged:,} of {total:,} moments were judged; the others keep their caption, without a score"
+        f"{config.output_dir}: {judged:,} of {total:,} moments were judged; the others keep their caption, without a "
+        "score"
     )
     return {"moments": total, "judged": judged}
 

@@ -5,13 +5,13 @@
     python recipes/stage1.py --base openai/clip-vit-base-patch16 --full
     accelerate launch --config_file recipes/accelerate/4xa100.yaml recipes/stage1.py recipes/configs/stage1_4xa100.yaml
 
-By default a CLIP is frozen and AIM's adapters on it are trained as a PEFT method; `--full` trains all weights, as
-the released code does. On the miniature, adapters that ship are trained on for two epochs, because starting from CLIP
-(second line, or `--init_from none`) takes a quarter of an hour. Frames are chosen and augmented once per clip. The weights
-with the best validation accuracy become `OUTPUT_DIR/model` (a full AIM and its processor), `OUTPUT_DIR/adapter` (the
-PEFT form; not with `--full`) and `OUTPUT_DIR/results.json` with top-1 and mean-class accuracy on validation and test. A
-killed run started again with the same configuration goes on from its last checkpoint and ends with the weights of one
-that was never killed.
+By default a CLIP is frozen and AIM's adapters on it are trained as a PEFT method; `--full` trains all weights, as the
+released code does. On the miniature, adapters that ship are trained on for two epochs, because starting from CLIP
+(second line, or `--init_from none`) takes a quarter of an hour. Frames are chosen and augmented once per clip. The
+weights with the best validation accuracy become `OUTPUT_DIR/model` (a full AIM and its processor), `OUTPUT_DIR/adapter`
+(the PEFT form; not with `--full`) and `OUTPUT_DIR/results.json` with top-1 and mean-class accuracy on validation and
+test. A killed run started again with the same configuration goes on from its last checkpoint and ends with the weights
+of one that was never killed.
 """
 
 import sys
@@ -30,8 +30,8 @@ class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, DataCo
 
     validation: Literal["auto", "split", "train"] = option(
         "auto",
-        "What to validate on; split: the split's labeled clips, train: long videos held out of training, auto: these only "
-        "where the split has no labels.",
+        "What to validate on; split: the split's labeled clips, train: long videos held out of training, auto: these "
+        "only where the split has no labels.",
     )
     validation_fraction: float = option(
         0.1, "Share (0 to 1) of the training clips' long videos to hold out for validation."
@@ -192,7 +192,8 @@ class Stage1(TrainingRun):
             255 * torch.tensor(values, device=accelerator.device)[:, None, None]
             for values in (self.processor.image_mean, self.processor.image_std)
         )
-        # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a resume.
+        # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a
+        # resume.
         own = torch.Generator().manual_seed(self.config.seed)
         loader = DataLoader(self.data[split], batch_sampler=chunks, num_workers=workers, generator=own)
         try:
@@ -245,7 +246,8 @@ class Stage1(TrainingRun):
     def evaluate(self, split: str, *, shuffle_frames: bool = False) -> dict[str, float]:
         """Top-1 and mean-class accuracy; labels with the same text are one class.
 
-        With `shuffle_frames` the frames of each clip come in a random order; the loss of accuracy is due to their order.
+        With `shuffle_frames` the frames of each clip come in a random order; the loss of accuracy is due to their
+        order.
         """
         self.model.eval()
         data, pairs = self.data[split], []

@@ -155,7 +155,8 @@ class Stage2(TrainingRun):
         steps = len(self.epoch_batches(0))
         if not steps:
             raise SystemExit(
-                f"{len(self.triplets)} triplets are fewer than two for each of {self.accelerator.num_processes} processes"
+                f"{len(self.triplets)} triplets are fewer than two for each of {self.accelerator.num_processes} "
+                "processes"
             )
         return steps
 

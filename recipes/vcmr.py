@@ -5,10 +5,10 @@
     accelerate launch recipes/vcmr.py recipes/configs/vcmr_charades_fig.yaml
 
 Reads moments and features (see `hf_models.feature_store`; those of the miniature are made where they are missing,
-others by `embed_moments.py`), trains on fine or coarse captions, and chooses the epoch with the highest VCMR recall@1 at IoU 0.5 plus 0.7 on the validation split; it stops early when that
-has not risen for `patience` epochs. Negatives come from the batches of all processes. `OUTPUT_DIR/model` and
-`OUTPUT_DIR/results.json` are left behind. A killed run started again goes on from its last checkpoint and ends with the
-same weights as one that was never killed.
+others by `embed_moments.py`), trains on fine or coarse captions, and chooses the epoch with the highest VCMR recall@1
+at IoU 0.5 plus 0.7 on the validation split; it stops early when that has not risen for `patience` epochs. Negatives
+come from the batches of all processes. `OUTPUT_DIR/model` and `OUTPUT_DIR/results.json` are left behind. A killed run
+started again goes on from its last checkpoint and ends with the same weights as one that was never killed.
 """
 
 import json
@@ -91,8 +91,8 @@ MODELS = {
     "reloclnet": (ReLoCLNetConfig, ReLoCLNetForMomentRetrieval),
     "hero": (HEROConfig, HEROForMomentRetrieval),
 }
-# Attention without dropout is several times faster on a CPU. In a few hundred steps, start and end are learned only where
-# their loss counts more than published, and in every step.
+# Attention without dropout is several times faster on a CPU. In a few hundred steps, start and end are learned only
+# where their loss counts more than published, and in every step.
 MINIATURE_SIZES = {
     "hidden_size": 64,
     "num_attention_heads": 2,

@@ -5,10 +5,10 @@
     python recipes/vidclip.py recipes/configs/vidclip_miniature_stacked.yaml     # CompPretrain
     python recipes/vidclip.py --model outputs/vidclip/stacked/model --output_dir outputs/vidclip/stacked_comploss
 
-`--model` is a CLIP, which becomes a VidCLIP, or a VidCLIP. Contrastive negatives come from all processes. Every epoch is
-measured on the validation split; the last weights become `OUTPUT_DIR/model`, with `OUTPUT_DIR/results.json`. A killed run
-started again with the same configuration goes on from its last checkpoint and ends with the same weights as one that
-was never killed.
+`--model` is a CLIP, which becomes a VidCLIP, or a VidCLIP. Contrastive negatives come from all processes. Every epoch
+is measured on the validation split; the last weights become `OUTPUT_DIR/model`, with `OUTPUT_DIR/results.json`. A
+killed run started again with the same configuration goes on from its last checkpoint and ends with the same weights as
+one that was never killed.
 """
 
 import random
@@ -28,8 +28,8 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
 
     model: str | None = option(
         None,
-        "CLIP or VidCLIP to start from: a model folder or a name on the Hub; none: the miniature's VidCLIP-base, or with "
-        "--stack its CLIP.",
+        "CLIP or VidCLIP to start from: a model folder or a name on the Hub; none: the miniature's VidCLIP-base, or "
+        "with --stack its CLIP.",
     )
     objective: Literal["clip", "negclip", "comploss"] = option("comploss", "Training objective.")
     stack: int = option(0, "Clips in a stack to pre-train on, 1 to 8; 0: fine-tune on contrast pairs.")

@@ -1,4 +1,4 @@
-"""Triplets: into a dataset against `Dataset.from_generator`, the join against dictionaries, the release against `eval`."""
+"""Triplets: written, joined and read, against `Dataset.from_generator`, dictionaries and `eval`."""
 
 import ast
 import resource

@@ -25,8 +25,8 @@ def load_rows(
     coverage = {"rows": len(rows), "used": len(kept), **missing}
     if not kept:
         raise SystemExit(
-            f"none of the {len(rows)} rows of {config.dataset!r} ({split}) has a video that can be read ({missing[NO_FILE]} without "
-            "a file); name the folder of videos with --video_dir"
+            f"none of the {len(rows)} rows of {config.dataset!r} ({split}) has a video that can be read "
+            f"({missing[NO_FILE]} without a file); name the folder of videos with --video_dir"
         )
     return kept, coverage
 

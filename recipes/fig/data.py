@@ -34,7 +34,8 @@ def load_moments(
         videos, queries = (open_features(config.features, name) for name in ("video", f"query-{granularity}"))
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{error}; `python recipes/embed_moments.py` writes such a folder, and --features names the folder that holds it"
+            f"{error}; `python recipes/embed_moments.py` writes such a folder, and --features names the folder that "
+            "holds it"
         ) from error
     return MomentSplit(
         read_rows(config, split, granularity),

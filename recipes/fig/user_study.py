@@ -1,7 +1,8 @@
 """VERIFIED's user study: forms that a browser opens from disk, and their answers (Table 3).
 
-A participant sees a clip, its coarse caption and its fine one, and answers whether the fine one adds static detail, whether
-it adds dynamic detail, and how accurate it is. The form does not show which kind of detail was added; `items.json` has it.
+A participant sees a clip, its coarse caption and its fine one, and answers whether the fine one adds static detail,
+whether it adds dynamic detail, and how accurate it is. The form does not show which kind of detail was added;
+`items.json` has it.
 """
 
 import json

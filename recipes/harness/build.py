@@ -194,11 +194,11 @@ class Build:
         return self.stopped or (f"{missing:,} rows found no answer" if missing else None)
 
     def keeps_earlier(self) -> bool:
-        """Whether this run is incomplete and the output folder holds a complete one, which stays; tells so on stderr."""
+        """Whether this run is incomplete and the output folder holds a complete one, which stays; reports it."""
         results = self.output_dir / "results.json"
         kept = bool(self.incomplete) and results.is_file() and json.loads(results.read_text())["complete"]
         if kept:
-            sys.stderr.write(f"{self.output_dir} keeps the earlier, complete build\n")
+            sys.stderr.write(f"{self.output_dir} keeps the complete build from before\n")
         return kept
 
     @contextmanager

@@ -58,8 +58,8 @@ class Checkpoints:
             changed = sorted(name for name in identity | earlier if identity.get(name) != earlier.get(name))
             if changed:
                 raise SystemExit(
-                    f"{folder} holds a run with other {', '.join(changed)}; name another --output_dir, or give --restart to "
-                    "train again from scratch"
+                    f"{folder} holds a run with other {', '.join(changed)}; name another --output_dir, or give "
+                    "--restart to train again from scratch"
                 )
         elif accelerator.is_main_process:
             write_json(path, identity)

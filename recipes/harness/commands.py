@@ -1,4 +1,4 @@
-"""How the commands of recipes are typed: `python recipes/embed.py` in a checkout, `subtle embed` where they are installed.
+"""How commands are typed: `python recipes/embed.py` in a checkout, `subtle embed` where they are installed.
 
 Docstrings and messages spell commands as in a checkout. `as_typed` gives the other form; the parser of `config.py` and
 `running.py` apply it to all that they show, so that no recipe has to.

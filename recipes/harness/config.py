@@ -335,7 +335,8 @@ def parse_config(config_class: type[Config], description: str | None, arguments:
     """The recipe's configuration from `[FILE.yaml] [--flag value ...]`.
 
     Args:
-        config_class: a dataclass of `option` fields: bool, int, float, str, `Literal` of texts, lists and `| None` of them.
+        config_class: a dataclass of `option` fields: bool, int, float, str, `Literal` of texts, lists and `| None` of
+            them.
         description: the first lines of `--help`.
         arguments: the words; by default those of the command line. Then an interrupt ends the process in one line until
             `run_recipe` runs: the imports between take seconds.

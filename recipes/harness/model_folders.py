@@ -9,8 +9,8 @@ MINIATURE_CLIP = str(WEIGHTS / "miniature-clip")
 MINIATURE_VIDCLIP = str(WEIGHTS / "miniature-vidclip")
 MINIATURE_AIM = str(WEIGHTS / "miniature-aim")
 HOW_TO_MAKE = {
-    "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, `make quickstart` "
-    "makes everything",
+    "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, "
+    "`make quickstart` makes everything",
     "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
     "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
     MINIATURE_CLIP: "it ships with the recipes, and `python recipes/pretrain_miniature.py` makes it again",

@@ -34,8 +34,8 @@ def load_encoders(config: EncoderConfig, **model_fields: Any) -> tuple[TFCoVRFor
     num_frames = processor.video_processor.num_frames
     if made_for not in {None, num_frames}:
         raise SystemExit(
-            f"{config.vision_model} takes {made_for} frames, not {num_frames}; leave --num_frames out, or stretch an AIM "
-            f"with `resize_temporal_embedding({num_frames})` and save it under another name"
+            f"{config.vision_model} takes {made_for} frames, not {num_frames}; leave --num_frames out, or stretch an "
+            f"AIM with `resize_temporal_embedding({num_frames})` and save it under another name"
         )
     return model, processor
 

@@ -33,8 +33,8 @@ def say_interrupted() -> None:
 def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
     """Run a recipe; the exit status.
 
-    What the user can fix is one line on stderr and status 2; an interrupted run is one line and status 130. Everything else
-    is a bug, and keeps its traceback.
+    What the user can fix is one line on stderr and status 2; an interrupted run is one line and status 130. Everything
+    else is a bug, and keeps its traceback.
     """
     is_script = signal.getsignal(signal.SIGINT) is end_at_once
     if is_script:
@@ -59,7 +59,7 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an error; of one that a process of a data loader sent, without the traceback that it begins with."""
+    """The message of an error; of one from a process of a data loader, without the traceback before it."""
     text = str(error)
     if re.match(r"Caught \w+ in \w+ worker process", text):
         *_, text = re.split(rf"^(?:[\w.]+\.)?{type(error).__name__}: ", text, flags=re.MULTILINE)
@@ -69,8 +69,8 @@ def message_of(error: BaseException) -> str:
 def users_mistake(error: BaseException | None) -> BaseException | None:
     """The error, or the one that caused it, that tells a user what to change; None for a bug.
 
-    That is one which the system gives (no such file, no space left, no connection), one of our packages' own classes, and
-    a ValueError or an ImportError that one of our files raises explicitly, not one that Python raises in it.
+    That is one which the system gives (no such file, no space left, no connection), one of our packages' own classes,
+    and a ValueError or an ImportError that one of our files raises explicitly, not one that Python raises in it.
     """
     while error is not None:
         if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in PACKAGES:

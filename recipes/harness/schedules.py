@@ -13,8 +13,8 @@ def warmup_cosine(
         total_steps: of the whole run.
         warmup_steps: the first steps, in which the rate rises.
         highest: the rate after the warm-up.
-        divide_last: multiply by pi before dividing. The last bit of the rate may differ; stage 1 has always rounded this
-            way, and a run that an earlier version began must end with the same weights.
+        divide_last: multiply by pi before dividing. The last bit of the rate may differ; stage 1 has always rounded
+            this way, and a run that an earlier version began must end with the same weights.
 
     Example:
         >>> [warmup_cosine(step, 6, 2, 1.0) for step in (0, 1, 2, 4, 6)]

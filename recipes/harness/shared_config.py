@@ -1,4 +1,4 @@
-"""The parts of configurations that several recipes share, and the values that they name; nothing here takes long to import."""
+"""The parts of configurations that several recipes share; imports nothing that takes long."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -99,8 +99,8 @@ class ClassifierConfig:
     base: str = option(MINIATURE_CLIP, "CLIP whose vision tower AIM is built on: a model folder or a name on the Hub.")
     init_from: str | None = option(
         "auto",
-        "Adapters (with --full a model) to go on from: their folder; auto: those that ship for the base, where they fit; "
-        "none: start from the base.",
+        "Adapters (with --full a model) to go on from: their folder; auto: those that ship for the base, where they "
+        "fit; none: start from the base.",
     )
     full: bool = option(False, "Train all weights instead of adapters on a frozen CLIP.")
     head: Literal["present", "all"] = option(

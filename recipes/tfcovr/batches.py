@@ -58,7 +58,7 @@ class EmbeddingSource:
         *,
         make: Callable[[EmbedConfig], Any],
     ) -> "EmbeddingSource":
-        """Load the folder of `config`; `make` fills one that is not complete. Embeddings of other encoders are refused."""
+        """Load the folder of `config`, which `make` fills if needed; embeddings of other encoders are refused."""
         folder = Path(config.output_dir)
         if not (folder / "results.json").is_file():
             make(config)
@@ -107,8 +107,8 @@ class PixelSource:
             batch_sampler=[part.tolist() for part in rows],
             collate_fn=self.collate,
             num_workers=self.config.num_workers,
-            # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a
-            # resume.
+            # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after
+            # a resume.
             generator=torch.Generator().manual_seed(self.config.seed),
         )
         unused = {"both": set(), "text": {"pixel_values"}, "video": {"input_ids", "attention_mask"}}[parts]

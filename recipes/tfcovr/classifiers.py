@@ -46,7 +46,8 @@ def class_indices(clips: Sequence[dict[str, Any]], names: Sequence[str], split: 
         if clip["label"] not in index:
             raise SystemExit(
                 f"clip {clip['clip_id']!r} of {split} has the label {clip['label']!r}, which is outside the head of "
-                f"{len(names)} classes; give training clips of it, or use --head all, which has the labels of all splits"
+                f"{len(names)} classes; give training clips of it, or use --head all, which has the labels of all "
+                "splits"
             )
     return [index[clip["label"]] for clip in clips]
 
@@ -115,8 +116,8 @@ def check_fits(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, 
     """Refuse to go on from what was trained for something else."""
     if differences := differences_of(trained, config, names):
         raise ValueError(
-            f"it has {differences}; give the values and the data that it was trained with, or --init_from none to start "
-            f"from {config.base}"
+            f"it has {differences}; give the values and the data that it was trained with, or --init_from none to "
+            f"start from {config.base}"
         )
 
 
@@ -137,7 +138,7 @@ def whole_model(config: ClassifierConfig, names: Sequence[str]) -> AIMForVideoCl
 
 
 def adapted_model(config: ClassifierConfig, names: Sequence[str], *, new_head: bool = False) -> PeftModel:
-    """A frozen CLIP with adapters, new or trained before; with `new_head` those may have been trained for other classes."""
+    """A frozen CLIP with adapters, new or trained before; with `new_head` also for other classes."""
     tower, info = load_clip_vision(config.base)
     if info["missing_keys"]:
         raise ValueError(f"{len(info['missing_keys'])} weights of a CLIP vision tower are missing in {config.base}")

@@ -44,8 +44,8 @@ def confusion_table(counts: pl.DataFrame) -> dict[str, Any] | None:
     """The targets that are mistaken most, row by row, against the predictions; None where nothing is mistaken.
 
     Returns:
-        `columns`: names; `rows`: `name`, `total` (its queries, also those of columns left out), and `cells` with `count`,
-        `shade` (0 for none to `NUM_SHADES`) and `right`.
+        `columns`: names; `rows`: `name`, `total` (its queries, also those of columns left out), and `cells` with
+        `count`, `shade` (0 for none to `NUM_SHADES`) and `right`.
     """
     wrong = counts.filter(pl.col("true") != pl.col("predicted"))
     if wrong.is_empty():

@@ -78,8 +78,8 @@ def hold_out(found: LabeledSplits, fraction: float, seed: int, why: str) -> None
     videos = set(held_out_videos(frame, max(1, round(fraction * total)), seed=seed))
     if not videos:
         raise SystemExit(
-            f"there is nothing to validate on ({why}), and no training video can be held out: each of {total} is the only "
-            "one of some label; give videos that share labels, or labels for the split 'validation'"
+            f"there is nothing to validate on ({why}), and no training video can be held out: each of {total} is the "
+            "only one of some label; give videos that share labels, or labels for the split 'validation'"
         )
     found.clips["train"] = [clip for clip in train if clip["video_id"] not in videos]
     found.clips["validation"] = [clip for clip in train if clip["video_id"] in videos]

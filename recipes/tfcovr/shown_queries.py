@@ -20,8 +20,8 @@ def select_queries(predictions: pl.DataFrame, *, num_queries: int, selection: Se
     Args:
         predictions: One row per query with `target`, `change_type` and `ap`.
         num_queries: How many, at most.
-        selection: "worst" takes the worst query of each target and kind of change, then the second worst of each, and so
-            on; "random" draws from all.
+        selection: "worst" takes the worst query of each target and kind of change, then the second worst of each, and
+            so on; "random" draws from all.
         seed: Decides the draw, and which of equally bad queries is taken.
     """
     drawn = predictions.sample(fraction=1.0, shuffle=True, seed=seed)

@@ -1,4 +1,4 @@
-"""A full disk under each recipe that measures, judges or draws: one line, no half of a result, and the earlier one stays."""
+"""A full disk under each recipe that measures, judges or draws: one line, no half result, the earlier one stays."""
 
 import json
 import re

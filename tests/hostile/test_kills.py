@@ -184,7 +184,7 @@ def encodings(tiny, moments):
 
 @pytest.fixture(scope="module")
 def commands():
-    """`python -m hf_datasets`, which renders into a folder or prepares in the cache of `datasets`; and the quickstart."""
+    """`python -m hf_datasets`, which renders into a folder or prepares in the cache, and the quickstart."""
     return {
         "render": Job("render", lambda folder: ["hf_datasets", "render", "--root", folder], rendered),
         "quickstart": recipe("quickstart", lambda folder: {}, finished),

@@ -1,4 +1,4 @@
-"""Full disks, folders that cannot be written, few open files: one line that names the place, nothing half-written counts.
+"""Full disks, folders that cannot be written, few open files: one line that names the place, no half results.
 
 Needs the right to mount a small file system of its own.
 """

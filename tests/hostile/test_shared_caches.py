@@ -1,4 +1,4 @@
-"""Several processes at once on one cache or one folder: nothing is damaged, nothing counts twice, the result is that of one."""
+"""Several processes on one cache or folder: nothing is damaged or counted twice, the result is that of one."""
 
 import hashlib
 import json

@@ -14,7 +14,8 @@ from hf_datasets.fig.clusters import CaptionMap
 def write_release(folder, rows=40):
     folder.mkdir(exist_ok=True)
     lines = [
-        {"video": f"v{number // 4}", "time": [0.0, 1.5], "desc_id": number, "duration": 2.0, "cog_desc": f"person {number % 2}.",
+        {"video": f"v{number // 4}", "time": [0.0, 1.5], "desc_id": number, "duration": 2.0,
+         "cog_desc": f"person {number % 2}.",
          "fig_desc": f"person {number} with thing {number * 7}.", "fig_desc_score": number / 8 - 2}
         for number in range(rows)
     ]  # fmt: skip

@@ -171,8 +171,8 @@ def test_the_former_name_of_select_captions_still_works():
 
 TYPED = {
     "`python recipes/embed.py` makes it": "`subtle embed` makes it",
-    "accelerate launch --config_file recipes/accelerate/4xa100.yaml recipes/stage2.py recipes/configs/stage2_4xa100.yaml": (
-        "accelerate launch --config_file $(subtle path accelerate/4xa100.yaml) $(subtle path stage2) stage2_4xa100.yaml"
+    "accelerate launch --config_file recipes/accelerate/4xa100.yaml recipes/stage2.py recipes/configs/stage2.yaml": (
+        "accelerate launch --config_file $(subtle path accelerate/4xa100.yaml) $(subtle path stage2) stage2.yaml"
     ),
     "recipes/build_fig.py makes such a folder": "subtle build_fig makes such a folder",
     "Default: recipes/weights/miniature-clip.": "Default: $(subtle path weights/miniature-clip).",

@@ -159,7 +159,8 @@ def test_an_empty_split_is_refused(tiny, tmp_path):
     rows = Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/test.parquet")
     rows.select(range(0)).to_parquet(data / "mini-clips" / "test.parquet")
     (data / "README.md").write_text(
-        "---\nconfigs:\n- config_name: mini-clips\n  data_files:\n  - {split: test, path: mini-clips/test.parquet}\n---\n"
+        "---\nconfigs:\n- config_name: mini-clips\n  data_files:\n  - "
+        "{split: test, path: mini-clips/test.parquet}\n---\n"
     )
     options = {**tiny, "dataset": str(data), "splits": ["test"], "output_dir": str(tmp_path / "store")}
     with pytest.raises(SystemExit, match=r"split 'test' .* cannot be read: .*no data"):

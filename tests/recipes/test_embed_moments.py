@@ -36,7 +36,7 @@ def write_video(path, seconds):
 
 @pytest.fixture(scope="module")
 def moments(tmp_path_factory):
-    """Three videos, one of 18.5 s, one of 3 s whose annotated duration is 40, one damaged, and one that is not there."""
+    """Videos of 18.5 s and of 3 s (40 s by its annotation), one damaged, and one that is missing."""
     root = tmp_path_factory.mktemp("moments")
     write_video(root / "long.mp4", 18.5)
     write_video(root / "short.mp4", 3)

@@ -1,4 +1,4 @@
-"""The judge against a loopback server: the paper's prompt, frames as images, shuffled candidates, prose, resume, price."""
+"""The judge against a loopback server: prompt, frames as images, shuffled candidates, prose, resume, price."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""The judge against `transformers serve` with a tiny random vision-language model: its prose is counted, never scored."""
+"""The judge against `transformers serve` with a tiny random model: its prose is counted, never scored."""
 
 import json
 import subprocess

@@ -38,9 +38,12 @@ def build(tiny, tmp_path):
             desc_id = place + (100 if split == "test" else 0)
             video = f"{split}-{colour}-{place // 4}" if place < per_colour * 4 else f"gone-{split}"
             rows.append(
-                {"desc_id": desc_id, "video_id": video, "duration_seconds": 1.0, "start_seconds": 0.0, "end_seconds": 1.0,
-                 "coarse_caption": f"show {colour}", "fine_caption": wrong[0], "fine_caption_score": None, "kind": "static",
-                 "candidates": [wrong[0], f"show {colour}", wrong[1]], "candidate_kinds": ["static", "dynamic", "static"]}
+                {"desc_id": desc_id, "video_id": video, "duration_seconds": 1.0,
+                 "start_seconds": 0.0, "end_seconds": 1.0,
+                 "coarse_caption": f"show {colour}", "fine_caption": wrong[0],
+                 "fine_caption_score": None, "kind": "static",
+                 "candidates": [wrong[0], f"show {colour}", wrong[1]],
+                 "candidate_kinds": ["static", "dynamic", "static"]}
             )  # fmt: skip
             rewritings.append({"desc_id": desc_id, "kind": "positives", "captions": [f"{colour} show"]})
             rewritings.append({"desc_id": desc_id, "kind": "static_negatives", "captions": wrong[:2]})

@@ -82,8 +82,8 @@ def test_training_videos_are_held_out_where_the_release_has_no_labels(config, ca
         "validation": {"clips": 4, "usable": 4},
     }
     assert results["notes"] == {
-        "validation": "4 training clips of 2 of 7 long videos, held out with seed 0 (none of the 2 clips of 'validation' "
-        "has a label)",
+        "validation": "4 training clips of 2 of 7 long videos, held out with seed 0 (none of the 2 clips of "
+        "'validation' has a label)",
         "test": "not measured: none of the 2 clips of 'test' has a label",
     }
     assert all(f"{split}: {note}" in said for split, note in results["notes"].items())

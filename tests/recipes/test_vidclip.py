@@ -1,4 +1,4 @@
-"""VidCLIP's training on a tiny miniature: it learns, resumes exactly, stacks clips, and equals itself on two processes."""
+"""VidCLIP's training on a tiny miniature: it learns, resumes exactly, stacks clips, is the same on two processes."""
 
 import json
 import os

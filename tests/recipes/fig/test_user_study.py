@@ -19,7 +19,8 @@ def study(tmp_path, tiny, monkeypatch):
     videos = tiny["dataset"].replace("/data", "/videos")
     schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string()))
     rows = [
-        {"desc_id": number, "video_id": f"test-{colour}-0", "duration_seconds": 1.0, "start_seconds": 0.0, "end_seconds": 1.0,
+        {"desc_id": number, "video_id": f"test-{colour}-0", "duration_seconds": 1.0,
+         "start_seconds": 0.0, "end_seconds": 1.0,
          "coarse_caption": f"a {colour} thing <b>", "fine_caption": f"{colour} & more", "fine_caption_score": 1.0,
          "kind": ("static", "dynamic")[number % 2]}
         for number, colour in enumerate(("red", "green", "blue", "grey", "gone"))

@@ -34,7 +34,8 @@ CODE = [
     path for name in ("recipes", "hf_datasets", "hf_models", "metrics") for path in sorted((ROOT / name).rglob("*.py"))
 ]
 COMMAND = re.compile(
-    r"(?:(?:python|accelerate launch[^`\n]*?) recipes/(\w+)\.py|(?:^ *|`)subtle (?!path\b)([a-z]\w+))([^`]*?)(?:`|#|\n|\Z)",
+    r"(?:(?:python|accelerate launch[^`\n]*?) recipes/(\w+)\.py|(?:^ *|`)subtle "
+    r"(?!path\b)([a-z]\w+))([^`]*?)(?:`|#|\n|\Z)",
     re.MULTILINE,
 )
 
@@ -214,7 +215,8 @@ MISTAKES = {
     "--epochs": "argument --epochs: expected one argument",
     "--loss hnnce": r"there is no 'hnnce'; there are hn_nce, infonce; did you mean hn_nce",
     "--kinds fine medium": r"there is no 'medium'; there are fine, coarse",
-    "--dataset tfcov": r"there is no 'tfcov'; give tfcovr, a folder, or a Hub name \(owner/name\); did you mean tfcovr\?",
+    "--dataset tfcov": r"there is no 'tfcov'; give tfcovr, a folder, or a Hub name \(owner/name\); did you mean "
+    r"tfcovr\?",
     "--restart maybe": "'maybe' is not true or false",
     "stray": "'stray' belongs to no flag",
     "--restart FILE": "the YAML file comes before the flags",

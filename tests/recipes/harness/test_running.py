@@ -1,4 +1,4 @@
-"""How recipes end: one line for a user's mistake, a traceback for a fault of the code, exit status 130 when interrupted."""
+"""How recipes end: one line for a user's mistake, a traceback for a bug, exit status 130 when interrupted."""
 
 import subprocess
 import sys

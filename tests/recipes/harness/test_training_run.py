@@ -38,7 +38,8 @@ time.sleep(60)
 # one that is new belongs beside stage 1's WITHOUT_A_CHOICE.
 IDENTITIES = {
     (Stage1, Stage1Config): "activation_checkpointing adam_beta2 adapter_ratio adapter_scale augment_per_frame "
-    "backbone_learning_rate_factor base batch_size brightness cache_frames class_balanced classifier_dropout crop_scale "
+    "backbone_learning_rate_factor base batch_size brightness cache_frames class_balanced classifier_dropout "
+    "crop_scale "
     "data_dir dataset dataset_config drop_path_rate epochs flip frames_per_part full head init_from label_smoothing "
     "learning_rate max_gradient_norm mixed_precision num_frames num_processes num_temporal_adapters rand_augment seed "
     "temporal_learning_rate_factor time_amplitude video_dir warmup_epochs weight_decay",
@@ -51,11 +52,13 @@ IDENTITIES = {
         Training,
         VidCLIPRunConfig,
     ): "activation_checkpointing batch_size clips_config clips_data_dir clips_dataset data_dir "
-    "dataset dataset_config draws epochs freeze_vision learning_rate max_gradient_norm mixed_precision model num_frames "
-    "num_processes objective preference_kind preference_margin preference_pairs preference_scale preference_weight seed "
-    "stack video_dir warmup_steps weight_decay zero_init_rate",
+    "dataset dataset_config draws epochs freeze_vision learning_rate max_gradient_norm mixed_precision model "
+    "num_frames "
+    "num_processes objective preference_kind preference_margin preference_pairs preference_scale preference_weight "
+    "seed stack video_dir warmup_steps weight_decay zero_init_rate",
     (VCMR, VCMRConfig): "batch_size clip_seconds data_dir dataset dataset_config end_convention epochs features "
-    "granularity hard_negative_epoch learning_rate max_clips max_gradient_norm max_query_tokens max_video_clips min_clips "
+    "granularity hard_negative_epoch learning_rate max_clips max_gradient_norm max_query_tokens max_video_clips "
+    "min_clips "
     "mixed_precision model nms_threshold normalize_features num_processes patience preset roberta same_video_negatives "
     "seed size span_loss_weight train_split validation_split warmup_share weight_decay",
 }
