@@ -50,8 +50,8 @@ def run_into(folder, main, config, **others):
 
 
 def one_line(capsys):
-    """What was said on stderr beside progress bars."""
-    said = [line for line in re.split(r"[\r\n]+", capsys.readouterr().err) if "error: " in line]
-    assert len(said) == 1, said
-    assert said[0].startswith("error: "), "it stands on a line of its own"
-    return said[0]
+    """The only error on stderr, beside progress bars."""
+    errors = [line for line in re.split(r"[\r\n]+", capsys.readouterr().err) if "error: " in line]
+    assert len(errors) == 1, errors
+    assert errors[0].startswith("error: "), "it stands on a line of its own"
+    return errors[0]

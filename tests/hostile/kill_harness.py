@@ -62,7 +62,7 @@ class Job:
 
 @dataclass
 class Report:
-    """What came of the kills of one job."""
+    """The outcomes of the kills of one job."""
 
     name: str
     kills: Counter = field(default_factory=Counter)
@@ -166,7 +166,7 @@ class Run:
         """Whether the work was complete, even if a signal met the interpreter at its end."""
         return self.process.poll() == self.status or Path(f"{self.mark}.done").exists()
 
-    def said(self) -> str:
+    def errors(self) -> str:
         return self.log.read_text(errors="replace")
 
     def end(self) -> None:
@@ -257,9 +257,9 @@ def faults_of_kill(run: Run, strike: Strike, report: Report) -> list[str]:
     if strike.signal != signal.SIGINT and status != -strike.signal and not run.is_complete:
         faults.append(f"{strike} ended it with status {status}")
     if strike.signal == signal.SIGINT and run.mark.exists() and not run.is_complete:
-        said = run.said()
-        if status != 130 or "Traceback" in said or INTERRUPTED not in said:
-            faults.append(f"{strike} ended it with status {status} and these words:\n{said[-3000:]}")
+        errors = run.errors()
+        if status != 130 or "Traceback" in errors or INTERRUPTED not in errors:
+            faults.append(f"{strike} ended it with status {status} and these words:\n{errors[-3000:]}")
     return faults
 
 
@@ -273,11 +273,11 @@ def chain(
         folder: An empty folder.
         seconds: How long the imports and the work take.
         seed: Decides signals and moments.
-        late: For each kill how often it came too late before; each time halves its wait.
+        late: For each kill how often it was too late before; each time halves its wait.
         report: Takes the faults.
 
     Returns:
-        The kills that came before a run was complete.
+        The kills before a run was complete.
     """
     generator, held, hits = random.Random(seed), set(), []
     for number in range(len(late) + 1):
@@ -293,7 +293,7 @@ def chain(
                         hits.append(strike)
                         continue
             if not run.wait() or not run.is_complete:
-                report.faults.append(f"{seed}: resumed, it ended with {run.process.poll()}:\n{run.said()[-3000:]}")
+                report.faults.append(f"{seed}: resumed, it ended with {run.process.poll()}:\n{run.errors()[-3000:]}")
             break
         finally:
             run.end()
@@ -324,7 +324,7 @@ def leftovers(folder: Path) -> set[str]:
 
 
 def hunt(job: Job, root: Path, kills: int, seed_of_all: int = 0, at_once: int = 2) -> Report:
-    """Kill a job so many times; what came of it.
+    """Kill a job so many times; the outcomes.
 
     Args:
         job: The program.
@@ -338,7 +338,7 @@ def hunt(job: Job, root: Path, kills: int, seed_of_all: int = 0, at_once: int = 
     imports = whole.wait_for_imports()
     try:
         if not whole.wait() or not whole.is_complete:
-            raise AssertionError(f"{job.name} ended with {whole.process.poll()}:\n{whole.said()[-3000:]}")
+            raise AssertionError(f"{job.name} ended with {whole.process.poll()}:\n{whole.errors()[-3000:]}")
     finally:
         whole.end()
     seconds = imports, time.monotonic() - whole.start - imports

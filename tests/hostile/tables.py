@@ -1,4 +1,4 @@
-"""What the tests marked `hostile` did, in tables at the end: inputs and escapes, kills and what came of them."""
+"""What the tests marked `hostile` did, in tables at the end: inputs and escapes, kills and their outcomes."""
 
 
 def table(rows):

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.hostile
 
 
 def left(folder):
-    """Every file that counts by name: tables and weights by value, the figures of results.json, all else as bytes."""
+    """Every file that counts by name: tables and weights by value, the metrics of results.json, all else as bytes."""
     found = {}
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
@@ -128,9 +128,7 @@ RECIPES = (
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_full_disk_is_one_line_and_no_half_of_a_result_and_the_earlier_one_stays(
-    name, request, small_disk, tmp_path, capsys
-):
+def test_a_full_disk_is_one_line_and_the_earlier_result_stays_whole(name, request, small_disk, tmp_path, capsys):
     main, config = request.getfixturevalue(name)
     assert run_into(tmp_path / "whole", main, config) == 0
     expected = left(tmp_path / "whole")
@@ -139,9 +137,9 @@ def test_a_full_disk_is_one_line_and_no_half_of_a_result_and_the_earlier_one_sta
 
     def said_so(status):
         assert status == 2, status
-        said = one_line(capsys)
-        assert str(small_disk) in said, said
-        assert "run again" in said, said
+        error = one_line(capsys)
+        assert str(small_disk) in error, error
+        assert "run again" in error, error
         assert not list(small_disk.rglob("*.tmp")), "what could not be written takes up no room"
 
     for room in ROOM_KILOBYTES:
@@ -175,8 +173,8 @@ def test_a_full_disk_under_the_ratios_of_a_benchmark_is_one_line(small_disk, mon
     with fill(small_disk, 0), pytest.raises(SystemExit) as end:
         bench.main()
     assert end.value.code == 2
-    said = one_line(capsys)
-    assert str(small_disk / "ratios.json") in said
-    assert "run again" in said
+    error = one_line(capsys)
+    assert str(small_disk / "ratios.json") in error
+    assert "run again" in error
     assert [path.name for path in small_disk.iterdir()] == ["ratios.json"]
     assert (small_disk / "ratios.json").read_text() == "earlier"

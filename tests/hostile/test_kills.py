@@ -203,7 +203,7 @@ MOST_KILLS = {"quickstart": 3}  # of what takes minutes
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_killed_and_resumed_run_ends_as_one_left_in_peace(name, request, tmp_path, record_property):
+def test_a_killed_and_resumed_run_ends_as_one_that_was_not_killed(name, request, tmp_path, record_property):
     job = request.getfixturevalue(JOBS[name])[name]
     kills = min(KILLS, MOST_KILLS.get(name, KILLS))
     report = hunt(job, tmp_path, kills, SEED)

@@ -42,7 +42,7 @@ def names():
 
 @pytest.fixture
 def data(tiny, tmp_path):
-    """The names as hard links to a few distinct videos, and a data set of them."""
+    """The names as hard links to a few distinct videos, and a dataset of them."""
     folder = tmp_path / "many"
     (tmp_path / "videos").mkdir()
     for number in range(DISTINCT):
@@ -70,7 +70,7 @@ def data(tiny, tmp_path):
 
 @pytest.fixture
 def hostile_reader(tmp_path, monkeypatch):
-    """What the videos' names promise happens to whoever reads them."""
+    """What the videos' names promise happens to their readers."""
     (tmp_path / "hostile_reader_of_many.py").write_text(HOSTILE_READER)
     monkeypatch.syspath_prepend(tmp_path)
     import hostile_reader_of_many

@@ -91,9 +91,9 @@ def test_a_full_disk_is_one_line_and_with_room_the_run_completes_the_same(name, 
             break
         failed += 1
         assert status == 2, status
-        said = one_line(capsys)
-        assert str(small_disk) in said, said
-        assert "run again" in said
+        error = one_line(capsys)
+        assert str(small_disk) in error, error
+        assert "run again" in error
         assert not (small_disk / "run" / "results.json").exists()
         assert not list(small_disk.rglob("*.tmp")), "what could not be written takes up no room"
     assert failed
@@ -101,15 +101,15 @@ def test_a_full_disk_is_one_line_and_with_room_the_run_completes_the_same(name, 
     assert not differences(expected, outcome(small_disk / "run"), 1e-6)
 
 
-def test_a_full_disk_under_the_frames_is_one_line_and_no_crash(runs, small_disk, tmp_path, capsys):
+def test_a_full_disk_under_the_frame_cache_is_one_line(runs, small_disk, tmp_path, capsys):
     main, config, outcome = runs["stage1"]
     assert run_into(tmp_path / "whole", main, config) == 0
     (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - 64 * 1024))
     capsys.readouterr()
     assert run_into(tmp_path / "run", main, config, cache_dir=str(small_disk / "frames")) == 2
-    said = one_line(capsys)
-    assert str(small_disk / "frames") in said
-    assert "run again" in said
+    error = one_line(capsys)
+    assert str(small_disk / "frames") in error
+    assert "run again" in error
     (small_disk / "ballast").unlink()
     assert run_into(tmp_path / "run", main, config, cache_dir=str(small_disk / "frames")) == 0
     assert not differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run"), 0)
@@ -127,7 +127,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(name, runs, small_disk, tmp
     assert (tmp_path / "file").read_text() == "a file, no folder"
 
 
-def test_few_open_files_are_one_line_or_no_obstacle(runs, tmp_path, capsys):
+def test_a_low_limit_of_open_files_is_one_line_or_does_not_matter(runs, tmp_path, capsys):
     main, config, outcome = runs["embed"]
     assert run_into(tmp_path / "whole", main, config) == 0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -151,7 +151,9 @@ def test_few_open_files_are_one_line_or_no_obstacle(runs, tmp_path, capsys):
     assert not differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run"), 1e-6)
 
 
-def test_no_room_for_pixels_is_one_line_and_no_fault_of_the_videos(runs, small_disk, tmp_path, capsys, monkeypatch):
+def test_a_lack_of_memory_for_pixels_is_one_line_that_does_not_blame_the_videos(
+    runs, small_disk, tmp_path, capsys, monkeypatch
+):
     main, config, outcome = runs["embed"]
     assert run_into(tmp_path / "whole", main, config) == 0
     monkeypatch.setattr(shared_memory, "MEMORY", small_disk / "no-memory")
@@ -185,7 +187,7 @@ def test_eight_processes_that_load_a_dataset_at_once_see_the_same_rows(tiny, tmp
     command = [sys.executable, "-c", LOAD, json.dumps(TINY), tiny["dataset"]]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen(command, env=environment, cwd=tmp_path, **streams) for _ in range(8)]
-    said = [process.communicate(timeout=200) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 8, [error[-500:] for _, error in said]
-    assert len({out for out, _ in said}) == 1
+    errors = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 8, [error[-500:] for _, error in error]
+    assert len({out for out, _ in error}) == 1
     assert not list(tmp_path.glob("cache/**/*.tmp"))

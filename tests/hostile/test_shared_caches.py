@@ -81,7 +81,7 @@ def test_processes_that_decode_the_same_clips_at_once_find_the_frames_of_one(tmp
 
 
 @pytest.mark.parametrize("name", ["embed", "embed_moments"])
-def test_encoders_that_write_one_folder_at_once_leave_what_one_leaves(name, tiny, moments, tmp_path):
+def test_encoders_that_write_one_folder_at_once_leave_the_files_of_one(name, tiny, moments, tmp_path):
     if name == "embed":
         options = {**tiny, "batch_size": 2, "shard_size": 2}
     else:
@@ -120,7 +120,7 @@ def hold(path, seconds):
     return process
 
 
-def test_answers_wait_for_a_cache_that_another_process_has_locked(tmp_path):
+def test_a_cache_that_another_process_has_locked_is_waited_for(tmp_path):
     AnswerCache(tmp_path / "answers.sqlite").close()
     process, begin = hold(tmp_path / "answers.sqlite", 4), time.monotonic()
     with ChatServer(answer) as server, AnswerCache(tmp_path / "answers.sqlite") as cache:
@@ -145,8 +145,8 @@ def test_a_cache_that_stays_locked_is_one_line(tmp_path, monkeypatch, capsys):
             list(generate(SentenceTask(), ROWS, OpenAIChat("m", base_url=server.url), cache))
 
     assert run_recipe(build, None) == 2
-    said = one_line(capsys)
-    assert str(path) in said
-    assert "locked" in said
-    assert "run again" in said
+    error = one_line(capsys)
+    assert str(path) in error
+    assert "locked" in error
+    assert "run again" in error
     process.kill()

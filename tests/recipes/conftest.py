@@ -50,23 +50,23 @@ QUERY_FEATURES = Features(
 )
 
 
-def write_video(path, colour, seed):
-    """Eight 32 x 32 frames of one colour with a little noise."""
+def write_video(path, color, seed):
+    """Eight 32 x 32 frames of one color with a little noise."""
     noise = np.random.default_rng(seed).integers(-15, 15, size=(8, 32, 32, 3))
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=8)
         stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
-        for frame in np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8):
+        for frame in np.clip(np.array(color) + noise, 0, 255).astype(np.uint8):
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode())
 
 
 def make_clips(folder, split):
-    for label, colour in LABELS.items():
+    for label, color in LABELS.items():
         for number in range(CLIPS_PER_SPLIT[split]):
             clip_id = f"{split}-{label}-{number}"
             path = folder / f"{clip_id}.mp4"
-            write_video(path, colour, len(clip_id) + number)
+            write_video(path, color, len(clip_id) + number)
             yield {
                 "clip_id": clip_id,
                 "video_id": clip_id,
@@ -99,7 +99,7 @@ def make_queries(clips, split):
 
 
 def save_spread(model, folder):
-    """Random weights of the usual size say nearly the same of every input; larger ones tell the colours apart."""
+    """Random weights of the usual size give nearly the same output for every input; larger ones tell the colors apart."""
     for weight in model.parameters():
         if weight.ndim > 1:
             torch.nn.init.normal_(weight, std=0.5)
@@ -108,7 +108,7 @@ def save_spread(model, folder):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """Arguments that point a recipe to the tiny data set and encoders."""
+    """Arguments that point a recipe to the tiny dataset and encoders."""
     from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
 
     root = tmp_path_factory.mktemp("tiny")
@@ -140,7 +140,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def embedded(tiny, tmp_path_factory, caches):
-    """The folder of the tiny data set's embeddings."""
+    """The folder of the tiny dataset's embeddings."""
     from embed import EmbedConfig, run
 
     folder = tmp_path_factory.mktemp("embeddings") / "stage1"
@@ -150,7 +150,7 @@ def embedded(tiny, tmp_path_factory, caches):
 
 @pytest.fixture(scope="session", autouse=True)
 def caches(tmp_path_factory):
-    """A data set cache of these tests' own."""
+    """A dataset cache of these tests' own."""
     import datasets
 
     before = datasets.config.HF_DATASETS_CACHE

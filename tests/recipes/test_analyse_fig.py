@@ -49,7 +49,7 @@ def test_the_tables_of_real_rows_are_those_of_their_file(shared, tmp_path, capsy
     assert "encoder tfidf" in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
-def test_pictures_are_drawn_or_it_is_said_why_not(tmp_path):
+def test_pictures_are_drawn_or_the_reason_is_printed(tmp_path):
     config = AnalyzeFIGConfig(release=write_release(tmp_path / "data"), output_dir=str(tmp_path / "out"))
     analyze(config)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
@@ -69,7 +69,7 @@ def test_any_text_model_can_be_the_encoder(tiny):
     np.testing.assert_allclose(np.linalg.norm(captions.embeddings, axis=1), 1, rtol=1e-5)
 
 
-def test_wrong_requests_are_said_without_traceback(tmp_path, shared):
+def test_wrong_options_are_errors_without_traceback(tmp_path, shared):
     with pytest.raises(SystemExit, match="holds none of the published files"):
         dataset_in(str(tmp_path))
     with pytest.raises(SystemExit, match="holds files of charades_fig and didemo_fig"):

@@ -1,4 +1,4 @@
-"""The statistics of a configuration of TF-CoVR: tables, figures and what is said of unknown values."""
+"""The statistics of a configuration of TF-CoVR: tables, plots and unknown values."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def test_rows_and_clips_of_each_split_are_counted(analysis):
     assert len(tables["words"]) == 3
 
 
-def test_figures_and_results_are_written_and_unknown_durations_are_null(analysis):
+def test_plots_and_results_are_written_and_unknown_durations_are_null(analysis):
     tables, folder = analysis
     assert {path.name for path in folder.iterdir()} == {
         "clips_own.png", "targets.png", "text_lengths.png", "durations.png", "words.png", "results.json",

@@ -106,7 +106,7 @@ def test_a_mistake_is_one_line_with_what_is_allowed(call, words, message):
     assert re.match(f"subtle: error: .*{message}", errors), errors
 
 
-def test_a_missing_module_of_the_extra_is_named_with_the_cure(call, command, monkeypatch):
+def test_a_missing_module_of_the_extra_is_named_with_the_command_that_installs_it(call, command, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich", None)
     assert call("stage2") == (
         2,

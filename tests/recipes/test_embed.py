@@ -33,7 +33,7 @@ def arguments(options):
     return [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
 
-def test_an_embedding_is_what_the_model_says_of_the_frames(tiny, embedded):
+def test_a_stored_embedding_is_the_models_output_for_the_frames(tiny, embedded):
     model, processor = load_encoders(EmbedConfig(**tiny))
     stored, rows = load(embedded), Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/test.parquet")
     assert len(stored) == 36
@@ -147,7 +147,7 @@ def test_missing_and_damaged_videos_are_counted_and_named(tiny, tmp_path):
     assert "damaged.mp4" in written["failures"]["test-red-1"]
 
 
-def test_a_folder_that_is_no_model_is_refused_with_the_cure(tiny, tmp_path, monkeypatch):
+def test_a_folder_that_is_not_a_model_is_refused_with_how_to_make_one(tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match=r"outputs/stage1/model is not a model folder .* recipes/stage1.py"):
         embed.run(EmbedConfig(**{**tiny, "vision_model": "outputs/stage1/model"}, output_dir=str(tmp_path)))

@@ -146,7 +146,7 @@ def test_a_wrong_configuration_is_refused(fields):
         EmbedMomentsConfig(**fields)
 
 
-def test_a_data_set_that_cannot_be_read_is_said_without_traceback(config, tmp_path):
+def test_a_dataset_that_cannot_be_read_is_an_error_without_traceback(config, tmp_path):
     config.dataset, config.dataset_config = "charades_fig", "source"
     with pytest.raises(SystemExit, match="'source-videos', cannot be read: pass data_dir"):
         run(config)

@@ -34,12 +34,12 @@ def test_several_models_are_measured_side_by_side(tiny_comp, vidclip_folder, tmp
         output_dir=str(tmp_path),
         device="cpu",
     )
-    figures = run(config)
-    assert list(figures) == ["fresh", "clip"]
+    measured = run(config)
+    assert list(measured) == ["fresh", "clip"]
     results = json.loads(Path(tmp_path, "results.json").read_text())
     rows = pq.read_table(tmp_path / "similarities.parquet").to_pylist()
     assert results["coverage"]["used"] == len(rows)
-    for name, row in figures.items():
+    for name, row in measured.items():
         product = 1.0
         for kind in KINDS:
             of_kind = [one for one in rows if one["disruption_type"] == kind]
@@ -68,10 +68,10 @@ def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(t
         output_dir=str(tmp_path / "out"),
         device="cpu",
     )
-    figures = run(config)
+    measured = run(config)
     by_seed = json.loads((tmp_path / "out/results.json").read_text())["by_seed"]
-    assert list(figures) == ["clip", "comppretrain"]
-    for objective, mean in figures.items():
+    assert list(measured) == ["clip", "comppretrain"]
+    for objective, mean in measured.items():
         first, second = (one["comprehensive_accuracy"] for one in by_seed[objective])
         assert mean["comprehensive_accuracy"] == pytest.approx((first + second) / 2)
         assert mean["comprehensive_accuracy_std"] == pytest.approx(abs(first - second) / 2**0.5)
@@ -87,7 +87,7 @@ def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(t
     assert {"clip/0/positive", "comppretrain/1/negative"} <= set(columns)
 
 
-def test_figures_are_the_mean_over_several_drawings_of_the_pairs(tiny_comp, tmp_path):
+def test_results_are_the_mean_over_several_draws_of_the_pairs(tiny_comp, tmp_path):
     config = EvaluateCompConfig(
         models=[str(tiny_comp["model"])],
         draws=2,
@@ -96,7 +96,7 @@ def test_figures_are_the_mean_over_several_drawings_of_the_pairs(tiny_comp, tmp_
         output_dir=str(tmp_path),
         device="cpu",
     )
-    ((name, figures),) = run(config).items()
+    ((name, measured),) = run(config).items()
     rows = pq.read_table(tmp_path / "similarities.parquet").to_pylist()
     drawn = [{row["key"]: row for row in rows if row["draw"] == draw} for draw in range(2)]
     assert sum(map(len, drawn)) == len(rows)
@@ -109,7 +109,7 @@ def test_figures_are_the_mean_over_several_drawings_of_the_pairs(tiny_comp, tmp_
                 if row["disruption_type"] == kind
             ]
             shares.append(sum(right) / len(right))
-        assert figures[f"accuracy/{kind}"] == pytest.approx(sum(shares) / 2)
+        assert measured[f"accuracy/{kind}"] == pytest.approx(sum(shares) / 2)
 
 
 def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_path):

@@ -1,4 +1,4 @@
-"""Evaluation: figures a second implementation agrees with, a fair gallery, coverage, seeds, and the baselines."""
+"""Evaluation: metrics that agree with a second implementation, a fair gallery, coverage, seeds, and the baselines."""
 
 import json
 import statistics
@@ -56,8 +56,8 @@ def average_precision(ranked, relevant, k):
     return total / min(len(relevant), k)
 
 
-def test_figures_agree_with_a_second_implementation(config):
-    figures = evaluate_tfcovr.run(config)["two-stage"]
+def test_metrics_agree_with_a_second_implementation(config):
+    measured = evaluate_tfcovr.run(config)["two-stage"]
     predictions = pl.read_parquet(Path(config.output_dir) / "predictions.parquet")
     assert len(predictions) == 36
     for k in (5, 10, 25, 50):
@@ -65,7 +65,7 @@ def test_figures_agree_with_a_second_implementation(config):
             average_precision(row["ranked_clip_ids"], set(row["target_clip_ids"]), k)
             for row in predictions.iter_rows(named=True)
         )
-        assert figures[f"map@{k}"] == pytest.approx(expected, abs=1e-12)
+        assert measured[f"map@{k}"] == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_gallery_is_every_other_clip_of_the_split_once(config):
@@ -77,10 +77,10 @@ def test_the_gallery_is_every_other_clip_of_the_split_once(config):
         assert len(row["scores"]) == 11
 
 
-def test_results_say_what_they_rest_on(config):
-    figures = evaluate_tfcovr.run(config)
+def test_results_have_the_coverage_and_the_protocol(config):
+    measured = evaluate_tfcovr.run(config)
     results = json.loads(Path(config.output_dir, "results.json").read_text())
-    assert results["figures"] == figures
+    assert results["figures"] == measured
     assert results["gallery_size"] == 12
     assert "protocol:standard" in results["signature"]
     assert results["coverage"]["two-stage"] == {
@@ -91,7 +91,7 @@ def test_results_say_what_they_rest_on(config):
         "gallery_clips": 12,
         "gallery_clips_ranked": 12,
     }
-    assert "std" not in str(figures)
+    assert "std" not in str(measured)
 
 
 def test_missing_clips_show_in_the_coverage_and_in_the_score(config, tmp_path):
@@ -104,12 +104,12 @@ def test_missing_clips_show_in_the_coverage_and_in_the_score(config, tmp_path):
         FeatureStore(partial / kind, store.details).append([names[place] for place in kept], rows[kept])
     (partial / "results.json").write_text("{}")
     config.embeddings = str(partial)
-    figures = evaluate_tfcovr.run(config)["two-stage"]
+    measured = evaluate_tfcovr.run(config)["two-stage"]
     coverage = json.loads(Path(config.output_dir, "results.json").read_text())["coverage"]["two-stage"]
     assert (coverage["queries"], coverage["queries_ranked"]) == (36, 33)
     assert (coverage["gallery_clips"], coverage["gallery_clips_ranked"]) == (12, 11)
     assert coverage["targets"] - coverage["targets_in_gallery"] == 9
-    assert figures["map@50"] < complete
+    assert measured["map@50"] < complete
 
 
 def test_the_official_gallery_repeats_the_first_targets_and_ends_with_the_query(config):
@@ -134,11 +134,11 @@ def test_the_gallery_may_be_the_targets_alone(config):
 
 def test_several_models_give_mean_and_standard_deviation(config, trained):
     config.models = trained
-    figures = evaluate_tfcovr.run(config)["two-stage"]
+    measured = evaluate_tfcovr.run(config)["two-stage"]
     by_seed = json.loads(Path(config.output_dir, "results.json").read_text())["by_seed"]["two-stage"]
     values = [one["map@10"] for one in by_seed]
-    assert figures["map@10"] == pytest.approx(sum(values) / 2)
-    assert figures["map@10_std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert measured["map@10"] == pytest.approx(sum(values) / 2)
+    assert measured["map@10_std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     names = sorted(path.name for path in Path(config.output_dir, "predictions", "two-stage").iterdir())
     assert names == ["0.parquet", "1.parquet"]
 
@@ -149,10 +149,10 @@ def test_the_comparison_measures_every_baseline(config, tiny, embedded, tmp_path
     config.compare, config.seeds, config.stage2_config = True, [0, 1], str(tmp_path / "stage2.yaml")
     config.image_model = str(Path(tiny["vision_model"]).parent / "clip")
     config.runs_dir, config.embeddings = str(tmp_path / "systems"), str(tmp_path / "embeddings" / "stage1")
-    figures = evaluate_tfcovr.run(config)
-    assert list(figures) == [system.name for system in SYSTEMS]
-    assert all(0 < one["map@50"] < 1 for one in figures.values())
-    assert all(("map@50_std" in one) == (name != "zero-shot average") for name, one in figures.items())
+    measured = evaluate_tfcovr.run(config)
+    assert list(measured) == [system.name for system in SYSTEMS]
+    assert all(0 < one["map@50"] < 1 for one in measured.values())
+    assert all(("map@50_std" in one) == (name != "zero-shot average") for name, one in measured.items())
     made = {path.name for path in (tmp_path / "embeddings").iterdir()}
     assert made == {"stage1", "frames", "zero-shot", "stage1-shuffled"}
 
@@ -168,9 +168,9 @@ def test_the_comparison_trains_baselines_as_the_given_model_was_and_measures_it_
     )
     trainings = []
     monkeypatch.setattr(evaluate_tfcovr, "train", lambda one: (trainings.append(one), stage2.run(one)))
-    figures = evaluate_tfcovr.run(config)
-    assert list(figures) == config.systems
-    assert figures["two-stage"] == alone["two-stage"]
+    measured = evaluate_tfcovr.run(config)
+    assert list(measured) == config.systems
+    assert measured["two-stage"] == alone["two-stage"]
     (training,) = trainings
     assert {name: getattr(training, name) for name in TRAINING} == TRAINING
     assert training.output_dir == str(tmp_path / "systems/text-only/seed-0")
@@ -202,7 +202,7 @@ def test_a_model_that_is_not_there_says_how_to_make_it(config, tmp_path, monkeyp
         evaluate_tfcovr.run(config)
 
 
-def test_an_encoder_is_not_a_composed_model(config, tiny):
+def test_an_encoder_given_as_the_model_is_refused(config, tiny):
     config.models = [tiny["vision_model"]]
     with pytest.raises(SystemExit, match="holds a AIMModel, not a model that stage 2 wrote"):
         evaluate_tfcovr.run(config)

@@ -55,7 +55,7 @@ def truth(rows):
     return answer
 
 
-def test_a_judge_that_knows_is_right_and_sees_frames_and_the_papers_prompt(config, rows):
+def test_a_judge_that_knows_the_answers_is_right_and_gets_frames_and_the_papers_prompt(config, rows):
     with ChatServer(answer=truth(rows)) as server:
         one = config(server)
         assert main(one) == 0
@@ -69,7 +69,7 @@ def test_a_judge_that_knows_is_right_and_sees_frames_and_the_papers_prompt(confi
     assert text.endswith('Answer with "1" or "2" only.')
 
 
-def test_prose_is_counted_with_its_reason_and_is_in_no_figure(config, rows):
+def test_prose_is_counted_with_its_reason_and_is_in_no_metric(config, rows):
     right = truth(rows)
     prose = rows[0]["positive_text"]
 
@@ -90,7 +90,7 @@ def test_prose_is_counted_with_its_reason_and_is_in_no_figure(config, rows):
     assert found["figures"]["comprehensive_accuracy"] == 1.0
 
 
-def test_a_second_run_asks_nothing_and_another_seed_shuffles_anew(config, rows):
+def test_a_second_run_sends_no_request_and_another_seed_shuffles_again(config, rows):
     with ChatServer(answer=lambda body: "(1)") as server:
         assert main(config(server)) == 0
         asked = len(server.bodies)
@@ -107,7 +107,7 @@ def tmp(config):
     return Path(config().output_dir, "verdicts.parquet")
 
 
-def test_a_dry_run_says_the_price_and_asks_nobody(config, capsys):
+def test_a_dry_run_prints_the_price_and_sends_no_request(config, capsys):
     assert main(config(model="gpt-4o", dry_run=True)) == 0
     assert "Dry run: no network call was made" in capsys.readouterr().out
     assert not Path(config().output_dir).exists()
@@ -141,7 +141,7 @@ def test_a_pair_without_frames_is_an_error():
         JudgeTask(lambda pair: []).messages(JudgedPair("k", "multi", "A.", "B."))
 
 
-def test_a_judge_that_only_talks_leaves_its_answers_and_no_figure(config, rows, capsys):
+def test_a_judge_that_never_answers_leaves_its_replies_and_no_metric(config, rows, capsys):
     with ChatServer(answer=lambda body: "Both are plausible.") as server:
         one = config(server)
         for _ in range(2):  # the second run finds the first one's folder, and the answers

@@ -76,9 +76,9 @@ def test_a_real_model_sees_the_frames_and_its_prose_is_counted_and_kept(server, 
         assert "no answer can be read" in done.stderr
         return json.loads((output / "results.json").read_text())
 
-    one_frame, figures = (judge(2, num_frames)["figures"] for num_frames in (1, 3))
-    assert (figures["requests"], figures["cached"]) == (2, 0)
-    seen = figures["input_tokens"] - one_frame["input_tokens"]
+    one_frame, measured = (judge(2, num_frames)["figures"] for num_frames in (1, 3))
+    assert (measured["requests"], measured["cached"]) == (2, 0)
+    seen = measured["input_tokens"] - one_frame["input_tokens"]
     assert seen >= 2 * 2 * (IMAGE // PATCH) ** 2  # two rows, two frames more
     found = judge(5, 3)  # the answers of the first two rows are paid for
     assert (found["figures"]["requests"], found["figures"]["cached"]) == (3, 2)

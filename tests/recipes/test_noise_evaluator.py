@@ -17,35 +17,35 @@ from hf_datasets.fig.noise import NoiseExample
 from hf_datasets.publish import write_folder
 from hf_models.video_text_matching import load_matcher
 
-COLOURS = ("red", "green", "blue", "grey")
+COLORS = ("red", "green", "blue", "grey")
 CARD = "---\nlanguage: en\n---\n<!-- counts: filled in by hf_datasets.publish -->\n<!-- end of counts -->\n"
 
 
 @pytest.fixture
 def build(tiny, tmp_path):
-    """A built folder whose clips have one colour, whose captions name it and whose negative captions name another."""
+    """A built folder whose clips have one color, whose captions name it and whose negative captions name another."""
     schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string()))
     for name in ("candidates", "candidate_kinds"):
         schema = schema.append(pa.field(name, pa.list_(pa.string())))
     splits, rewritings = {}, []
-    for split, per_colour in (("train", 4), ("test", 3)):
+    for split, per_color in (("train", 4), ("test", 3)):
         rows = []
-        for place in range(per_colour * 4 + 1):
-            colour = COLOURS[place % 4]
-            others = [other for other in COLOURS if other != colour]
+        for place in range(per_color * 4 + 1):
+            color = COLORS[place % 4]
+            others = [other for other in COLORS if other != color]
             # both orders of words fit and both are negatives
             wrong = [f"show {others[0]}", f"{others[1]} show", f"show {others[2]}", f"{others[0]} show"]
             desc_id = place + (100 if split == "test" else 0)
-            video = f"{split}-{colour}-{place // 4}" if place < per_colour * 4 else f"gone-{split}"
+            video = f"{split}-{color}-{place // 4}" if place < per_color * 4 else f"gone-{split}"
             rows.append(
                 {"desc_id": desc_id, "video_id": video, "duration_seconds": 1.0,
                  "start_seconds": 0.0, "end_seconds": 1.0,
-                 "coarse_caption": f"show {colour}", "fine_caption": wrong[0],
+                 "coarse_caption": f"show {color}", "fine_caption": wrong[0],
                  "fine_caption_score": None, "kind": "static",
-                 "candidates": [wrong[0], f"show {colour}", wrong[1]],
+                 "candidates": [wrong[0], f"show {color}", wrong[1]],
                  "candidate_kinds": ["static", "dynamic", "static"]}
             )  # fmt: skip
-            rewritings.append({"desc_id": desc_id, "kind": "positives", "captions": [f"{colour} show"]})
+            rewritings.append({"desc_id": desc_id, "kind": "positives", "captions": [f"{color} show"]})
             rewritings.append({"desc_id": desc_id, "kind": "static_negatives", "captions": wrong[:2]})
             rewritings.append({"desc_id": desc_id, "kind": "dynamic_negatives", "captions": wrong[2:]})
         splits[split] = [pa.Table.from_pylist(rows, schema=schema)]
@@ -96,12 +96,12 @@ def test_texts_are_drawn_from_both_kinds_in_turn():
     assert sorted(draw_texts([only_static], config, random.Random(0))[1][0]) == ["s1", "s2"]
 
 
-def test_training_learns_to_prefer_what_fits_and_the_best_candidate_is_kept(build, tiny, clip, tmp_path):
-    figures = run(config_of(build, tiny, clip, tmp_path / "out"))
-    assert figures["trained"]["moments"] == 12
+def test_training_learns_to_prefer_captions_that_fit_and_the_best_candidate_is_kept(build, tiny, clip, tmp_path):
+    measured = run(config_of(build, tiny, clip, tmp_path / "out"))
+    assert measured["trained"]["moments"] == 12
     # by chance 2 of 5 texts are right, and a pair in half of the cases
-    assert figures["trained"]["accuracy_best_fits"] >= 0.7
-    assert figures["trained"]["accuracy_static"] >= 0.7
+    assert measured["trained"]["accuracy_best_fits"] >= 0.7
+    assert measured["trained"]["accuracy_static"] >= 0.7
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert sorted(results["coverage"]["without_frames"]) == ["112", "16"]
     assert results["history"][-1]["loss"] < results["history"][0]["loss"]
@@ -153,11 +153,11 @@ def blip(tiny, tmp_path):
 
 
 def test_blip_trains_with_both_objectives(build, tiny, blip, tmp_path):
-    figures = run(config_of(build, tiny, blip, tmp_path / "out", epochs=1, max_evaluated=2, num_frames=1))
-    assert figures["trained"]["moments"] == 2
+    measured = run(config_of(build, tiny, blip, tmp_path / "out", epochs=1, max_evaluated=2, num_frames=1))
+    assert measured["trained"]["moments"] == 2
 
 
-def test_what_cannot_be_done_is_said_without_traceback(build, tiny, clip, tmp_path):
+def test_impossible_options_are_errors_without_traceback(build, tiny, clip, tmp_path):
     with pytest.raises(SystemExit, match="name their videos with --video_dir"):
         run(NoiseEvaluatorConfig(build=str(build), model=clip, output_dir=str(tmp_path / "x")))
     with pytest.raises(SystemExit, match="holds no rewritings"):

@@ -16,7 +16,7 @@ import stage1
 import stage2
 import torch
 from chat_server import ChatServer
-from coloured_videos import write_coloured_video
+from colored_videos import write_colored_video
 from datasets import load_dataset
 
 from harness.build import run
@@ -35,7 +35,7 @@ RECIPES = {
     "evaluate_tfcovr": (evaluate_tfcovr, evaluate_tfcovr.EvaluateConfig),
     "report": (report, report.ReportConfig),
 }
-COLOURS = {
+COLORS = {
     "lamp turns red": (250, 20, 20),
     "lamp turns green": (20, 250, 20),
     "lamp turns blue": (20, 20, 250),
@@ -54,12 +54,12 @@ def blocks(language):
 def myclips(tmp_path, monkeypatch):
     """An empty folder with 40 clips of five labels that are not of the 306, in ten videos; it is the current one."""
     (tmp_path / "myclips/videos").mkdir(parents=True)
-    names = list(COLOURS)
+    names = list(COLORS)
     rows = []
     for video in range(10):
         shown = [names[(4 * video + place) % 5] for place in range(4)]
         path = tmp_path / f"myclips/videos/match{video}.mp4"
-        write_coloured_video(path, [COLOURS[label] for label in shown], seed=video)
+        write_colored_video(path, [COLORS[label] for label in shown], seed=video)
         rows += [
             {
                 "clip_id": f"{video}-{place}",
@@ -137,10 +137,10 @@ def test_a_chat_model_writes_the_texts_of_own_clips(myclips):
         )
         assert opened[split].to_polars().equals(expected)
     assert {Path(one).parent for one in clips["test"]["video"]} == {myclips / "videos"}
-    assert set(clips["train"]["description"]) == set(COLOURS)
+    assert set(clips["train"]["description"]) == set(COLORS)
 
 
-def test_a_build_of_own_clips_says_what_it_refused_and_where_it_cannot_work(myclips, capsys):
+def test_a_build_of_own_clips_names_rejected_rows_and_reasons_why_it_cannot_go_on(myclips, capsys):
     with (myclips / "clips.csv").open("a") as file:
         file.write("lost,match77,0,1,lamp goes out\n")
     assert build("--threshold", "1") == 2

@@ -68,9 +68,9 @@ def stills(tmp_path_factory):
 def test_the_shipped_weights_are_what_the_recipe_says_it_made(stills):
     recorded = json.loads((SHIPPED / "results.json").read_text())["figures"]
     model, processor = load(SHIPPED)
-    figures = measure(model, processor, stills, choices=32)
-    assert figures["joints_r2"] == pytest.approx(recorded["joints_r2"], abs=0.1)
-    assert figures["caption_recall@1"] > 0.8 * recorded["caption_recall@1"] > 5 * recorded["chance"]
+    measured = measure(model, processor, stills, choices=32)
+    assert measured["joints_r2"] == pytest.approx(recorded["joints_r2"], abs=0.1)
+    assert measured["caption_recall@1"] > 0.8 * recorded["caption_recall@1"] > 5 * recorded["chance"]
     config = PretrainConfig()
     fresh = measure(build_model(len(processor.tokenizer), config).eval(), processor, stills, choices=32)
     assert fresh["joints_r2"] < recorded["joints_r2"] - 0.3
@@ -153,7 +153,7 @@ def test_positions_in_time_are_added_only_where_there_are_any():
         torch.testing.assert_close(training.model.vision_model(pixels[:1]).pooler_output[0], plain)
 
 
-def test_a_still_caption_says_what_is_seen():
+def test_the_caption_of_a_still_describes_its_pose():
     motion, scene = perform(ACTIONS["119"], Style(), 101), Scene(socks="pink", hall="green")
     joints = torch.from_numpy(camera_joints(motion, scene))
     shot = plan_competitions(MiniatureConfig(labels=("119",)))[0].shots[0]
@@ -184,7 +184,7 @@ def test_the_shipped_adapters_classify_unseen_clips_and_need_their_order(stills)
 
 
 @torch.inference_mode()
-def test_the_shipped_vidclip_kept_the_clips_tower_and_fits_captions_to_unseen_clips(stills):
+def test_the_shipped_vidclip_has_the_clips_tower_and_matches_captions_with_unseen_clips(stills):
     model, processor = (
         AutoModel.from_pretrained(MINIATURE_VIDCLIP),
         AutoProcessor.from_pretrained(MINIATURE_VIDCLIP),

@@ -120,7 +120,7 @@ def test_text_from_data_is_escaped(config):
     assert "<b>blue</b>" not in page
 
 
-def test_coverage_stands_beside_the_figures(config):
+def test_coverage_stands_beside_the_metrics(config):
     page, _ = render(config)
     assert "2 of 3 queries could be ranked, against 11 of 12 clips" in page
 
@@ -263,7 +263,7 @@ def test_the_interval_is_that_of_the_metric(config):
     assert page.count(f"[{100 * low:.2f}, {100 * high:.2f}]") >= 4  # every cut-off is above the ranks here
 
 
-def test_what_a_label_holds_stays_text(config, monkeypatch):
+def test_markup_in_a_label_stays_text(config, monkeypatch):
     label = '</script><script>alert(1)</script><img src="https://example.org/x" onerror="alert(1)">'
     with_clips(monkeypatch, description=pl.lit(label), label=pl.lit(label))
     page = Page(render(config)[0])
@@ -289,7 +289,7 @@ def test_the_page_may_run_its_own_script_and_reach_no_network(config):
     assert not [one for _, one in page.elements if "style" in one or any(name.startswith("on") for name in one)]
 
 
-def test_no_clip_plays_before_the_script_has_seen_that_motion_is_welcome(config):
+def test_no_clip_plays_before_the_script_has_checked_for_reduced_motion(config):
     page = Page(render(config)[0])
     assert all("controls" in video and "autoplay" not in video for video in page.all("video"))
     assert 'matchMedia("(prefers-reduced-motion: no-preference)")' in "".join(page.text["script"])
@@ -301,7 +301,7 @@ def test_without_script_every_query_is_shown(config):
     assert [one for one in page.all("div") if one.get("class") == "controls" and "hidden" in one]
 
 
-def test_a_cell_of_the_table_is_no_formula():
+def test_a_cell_of_the_table_is_not_a_formula():
     table = pl.DataFrame({"name": ["=1+1", "+1", "-1", "@a", "a=b", None], "value": [-1.0] * 6})
     rows = list(csv.DictReader(as_csv(table).splitlines()))
     assert [row["name"] for row in rows] == ["'=1+1", "'+1", "'-1", "'@a", "a=b", ""]

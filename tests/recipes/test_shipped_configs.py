@@ -22,7 +22,7 @@ def test_a_configuration_file_is_read(path, kind):
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
-def test_the_miniature_file_says_what_the_recipe_does_without_one(name):
+def test_the_file_of_the_miniature_has_the_defaults_of_the_recipe(name):
     assert parse_config(CONFIGS[name], None, [str(RECIPES / "configs" / f"{name}.yaml")]) == CONFIGS[name]()
 
 

@@ -72,10 +72,10 @@ def weights(folder):
     return load_file(Path(folder) / "model/model.safetensors")
 
 
-def test_it_learns_colours_and_saves_both_forms(config):
-    figures = run(replace(config, epochs=6, learning_rate=1e-2, brightness=0.0))
-    assert figures["validation/accuracy"] > 0.7
-    assert set(figures) == {
+def test_training_learns_colors_and_saves_both_forms(config):
+    measured = run(replace(config, epochs=6, learning_rate=1e-2, brightness=0.0))
+    assert measured["validation/accuracy"] > 0.7
+    assert set(measured) == {
         *(f"{split}/{name}" for split in ("validation", "test") for name in ("accuracy", "mean_class_accuracy")),
         "validation/accuracy_shuffled_frames",
     }
@@ -111,7 +111,7 @@ def test_the_base_stays_as_it_was_under_adapters(config):
 @pytest.mark.parametrize("moment", ["between checkpoints", "inside a checkpoint"])
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, moment):
     config.epochs = 5
-    figures = run(config)
+    measured = run(config)
     killed = replace(config, output_dir=str(tmp_path / "killed"))
     (tmp_path / "killed.yaml").write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
     command = [sys.executable, str(RECIPES / "stage1.py"), str(tmp_path / "killed.yaml")]
@@ -130,7 +130,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path
     if moment == "inside a checkpoint":
         unfinished = tmp_path / "killed/checkpoints/unfinished"
         assert [path.name for path in unfinished.iterdir()] == ["model.safetensors"]
-    assert run(killed) == figures
+    assert run(killed) == measured
     expected, resumed = weights(config.output_dir), weights(killed.output_dir)
     assert expected.keys() == resumed.keys()
     for name, value in expected.items():
@@ -185,7 +185,7 @@ def test_a_clip_that_does_not_decode_ends_an_uncached_run_with_the_flag_that_lea
     assert "\n" not in str(end.value)
 
 
-def test_the_class_balanced_order_draws_rare_classes_as_often(config):
+def test_the_class_balanced_order_draws_rare_classes_as_often_as_others(config):
     labels = torch.tensor([0] * 900 + [1] * 100)
     plain, balanced = (
         labels[[position for position, _ in epoch_items(labels, 0, replace(config, class_balanced=flag))]]
@@ -209,8 +209,8 @@ def test_every_epoch_has_an_order_of_its_own(config):
 
 
 def test_labels_with_the_same_text_are_one_class():
-    figures = accuracies([(0, 1), (1, 1), (2, 0)], ["180", "216", "181"])
-    assert figures == {"accuracy": pytest.approx(2 / 3), "mean_class_accuracy": pytest.approx(0.5)}
+    measured = accuracies([(0, 1), (1, 1), (2, 0)], ["180", "216", "181"])
+    assert measured == {"accuracy": pytest.approx(2 / 3), "mean_class_accuracy": pytest.approx(0.5)}
 
 
 def test_the_head_has_the_present_classes_or_all():
@@ -231,7 +231,7 @@ def test_the_head_has_the_present_classes_or_all():
         ({"batch_size": 64}, "less than one batch"),
     ],
 )
-def test_what_cannot_work_ends_with_a_word_on_the_cure(config, change, message):
+def test_options_that_cannot_work_are_errors_that_name_the_fix(config, change, message):
     if change.get("device") == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(SystemExit, match=message):
@@ -299,7 +299,7 @@ def test_a_whole_model_of_other_sizes_is_refused(config):
         Stage1(replace(whole, init_from=trained, num_frames=3, output_dir=f"{whole.output_dir}-2"))
 
 
-def test_the_temporal_embedding_starts_where_it_is_told(config):
+def test_the_temporal_embedding_starts_at_the_configured_amplitude(config):
     for amplitude, largest in ((0.0, 0.0), (0.5, 0.5)):
         folder = f"{config.output_dir}-{amplitude}"
         model = Stage1(replace(config, time_amplitude=amplitude, output_dir=folder)).model

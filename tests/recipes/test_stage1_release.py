@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from coloured_videos import write_coloured_video
+from colored_videos import write_colored_video
 from datasets import Dataset
 from stage1 import Stage1, Stage1Config, run
 
@@ -13,7 +13,7 @@ from harness.shared_config import DataConfig
 from tfcovr.labeled_splits import labeled_splits
 
 GYM = "A0xAXXysH{:02}_E_002184_002237_A_{:04}_{:04}"
-COLOURS = {"40": (250, 20, 20), "41": (20, 250, 20), "45": (20, 20, 250)}
+COLORS = {"40": (250, 20, 20), "41": (20, 250, 20), "45": (20, 20, 250)}
 """Labels of the 306 and what their clips look like."""
 
 
@@ -47,7 +47,7 @@ def release(tmp_path_factory):
         Dataset.from_list([row | {"target_videos_ids": str([answer])}]).to_csv(annotations / f"{split}_finegd.csv")
         labels |= {query: "40", answer: "41"}
     for number, (clip_id, label) in enumerate(labels.items()):
-        write_coloured_video(videos / f"{clip_id}.mp4", [COLOURS[label]], seed=number)
+        write_colored_video(videos / f"{clip_id}.mp4", [COLORS[label]], seed=number)
     return {"dataset_config": "release", "data_dir": str(annotations), "video_dir": str(videos)}
 
 
@@ -113,7 +113,7 @@ def test_no_video_is_on_both_sides_and_every_label_keeps_training_clips(release)
         ({"data_dir": "nowhere"}, "cannot be read: data_dir nowhere is"),
     ],
 )
-def test_what_is_missing_is_said_before_anything_is_decoded(config, change, message, monkeypatch):
+def test_missing_data_is_an_error_before_anything_is_decoded(config, change, message, monkeypatch):
     monkeypatch.setattr("stage1.LabeledClips", None)
     monkeypatch.setattr("stage1.FrameCache", None)
     for name, value in change.items():

@@ -47,11 +47,11 @@ def as_yaml(config, path):
 
 
 def test_training_from_embeddings_learns_and_leaves_a_complete_model(config):
-    figures = stage2.run(config)
+    measured = stage2.run(config)
     results = json.loads(Path(config.output_dir, "results.json").read_text())
     first, *_, last = results["history"]
     assert last["loss"] < first["loss"]
-    assert figures["validation/map@50"] == max(epoch["map@50"] for epoch in results["history"])
+    assert measured["validation/map@50"] == max(epoch["map@50"] for epoch in results["history"])
     assert results["coverage"]["train"] == {"triplets": 192, "usable": 192}
     assert results["coverage"]["validation"]["queries_ranked"] == 24
     model = TFCoVRForComposedRetrieval.from_pretrained(Path(config.output_dir) / "model")
@@ -160,9 +160,9 @@ def test_another_configuration_in_the_same_folder_is_refused_until_restarted(con
 
 def test_a_complete_run_is_not_trained_again(config, monkeypatch):
     config.epochs = 1
-    figures = stage2.run(config)
+    measured = stage2.run(config)
     monkeypatch.setattr(stage2.Stage2, "train_epoch", None)
-    assert stage2.run(config) == figures
+    assert stage2.run(config) == measured
 
 
 def test_missing_embeddings_are_made(config, tmp_path):

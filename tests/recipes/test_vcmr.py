@@ -44,20 +44,20 @@ SIZE, CLIPS = 24, 12
 
 
 def a_split(split, num_videos, generator):
-    """Videos whose clips are noise but for moments of four kinds; fine captions also name the video's own colour."""
+    """Videos whose clips are noise but for moments of four kinds; fine captions also name the video's own color."""
     rows, videos, fine, coarse = [], {}, {}, {}
     for number in range(num_videos):
-        video_id, colour = f"{split}-{number}", number % 6
+        video_id, color = f"{split}-{number}", number % 6
         features = 0.3 * generator.standard_normal((CLIPS, SIZE))
-        features[:, 4 + colour] += 2
+        features[:, 4 + color] += 2
         for kind, first in enumerate(generator.permutation([0, 3, 6, 9])):
             features[first : first + 2, kind] += 4
             desc_id = len(rows) + {"train": 0, "validation": 10_000, "test": 20_000}[split]
             span = (float(first), float(first + 2))
-            rows.append((desc_id, video_id, float(CLIPS), *span, f"kind {kind}", f"kind {kind} in {colour}", None))
+            rows.append((desc_id, video_id, float(CLIPS), *span, f"kind {kind}", f"kind {kind} in {color}", None))
             one_hot = np.eye(SIZE)
             coarse[str(desc_id)] = one_hot[[kind]]
-            fine[str(desc_id)] = one_hot[[kind, 4 + colour]]
+            fine[str(desc_id)] = one_hot[[kind, 4 + color]]
         videos[video_id] = features
     return rows, videos, fine, coarse
 
@@ -76,7 +76,7 @@ SCHEMA = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A data set of moments as a folder, and its features."""
+    """A dataset of moments as a folder, and its features."""
     folder = tmp_path_factory.mktemp("moments")
     generator = np.random.default_rng(0)
     stores = {kind: FeatureStore(folder / "features" / kind) for kind in ("video", "query-fine", "query-coarse")}
@@ -119,14 +119,14 @@ def weights(folder):
 @pytest.mark.parametrize("model", ["xml", "reloclnet", "hero"])
 def test_training_learns_and_leaves_a_complete_model(config, model):
     config.model = model
-    figures = vcmr.run(config)
+    measured = vcmr.run(config)
     results = json.loads(Path(config.output_dir, "results.json").read_text())
     first, *_, last = results["history"]
     assert last["loss"] < first["loss"]
     best = max(epoch["score"] for epoch in results["history"])
-    assert best == figures["vcmr_recall@1_iou@0.5"] + figures["vcmr_recall@1_iou@0.7"]
-    assert figures["svmr_recall@1_iou@0.5"] > 0.25
-    assert figures["vr_recall@1"] > 0.3
+    assert best == measured["vcmr_recall@1_iou@0.5"] + measured["vcmr_recall@1_iou@0.7"]
+    assert measured["svmr_recall@1_iou@0.5"] > 0.25
+    assert measured["vr_recall@1"] > 0.3
     assert results["coverage"]["train"]["moments_trained_on"] == 144
     assert results["coverage"]["validation"]["queries_used"] == 24
     assert AutoModel.from_pretrained(Path(config.output_dir) / "model").config.video_feature_size == SIZE
@@ -141,9 +141,9 @@ def test_fine_queries_find_more_than_coarse_ones(config, small, tmp_path):
         queries=["fine", "coarse"],
         output_dir=str(tmp_path / "evaluation"),
     )
-    figures = evaluate_vcmr.run(evaluation)
-    assert figures.keys() == {"xml, fine -> fine", "xml, fine -> coarse"}
-    fine, coarse = figures.values()
+    measured = evaluate_vcmr.run(evaluation)
+    assert measured.keys() == {"xml, fine -> fine", "xml, fine -> coarse"}
+    fine, coarse = measured.values()
     assert fine["vcmr_recall@1_iou@0.5"] > coarse["vcmr_recall@1_iou@0.5"] + 0.2
 
 
@@ -187,24 +187,24 @@ def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(s
         runs_dir=str(tmp_path / "runs"),
         output_dir=str(tmp_path / "evaluation"),
     )
-    figures = evaluate_vcmr.run(evaluation)
-    assert figures.keys() == {"xml, coarse -> fine", "xml, fine -> fine"}
+    measured = evaluate_vcmr.run(evaluation)
+    assert measured.keys() == {"xml, coarse -> fine", "xml, fine -> fine"}
     results = json.loads((tmp_path / "evaluation" / "results.json").read_text())
-    for name, values in figures.items():
+    for name, values in measured.items():
         one, two = (seed["vr_recall@10"] for seed in results["by_seed"][name])
         assert values["vr_recall@10"] == pytest.approx((one + two) / 2)
         assert values["vr_recall@10_std"] == pytest.approx(abs(one - two) / 2**0.5)
     monkeypatch.setattr(vcmr.VCMR, "train_epoch", None)  # would fail
-    assert evaluate_vcmr.run(evaluation) == figures
+    assert evaluate_vcmr.run(evaluation) == measured
 
 
-def test_the_submission_measures_the_same(config, small, tmp_path, data):
+def test_the_written_submission_has_the_same_metrics(config, small, tmp_path, data):
     config.epochs = 3
     vcmr.run(config)
     evaluation = EvaluateVCMRConfig(
         **small, models=[f"{config.output_dir}/model"], output_dir=str(tmp_path / "evaluation")
     )
-    (figures,) = evaluate_vcmr.run(evaluation).values()
+    (measured,) = evaluate_vcmr.run(evaluation).values()
     path = tmp_path / "evaluation" / "submissions" / "xml-fine-to-fine" / "0.json"
     submission = json.loads(path.read_text())
     assert submission.keys() == {"video2idx", "VCMR", "SVMR", "VR"}
@@ -220,7 +220,7 @@ def test_the_submission_measures_the_same(config, small, tmp_path, data):
         predictions, references = read_tvr_submission(submission, truth, task)
         again = moment_retrieval_recall(predictions, references, task=task)
         for name, value in again.items():
-            assert name == "signature" or value == pytest.approx(figures[name])
+            assert name == "signature" or value == pytest.approx(measured[name])
 
 
 def changed(data, tmp_path, change):
@@ -243,11 +243,11 @@ def test_a_corpus_of_one_video_can_be_measured(config, small, tmp_path, data):
         models=[f"{config.output_dir}/model"],
         output_dir=str(tmp_path / "evaluation"),
     )
-    (figures,) = evaluate_vcmr.run(evaluation).values()
-    assert figures["vr_recall@1"] == 1.0
+    (measured,) = evaluate_vcmr.run(evaluation).values()
+    assert measured["vr_recall@1"] == 1.0
 
 
-def test_an_encoded_corpus_on_disk_gives_the_same_figures(config, small, tmp_path):
+def test_an_encoded_corpus_on_disk_gives_the_same_metrics(config, small, tmp_path):
     config.epochs = 1
     vcmr.run(config)
     found = [
@@ -274,7 +274,7 @@ def test_an_encoded_corpus_on_disk_gives_the_same_figures(config, small, tmp_pat
         ({"roberta": "roberta-base"}, "--model hero --size paper"),
     ],
 )
-def test_mistakes_end_with_a_sentence(config, changes, message):
+def test_wrong_options_are_errors_that_name_the_fix(config, changes, message):
     with pytest.raises((SystemExit, FileNotFoundError), match=message):
         vcmr.run(replace(config, **changes))
 

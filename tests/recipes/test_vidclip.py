@@ -53,12 +53,12 @@ def assert_same_weights(first, second, **tolerance):
 @pytest.mark.parametrize("objective", ["clip", "negclip", "comploss"])
 def test_training_lowers_the_loss_and_leaves_a_model_with_its_results(config, objective):
     one = config(objective=objective, epochs=4, preference_weight=10.0)
-    figures = run(one)
+    measured = run(one)
     results = json.loads(Path(one.output_dir, "results.json").read_text())
     losses = [epoch["loss"] for epoch in results["history"]]
     assert losses[-1] < losses[0]
-    assert figures == results["figures"]
-    assert {"validation/comprehensive_accuracy", "validation/t2v_recall@1"} <= figures.keys()
+    assert measured == results["figures"]
+    assert {"validation/comprehensive_accuracy", "validation/t2v_recall@1"} <= measured.keys()
     assert results["coverage"]["train"]["used"] == results["coverage"]["train"]["rows"]
     assert json.loads(Path(one.output_dir, "model", "config.json").read_text())["loss"] == objective
 
@@ -82,14 +82,14 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, monkeypa
 
 
 def test_a_complete_run_is_not_repeated_and_another_configuration_is_refused(config, capsys):
-    figures = run(config())
-    assert run(config()) == figures
+    measured = run(config())
+    assert run(config()) == measured
     assert "complete" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="other objective"):
         run(config(objective="clip"))
 
 
-def test_only_an_option_that_the_objective_reads_makes_a_run_another(config, capsys):
+def test_only_options_that_the_objective_reads_tell_runs_apart(config, capsys):
     run(config(objective="negclip", epochs=1))
     run(config(objective="negclip", epochs=1, preference_weight=9.0))
     assert "complete" in capsys.readouterr().out
@@ -97,7 +97,7 @@ def test_only_an_option_that_the_objective_reads_makes_a_run_another(config, cap
         run(config(objective="negclip", epochs=1, negclip_negatives=0))
 
 
-def test_pretraining_stacks_clips_anew_each_epoch_and_fine_tuning_starts_from_it(config):
+def test_pretraining_makes_new_stacks_each_epoch_and_fine_tuning_starts_from_it(config):
     stacked = config("stacked", stack=4, epochs=1)
     run(stacked)
     training = Training(config("again", stack=3))
@@ -148,7 +148,7 @@ def test_epochs_take_turns_at_the_draws_of_pairs(config):
     assert first == third
 
 
-def test_negclip_draws_one_negative_of_each_video_anew_each_epoch(config):
+def test_negclip_draws_a_new_negative_of_each_video_each_epoch(config):
     training = Training(config(objective="negclip", draws=1))
     first, second, first_again = (training.epoch_contrasts(epoch) for epoch in (0, 1, 0))
     assert first == first_again != second
@@ -169,7 +169,7 @@ def test_each_step_takes_the_temperature_back_to_its_limit(config):
     assert limit - 0.1 < weights(training.config)["logit_scale"] < limit + 1e-6
 
 
-def test_what_starts_at_zero_learns_faster_than_the_rest(config):
+def test_weights_that_start_at_zero_have_the_higher_learning_rate(config):
     training = Training(config(zero_init_rate=7.0))
     rest, zero = training.optimizer.param_groups
     gate = training.accelerator.unwrap_model(training.model).video_pooler.video_pooler.layernorm.weight
@@ -177,7 +177,7 @@ def test_what_starts_at_zero_learns_faster_than_the_rest(config):
     assert (rest["rate"], zero["rate"]) == (1.0, 7.0)
 
 
-def test_what_a_frozen_tower_says_is_kept_and_trains_the_same_weights(config):
+def test_the_kept_tokens_of_a_frozen_tower_train_the_same_weights(config):
     kept, anew = config("kept"), config("anew", keep_frames=False)
     assert (Training(kept).visual, Training(anew).visual) == ("frame_tokens", "pixel_values")
     run(kept)

@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 import polars as pl
 import pytest
-from coloured_videos import write_coloured_video
+from colored_videos import write_colored_video
 
 import hf_datasets  # noqa: F401 - registers the names
 from hf_datasets.records import LabelPair, Rejection
@@ -60,7 +60,7 @@ def videos(tmp_path_factory):
     root = tmp_path_factory.mktemp("own")
     (root / "videos" / "day1").mkdir(parents=True)
     for place in ("videos/v0.mp4", "videos/day1/v1.mp4", "secret.mp4"):
-        write_coloured_video(root / place, [(250, 20, 20), (20, 20, 250)])
+        write_colored_video(root / place, [(250, 20, 20), (20, 20, 250)])
     return root / "videos"
 
 

@@ -1,4 +1,4 @@
-"""Compositionality and retrieval of a model that knows the truth, save where it is told to be wrong or undecided."""
+"""Compositionality and retrieval of a model that knows the truth, except for chosen mistakes and ties."""
 
 import torch
 
@@ -27,7 +27,7 @@ def make_rows():
 
 
 class Oracle:
-    """Knows which text is right for which video, except where it is told to be wrong or undecided."""
+    """Knows which text is right for which video, except for the chosen mistakes and ties."""
 
     num_frames = 1
 
@@ -47,8 +47,8 @@ class Oracle:
         known = {number: name for name, number in self.seen.items()}
         answers = []
         for video in videos[:, 0].tolist():
-            told = [known[int(text)] for text in texts[:, 0].tolist()]
-            answers.append([self.similarity("ab"[int(video) // 10], int(video) % 10, text) for text in told])
+            read = [known[int(text)] for text in texts[:, 0].tolist()]
+            answers.append([self.similarity("ab"[int(video) // 10], int(video) % 10, text) for text in read])
         return torch.tensor(answers)
 
     def similarity(self, video, is_part, text):
@@ -67,25 +67,25 @@ class FakeReader:
         return torch.full((num_frames, 3, 2, 2), value, dtype=torch.uint8)
 
 
-def test_who_knows_the_truth_is_always_right():
-    figures = Scores(make_rows(), FakeReader())(Oracle())
-    assert figures["comprehensive_accuracy"] == 1.0
-    assert figures["t2v_recall@1"] == figures["v2t_recall@1"] == 1.0
-    assert figures["retrieval_corpus"] == 2  # cropped videos are not retrieved
+def test_a_model_that_ranks_every_text_right_has_accuracy_1():
+    measured = Scores(make_rows(), FakeReader())(Oracle())
+    assert measured["comprehensive_accuracy"] == 1.0
+    assert measured["t2v_recall@1"] == measured["v2t_recall@1"] == 1.0
+    assert measured["retrieval_corpus"] == 2  # cropped videos are not retrieved
 
 
-def test_one_wrong_kind_and_a_tie_cost_what_the_paper_says():
+def test_a_wrong_kind_of_pair_and_a_tie_lower_the_comprehensive_accuracy():
     oracle = Oracle(wrong=["a temporal_reorder"], tied=["b segment_mismatch"])
-    figures = Scores(make_rows(), FakeReader())(oracle)
-    assert figures["accuracy/temporal_reorder"] == 0.5
-    assert figures["accuracy/action_replace"] == 1.0
-    assert figures["accuracy/segment_mismatch"] == 0.5  # a tie is wrong
-    assert figures["comprehensive_accuracy"] == 0.25
-    assert figures["similarities"][0] == {"positive": 1.0, "negative": 2.0}
+    measured = Scores(make_rows(), FakeReader())(oracle)
+    assert measured["accuracy/temporal_reorder"] == 0.5
+    assert measured["accuracy/action_replace"] == 1.0
+    assert measured["accuracy/segment_mismatch"] == 0.5  # a tie is wrong
+    assert measured["comprehensive_accuracy"] == 0.25
+    assert measured["similarities"][0] == {"positive": 1.0, "negative": 2.0}
 
 
-def test_retrieval_counts_both_ways():
-    figures = Scores(make_rows(), FakeReader())(Oracle(wrong=["b whole"]))
+def test_a_wrong_text_lowers_the_recall_of_both_directions():
+    measured = Scores(make_rows(), FakeReader())(Oracle(wrong=["b whole"]))
     # Every video takes the text of b, and b's text the first video.
-    assert figures["v2t_recall@1"] == 0.5
-    assert figures["t2v_recall@1"] == 0.5
+    assert measured["v2t_recall@1"] == 0.5
+    assert measured["t2v_recall@1"] == 0.5

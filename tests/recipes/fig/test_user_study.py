@@ -19,11 +19,11 @@ def study(tmp_path, tiny, monkeypatch):
     videos = tiny["dataset"].replace("/data", "/videos")
     schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string()))
     rows = [
-        {"desc_id": number, "video_id": f"test-{colour}-0", "duration_seconds": 1.0,
+        {"desc_id": number, "video_id": f"test-{color}-0", "duration_seconds": 1.0,
          "start_seconds": 0.0, "end_seconds": 1.0,
-         "coarse_caption": f"a {colour} thing <b>", "fine_caption": f"{colour} & more", "fine_caption_score": 1.0,
+         "coarse_caption": f"a {color} thing <b>", "fine_caption": f"{color} & more", "fine_caption_score": 1.0,
          "kind": ("static", "dynamic")[number % 2]}
-        for number, colour in enumerate(("red", "green", "blue", "grey", "gone"))
+        for number, color in enumerate(("red", "green", "blue", "grey", "gone"))
     ]  # fmt: skip
     rows[-1]["video_id"] = "gone"
     card = tmp_path / "card.md"
@@ -102,11 +102,11 @@ def test_the_total_is_the_unweighted_mean_of_both_kinds():
                 {"item_id": "c", "static": 0, "dynamic": 1, "accuracy": 4}]}
         )
     ]  # fmt: skip
-    figures, total = aggregate({"a": "static", "b": "static", "c": "dynamic"}, files)
-    assert (figures["static"].accuracy, figures["dynamic"].accuracy, total) == (5, 4, 4.5)
-    figures, total = aggregate({"a": None, "b": None, "c": None}, files)
-    assert set(figures) == {"unknown"}
-    assert figures["unknown"].static_percent == pytest.approx(200 / 3)
+    measured, total = aggregate({"a": "static", "b": "static", "c": "dynamic"}, files)
+    assert (measured["static"].accuracy, measured["dynamic"].accuracy, total) == (5, 4, 4.5)
+    measured, total = aggregate({"a": None, "b": None, "c": None}, files)
+    assert set(measured) == {"unknown"}
+    assert measured["unknown"].static_percent == pytest.approx(200 / 3)
 
 
 @pytest.mark.parametrize(

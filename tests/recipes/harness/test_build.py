@@ -259,7 +259,7 @@ def test_videocomps_counts_stand_beside_table_1_and_in_the_card(tmp_path, capsys
     assert f"* train, temporal_reorder: {built[0]}" in (tmp_path / "built" / "README.md").read_text()
 
 
-def test_videocomp_asks_a_chat_model_and_keeps_to_the_word_rule(tmp_path):
+def test_videocomp_is_built_by_a_chat_model_within_the_rule_on_words(tmp_path):
     def answer(body):
         paragraph = json.loads(body["messages"][-1]["content"])["paragraph"]
         system = body["messages"][0]["content"]
@@ -305,7 +305,7 @@ def test_fine_captions_are_built_offline_from_what_other_captions_say(tmp_path):
     assert any(row["key"] == "bbbbb/3" and row["reason"] == "no candidate" for row in rejected)
 
 
-def test_fine_captions_of_a_chat_model_come_from_its_eyes(tmp_path):
+def test_fine_captions_of_a_chat_model_come_from_the_frames_it_is_sent(tmp_path):
     pytest.importorskip(
         "scenedetect",
         reason="the extra `keyframes` is not installed, or OpenCV cannot start",

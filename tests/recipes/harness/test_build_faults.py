@@ -84,7 +84,7 @@ def dies_while_writing(folder, *, after_the_first_move=False):
     os.waitpid(child, 0)
 
 
-def test_what_a_killed_writer_left_is_swept_and_the_build_that_it_had_put_aside_comes_back(tmp_path):
+def test_leftovers_of_a_killed_writer_are_removed_and_the_earlier_build_is_restored(tmp_path):
     assert tfcovr(tmp_path, limit=5) == 0
     assert hidden(tmp_path) == []
     before = contents(tmp_path / "built")
@@ -97,7 +97,7 @@ def test_what_a_killed_writer_left_is_swept_and_the_build_that_it_had_put_aside_
     assert hidden(tmp_path) == []
 
 
-def test_the_draft_of_a_living_writer_is_left_alone(tmp_path):
+def test_the_draft_of_a_running_writer_is_not_removed(tmp_path):
     config = build_tfcovr.BuildTFCoVRConfig(**options(tmp_path))
     with draft_of(tmp_path / "built") as draft:
         (draft / "half").write_text("half")
@@ -157,7 +157,7 @@ def small_disk(folder, size):
 
 
 @pytest.mark.skipif(not shutil.which("mount"), reason="there is no mount")
-def test_a_disk_that_fills_up_under_the_cache_or_the_build_stops_in_one_line_and_loses_nothing(tmp_path, capsys):
+def test_a_full_disk_under_the_cache_or_the_build_is_one_line_and_keeps_all_answers(tmp_path, capsys):
     disk = tmp_path / "disk"
     with small_disk(disk, "1m"), ChatServer(writes) as server:
         for place, others in (("cache", 4_000), ("output_dir", 0)):
@@ -177,7 +177,7 @@ def test_a_disk_that_fills_up_under_the_cache_or_the_build_stops_in_one_line_and
     assert max(server.answered.values()) <= 2
 
 
-def test_an_interrupted_build_ends_soon_in_one_line_and_its_resumption_pays_nothing_twice(tmp_path):
+def test_an_interrupted_build_ends_in_one_line_and_is_resumed_without_paying_twice(tmp_path):
     with ChatServer(writes) as server:
         assert tfcovr(tmp_path, server, limit=3) == 0
         before = contents(tmp_path / "built")
@@ -214,7 +214,7 @@ def test_an_interrupted_build_ends_soon_in_one_line_and_its_resumption_pays_noth
         assert set(server.asked.values()) == {1}
 
 
-def test_a_judge_that_stops_early_leaves_the_complete_judgement_of_before(tiny_comp, tmp_path, capsys):
+def test_a_judge_that_stops_early_keeps_the_earlier_complete_verdicts(tiny_comp, tmp_path, capsys):
     given = {"data_dir": tiny_comp["data_dir"], "num_frames": 2, "max_side": 32}
     with ChatServer(lambda body: "1") as server:
         config = judge.JudgeConfig(**options(tmp_path, server, **given))

@@ -59,7 +59,7 @@ def test_every_rejection_names_its_row_its_request_and_its_raw_text(
     # The extra `keyframes` finds them; here it does not matter which they are.
     monkeypatch.setattr("hf_datasets.fig.construction.keyframe_seconds", lambda path, start, end: [(start + end) / 2])
     turns = count()
-    prose = lambda body: answers(body) if next(turns) % 3 else "Well, [[[["  # noqa: E731 - one of three is no answer
+    prose = lambda body: answers(body) if next(turns) % 3 else "Well, [[[["  # noqa: E731 - one of three is not an answer
     fault_of = {}
 
     def fault(body, times):
@@ -80,7 +80,7 @@ def test_every_rejection_names_its_row_its_request_and_its_raw_text(
         assert [row for row in kept if cache.get(row["request"]).text != row["raw"]] == []
 
 
-def test_where_nothing_was_accepted_the_rejections_are_there_and_say_why(tmp_path, capsys):
+def test_a_build_without_an_accepted_row_writes_the_rejections_with_their_reasons(tmp_path, capsys):
     with ChatServer(lambda body: "I dance.") as server:
         assert comp(tmp_path, server) == 1
         assert "there is no row to write" in capsys.readouterr().err

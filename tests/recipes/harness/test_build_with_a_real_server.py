@@ -28,7 +28,7 @@ def server(tmp_path_factory):
         yield url, folder
 
 
-def test_a_build_runs_rejects_the_nonsense_and_reports_it(server, tmp_path):
+def test_a_build_with_a_real_server_rejects_nonsense_and_reports_it(server, tmp_path):
     url, model = server
     output = tmp_path / "built"
     options = ["--base-url", url, "--model", str(model), "--limit", "5", "--max-output-tokens", "8"]

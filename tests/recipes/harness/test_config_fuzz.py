@@ -80,7 +80,7 @@ def test_many_mangled_configurations_are_read_or_refused_in_one_line(name, tmp_p
     ["[" * 3000, "9" * 5000, f"charades{'9' * 5000}"],
     ids=["brackets", "a long number", "a name that no file system takes"],
 )
-def test_what_once_ended_in_a_traceback_is_one_line(value, tmp_path):
+def test_inputs_that_once_ended_in_a_traceback_are_one_line(value, tmp_path):
     path = tmp_path / "vcmr.yaml"
     path.write_text(f"dataset: {value}\n", encoding="utf-8")
     assert not refuses_in_one_line_or_parses(vcmr.VCMRConfig, [str(path)])

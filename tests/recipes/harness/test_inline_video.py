@@ -29,7 +29,7 @@ def write_video(path, num_frames, frames_per_second):
         (160, (2.0, 4.0), 2, 16),
     ],
 )
-def test_a_clip_plays_as_fast_as_it_was_filmed(tmp_path, num_frames, span, seconds, shown):
+def test_an_encoded_clip_plays_at_the_speed_of_the_video(tmp_path, num_frames, span, seconds, shown):
     path = tmp_path / "video.mp4"
     write_video(path, num_frames, 8)
     url = encode_clip({"video": str(path), "start_seconds": span[0], "end_seconds": span[1]})
@@ -39,7 +39,7 @@ def test_a_clip_plays_as_fast_as_it_was_filmed(tmp_path, num_frames, span, secon
     assert len(frames) == shown
 
 
-def test_a_clip_whose_video_or_span_is_none_has_no_url(tmp_path):
+def test_a_clip_without_a_readable_video_or_a_valid_span_has_no_url(tmp_path):
     write_video(tmp_path / "video.mp4", 8, 8)
     gone = {"video": str(tmp_path / "gone.mp4"), "start_seconds": None, "end_seconds": None}
     assert encode_clip(gone) is None

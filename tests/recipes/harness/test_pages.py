@@ -5,7 +5,7 @@ import re
 from harness.pages import csp_hash, render_page
 
 
-def test_a_hash_is_that_of_the_standard():
+def test_the_hash_of_the_standards_example_is_the_standards():
     # the example of Content Security Policy Level 2, section 4.2.5
     assert csp_hash("alert('Hello, world.');") == "'sha256-qznLcsROx4GACP2dm0UCKCzCG+HiZ1guq6ZZDob/Tng='"
 

@@ -19,7 +19,7 @@ def fail(error):
     return main
 
 
-def test_what_a_user_can_cure_is_one_line(capsys, tmp_path):
+def test_a_mistake_of_the_user_is_one_line(capsys, tmp_path):
     from hf_datasets.video import VideoError
     from hf_models import AIMConfig
 
@@ -61,7 +61,7 @@ def test_an_unreadable_video_in_a_process_of_a_data_loader_is_one_line_without_i
         assert capsys.readouterr().err == "error: a.mp4 does not decode: it is cut off\n"
 
 
-def test_a_fault_of_the_code_keeps_its_traceback():
+def test_a_bug_keeps_its_traceback():
     def mismatch(config):
         list(zip([1], [1, 2], strict=True))
 

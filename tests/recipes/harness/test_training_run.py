@@ -152,7 +152,7 @@ def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, monkey
 
 
 @pytest.mark.parametrize("recipe", IDENTITIES, ids=lambda recipe: recipe[1].__name__)
-def test_what_decides_the_weights_stays_as_earlier_versions_wrote_it(recipe):
+def test_the_recorded_options_that_decide_the_weights_stay_those_of_earlier_versions(recipe):
     run_class, config_class = recipe
     run = run_class.__new__(run_class)
     run.config, run.accelerator, run.fingerprints = config_class(), SimpleNamespace(num_processes=1), {}
@@ -222,7 +222,7 @@ def test_a_score_that_is_not_a_number_does_not_replace_the_best_weights(config, 
     assert SmallRun(config).train() == {"score": 0.5}
 
 
-def test_a_second_run_in_one_folder_is_refused_until_the_first_is_gone_even_by_a_kill(config, no_wait, capsys):
+def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended_or_was_killed(config, no_wait, capsys):
     folder = Path(config.output_dir)
     folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as first:
@@ -235,7 +235,7 @@ def test_a_second_run_in_one_folder_is_refused_until_the_first_is_gone_even_by_a
     assert SmallRun(config).train() == {"score": 0.3}
 
 
-def test_a_run_that_another_overtook_writes_nothing(config, no_wait):
+def test_a_run_in_a_folder_that_another_run_completed_first_writes_nothing(config, no_wait):
     run = SmallRun(config)
     with FileLock(Path(config.output_dir, LOCK)), pytest.raises(SystemExit, match="another run is writing"):
         run.train()

@@ -13,7 +13,7 @@ CLIPS = pl.DataFrame(
 )
 
 
-def test_a_clip_is_called_by_its_description_else_its_label_else_its_id():
+def test_a_clip_is_named_by_its_description_else_its_label_else_its_id():
     clips = CLIPS.with_columns(description=pl.when(pl.col("clip_id") == "c").then(None).otherwise("description"))
     assert clip_captions(clips) == {
         "a": "ring leap",

@@ -11,7 +11,7 @@ def rows_of(*rows):
     return pl.DataFrame(rows, ["target", "target_clip_ids", "ranked_clip_ids"], orient="row")
 
 
-def test_confusion_counts_rank_one_and_a_right_answer_is_no_mistake_whatever_it_is_called():
+def test_rank_1_is_counted_and_a_right_answer_is_not_a_mistake_whatever_its_name():
     predictions = rows_of(
         ("ring leap", ["a"], ["b", "c"]),  # another clip of the class
         ("ring leap", ["b"], ["c"]),
