@@ -1,7 +1,7 @@
-"""Kill a program at random moments, start it again with the same command, and compare with a run left in peace.
+"""Kill a program at random moments, start it again with the same command, and compare with a run that was not killed.
 
 A chain is one folder in which a program is killed up to `KILLS_PER_CHAIN` times, each run going on from the last, until
-one run completes. Of every kill is asked that nothing the run started outlives it, and that an interrupt (-2) ends it
+one run completes. Every kill is checked: nothing the run started outlives it, and an interrupt (-2) ends it
 in one line. Which signals come, and at which share of a run, is decided by the seed alone: where a run was complete
 before its signal came, the chain begins again with half as long a wait, so every machine counts the same kills.
 """

@@ -187,7 +187,7 @@ def test_eight_processes_that_load_a_dataset_at_once_see_the_same_rows(tiny, tmp
     command = [sys.executable, "-c", LOAD, json.dumps(TINY), tiny["dataset"]]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen(command, env=environment, cwd=tmp_path, **streams) for _ in range(8)]
-    errors = [process.communicate(timeout=200) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 8, [error[-500:] for _, error in error]
-    assert len({out for out, _ in error}) == 1
+    outputs = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 8, [error[-500:] for _, error in outputs]
+    assert len({out for out, _ in outputs}) == 1
     assert not list(tmp_path.glob("cache/**/*.tmp"))

@@ -99,7 +99,7 @@ def make_queries(clips, split):
 
 
 def save_spread(model, folder):
-    """Random weights of the usual size give nearly the same output for every input; larger ones tell the colors apart."""
+    """Random weights of the usual size give much the same for every input; larger ones tell the colors apart."""
     for weight in model.parameters():
         if weight.ndim > 1:
             torch.nn.init.normal_(weight, std=0.5)
