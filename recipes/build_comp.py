@@ -1,4 +1,4 @@
-"""Build ActivityNet-Comp or YouCook2-Comp: pairs of a true and a disrupted paragraph, from captioned events.
+"""Build ActivityNet-Comp or YouCook2-Comp: true and disrupted paragraphs about videos.
 
     python recipes/build_comp.py --source annotations/activitynet_captions
     python recipes/build_comp.py --source annotations/youcook2 --model gpt-4o --dry_run

@@ -1,4 +1,4 @@
-"""Build fine captions of moments from coarse ones, by rules or with a chat model that sees keyframes.
+"""Build fine captions of moments from coarse ones, by rules or a model that sees keyframes.
 
     python recipes/build_fig.py --source annotations/charades_fig
     python recipes/build_fig.py --source annotations/charades_fig --video_dir videos --model gpt-4o --dry_run

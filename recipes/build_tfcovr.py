@@ -1,4 +1,4 @@
-"""Build TF-CoVR (a clip and a text lead to other clips) from published annotations or a table of your own clips.
+"""Build TF-CoVR's triplets and queries from published annotations or your own clips.
 
     python recipes/build_tfcovr.py
     python recipes/build_tfcovr.py --source annotations --model gpt-4o --dry_run

@@ -1,4 +1,4 @@
-"""Encode videos second by second and captions token by token, so that moment retrieval reads no videos.
+"""Encode videos by second and captions by token, so that moment retrieval reads no videos.
 
     python recipes/embed_moments.py
     python recipes/embed_moments.py --dataset didemo_fig --dataset_config release --data_dir annotations \

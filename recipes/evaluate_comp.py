@@ -1,4 +1,4 @@
-r"""Measure how well models tell true from disrupted paragraphs, and their retrieval (VideoComp, section 3.4).
+r"""Measure how well models tell true from disrupted paragraphs, and their retrieval.
 
     python recipes/evaluate_comp.py
     python recipes/evaluate_comp.py --models outputs/vidclip/comploss/model outputs/vidclip/negclip/model
@@ -6,12 +6,12 @@ r"""Measure how well models tell true from disrupted paragraphs, and their retri
     python recipes/evaluate_comp.py --models openai/clip-vit-base-patch32 microsoft/xclip-base-patch32 \
         google/videoprism-lvt-base-f16r288 google/siglip2-base-patch16-224 facebook/pe-av-base
 
-Without an argument it measures what `vidclip.py` made of the miniature, beside what it started from. `--compare` trains
-what is missing of `--objectives` (`vidclip.py`; "comppretrain" is CompLoss after CompPretrain) and measures that;
-several seeds give mean and standard deviation (over n - 1). A model is VidCLIP, X-CLIP, VideoPrism, Perception Encoder,
-or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does. `OUTPUT_DIR` gets `results.json` (`figures`:
-model -> accuracy per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1]; `by_seed`; `coverage`) and
-`similarities.parquet` (for every row and model the similarities with both texts).
+VideoComp, section 3.4. Without an argument it measures what `vidclip.py` made of the miniature, beside what it started
+from. `--compare` trains what is missing of `--objectives` (`vidclip.py`; "comppretrain" is CompLoss after CompPretrain)
+and measures that; several seeds give mean and standard deviation (over n - 1). A model is VidCLIP, X-CLIP, VideoPrism,
+Perception Encoder, or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does. `OUTPUT_DIR` gets
+`results.json` (`figures`: model -> accuracy per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1];
+`by_seed`; `coverage`) and `similarities.parquet` (for every row and model the similarities with both texts).
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Measure composed retrieval by mAP@5/10/25/50: of one model, over several seeds, or beside its baselines.
+"""Measure composed retrieval by mAP@5/10/25/50: one model, several seeds, or all baselines.
 
     python recipes/evaluate_tfcovr.py
     python recipes/evaluate_tfcovr.py --models outputs/seeds/0/model outputs/seeds/1/model

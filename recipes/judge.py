@@ -1,4 +1,4 @@
-"""Ask a multimodal language model which of two paragraphs fits a video (VideoComp, section 4.4, Table 7).
+"""Ask a multimodal language model which of two paragraphs fits a video (VideoComp, Table 7).
 
     python recipes/judge.py
     python recipes/judge.py --model gpt-4o --dry_run

@@ -1,4 +1,4 @@
-"""Write one HTML page about an evaluation: tables, mistakes, and the worst queries with playable clips.
+"""Write an HTML page about an evaluation: tables, mistakes, worst queries with their clips.
 
     python recipes/report.py
     python recipes/report.py --evaluation_dir outputs/evaluation --output_dir outputs/report --num_queries 30

@@ -1,4 +1,4 @@
-"""Train AIM, the video encoder, to classify clips by fine-grained action (TF-CoVR's stage 1).
+"""Train AIM, the video encoder, to classify clips by fine-grained action (TF-CoVR, stage 1).
 
     python recipes/stage1.py
     python recipes/stage1.py recipes/configs/stage1_miniature_from_clip.yaml

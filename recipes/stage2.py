@@ -1,4 +1,4 @@
-"""Train the composition of clip and text into one query, on embeddings or from pixels (TF-CoVR's stage 2).
+"""Train the fusion of clip and text into one query, on embeddings or pixels (TF-CoVR, stage 2).
 
     python recipes/stage2.py
     accelerate launch recipes/stage2.py

@@ -1,4 +1,4 @@
-"""Train VidCLIP on contrast pairs, or pre-train it on stacks of short clips (VideoComp, sections 3.2 and 3.3).
+"""Train VidCLIP on contrast pairs, or pre-train it on stacked clips (VideoComp, section 3).
 
     python recipes/vidclip.py
     accelerate launch recipes/vidclip.py --objective negclip --output_dir outputs/vidclip/negclip

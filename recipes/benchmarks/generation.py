@@ -36,7 +36,7 @@ class Caption:
         return f"{row}: {answer}"
 
     def write(self, row: int) -> str:
-        """What the offline writer would say."""
+        """What the rule-based generator would write."""
         return f"A man opens door {row}."
 
 

@@ -27,7 +27,7 @@ def measure() -> Iterator[Ratio]:
 
 
 def peak_memory(way: Callable[[], object]) -> str:
-    """What one call allocates beyond its arguments; the process's own peak would be that of the peers."""
+    """What one call allocates beyond its arguments; the process's own peak would be that of the other tools."""
     tracemalloc.start()
     way()
     peak = tracemalloc.get_traced_memory()[1]
@@ -60,7 +60,7 @@ def circo_loop(rankings: list[list[int]], targets: list[list[int]]) -> dict[str,
 
 
 class ArrowMapAtK(evaluate.Metric):
-    """The same figures through evaluate as it stands: rows to an Arrow file and back to lists."""
+    """The same metrics through evaluate as it stands: rows to an Arrow file and back to lists."""
 
     def _info(self) -> evaluate.MetricInfo:
         ids = List(Value("int64"))
@@ -75,7 +75,7 @@ class ArrowMapAtK(evaluate.Metric):
         return mean_average_precision(predictions, references, k=CUTS)
 
 
-def peers_of_map(rankings: list[list[int]], targets: list[list[int]]) -> tuple[dict[str, Callable], list[str]]:
+def other_tools(rankings: list[list[int]], targets: list[list[int]]) -> tuple[dict[str, Callable], list[str]]:
     """The tools that are installed, and the names of those that are not; both divide by all relevant items."""
     qrels = {str(q): {str(one): 1 for one in relevant} for q, relevant in enumerate(targets)}
     run = {
@@ -106,7 +106,7 @@ def measure_map_at_k(num_queries: int) -> Iterator[Ratio]:
     buffered = evaluate.load(str(METRICS / "map_at_k"))
     arrow = ArrowMapAtK()
     peak = peak_memory(lambda: mean_average_precision(compact, targets, k=CUTS))
-    peers, absent = peers_of_map(lists, targets)
+    others, absent = other_tools(lists, targets)
     ways = {
         "CIRCO's loop": lambda: circo_loop(lists, targets),
         "arrays": lambda: mean_average_precision(compact, targets, k=CUTS),
@@ -115,7 +115,7 @@ def measure_map_at_k(num_queries: int) -> Iterator[Ratio]:
         "evaluate, lists": lambda: buffered.compute(predictions=lists, references=targets, k=CUTS),
         "Arrow, arrays": lambda: arrow.compute(predictions=rankings, references=targets),
         "Arrow, lists": lambda: arrow.compute(predictions=lists, references=targets),
-        **peers,
+        **others,
     }
     loop, ours = circo_loop(lists, targets), mean_average_precision(compact, targets, k=CUTS)
     difference = max(abs(loop[name] - ours[name]) for name in loop)
@@ -132,10 +132,10 @@ def measure_map_at_k(num_queries: int) -> Iterator[Ratio]:
     yield ratio("lists", "CIRCO's loop", 18 if goal else None)
     yield ratio("evaluate, arrays", "Arrow, arrays", 20 if goal else None)
     yield ratio("evaluate, lists", "Arrow, lists", 8 if goal else None)
-    for peer in peers:
-        yield ratio("lists", peer, None, "the peer's figures differ below K targets")
-    for peer in absent:
-        yield Ratio(f"map_at_k, {num_queries:,} queries", peer, float("nan"), detail=f"{peer} is not installed")
+    for tool in others:
+        yield ratio("lists", tool, None, "this tool's metrics differ below K targets")
+    for tool in absent:
+        yield Ratio(f"map_at_k, {num_queries:,} queries", tool, float("nan"), detail=f"{tool} is not installed")
 
 
 def reference_loop(predictions: list[np.ndarray], videos: np.ndarray, spans: np.ndarray) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Start-up: what our imports, `--help` and a decoding worker cost, as multiples of `import torch`.
 
-Each figure is the processor time of a fresh process, because a busy machine stretches the clock on the wall; the
+Each value is the processor time of a fresh process, because on a busy machine the wall time varies; the
 processes take turns, and medians count.
 """
 

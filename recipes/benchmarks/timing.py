@@ -9,10 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One line of a benchmark: how many times `baseline` our way is worth, and what was aimed at.
+    """One line of a benchmark: the ratio of `baseline` to our way, and the goal.
 
-    With `at_most` the figure is a cost (ours over the baseline) and the goal an upper bound; otherwise it is a
-    gain (the baseline over ours) and the goal a lower bound. `goal=None` marks a figure for information.
+    With `at_most` the value is a cost (ours over the baseline) and the goal an upper bound; otherwise it is a
+    gain (the baseline over ours) and the goal a lower bound. `goal=None` marks a value for information.
     """
 
     what: str

@@ -61,7 +61,7 @@ def dictionaries(clips: pl.DataFrame, changes: pl.DataFrame) -> Iterator[dict[st
 
 
 def rows(clips: pl.DataFrame, changes: pl.DataFrame) -> Iterator[dict[str, object]]:
-    """The same triplets as rows of the data set."""
+    """The same triplets as rows of the dataset."""
     labels = dict(clips.select("clip_id", "label").iter_rows())
     for number, triplet in enumerate(dictionaries(clips, changes)):
         yield {
@@ -132,7 +132,7 @@ def into_a_dataset(scratch: Path) -> Iterator[Ratio]:
 
 
 def joined_megabytes() -> float:
-    """Peak memory that a join of ten million adds, in MB; to be asked in a process of its own."""
+    """Peak memory that a join of ten million adds, in MB; measured in a process of its own."""
     clips, changes = corpus(24_700, 1_500)
     next(join(plan_join(clips.head(500), changes)))
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])

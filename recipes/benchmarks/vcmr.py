@@ -1,7 +1,7 @@
 """Search for moments in a corpus of Charades-FIG's size: 3720 queries, 1334 videos of 48 clips, the best 200 spans.
 
 The baseline is the procedure of the released XML inference, written afresh: for every batch of 50 queries it
-normalises the corpus again, scores starts and ends of all videos, forms all spans of the best 100 and sorts them. "The
+normalizes the corpus again, scores starts and ends of all videos, forms all spans of the best 100 and sorts them. "The
 products alone" are the matrix products that no exact search can do without, in the same blocks.
 """
 
@@ -205,11 +205,11 @@ class AfterSearch:
         return kept, reference_recall(kept, self.references)
 
     def check(self) -> str:
-        """That both give the same, list for list and figure for figure."""
-        (ours, our_figures), (theirs, their_figures) = self.ours(), self.reference()
+        """That both give the same lists and the same metrics."""
+        (ours, our_metrics), (theirs, their_metrics) = self.ours(), self.reference()
         if as_lists(ours) != theirs:
             raise AssertionError("the spans kept differ from the reference's")
-        worst = max(abs(our_figures[name] - value) for name, value in their_figures.items())
+        worst = max(abs(our_metrics[name] - value) for name, value in their_metrics.items())
         if worst > 1e-9:
             raise AssertionError(f"a recall differs from the reference's by {worst}")
         return "spans equal list for list, all recalls equal"

@@ -136,7 +136,7 @@ def video_feature(clip: Clip) -> np.ndarray:
     return decoder.get_frames_at(clip.indices).data.permute(0, 2, 3, 1).numpy()
 
 
-def peers(clip: Clip) -> dict[str, Way]:
+def other_tools(clip: Clip) -> dict[str, Way]:
     """What can be measured on this machine."""
     torchcodec = {"torchcodec opened": torchcodec_opened, "torchcodec cached": torchcodec_cached()}
     return usable("decord", {"decord opened": decord_opened}, clip) | usable(
@@ -165,18 +165,18 @@ def check(name: str, way: Way, clips: list[Clip]) -> None:
 
 def milliseconds(clips: list[Clip], rounds: int) -> dict[str, float]:
     """Milliseconds per clip of each way, after checking every frame."""
-    ways = {"ours": ours} | peers(clips[0])
+    ways = {"ours": ours} | other_tools(clips[0])
     for name, way in ways.items():
         check(name, way, clips)
     runs = {name: lambda way=way: [way(clip) for clip in clips] for name, way in ways.items()}
     return {name: 1000 * seconds / len(clips) for name, seconds in interleave(runs, rounds).items()}
 
 
-def compare(what: str, figures: dict[str, float], baseline: str, goal: float | None, *, at_most: bool) -> Ratio:
+def compare(what: str, measured: dict[str, float], baseline: str, goal: float | None, *, at_most: bool) -> Ratio:
     """Ours against one baseline, or a line that says that it is not here."""
-    if baseline not in figures:
+    if baseline not in measured:
         return Ratio(what, baseline, float("nan"), detail="skipped: not usable here")
-    ours, theirs = figures["ours"], figures[baseline]
+    ours, theirs = measured["ours"], measured[baseline]
     value = ours / theirs if at_most else theirs / ours
     return Ratio(what, baseline, value, goal, at_most, f"{ours:.1f} ms against {theirs:.1f} ms per clip")
 
@@ -202,8 +202,8 @@ def serve_official() -> None:
 
 
 def preprocessing(clips: list[Clip], folder: Path) -> Ratio:
-    """Decode, resize and normalise, against decord2 with PIL."""
-    what, baseline = "decode + resize + normalise", "decord2 + PIL"
+    """Decode, resize and normalize, against decord2 with PIL."""
+    what, baseline = "decode + resize + normalize", "decord2 + PIL"
     target = str(folder / "decord2")
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, "decord2"]
     if subprocess.run(install, check=False, capture_output=True).returncode:
@@ -223,9 +223,9 @@ def preprocessing(clips: list[Clip], folder: Path) -> Ratio:
             "ours": lambda: [normalized(torch.from_numpy(ours(clip)).permute(0, 3, 1, 2)) for clip in clips],
             baseline: official,
         }
-        figures = {name: 1000 * seconds / len(clips) for name, seconds in interleave(runs).items()}
+        measured = {name: 1000 * seconds / len(clips) for name, seconds in interleave(runs).items()}
         process.stdin.close()
-    return compare(what, figures, baseline, 1.8, at_most=False)
+    return compare(what, measured, baseline, 1.8, at_most=False)
 
 
 def two_workers(clips: list[Clip]) -> Ratio:
@@ -253,17 +253,17 @@ def measure() -> Iterator[Ratio]:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         clips = clip_files(Path(folder), 40)
-        figures = milliseconds(clips, rounds=7)
-        best = min((name for name in figures if name != "ours"), key=figures.get, default="decord opened")
-        yield compare("clip files, the best peer", figures, best, 1.15, at_most=True)
-        yield compare("clip files", figures, "decord opened", None, at_most=False)
+        measured = milliseconds(clips, rounds=7)
+        best = min((name for name in measured if name != "ours"), key=measured.get, default="decord opened")
+        yield compare("clip files, the best other tool", measured, best, 1.15, at_most=True)
+        yield compare("clip files", measured, "decord opened", None, at_most=False)
         yield preprocessing(clips, Path(folder))
         yield two_workers(clips)
         for minutes, decord_goal, feature_goal in [(10, 3.0, 2.0), (60, 7.0, 7.0)]:
             num_frames = minutes * 60 * RATE
             path = write_video(Path(folder, f"{minutes}-minutes.mp4"), 0, num_frames)
-            figures = milliseconds(moments(path, num_frames, 24), rounds=5)
+            measured = milliseconds(moments(path, num_frames, 24), rounds=5)
             what = f"moments in {minutes} minutes"
-            yield compare(what, figures, "torchcodec cached", 1.25, at_most=True)
-            yield compare(what, figures, "decord opened", decord_goal, at_most=False)
-            yield compare(what, figures, "datasets Video", feature_goal, at_most=False)
+            yield compare(what, measured, "torchcodec cached", 1.25, at_most=True)
+            yield compare(what, measured, "decord opened", decord_goal, at_most=False)
+            yield compare(what, measured, "datasets Video", feature_goal, at_most=False)
