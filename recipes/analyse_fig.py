@@ -125,18 +125,18 @@ def show(tables: dict[str, Any], config: AnalyzeFIGConfig) -> None:
     console = Console()
     first = Table("split", "moments", "videos", "span (s)", "score", "late ends", "coarse words", "fine words")
     first.columns[0].no_wrap = True
-    for name, one in {**tables["table_1"]["splits"], "all": tables["table_1"]["all"]}.items():
-        score = f"{one['score']['mean']:.2f}" if one["scored"] else "none"
-        means = [f"{one[key]['mean']:.2f}" for key in ("span_seconds", "coarse_words", "fine_words")]
-        counts = [f"{one[key]:,}" for key in ("moments", "videos", "ends_after_video")]
+    for name, row in {**tables["table_1"]["splits"], "all": tables["table_1"]["all"]}.items():
+        score = f"{row['score']['mean']:.2f}" if row["scored"] else "none"
+        means = [f"{row[key]['mean']:.2f}" for key in ("span_seconds", "coarse_words", "fine_words")]
+        counts = [f"{row[key]:,}" for key in ("moments", "videos", "ends_after_video")]
         first.add_row(name, *counts[:2], means[0], score, counts[2], *means[1:])
     console.print(first)
-    for kind, one in tables["table_1"].get("kinds", {}).items():
-        score = "none" if one["score"] is None else f"{one['score']:.2f}"
-        console.print(f"{kind}: {one['captions']:,} captions, mean score {score}")
+    for kind, row in tables["table_1"].get("kinds", {}).items():
+        score = "none" if row["score"] is None else f"{row['score']:.2f}"
+        console.print(f"{kind}: {row['captions']:,} captions, mean score {score}")
     second = Table("captions", "clusters", "clustered", "equal texts", "with an equal text")
-    for granularity, one in tables["table_2"].items():
-        second.add_row(granularity, *(f"{value:,}" for value in one.values()))
+    for granularity, row in tables["table_2"].items():
+        second.add_row(granularity, *(f"{value:,}" for value in row.values()))
     console.print(second)
     console.print(
         f"clusters: DBSCAN, cosine, eps {config.eps}, min_samples {config.min_samples}, encoder {config.encoder}"
@@ -224,9 +224,9 @@ def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     folder = Path(str(config.answers))
     results, total = aggregate(*read_answers(folder), vote=config.vote)
     table = Table("captions", "items", "answers", "R_s (%)", "R_d (%)", "S")
-    for kind, one in results.items():
-        rates = (f"{one.static_percent:.0f}", f"{one.dynamic_percent:.0f}", f"{one.accuracy:.2f}")
-        table.add_row(kind, str(one.items), str(one.answers), *rates)
+    for kind, result in results.items():
+        rates = (f"{result.static_percent:.0f}", f"{result.dynamic_percent:.0f}", f"{result.accuracy:.2f}")
+        table.add_row(kind, str(result.items), str(result.answers), *rates)
     console = Console()
     console.print(table)
     console.print(

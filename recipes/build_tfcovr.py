@@ -104,7 +104,7 @@ def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label]
         clips, rejections, _ = source_clips(Path(config.source))
         return split_by_video(clips, **fractions, seed=config.seed), load_labels(), rejections
     miniature = MiniatureConfig()
-    rows = [row for one in plan_competitions(miniature) for row in clip_rows(one, miniature.fps)]
+    rows = [row for competition in plan_competitions(miniature) for row in clip_rows(competition, miniature.fps)]
     clips, rejections = check_clips(pl.DataFrame(rows), source="the miniature's plan")
     return locate(clips, None)[0], load_labels(), rejections
 

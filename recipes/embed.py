@@ -86,7 +86,7 @@ def embed_texts(
     for shard in batched(todo, config.shard_size):
         tokens = [processor(text=batch).to(accelerator.device) for batch in batched(iter(shard), 256)]
         with torch.inference_mode(), accelerator.autocast():
-            store.append(shard, torch.cat([model.encode_text(**one).float().cpu() for one in tokens]))
+            store.append(shard, torch.cat([model.encode_text(**batch).float().cpu() for batch in tokens]))
     accelerator.wait_for_everyone()
     return len(texts)
 

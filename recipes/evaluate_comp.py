@@ -116,7 +116,7 @@ def pretrain(config: EvaluateCompConfig) -> str:
 def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIPRunConfig:
     """How `vidclip.py` trains with these arguments, on the data that is measured here."""
     training = parse_config(VidCLIPRunConfig, None, arguments)
-    for shared in (*(one.name for one in fields(ContrastConfig)), "num_workers", "device"):
+    for shared in (*(field.name for field in fields(ContrastConfig)), "num_workers", "device"):
         setattr(training, shared, getattr(config, shared))
     return training
 
@@ -124,8 +124,8 @@ def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIP
 def measure(scores: list[Scores], encoder: VideoTextEncoder) -> tuple[dict[str, float], list[dict[str, float]], str]:
     """A model's mean metrics over several draws of the pairs, its similarities with all of them, and the signature."""
     measured = [score(encoder, progress=True) for score in scores]
-    similarities = [pair for one in measured for pair in one.pop("similarities")]
-    signature = "; ".join(dict.fromkeys(one.pop("signature") for one in measured))
+    similarities = [pair for draw in measured for pair in draw.pop("similarities")]
+    signature = "; ".join(dict.fromkeys(draw.pop("signature") for draw in measured))
     return average(measured), similarities, signature
 
 

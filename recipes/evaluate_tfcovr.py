@@ -117,7 +117,7 @@ def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
     unknown = set(config.systems) - {system.name for system in SYSTEMS}
     if unknown:
         raise SystemExit(
-            f"there is no system {sorted(unknown)}; there are {', '.join(repr(one.name) for one in SYSTEMS)}"
+            f"there is no system {sorted(unknown)}; there are {', '.join(repr(system.name) for system in SYSTEMS)}"
         )
     base = base_training(config)
     for system in SYSTEMS:
@@ -255,14 +255,16 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     evaluations: dict[str, list[Evaluation]] = {}
     for name, ready in prepared(config):
         evaluations.setdefault(name, []).append(evaluate(ready, config, accelerator.device, measure))
-    results = {name: summarize([one.metrics for one in several]) for name, several in evaluations.items()}
+    results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
     first = next(iter(evaluations.values()))[0]
     if accelerator.is_main_process:
         with replacing_files(output_dir) as draft:
             write_table(first.predictions, draft / "predictions.parquet")
             for name, several in evaluations.items():
-                for number, one in enumerate(several):
-                    write_table(one.predictions, draft / "predictions" / name.replace(" ", "-") / f"{number}.parquet")
+                for number, evaluation in enumerate(several):
+                    write_table(
+                        evaluation.predictions, draft / "predictions" / name.replace(" ", "-") / f"{number}.parquet"
+                    )
             write_results(
                 draft,
                 results,
@@ -271,7 +273,7 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
                 gallery_size=first.coverage["gallery_clips_ranked"],
                 signature=first.signature,
                 coverage={name: several[0].coverage for name, several in evaluations.items()},
-                by_seed={name: [one.metrics for one in several] for name, several in evaluations.items()},
+                by_seed={name: [evaluation.metrics for evaluation in several] for name, several in evaluations.items()},
             )
         show(results, first.coverage, first.signature)
     return results

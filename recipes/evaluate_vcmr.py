@@ -210,16 +210,16 @@ def finish(
     """Write and show the table, in the main process."""
     if not accelerator.is_main_process:
         return {}
-    results = {name: summarize([one.metrics for one in several]) for name, several in evaluations.items()}
+    results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
     write_results(
         Path(config.output_dir),
         results,
         config=config,
         seed=config.seed,
         figures_without_nms={
-            name: summarize([one.without_nms for one in several]) for name, several in evaluations.items()
+            name: summarize([evaluation.without_nms for evaluation in several]) for name, several in evaluations.items()
         },
-        by_seed={name: [one.metrics for one in several] for name, several in evaluations.items()},
+        by_seed={name: [evaluation.metrics for evaluation in several] for name, several in evaluations.items()},
         coverage={name: several[0].coverage for name, several in evaluations.items()},
         signature=measure.signature,
     )

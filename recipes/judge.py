@@ -72,9 +72,9 @@ def measure(verdicts: list[Verdict]) -> dict[str, float]:
     if not verdicts:
         return {}
     evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
-    references = [{"disruption_type": one.disruption_type, "answer": one.answer} for one in verdicts]
+    references = [{"disruption_type": verdict.disruption_type, "answer": verdict.answer} for verdict in verdicts]
     measured = evaluate.load(metrics.space("comprehensive_accuracy")).compute(
-        predictions=[one.given for one in verdicts], references=references
+        predictions=[verdict.given for verdict in verdicts], references=references
     )
     return {name: value for name, value in measured.items() if isinstance(value, float)}
 
@@ -82,7 +82,7 @@ def measure(verdicts: list[Verdict]) -> dict[str, float]:
 def write_tables(folder: Path, build: Build, verdicts: list[Verdict]) -> None:
     """`verdicts.parquet`, and `rejections.parquet` with the judge's replies that are not an answer, and why."""
     schema = pa.schema([(field.name, pa.string()) for field in fields(Verdict)])
-    table = pa.Table.from_pylist([asdict(one) for one in verdicts], schema=schema)
+    table = pa.Table.from_pylist([asdict(verdict) for verdict in verdicts], schema=schema)
     pq.write_table(table, folder / "verdicts.parquet")
     write_rejections(folder, build.rejections)
 

@@ -85,22 +85,22 @@ class Clips:
     ) -> None:
         rows = [
             {
-                "clip_id": str(one.desc_id),
-                "video": paths.get(one.video_id),
-                "start_seconds": one.start_seconds,
-                "end_seconds": one.end_seconds,
+                "clip_id": str(example.desc_id),
+                "video": paths.get(example.video_id),
+                "start_seconds": example.start_seconds,
+                "end_seconds": example.end_seconds,
             }
-            for one in examples
+            for example in examples
         ]
         folder = Path(config.output_dir) / "frames"
         folder.mkdir(parents=True, exist_ok=True)
         self.cache = FrameCache(folder, rows, config.num_frames, size, num_workers=config.num_workers)
         self.failures = self.cache.failures
-        self.examples = [one for one in examples if str(one.desc_id) not in self.failures]
+        self.examples = [example for example in examples if str(example.desc_id) not in self.failures]
 
     def frames(self, examples: list[NoiseExample]) -> Tensor:
         """`(n, T, 3, H, W)` uint8."""
-        places = [self.cache.places[str(one.desc_id)] for one in examples]
+        places = [self.cache.places[str(example.desc_id)] for example in examples]
         return torch.from_numpy(self.cache.frames[places])
 
 
@@ -120,8 +120,12 @@ def load_examples(
             raise SystemExit(str(error)) from None
         video_dir = Path(config.video_dir)
     store = VideoStore(video_dir)
-    wanted = {one.video_id for split in examples.values() for one in split}
-    return examples, {one: str(store.path(one)) for one in store.coverage(sorted(wanted)).found}, rejections
+    wanted = {example.video_id for split in examples.values() for example in split}
+    return (
+        examples,
+        {video_id: str(store.path(video_id)) for video_id in store.coverage(sorted(wanted)).found},
+        rejections,
+    )
 
 
 def draw_texts(
@@ -129,10 +133,10 @@ def draw_texts(
 ) -> tuple[list[list[str]], list[list[str]]]:
     """Texts that fit each clip, its caption first, and negative ones, static and dynamic in turn."""
     positives, negatives = [], []
-    for one in examples:
-        caption, *rewrites = one.positives
+    for example in examples:
+        caption, *rewrites = example.positives
         positives.append([caption, *generator.sample(rewrites, min(config.positives_per_clip - 1, len(rewrites)))])
-        kinds = [generator.sample(kind, len(kind)) for kind in (one.static_negatives, one.dynamic_negatives)]
+        kinds = [generator.sample(kind, len(kind)) for kind in (example.static_negatives, example.dynamic_negatives)]
         turns = [text for pair in zip_longest_texts(kinds) for text in pair]
         negatives.append(turns[: config.negatives_per_clip])
     return positives, negatives
@@ -157,7 +161,7 @@ def training_loss(
     negative_texts = [text for own in wrong for text in own]
     owners = torch.tensor([row for row, own in enumerate(fitting) for _ in own], device=scorer.device)
     negative_owners = torch.tensor([row for row, own in enumerate(wrong) for _ in own], device=scorer.device)
-    captions = [set(one.positives) for one in examples]
+    captions = [set(example.positives) for example in examples]
     same = [[text in fits for text in texts] for fits in captions]
     is_same = torch.tensor(same, device=scorer.device)
     seen = matcher.encode_clips(scorer.pixels(clips.frames(examples)))
@@ -187,7 +191,7 @@ def hard_pairs(seen: Encoded, positives: Encoded, is_same: Tensor, scale: Tensor
 
 def join(*parts: Encoded) -> Encoded:
     """Several groups as one."""
-    fields = zip(*((one.embeds, one.states, one.mask, one.input_ids) for one in parts), strict=True)
+    fields = zip(*((part.embeds, part.states, part.mask, part.input_ids) for part in parts), strict=True)
     return Encoded(*(None if values[0] is None else torch.cat(values) for values in fields))
 
 
@@ -197,11 +201,11 @@ def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict
     scorer.matcher.eval()
     examples = clips.examples[: config.max_evaluated]
     wins: dict[str, list[float]] = {name: [] for name in ("static", "dynamic", "best_fits")}
-    for one in tqdm(examples, desc="evaluating", unit="moment"):
-        texts = [*one.positives, *one.negatives]
-        scores = torch.tensor(scorer(clips.frames([one])[0], texts))
-        fitting, wrong = scores[: len(one.positives)], scores[len(one.positives) :]
-        static, dynamic = wrong.split([len(one.static_negatives), len(one.dynamic_negatives)])
+    for example in tqdm(examples, desc="evaluating", unit="moment"):
+        texts = [*example.positives, *example.negatives]
+        scores = torch.tensor(scorer(clips.frames([example])[0], texts))
+        fitting, wrong = scores[: len(example.positives)], scores[len(example.positives) :]
+        static, dynamic = wrong.split([len(example.static_negatives), len(example.dynamic_negatives)])
         for name, others in (("static", static), ("dynamic", dynamic)):
             if len(others):
                 wins[name].append((fitting[:, None] > others).float().mean().item())
@@ -282,7 +286,7 @@ def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -
     after = evaluate(scorer, held_out, config) if held_out else {}
     with replacing(output_dir / "model") as unfinished:
         scorer.save_pretrained(unfinished)
-    failures = {desc_id: reason for one in clips.values() for desc_id, reason in one.failures.items()}
+    failures = {desc_id: reason for split in clips.values() for desc_id, reason in split.failures.items()}
     coverage = {
         "moments": {split: len(of_split) for split, of_split in examples.items()},
         "without_negatives": len(rejections),

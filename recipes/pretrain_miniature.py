@@ -321,7 +321,7 @@ def run(config: PretrainConfig) -> dict[str, float]:
     train, validation = (
         read_stills(
             folder,
-            [one for one in plan if one.split == split],
+            [competition for competition in plan if competition.split == split],
             config.num_frames,
             config.image_size,
             num_workers=config.num_workers,

@@ -95,14 +95,14 @@ def average_precisions(predictions: pl.DataFrame, protocol: str) -> np.ndarray:
 
 def as_evaluated(config: ReportConfig, results: dict[str, Any]) -> ReportConfig:
     """The configuration with the evaluation's dataset and split wherever it does not name its own."""
-    evaluated = {"split": "test"} | {one.name: one.default for one in fields(DataConfig)} | results["config"]
-    names = ["split", *(one.name for one in fields(DataConfig))]
+    evaluated = {"split": "test"} | {field.name: field.default for field in fields(DataConfig)} | results["config"]
+    names = ["split", *(field.name for field in fields(DataConfig))]
     return replace(config, **{name: evaluated[name] for name in names if getattr(config, name) is None})
 
 
 def load_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
     """The clips of the split, which must be those that were evaluated."""
-    source = ", ".join(f"{one.name}={getattr(config, one.name)!r}" for one in fields(DataConfig))
+    source = ", ".join(f"{field.name}={getattr(config, field.name)!r}" for field in fields(DataConfig))
     hint = "where it has moved, or is another, give these flags, such as --data_dir"
     try:
         clips: Dataset = load_split(config, config.split, clips=True)

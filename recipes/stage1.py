@@ -123,7 +123,7 @@ class Stage1(TrainingRun):
         for note in (self.splits.refused, *(f"{name}: {note}" for name, note in self.splits.notes.items())):
             if note:
                 self.accelerator.print(note)
-        named = clips["train"] if config.head == "present" else [one for part in clips.values() for one in part]
+        named = clips["train"] if config.head == "present" else [clip for part in clips.values() for clip in part]
         self.names = class_names(named, config.head)
         for split, part in clips.items():  # before the videos are decoded, which can take hours
             class_indices(part, self.names, split)

@@ -151,7 +151,7 @@ def collate(
     texts = [contrast.positive for contrast in contrasts]
     if not negatives:
         return {visual: videos, **processor(text=texts)}
-    negative_texts, levels = ([getattr(one, name) for one in contrasts] for name in ("negatives", "levels"))
+    negative_texts, levels = ([getattr(contrast, name) for contrast in contrasts] for name in ("negatives", "levels"))
     return {visual: videos, **processor.tokenize_contrasts(texts, negative_texts, levels)}
 
 

@@ -105,7 +105,7 @@ def write_forms(
     Returns:
         The forms, and the `desc_id`s of the drawn moments whose clip cannot be read; they are in no form.
     """
-    drawn = [one for kind in draw_items(moments, per_kind=per_kind, seed=seed).values() for one in kind]
+    drawn = [moment for kind in draw_items(moments, per_kind=per_kind, seed=seed).values() for moment in kind]
     random.Random(seed).shuffle(drawn)
     unreadable: list[int] = []
     clips = _with_clips(drawn, unreadable)
@@ -118,7 +118,7 @@ def write_forms(
         form = f"{title}, form {number}"
         forms.append(folder / f"form-{number}.html")
         write_text(forms[-1], render_page("user_study.html", form=form, number=number, items=shown))
-    key = {one["item_id"]: {"desc_id": one["desc_id"], "kind": one["kind"]} for one in items}
+    key = {item["item_id"]: {"desc_id": item["desc_id"], "kind": item["kind"]} for item in items}
     write_json(folder / ITEMS_FILE, key)
     return forms, unreadable
 
@@ -154,7 +154,7 @@ def read_answers(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]
             if answer.item_id not in kinds:
                 raise SystemExit(f"{path} answers {answer.item_id!r}, which is not in {folder / ITEMS_FILE}")
             before = seen.setdefault((file.participant, answer.item_id), path)
-            if before != path or sum(one.item_id == answer.item_id for one in file.answers) > 1:
+            if before != path or sum(other.item_id == answer.item_id for other in file.answers) > 1:
                 raise SystemExit(
                     f"{path}: {file.participant!r} answers {answer.item_id!r} twice (also in {before}); keep one file"
                 )
@@ -186,21 +186,21 @@ def aggregate(
             results[kind or "unknown"] = StudyResults(
                 items=len(of_kind),
                 answers=sum(map(len, of_kind)),
-                static_percent=_percent([[one.static for one in given] for given in of_kind], vote),
-                dynamic_percent=_percent([[one.dynamic for one in given] for given in of_kind], vote),
-                accuracy=mean(one.accuracy for given in of_kind for one in given),
+                static_percent=_percent([[answer.static for answer in given] for given in of_kind], vote),
+                dynamic_percent=_percent([[answer.dynamic for answer in given] for given in of_kind], vote),
+                accuracy=mean(answer.accuracy for given in of_kind for answer in given),
             )
     if not results:
         raise SystemExit("the exported files hold no answer")
-    return results, mean(one.accuracy for one in results.values())
+    return results, mean(result.accuracy for result in results.values())
 
 
 def _percent(answers: list[list[int]], vote: Vote) -> float:
     if vote == "majority":
         return 100 * mean(2 * sum(given) > len(given) for given in answers)
-    return 100 * mean(one for given in answers for one in given)
+    return 100 * mean(answer for given in answers for answer in given)
 
 
 def as_rows(results: Mapping[str, StudyResults], total: float) -> dict[str, Any]:
     """The results as plain numbers."""
-    return {kind: asdict(one) for kind, one in results.items()} | {"total_accuracy": total}
+    return {kind: asdict(result) for kind, result in results.items()} | {"total_accuracy": total}

@@ -147,18 +147,18 @@ def converted(value: Any, kind: type) -> Any:
 def nearest(name: Any, names: Iterable[str], form: str = "{}") -> str:
     """`; did you mean ...?` with the names that look like this one, or nothing."""
     found = difflib.get_close_matches(str(name), list(names), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(form.format(one) for one in found)}?" if found else ""
+    return f"; did you mean {' or '.join(form.format(name) for name in found)}?" if found else ""
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:
     """The fields of a configuration class by name, its own first, then those that it inherits, class by class."""
     hints = get_type_hints(config_class)
-    lineage = [one for one in config_class.__mro__ if dataclasses.is_dataclass(one)]
+    lineage = [base for base in config_class.__mro__ if dataclasses.is_dataclass(base)]
     found = []
     for field in dataclasses.fields(config_class):
-        having = [one for one in lineage if field.name in inspect.get_annotations(one)]
-        metadata = [one.__dataclass_fields__[field.name].metadata for one in having]
-        described = next((one for one in metadata if "help" in one), {})
+        having = [base for base in lineage if field.name in inspect.get_annotations(base)]
+        metadata = [base.__dataclass_fields__[field.name].metadata for base in having]
+        described = next((entry for entry in metadata if "help" in entry), {})
         kind, is_list, is_optional = unwrapped(hints[field.name])
         has_choices = get_origin(kind) is Literal
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
@@ -175,14 +175,14 @@ def settings_of(config_class: type) -> dict[str, Setting]:
                 is_optional=is_optional,
             )
         )
-    return {one.name: one for one in sorted(found, key=lambda one: lineage.index(one.group))}
+    return {setting.name: setting for setting in sorted(found, key=lambda setting: lineage.index(setting.group))}
 
 
 def unwrapped(hint: Any) -> tuple[Any, bool, bool]:
     """The type of one value, whether it comes in a list, and whether it may be None."""
     is_optional = get_origin(hint) in {Union, UnionType}
     if is_optional:
-        (hint,) = (one for one in get_args(hint) if one is not type(None))
+        (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
     if get_origin(hint) is list:
         return get_args(hint)[0], True, is_optional
     return hint, False, is_optional

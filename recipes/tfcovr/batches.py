@@ -132,9 +132,9 @@ class PixelSource:
         clips = read_clips(needed, self.processor, config, {})
         loader = ({"clip_id": clip_ids, "pixel_values": pixels} for clip_ids, pixels in clips)
         clip_ids, embeds = encode(model, loader, features="encode_video")
-        video[[self.clips[one] for one in clip_ids]] = embeds.to(self.device)
+        video[[self.clips[clip_id] for clip_id in clip_ids]] = embeds.to(self.device)
         texts = list(self.texts)
-        tokens = ({"texts": [one], **self.processor(text=one)} for one in texts)
+        tokens = ({"texts": [item], **self.processor(text=item)} for item in texts)
         _, text = encode(model, tokens, features="encode_text", id_key="texts")
         return video, text.to(self.device)
 

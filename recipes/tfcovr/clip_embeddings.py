@@ -53,7 +53,7 @@ def read_clips(
     cached = ((clip["clip_id"], decoded[clip["clip_id"]]) for clip in clips if clip["clip_id"] in decoded)
     arriving = itertools.chain(
         ((clip_id, cache[clip_id]) for clip_id, cache in cached),
-        ((clip_id, one if isinstance(one, VideoFailure) else one.frames) for clip_id, one in read),
+        ((clip_id, frames if isinstance(frames, VideoFailure) else frames.frames) for clip_id, frames in read),
     )
     whole = (item for item in arriving if not _has_failed(item, failures))
     for batch in batched(whole, config.batch_size):
