@@ -145,7 +145,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def replacing_files(folder: Path) -> Iterator[Path]:
     """Lend a folder to write several files into; when the block ends, each of them takes its place in `folder`.
 
-    After an error none of them does. Other files of `folder` stay. `results.json` is moved last, so it never stands beside
+    After an error none of them does. Other files of `folder` stay. `results.json` is moved last, so it is never beside
     another run's files.
 
     Args:
