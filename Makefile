@@ -32,11 +32,10 @@ constraints: $(UV)
 quickstart: $(READY)
 	$(BIN)/python recipes/quickstart.py
 
-lint: $(READY)
+lint: typecheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# Strict; not a part of lint yet.
 typecheck: $(READY)
 	$(BIN)/mypy hf_datasets hf_models metrics
 

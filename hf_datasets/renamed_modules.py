@@ -23,6 +23,7 @@ MOVED = {
     "tfcovr.instructions": "tfcovr.modifications.parser",
     "tfcovr.labels_diving": "tfcovr.labels.diving",
     "tfcovr.labels_gymnastics": "tfcovr.labels.gymnastics",
+    "tfcovr.own": "tfcovr.own_clips",
     "tfcovr.normalisation": "tfcovr.modifications.normalization",
     "tfcovr.tables": "tables",
     "tfcovr.tasks": "tfcovr.modifications.task",

@@ -86,7 +86,7 @@ from hf_datasets.tfcovr.clips import check_clips, locate
 from hf_datasets.tfcovr.construction import Collection, change_frame, check_enough, compose
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.modifications.task import ModificationTask
-from hf_datasets.tfcovr.own import read_own_clips
+from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
 from hf_datasets.tfcovr.triplets import SPLITS, split_by_video
 

@@ -73,8 +73,8 @@ from vidclip import run as train
 from comp.data import load_rows
 from comp.scores import Scores, table
 from harness.accelerator import make_accelerator
+from harness.over_seeds import average, summarize
 from harness.results import replacing_files, write_results, writing
-from harness.seeds import average, summarize
 from hf_datasets.comp.contrasts import SpanReader
 from hf_models.video_text_encoders import VideoTextEncoder, load_encoder, short_name
 

@@ -76,8 +76,8 @@ from stage2 import run as train
 from harness.accelerator import make_accelerator
 from harness.data import load_split
 from harness.models import load_encoders, load_trained
+from harness.over_seeds import in_percent, summarize
 from harness.results import replacing_files, write_results, writing
-from harness.seeds import in_percent, summarize
 from harness.training import INCIDENTAL
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries

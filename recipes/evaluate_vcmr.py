@@ -69,8 +69,8 @@ from vcmr import run as train
 from fig.data import load_moments
 from fig.measure import MomentRetrievalMeasure
 from harness.accelerator import make_accelerator
+from harness.over_seeds import in_percent, summarize
 from harness.results import write_results
-from harness.seeds import in_percent, summarize
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import rank, write_submission

@@ -1,4 +1,4 @@
-"""What the package says of itself agrees with what is built: Python versions, and the files and command of the wheel."""
+"""What the package says of itself agrees with what is built: Python versions, the wheel's files and command."""
 
 import os
 import re

@@ -9,9 +9,11 @@ from functools import cache
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.exchange import Answer, Chat, NoAnswerError, Request
-from hf_datasets.generation.exchange import GenerationStoppedError as GenerationStoppedError  # its place in 0.1
 from hf_datasets.generation.prices import Meter
+from hf_datasets.generation.requests_and_answers import Answer, Chat, NoAnswerError, Request
+from hf_datasets.generation.requests_and_answers import (
+    GenerationStoppedError as GenerationStoppedError,  # its place in 0.1
+)
 
 SIGNAL_SECONDS = 0.5
 Result = TypeVar("Result")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import BatchChat, event_loop, result_of
 from hf_datasets.generation.conversation import dialogue
-from hf_datasets.generation.exchange import (
+from hf_datasets.generation.requests_and_answers import (
     Answer,
     Chat,
     GenerationStoppedError,

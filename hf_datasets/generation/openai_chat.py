@@ -25,9 +25,9 @@ from hf_datasets.generation.errors import (
     rejected_option,
     retry_after_seconds,
 )
-from hf_datasets.generation.exchange import Answer, GenerationStoppedError, NoAnswerError, Request
 from hf_datasets.generation.http_client import BoundedClient, ResponseTooLongError
 from hf_datasets.generation.prices import Meter, Price, message_tokens, price_of
+from hf_datasets.generation.requests_and_answers import Answer, GenerationStoppedError, NoAnswerError, Request
 from hf_datasets.generation.task import Message
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from datasets.builder import Key
 
 from hf_datasets.records import Rejection
 from hf_datasets.registration import RegisteredBuilder
-from hf_datasets.tfcovr import own, release
+from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, RECORD_SCHEMA, locate
 from hf_datasets.tfcovr.construction import (
@@ -154,12 +154,12 @@ class TFCoVR(RegisteredBuilder):
     def _own(self) -> dict[Split, Tables]:
         data_dir = self._data_dir()
         if data_dir is None:
-            raise ValueError(f"pass data_dir: {own.OWN_HELP}")
+            raise ValueError(f"pass data_dir: {own_clips.OWN_HELP}")
         published = read_published(data_dir, self.config.name)
         if published:
             self._refuse(GENERATION, f"{data_dir} has rows that were generated before")
             return self._published(published, whole_videos=True)
-        found = own.read_own_clips(
+        found = own_clips.read_own_clips(
             data_dir,
             video_dir=self.config.video_dir,
             validation_fraction=self.config.validation_fraction,

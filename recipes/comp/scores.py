@@ -10,7 +10,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import metrics
-from harness.seeds import in_percent
+from harness.over_seeds import in_percent
 from hf_datasets.comp.contrasts import Span, SpanReader, batched, span_of
 from hf_models.retrieval import recall_at_1
 from hf_models.video_text_encoders import VideoTextEncoder

@@ -10,8 +10,8 @@ import pytest
 from hf_datasets.renamed_modules import MOVED
 
 RELEASE_0_1 = {
-    "": "__main__ drafts factory publish records registration spreadsheets video video_backends video_pool video_process "
-    "video_pyav video_reading video_resizing video_shared_memory video_store video_worker",
+    "": "__main__ drafts factory publish records registration spreadsheets video video_backends video_pool "
+    "video_process video_pyav video_reading video_resizing video_shared_memory video_store video_worker",
     "comp": "activitynet_comp annotations builder construction disruptions judging miniature pairs paragraphs release "
     "stacking tasks verbs youcook2_comp",
     "fig": "builder captions keyframes moments noise prompts release rewording rewritings statistics tasks",

@@ -30,9 +30,9 @@ from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.conversation import judge
 from hf_datasets.generation.errors import MalformedResponseError
-from hf_datasets.generation.exchange import Answer, NoAnswerError, Request
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
+from hf_datasets.generation.requests_and_answers import Answer, NoAnswerError, Request
 from hf_datasets.records import LabelPair, Moment, Rejection
 from hf_datasets.tfcovr.captions import CaptionTask, ClipFrames
 from hf_datasets.tfcovr.labels import Label

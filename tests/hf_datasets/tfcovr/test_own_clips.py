@@ -17,7 +17,7 @@ from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.free_text import free_rejection_reason, own_labels, write_free_modification
 from hf_datasets.tfcovr.labels import find_label
 from hf_datasets.tfcovr.modifications.task import Modification, ModificationTask
-from hf_datasets.tfcovr.own import find_table, read_own_clips
+from hf_datasets.tfcovr.own_clips import find_table, read_own_clips
 from hf_datasets.tfcovr.pairs import label_pairs
 from hf_datasets.tfcovr.splitting import held_out_videos
 from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
