@@ -86,7 +86,7 @@ def test_the_wheel_has_the_command_and_names_the_repository(installed):
 def test_the_installed_command_lists_its_verbs_with_the_standard_library_alone(installed, tmp_path):
     status, shown, errors = run_installed(installed, tmp_path, python=["-S"])
     assert (status, errors) == (0, "")
-    assert re.search(r"^  stage2 +Train TF-CoVR's composer", shown, re.MULTILINE)
+    assert re.search(r"^  stage2 +Train the fusion of clip and text", shown, re.MULTILINE)
     assert run_installed(installed, tmp_path, "--help", python=["-S"])[1] == shown
     assert run_installed(installed, tmp_path, "path", "stage2", python=["-S"]) == (
         0,

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
-from embeddings import EmbeddingStore
-from moment_features import FeatureStore
 from sentences import EXPECTED, ROWS, SentenceTask, answer
 
 from harness.config import run_recipe
@@ -21,6 +19,7 @@ from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.video.frame_cache import FrameCache
+from hf_models.feature_store import FeatureStore
 from tests.hostile.full_disk import one_line
 from tests.hostile.kill_harness import differences, leftovers
 from tests.hostile.outcomes import embeddings, features
@@ -34,6 +33,7 @@ import hashlib, json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from hf_datasets.video.frame_cache import FrameCache
+from hf_models.feature_store import FeatureStore
 folder, clips = Path(sys.argv[2]), json.loads(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -106,7 +106,7 @@ def test_encoders_that_write_one_folder_at_once_leave_the_files_of_one(name, tin
     outcome = embeddings if name == "embed" else features
     assert not differences(outcome(tmp_path / "alone"), outcome(tmp_path / "shared"), 1e-6)
     if name == "embed":
-        ids, _ = EmbeddingStore(tmp_path / "shared" / "video").load()
+        ids, _ = FeatureStore(tmp_path / "shared" / "video").load()
     else:
         ids = list(FeatureStore(tmp_path / "shared" / "video"))
     assert set(Counter(ids).values()) == {1}
