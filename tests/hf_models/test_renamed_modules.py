@@ -11,8 +11,6 @@ import hf_models
 from hf_models import registration
 from hf_models.renamed_modules import MOVED, MovedModules
 
-OLD = "hf_models.tfcovr.conversion_aim"
-
 
 def run(*lines):
     command = [sys.executable, "-c", "\n".join(lines)]
@@ -57,11 +55,12 @@ def test_a_name_that_never_existed_is_not_found(name):
 
 
 def test_only_an_old_name_warns_and_the_warning_names_the_line_that_imports_it():
-    lines = ("import hf_models.tfcovr.merging_aim", f"from {OLD} import to_aim", f"import {OLD} as old")
-    printed, warned = run(*lines, "print(old.__name__)")
-    assert printed == "hf_models.tfcovr.merging_aim"
+    table = "import hf_models.renamed_modules as renamed; renamed.MOVED['before'] = 'registration'"
+    lines = ("import hf_models.registration", "from hf_models.before import load", "import hf_models.before as old")
+    printed, warned = run(table, *lines, "print(old.__name__)")
+    assert printed == "hf_models.registration"
     assert warned.count("DeprecationWarning") == 1
-    assert warned.startswith("<string>:2: DeprecationWarning")
+    assert warned.startswith("<string>:3: DeprecationWarning")
 
 
 @pytest.mark.parametrize(("old", "new"), MOVED.items())
