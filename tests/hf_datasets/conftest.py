@@ -1,8 +1,9 @@
-"""A small registered dataset in an empty cache, for the tests of registration and preparation."""
+"""A small miniature for all tests that read one, and a small registered dataset in an empty cache."""
 
 import datasets
 import pytest
 
+from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.registration import BUILDERS
 
 BUILDER = '''
@@ -49,6 +50,20 @@ class Numbers(RegisteredBuilder):
         yield Key(0, 0), pa.table({"n": pa.array(range(count), pa.int64())})
         time.sleep(float(os.environ.get("NUMBERS_SECONDS", "0")))
 '''
+
+
+@pytest.fixture(scope="session")
+def miniature(tmp_path_factory):
+    """The folder of two competitions per split; tests only read it."""
+    config = MiniatureConfig(
+        labels=("40", "41", "134", "136", "103b", "107b"),
+        clips_per_label={"train": 3, "validation": 1, "test": 2},
+        videos_per_split={"train": 2, "validation": 2, "test": 2},
+        size=32,
+        shortest_seconds=0.4,
+        longest_seconds=0.6,
+    )
+    return prepare_miniature(tmp_path_factory.mktemp("miniature"), config=config, num_workers=0, progress=False)
 
 
 @pytest.fixture

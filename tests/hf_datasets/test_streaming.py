@@ -8,24 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.registration import BUILDERS
 
 CHECKOUT = Path(__file__).parents[2]
 MOMENT = {"video": "AKKWU", "time": [13, 38], "desc_id": 13612, "duration": 13.2, "cog_desc": "a person eats.",
           "fig_desc": "A person eats an apple.", "fig_desc_score": -5.38}  # fmt: skip
-
-
-@pytest.fixture
-def miniature(tmp_path):
-    config = MiniatureConfig(
-        labels=("40", "41", "51", "136", "103b", "107b"),
-        clips_per_label={"train": 3, "validation": 2, "test": 2},
-        videos_per_split={"train": 3, "validation": 2, "test": 2},
-        size=32,
-        fps=8,
-    )
-    return prepare_miniature(tmp_path / "miniature", config=config, num_workers=0, progress=False)
 
 
 @pytest.fixture

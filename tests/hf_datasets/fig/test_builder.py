@@ -14,7 +14,6 @@ import pytest
 import hf_datasets  # noqa: F401 registers the names
 from hf_datasets.fig.builder import FIG
 from hf_datasets.fig.moments import MOMENT_SCHEMA, VIDEO_SCHEMA, check_moments, locate
-from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.publish import write_folder
 from hf_datasets.registration import prepare
 from hf_datasets.video import VideoError
@@ -30,20 +29,6 @@ ROW = {
     "fig_desc": "A baby in white shakes.",
     "fig_desc_score": 2.375,
 }
-
-
-@pytest.fixture(scope="module")
-def miniature(tmp_path_factory):
-    config = MiniatureConfig(
-        labels=("40", "41", "51", "136", "103b", "107b"),
-        clips_per_label={"train": 3, "validation": 1, "test": 2},
-        videos_per_split=dict.fromkeys(SPLITS, 2),
-        size=32,
-        shortest_seconds=0.4,
-        longest_seconds=0.6,
-    )
-    root = tmp_path_factory.mktemp("miniature")
-    return prepare_miniature(root, config=config, num_workers=0, progress=False)
 
 
 @pytest.fixture(autouse=True)

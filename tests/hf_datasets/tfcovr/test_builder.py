@@ -14,7 +14,6 @@ import pytest
 
 import hf_datasets
 from hf_datasets.__main__ import main
-from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.publish import write_folder
 from hf_datasets.tfcovr.annotations import SOURCE_HELP
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, check_clips, locate
@@ -22,21 +21,8 @@ from hf_datasets.tfcovr.labels import answer_class, find_label
 from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
 from hf_datasets.video import VideoError
 
-LABELS = ("40", "41", "51", "136", "103b", "107b")
+LABELS = ("40", "41", "134", "136", "103b", "107b")
 SPLITS = ("train", "validation", "test")
-
-
-@pytest.fixture(scope="module")
-def miniature(tmp_path_factory):
-    config = MiniatureConfig(
-        labels=LABELS,
-        clips_per_label={"train": 3, "validation": 1, "test": 2},
-        videos_per_split=dict.fromkeys(SPLITS, 2),
-        size=32,
-        shortest_seconds=0.4,
-        longest_seconds=0.6,
-    )
-    return prepare_miniature(tmp_path_factory.mktemp("miniature"), config=config, num_workers=0, progress=False)
 
 
 @pytest.fixture(autouse=True)
