@@ -69,7 +69,7 @@ class Report:
     chains: int = 0
     faults: list[str] = field(default_factory=list)
     slowest_end_seconds: float = 0.0
-    seconds: tuple[float, float] = (0.0, 0.0)  # of the imports and of the work of a run left in peace
+    seconds: tuple[float, float] = (0.0, 0.0)  # of the imports and of the work of an uninterrupted run
 
     def row(self) -> dict[str, Any]:
         """What the seed decides, so the same in every run."""

@@ -1,4 +1,4 @@
-"""Every recipe that is killed at any moment, resumed with the same command, ends as one that was left in peace.
+"""Every recipe that is killed at any moment, resumed with the same command, ends as an uninterrupted one.
 
 `KILLS_PER_RECIPE` (8) kills of each come at moments that `KILL_SEED` (0) decides.
 """
