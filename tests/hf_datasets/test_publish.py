@@ -220,16 +220,18 @@ def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
     folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=card, rejections=rejected)
     written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     (folder / "results.json").write_text('{"output_dir": "/home/someone/out"}')
-    with serve() as (address, received):
+    with serve() as (address, hub):
+        hub.tokens = {"hf_canary"}
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
         pushed = push_folder(folder, "org/name", token="hf_canary")
     assert pushed == f"{address}/datasets/org/name"
-    assert received["created"]["visibility"] == "private"
-    assert received["authorization"] == "Bearer hf_canary"
-    assert set(received["files"]) == written >= {"README.md", "rejections.parquet"}
-    assert not any(b"hf_canary" in content for content in received["files"].values())
+    received = hub.repository("org/name", "dataset")
+    assert received.private
+    assert [commit.title for commit in received.commits] == ["initial commit", "Publish the dataset"]
+    assert received.files.keys() - {".gitattributes"} == written >= {"README.md", "rejections.parquet"}
+    assert not any(b"hf_canary" in content for content in received.files.values())
 
 
 def test_a_folder_without_card_is_not_pushed(tmp_path):
