@@ -1,0 +1,256 @@
+"""Publish a dataset, a model, an adapter, a metric or a Space on the Hub, each in one commit.
+
+    python recipes/publish.py dataset tfcovr --repo ORG/tfcovr --dry_run
+    python recipes/publish.py dataset tfcovr:mini,mini-clips --repo ORG/tfcovr --private --tag v1
+    python recipes/publish.py dataset outputs/build_tfcovr --repo ORG/my-triplets
+    python recipes/publish.py model outputs/stage2/model --repo ORG/my-retriever
+    python recipes/publish.py adapter miniature-aim --repo ORG/miniature-aim --base_repo ORG/miniature-clip
+    python recipes/publish.py metric map_at_k --repo ORG/map_at_k
+    python recipes/publish.py space FOLDER --repo ORG/my-page
+    python recipes/publish.py all --org ORG --dry_run
+
+NAME is a registered dataset, a folder of `recipes/weights`, a metric, or a folder. `--dry_run` lists files, sizes and
+what would change, sends nothing, and needs neither token nor connection. Files of an earlier publication that the new
+one lacks are removed. A card that was edited on the Hub stays, without `--replace_card`. Text that names a folder of
+this machine is refused. A failed run leaves the repository as it was; run again, it does not send files that arrived.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from harness.config import option, parse_config, run_recipe
+
+What = Literal["dataset", "model", "adapter", "metric", "space", "demo", "all"]
+
+
+@dataclass
+class PublishConfig:
+    """What to publish, and where."""
+
+    what: What | None = option(None, "Kind of what to publish, the first word of the command line.")
+    name: str | None = option(None, "Its name or folder, the second word; of a dataset also NAME:CONFIG,CONFIG.")
+    repo: str | None = option(None, "Repository on the Hub, ORG/NAME.")
+    org: str | None = option(None, "User or organization on the Hub; needed with all.")
+    dry_run: bool = option(False, "List what would change and send nothing.")
+    private: bool = option(False, "Make a new repository private.")
+    tag: str | None = option(None, "Tag for the published commit, such as v1.")
+    replace_card: bool = option(False, "Replace a README.md that was edited on the Hub.")
+    take_over: bool = option(False, "Publish into a repository that holds other files, and delete those.")
+    videos: bool = option(False, "Publish the videos of a dataset too, where their license allows it.")
+    data_dir: str | None = option(None, "Folder of a dataset's annotations; none where it needs none.")
+    video_dir: str | None = option(None, "Folder of a dataset's videos; none where it knows its own.")
+    base_repo: str | None = option(None, "ORG/NAME of an adapter's base; none: as its folder says.")
+    output_dir: str | None = option(None, "Folder to keep what is published in; none: it is removed in the end.")
+
+
+def as_flags(words: list[str]) -> list[str]:
+    """The words before the first flag as flags: `metric map_at_k` is `--what metric --name map_at_k`.
+
+    >>> as_flags(["metric", "map_at_k", "--dry_run"])
+    ['--what', 'metric', '--name', 'map_at_k', '--dry_run']
+    """
+    if not words or words[0].startswith("-") or words[0].endswith((".yaml", ".yml")):
+        return words
+    named = words[1:2] if not "".join(words[1:2]).startswith("-") else []
+    return ["--what", words[0], *(["--name", *named] if named else []), *words[1 + len(named) :]]
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    sys.argv[1:] = as_flags(sys.argv[1:])
+    CONFIG = parse_config(PublishConfig, __doc__)
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from huggingface_hub import HfApi
+
+from hf_datasets.names import BUILDERS
+from publishing.contents import files_of
+from publishing.everything import Target, everything, in_order, next_release
+from publishing.hub_errors import explained
+from publishing.publication import Publication
+from publishing.upload import Plan, check_name, check_token, look_up, look_up_if_possible, make_plan, upload
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def targets_of(config: PublishConfig) -> list[Target]:
+    """What the command line asks for.
+
+    Raises:
+        ValueError: It does not say it, or says it twice.
+    """
+    if config.what is None:
+        known = ", ".join(get_args(What))
+        raise ValueError(f"say what to publish: {known}; such as `python recipes/publish.py metric map_at_k`")
+    if config.what == "demo":
+        raise ValueError(
+            "the demo is not there yet; `python recipes/publish.py space FOLDER` publishes a page of your own"
+        )
+    if config.what == "all":
+        if not config.org or config.name or config.repo:
+            raise ValueError("all takes no name and no --repo but --org, the user or organization to publish under")
+        targets = everything(config.org)
+    elif not config.name or not config.repo or config.org:
+        raise ValueError(
+            f"name what to publish and where: `python recipes/publish.py {config.what} NAME --repo ORG/NAME`"
+        )
+    else:
+        targets = [Target(config.what, config.name, config.repo, config.base_repo)]
+    for target in targets:
+        check_name(target.repo_id)
+    return targets
+
+
+def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
+    """The folder of what is published, complete.
+
+    Raises:
+        ValueError: There is no such thing to publish.
+    """
+    if target.what == "metric":
+        from publishing import metric
+
+        return metric.prepare(target.name, target.repo_id, folder)
+    if target.what in {"model", "adapter"}:
+        from publishing import model
+
+        return model.prepare(target.name, target.repo_id, folder, base_repo=target.base_repo)
+    name, _, configs = target.name.partition(":")
+    if target.what == "space" or (name not in BUILDERS and Path(target.name).is_dir()):
+        kind: Literal["space", "dataset"] = "space" if target.what == "space" else "dataset"
+        return copied(Path(target.name), Publication(kind, target.repo_id, folder))
+    from publishing import dataset
+
+    return dataset.prepare(
+        name,
+        target.repo_id,
+        folder,
+        configs=configs.split(",") if configs else None,
+        data_dir=config.data_dir,
+        video_dir=config.video_dir,
+        videos=config.videos,
+    )
+
+
+def copied(source: Path, publication: Publication) -> Publication:
+    """A folder as it is, without the `results.json` of a run, which tells where it ran."""
+    for name, path in files_of(source).items():
+        if name != "results.json":
+            place = publication.folder / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+    return publication
+
+
+@contextmanager
+def workplace(config: PublishConfig, targets: list[Target]) -> Iterator[Path]:
+    """Where folders are prepared: a temporary folder, or `--output_dir`, in which they stay.
+
+    Raises:
+        FileExistsError: A folder of `--output_dir` is in the way.
+        OSError: The disk is full.
+    """
+    kept = Path(config.output_dir) if config.output_dir else None
+    for target in targets if kept else ():
+        place = folder_of(target, kept)
+        if place.is_dir() and any(place.iterdir()):
+            raise FileExistsError(f"{place} is not empty; remove it, or name another --output_dir")
+    with tempfile.TemporaryDirectory(prefix="subtle-publish-") as temporary:
+        yield kept or Path(temporary)
+
+
+def folder_of(target: Target, root: Path) -> Path:
+    return root / target.repo_id.partition("/")[2]
+
+
+def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> list[Publication]:
+    """The folders of all targets.
+
+    Raises:
+        OSError: The disk is full.
+    """
+    publications = []
+    for target in targets:
+        folder = folder_of(target, root)
+        try:
+            publications.append(prepare(target, config, folder))
+        except Exception as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if getattr(error, "errno", None) in NO_SPACE or "No space left on device" in str(error):
+                raise OSError(
+                    f"the disk is full where {target.name} is prepared ({root}), and nothing was published; make "
+                    "room, or name a folder on another disk with --output_dir"
+                ) from error
+            raise
+    return in_order(publications)
+
+
+def make_plans(publications: list[Publication], config: PublishConfig, api: HfApi) -> Iterator[Plan]:
+    """What each publication changes; every refusal comes before anything is sent."""
+    for publication in publications:
+        if config.dry_run:
+            remote, note = look_up_if_possible(publication)
+        else:
+            with explained(publication.repo_id):
+                remote, note = look_up(api, publication), ""
+        plan = make_plan(
+            publication,
+            remote,
+            replace_card=config.replace_card,
+            take_over=config.take_over,
+            private_folders=(config.output_dir, config.data_dir, config.video_dir),
+        )
+        print("\n".join(plan.lines()))
+        if note:
+            print(f"  {note}")
+        yield plan
+
+
+def send(plans: list[Plan], config: PublishConfig, api: HfApi) -> None:
+    """Upload one after the other.
+
+    Raises:
+        OSError: One failed; the message says which were published before.
+    """
+    done: list[str] = []
+    for plan in plans:
+        repo_id = plan.publication.repo_id
+        try:
+            revision = upload(api, plan, private=config.private, tag=config.tag)
+        except OSError as error:
+            before = f"; published before: {', '.join(done)}" if done else ""
+            raise OSError(f"{error}{before}") from error
+        done.append(repo_id)
+        print(f"{repo_id}: {'nothing to change, still' if plan.is_empty else 'published as'} {revision}")
+
+
+def main(config: PublishConfig) -> None:
+    targets = targets_of(config)
+    api = HfApi()
+    if not config.dry_run:
+        check_token(api, targets[0].repo_id)
+    with workplace(config, targets) as root:
+        plans = list(make_plans(prepare_all(targets, config, root), config, api))
+        if config.dry_run:
+            print("dry run: nothing was sent")
+        else:
+            send(plans, config, api)
+    if config.what == "all":
+        print(
+            "\n".join(
+                [
+                    "The next release of the wheel must carry:",
+                    *(f"  {line}" for line in next_release(str(config.org), targets)),
+                ]
+            )
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(run_recipe(main, CONFIG))

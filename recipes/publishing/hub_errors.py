@@ -1,0 +1,85 @@
+"""What to do about an error of the Hub or of its client, in one line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+from huggingface_hub import constants
+from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
+
+LOG_IN = "log in with `hf auth login`, or set HF_TOKEN to a token with write access"
+
+
+class PublishingError(OSError):
+    """The Hub or the way to it does not let a publication through."""
+
+
+@contextmanager
+def explained(repo_id: str) -> Iterator[None]:
+    """Turn the errors of the client into one that names the repository and the cure.
+
+    Raises:
+        PublishingError: In place of theirs.
+    """
+    try:
+        yield
+    except PublishingError:
+        raise
+    except (httpx2.HTTPError, OfflineModeIsEnabled, LocalTokenNotFoundError, RuntimeError, ValueError) as error:
+        # Parts of an upload run in threads, whose errors come wrapped.
+        cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
+        message = explanation(cause, repo_id)
+        if message is None:
+            raise
+        raise PublishingError(message) from error
+
+
+def explanation(error: BaseException, repo_id: str) -> str | None:
+    """The line; None for an error that says nothing about the Hub, which is a bug."""
+    if isinstance(error, OfflineModeIsEnabled):
+        return f"{repo_id} cannot be reached in offline mode; unset HF_HUB_OFFLINE (a dry run needs no connection)"
+    if isinstance(error, LocalTokenNotFoundError):
+        return f"there is no token to write to {repo_id} with; {LOG_IN}"
+    if isinstance(error, HfHubHTTPError):
+        return of_status(error, repo_id)
+    if isinstance(error, httpx2.HTTPError):
+        return (
+            f"no connection to {constants.ENDPOINT} ({error or type(error).__name__}); {repo_id} is complete as it was "
+            "or as it is to be: run again to see"
+        )
+    if isinstance(error, ValueError) and raised_by_client(error):
+        return f"{repo_id} is not accepted: {' '.join(str(error).split())}"
+    return None
+
+
+def of_status(error: HfHubHTTPError, repo_id: str) -> str:
+    """What a status of the Hub means for a publication."""
+    status = error.response.status_code
+    said = error.server_message or error.response.headers.get("X-Error-Message") or error.response.reason_phrase
+    namespace = repo_id.partition("/")[0]
+    if status == 401:
+        return f"the Hub does not accept the token; {LOG_IN}"
+    if status in {403, 404}:
+        return (
+            f"the token may not write to {repo_id} ({said}); it needs write access and, where {namespace!r} is an "
+            "organization, a role in it that may write"
+        )
+    if status == 412:
+        return (
+            f"{repo_id} was changed by someone else meanwhile, so nothing was published; run again, with --dry_run "
+            "first to see what would happen to it"
+        )
+    if status >= 500:
+        return (
+            f"the Hub failed ({status}, {said}); {repo_id} is as it was: run again, and files that were uploaded "
+            "completely are not sent again"
+        )
+    return f"the Hub refuses {repo_id} ({status}): {' '.join(said.split())}"
+
+
+def raised_by_client(error: BaseException) -> bool:
+    """Whether an error comes from huggingface_hub's own code."""
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return bool(trace) and trace.tb_frame.f_globals.get("__name__", "").startswith("huggingface_hub.")
