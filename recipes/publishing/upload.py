@@ -237,7 +237,7 @@ def look_up_if_possible(publication: Publication) -> tuple[Remote, str]:
         with explained(publication.repo_id):
             remote = look_up(HfApi(), publication)
     except PublishingError as error:
-        return Remote(), f"compared with nothing: {error}"
+        return Remote(), f"compared with nothing: {str(error).partition(';')[0]}"
     if remote.private is None:
         return remote, "there is no such repository yet, or the token may not see it"
     return remote, f"compared with its commit {str(remote.head)[:8]}"

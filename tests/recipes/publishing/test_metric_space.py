@@ -30,12 +30,12 @@ print(metric.compute(predictions=[["c7", "c2", "c9"], ["c4", "c1"]], references=
 """
 
 
-def test_a_published_metric_is_loaded_and_computes_without_this_project_also_offline(tmp_path):
-    def run(*words, **changes):
+def test_a_published_metric_is_loaded_and_computes_without_this_project(tmp_path):
+    def run(*words):
         process = subprocess.run(
             [sys.executable, *words],
             cwd=tmp_path,
-            env=os.environ | environment(hub, tmp_path / "home") | changes,
+            env=os.environ | environment(hub, tmp_path / "home"),
             capture_output=True,
             text=True,
             check=False,
@@ -49,10 +49,8 @@ def test_a_published_metric_is_loaded_and_computes_without_this_project_also_off
         assert len(hub.repository("org/map_at_k", "space").commits) == 2
         program = tmp_path / "program.py"
         program.write_text(textwrap.dedent(SOMEONE_ELSE))
-        online = run("-I", str(program))
-    offline = run("-I", str(program), HF_HUB_OFFLINE="1", HF_EVALUATE_OFFLINE="1")
-    assert online == offline
-    assert "'map@1': 0.5, 'map@5': 0.791666" in online.replace("np.float64(", "").replace(")", "")
+        result = run("-I", str(program))
+    assert "'map@1': 0.5, 'map@5': 0.791666" in result
 
 
 @pytest.mark.parametrize("name", metrics.METRICS)
