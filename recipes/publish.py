@@ -204,6 +204,8 @@ def make_plans(publications: list[Publication], config: PublishConfig, api: HfAp
             remote,
             replace_card=config.replace_card,
             take_over=config.take_over,
+            private=config.private,
+            tag=config.tag,
             private_folders=(config.output_dir, config.data_dir, config.video_dir),
         )
         print("\n".join(plan.lines()))
@@ -212,7 +214,7 @@ def make_plans(publications: list[Publication], config: PublishConfig, api: HfAp
         yield plan
 
 
-def send(plans: list[Plan], config: PublishConfig, api: HfApi) -> None:
+def send(plans: list[Plan], api: HfApi) -> None:
     """Upload one after the other.
 
     Raises:
@@ -222,7 +224,7 @@ def send(plans: list[Plan], config: PublishConfig, api: HfApi) -> None:
     for plan in plans:
         repo_id = plan.publication.repo_id
         try:
-            revision = upload(api, plan, private=config.private, tag=config.tag)
+            revision = upload(api, plan)
         except OSError as error:
             before = f"; published before: {', '.join(done)}" if done else ""
             raise OSError(f"{error}{before}") from error
@@ -240,16 +242,10 @@ def main(config: PublishConfig) -> None:
         if config.dry_run:
             print("dry run: nothing was sent")
         else:
-            send(plans, config, api)
+            send(plans, api)
     if config.what == "all":
-        print(
-            "\n".join(
-                [
-                    "The next release of the wheel must carry:",
-                    *(f"  {line}" for line in next_release(str(config.org), targets)),
-                ]
-            )
-        )
+        print("the next release of the wheel must carry:")
+        print("\n".join(f"  {line}" for line in next_release(targets)))
 
 
 if __name__ == "__main__":

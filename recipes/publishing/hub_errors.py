@@ -44,10 +44,10 @@ def explanation(error: BaseException, repo_id: str) -> str | None:
         return of_status(error, repo_id)
     if isinstance(error, httpx2.HTTPError):
         return (
-            f"no connection to {constants.ENDPOINT} ({error or type(error).__name__}); {repo_id} is complete as it was "
-            "or as it is to be: run again to see"
+            f"no connection to {constants.ENDPOINT} ({error or type(error).__name__}); {repo_id} is as it was, or "
+            "complete if the connection broke at the very end: run again"
         )
-    if isinstance(error, ValueError) and raised_by_client(error):
+    if isinstance(error, (ValueError, RuntimeError)) and raised_by_client(error):
         return f"{repo_id} is not accepted: {' '.join(str(error).split())}"
     return None
 
@@ -71,8 +71,8 @@ def of_status(error: HfHubHTTPError, repo_id: str) -> str:
         )
     if status >= 500:
         return (
-            f"the Hub failed ({status}, {said}); {repo_id} is as it was: run again, and files that were uploaded "
-            "completely are not sent again"
+            f"the Hub failed ({status}, {said}), and nothing of {repo_id} was published; run again: large files that "
+            "arrived are not sent again"
         )
     return f"the Hub refuses {repo_id} ({status}): {' '.join(said.split())}"
 

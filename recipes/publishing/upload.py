@@ -9,10 +9,11 @@ stays too. A repository that someone else filled is left alone, unless it is tak
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import yaml
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, RepoCard, get_token, hf_hub_url
@@ -25,6 +26,8 @@ from publishing.hub_errors import PublishingError, explained
 from publishing.publication import Publication
 
 CARD = "README.md"
+STARTS_WITH = {"gradio": "app.py", "docker": "Dockerfile", "static": "index.html"}
+"""What a Space runs on -> the file that it starts with."""
 OF_THE_HUB = {".gitattributes", RECORD}
 BUFFER_BYTES = 1 << 20
 
@@ -61,6 +64,8 @@ class Plan:
     remote: Remote
     replace_card: bool = False
     take_over: bool = False
+    private: bool = False
+    tag: str | None = None
 
     @cached_property
     def same(self) -> set[str]:
@@ -105,7 +110,7 @@ class Plan:
         """The plan as people read it: files with sizes, and what happens to each."""
         total = size_text(sum(path.stat().st_size for path in self.files.values()))
         publication = self.publication
-        yield f"{publication.repo_id} ({publication.repo_type}): {len(self.files)} files, {total}"
+        yield f"{publication.repo_id} ({publication.repo_type}): {counted(self.files)}, {total}"
         marks = dict.fromkeys(self.same, "=") | {name: "~" for name in self.sent if name in self.remote.files}
         for name, path in self.files.items():
             mark = "!" if name == CARD and self.keeps_card else marks.get(name, "+")
@@ -120,6 +125,10 @@ class Plan:
                 "  ! README.md was edited on the Hub and stays as it is, which may not fit the new files; "
                 "--replace_card replaces it"
             )
+
+
+def counted(files: Collection[str]) -> str:
+    return "1 file" if len(files) == 1 else f"{len(files)} files"
 
 
 def git_hash(path: Path) -> str:
@@ -149,6 +158,8 @@ def make_plan(
     *,
     replace_card: bool = False,
     take_over: bool = False,
+    private: bool = False,
+    tag: str | None = None,
     private_folders: tuple[Path | str | None, ...] = (),
 ) -> Plan:
     """What a publication changes.
@@ -158,23 +169,35 @@ def make_plan(
         remote: The repository as it is.
         replace_card: Replace a card that was edited on the Hub.
         take_over: Publish into a repository that someone else filled: its other files are deleted, its card replaced.
+        private: Make a new repository private.
+        tag: Name for the commit.
         private_folders: More folders of this machine that no text may name.
 
     Raises:
         FileNotFoundError: The folder is not there, or has no card.
-        ValueError: The repository's name is not one, a file must not leave this machine, or someone else filled the
-            repository.
+        ValueError: The repository's name is not one, its card is not readable, a file must not leave this machine,
+            someone else filled the repository, it is public and was to be private, or has the tag for another commit.
     """
     check_name(publication.repo_id)
     files = files_of(publication.folder)
     check_text(files, machine_folders(publication.folder, *private_folders))
+    header_of(files[CARD])
+    if publication.repo_type == "space":
+        check_space(files)
     if remote.is_strange and not take_over:
         some = ", ".join([*sorted(set(remote.files) - OF_THE_HUB)[:3], "..."])
         raise ValueError(
             f"{publication.repo_id} holds files that this command did not publish ({some}); publish under another "
             "name, or add --take_over to replace them all (the repository's history keeps them)"
         )
-    return Plan(publication, files, remote, replace_card, take_over and remote.is_strange)
+    if private and remote.private is False:
+        raise ValueError(
+            f"{publication.repo_id} is public; make it private in its settings first, or leave out --private"
+        )
+    plan = Plan(publication, files, remote, replace_card, take_over and remote.is_strange, private, tag)
+    if tag in remote.tags and not (plan.is_empty and remote.tags[tag] == remote.head):
+        raise ValueError(f"{publication.repo_id} has a tag {tag} for another commit; name another --tag")
+    return plan
 
 
 def check_name(repo_id: str) -> None:
@@ -255,7 +278,7 @@ def check_token(api: HfApi, repo_id: str) -> None:
         api.whoami()
 
 
-def upload(api: HfApi, plan: Plan, *, private: bool = False, tag: str | None = None) -> str:
+def upload(api: HfApi, plan: Plan) -> str:
     """Make the repository what the folder is, in one commit, or in none where it is that already.
 
     Large files go first, and those that the Hub has are not sent again; only the commit makes them visible.
@@ -263,29 +286,20 @@ def upload(api: HfApi, plan: Plan, *, private: bool = False, tag: str | None = N
     Args:
         api: The client.
         plan: What to do.
-        private: Make a new repository private.
-        tag: Name for the commit.
 
     Returns:
         The commit.
 
     Raises:
-        PublishingError: The Hub refuses or fails; the repository is as it was.
-        ValueError: A public repository was to be private, or the tag names another commit.
+        PublishingError: The Hub refuses or fails; the repository is as it was, or lacks only its tag.
     """
     publication, remote = plan.publication, plan.remote
     where = {"repo_id": publication.repo_id, "repo_type": publication.repo_type}
-    if private and remote.private is False:
-        raise ValueError(
-            f"{publication.repo_id} is public; make it private in its settings first, or leave out --private"
-        )
-    if tag in remote.tags and not (plan.is_empty and remote.tags[tag] == remote.head):
-        raise ValueError(f"{publication.repo_id} has a tag {tag} for another commit; name another --tag")
-    sdk = space_sdk(plan.files[CARD]) if publication.repo_type == "space" else None
+    sdk = header_of(plan.files[CARD])["sdk"] if publication.repo_type == "space" else None
     with explained(publication.repo_id):
         head = remote.head
         if remote.private is None:
-            api.create_repo(**where, private=private or None, exist_ok=True, space_sdk=sdk)
+            api.create_repo(**where, private=plan.private or None, exist_ok=True, space_sdk=sdk)
             head = api.repo_info(**where).sha
         if not plan.is_empty:
             head = api.create_commit(
@@ -295,24 +309,43 @@ def upload(api: HfApi, plan: Plan, *, private: bool = False, tag: str | None = N
                     *(CommitOperationAdd(name, plan.files[name]) for name in plan.sent),
                     CommitOperationAdd(RECORD, plan.record()),
                 ],
-                commit_message=f"Publish {len(plan.files)} files",
+                commit_message=f"Publish {counted(plan.files)}",
                 parent_commit=head,
             ).oid
-        if tag and tag not in remote.tags:
-            api.create_tag(**where, tag=tag, revision=head)
+    if plan.tag and plan.tag not in remote.tags:
+        try:
+            with explained(publication.repo_id):
+                api.create_tag(**where, tag=plan.tag, revision=head)
+        except PublishingError as error:
+            cause = " ".join(str(error.__cause__).split())
+            raise PublishingError(
+                f"{publication.repo_id} is published as {head}, but without the tag {plan.tag} ({cause}); run again"
+            ) from error
     return str(head)
 
 
-def space_sdk(card: Path) -> str:
-    """What a Space's card says that it runs on.
+def header_of(card: Path) -> dict[str, Any]:
+    """The YAML header of a card.
 
     Raises:
-        ValueError: It does not say it.
+        ValueError: It is not readable.
     """
     try:
-        sdk = RepoCard.load(card, ignore_metadata_errors=True).data.to_dict().get("sdk")
+        return dict(RepoCard.load(card, ignore_metadata_errors=True).data.to_dict())
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{card} has no readable YAML header: {' '.join(str(error).split())}") from None
-    if sdk not in {"gradio", "docker", "static"}:
-        raise ValueError(f"{card} has sdk: {sdk!r} in its YAML header; a Space runs on gradio, docker or static")
-    return str(sdk)
+
+
+def check_space(files: dict[str, Path]) -> None:
+    """See that a Space says what it runs on, and has the file that it starts with.
+
+    Raises:
+        ValueError: It does not, or has not.
+    """
+    header = header_of(files[CARD])
+    sdk = header.get("sdk")
+    if sdk not in STARTS_WITH:
+        raise ValueError(f"README.md has sdk: {sdk!r} in its YAML header; a Space runs on {', '.join(STARTS_WITH)}")
+    first = STARTS_WITH[sdk] if sdk == "docker" else header.get("app_file", STARTS_WITH[sdk])
+    if first not in files:
+        raise ValueError(f"the Space starts with {first}, which is not in its folder; write it, or name it as app_file")

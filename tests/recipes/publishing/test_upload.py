@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import huggingface_hub.constants
 import huggingface_hub.utils._http
@@ -11,6 +13,7 @@ import publish
 import pytest
 from publish import PublishConfig, as_flags, main
 
+import publishing
 from harness.running import run_recipe
 from publishing import upload
 from publishing.contents import size_text
@@ -158,7 +161,7 @@ def test_a_server_error_in_the_middle_publishes_nothing_and_the_next_run_complet
     hub.fail(step, times=20)
     status, _, errors = call()
     assert (status, errors.count("\n")) == (2, 1)
-    assert errors.startswith("error: the Hub failed (500, told to fail); org/page is as it was: run again")
+    assert errors.startswith("error: the Hub failed (500, told to fail), and nothing of org/page was published; run ")
     if ("space", "org/page") in hub.repositories:
         assert page(hub).files.keys() == {".gitattributes", "README.md"}
     hub.events.clear()
@@ -279,11 +282,22 @@ def test_a_public_repository_is_not_published_into_as_private_and_a_tag_not_move
     assert (page(hub).head.sha, page(hub).tags) == (sha, {"v1": sha})
 
 
+def test_a_tag_that_failed_is_made_by_the_next_run(hub, call):
+    hub.fail("POST /api/spaces/.*/tag/")
+    status, _, errors = call(tag="v1")
+    assert (status, errors.count("\n"), len(page(hub).commits)) == (2, 1, 2)
+    assert f"org/page is published as {page(hub).head.sha}, but without the tag v1 (" in errors
+    assert call(tag="v1")[0] == 0
+    assert page(hub).tags == {"v1": page(hub).head.sha}
+
+
 def test_a_header_that_the_hub_refuses_is_named(hub, call, folder):
     write(folder, {"README.md": "---\nsdk: [\n---\n"})
     assert "README.md has no readable YAML header" in call()[2]
     write(folder, {"README.md": "---\ntitle: Page\n---\n"})
-    assert "has sdk: None in its YAML header; a Space runs on gradio, docker or static" in call()[2]
+    assert "has sdk: None in its YAML header; a Space runs on gradio, docker, static" in call()[2]
+    write(folder, {"README.md": "---\nsdk: gradio\n---\n"})
+    assert "the Space starts with app.py, which is not in its folder" in call()[2]
     write(folder, {"README.md": "no header"})
     assert "org/page is not accepted: Invalid metadata in README.md" in call(what="dataset")[2]
 
@@ -331,6 +345,34 @@ def test_everything_is_six_datasets_the_shipped_weights_and_three_metrics():
     (adapter,) = (target for target in targets if target.what == "adapter")
     assert adapter == Target("adapter", "miniature-aim", "org/miniature-aim", "org/miniature-clip")
     assert any("miniature-aim/adapter_config.json" in line for line in next_release(targets))
+
+
+def test_all_goes_in_order_and_a_second_run_completes_what_a_failure_left(hub, call, monkeypatch):
+    def stand_in(kind, needs):
+        def prepare(name, repo_id, folder, **_):
+            write(folder, {"README.md": f"---\ntitle: {name}\n---\n"})
+            return Publication(kind, repo_id, folder, needs)
+
+        return SimpleNamespace(prepare=prepare)
+
+    datasets, models = stand_in("dataset", ("org/miniature-clip", "org/map_at_k")), stand_in("model", ())
+    monkeypatch.setattr(publishing, "dataset", datasets, raising=False)
+    monkeypatch.setattr(publishing, "model", models, raising=False)
+    everything = {"what": "all", "name": None, "repo": None, "org": "org"}
+    status, shown, _ = call(**everything, dry_run=True)
+    assert (status, hub.repositories) == (0, {})
+    assert "recipes/weights/miniature-aim/adapter_config.json: base_model_name_or_path org/miniature-clip" in shown
+    hub.fail("POST /api/.*/commit/", nth=3, times=1)
+    status, shown, errors = call(**everything)
+    first = re.findall(r"^(org/[\w-]+): published", shown, re.MULTILINE)
+    assert (status, len(first), errors.count("\n")) == (2, 2, 1)
+    assert errors.endswith(f"; published before: {', '.join(first)}\n")
+    status, shown, _ = call(**everything)
+    order = re.findall(r"^(org/[\w-]+): (?:published|nothing)", shown, re.MULTILINE)
+    assert (status, len(order), len(set(order))) == (0, 12, 12)
+    assert order[:2] == first
+    assert max(map(order.index, ("org/miniature-clip", "org/map_at_k"))) < order.index("org/tfcovr")
+    assert {len(repository.commits) for repository in hub.repositories.values()} == {2}
 
 
 def test_sizes_are_decimal():
