@@ -40,7 +40,8 @@ class PublishConfig:
     videos: bool = option(False, "Publish the videos of a dataset too, where their license allows it.")
     data_dir: str | None = option(None, "Folder of a dataset's annotations; none where it needs none.")
     video_dir: str | None = option(None, "Folder of a dataset's videos; none where it knows its own.")
-    base_repo: str | None = option(None, "ORG/NAME of an adapter's base; none: as its folder says.")
+    license: str | None = option(None, "License of a dataset's videos on the Hub, such as cc-by-4.0.")
+    base_repo: str | None = option(None, "ORG/NAME of the model that this one started from; none: as its run says.")
     output_dir: str | None = option(None, "Folder to keep what is published in; none: it is removed in the end.")
 
 
@@ -69,7 +70,6 @@ from pathlib import Path
 
 from huggingface_hub import HfApi
 
-from hf_datasets.names import BUILDERS
 from publishing.contents import files_of
 from publishing.everything import Target, everything, in_order, next_release
 from publishing.hub_errors import explained
@@ -120,13 +120,12 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
     if target.what in {"model", "adapter"}:
         from publishing import model
 
-        return model.prepare(target.name, target.repo_id, folder, base_repo=target.base_repo)
-    name, _, configs = target.name.partition(":")
-    if target.what == "space" or (name not in BUILDERS and Path(target.name).is_dir()):
-        kind: Literal["space", "dataset"] = "space" if target.what == "space" else "dataset"
-        return copied(Path(target.name), Publication(kind, target.repo_id, folder))
+        return model.prepare(target.name, target.repo_id, folder, base_repo=target.base_repo, part=target.what)
+    if target.what == "space":
+        return copied(Path(target.name), Publication("space", target.repo_id, folder))
     from publishing import dataset
 
+    name, _, configs = target.name.partition(":")
     return dataset.prepare(
         name,
         target.repo_id,
@@ -135,16 +134,16 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
         data_dir=config.data_dir,
         video_dir=config.video_dir,
         videos=config.videos,
+        license=config.license,
     )
 
 
 def copied(source: Path, publication: Publication) -> Publication:
-    """A folder as it is, without the `results.json` of a run, which tells where it ran."""
+    """A folder as it is."""
     for name, path in files_of(source).items():
-        if name != "results.json":
-            place = publication.folder / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
+        place = publication.folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
     return publication
 
 
