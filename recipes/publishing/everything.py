@@ -5,11 +5,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
-from harness.model_folders import WEIGHTS
+from harness.model_folders import MINIATURE_CLIP, WEIGHTS
 from publishing.publication import Publication
 
-MINIATURE_CLIP = "miniature-clip"
 VERSION = importlib.metadata.version("subtle-video")
 
 
@@ -31,7 +31,7 @@ def everything(org: str) -> list[Target]:
     return [
         *(Target("dataset", name, f"{org}/{name}") for name in BUILDERS),
         *(
-            Target(*("adapter", name, f"{org}/{name}"), f"{org}/{MINIATURE_CLIP}")
+            Target(*("adapter", name, f"{org}/{name}"), f"{org}/{Path(MINIATURE_CLIP).name}")
             if (WEIGHTS / name / "adapter_config.json").is_file()
             else Target("model", name, f"{org}/{name}")
             for name in sorted(path.name for path in WEIGHTS.iterdir() if path.is_dir())
@@ -70,4 +70,6 @@ def next_release(targets: Iterable[Target]) -> list[str]:
             shown = path.relative_to(WEIGHTS.parents[1])
             lines.append(f"{shown}: base_model_name_or_path {target.base_repo} (now {base})")
     names = ", ".join(target.repo_id for target in targets)
-    return [*lines, f"these names in its cards and documents: {names}", f"version {VERSION} or newer, which made them"]
+    lines.append(f"these names in its cards and documents: {names}")
+    lines.append(f"the code of this checkout, as version {VERSION} or newer: cards name it, and adapters load with it")
+    return lines
