@@ -298,8 +298,10 @@ def test_a_header_that_the_hub_refuses_is_named(hub, call, folder):
     assert "has sdk: None in its YAML header; a Space runs on gradio, docker, static" in call()[2]
     write(folder, {"README.md": "---\nsdk: gradio\n---\n"})
     assert "the Space starts with app.py, which is not in its folder" in call()[2]
-    write(folder, {"README.md": "no header"})
-    assert "org/page is not accepted: Invalid metadata in README.md" in call(what="dataset")[2]
+    write(folder, {"README.md": CARD})
+    hub.fail("POST /api/validate-yaml", 400)
+    assert "org/page is not accepted: Invalid metadata in README.md" in call()[2]
+    assert call()[0] == 0
 
 
 @pytest.mark.parametrize(
