@@ -1,4 +1,4 @@
-"""Models that compare videos with texts, behind one interface: VidCLIP, and what the Auto classes load.
+"""Models that compare videos with texts, behind one interface: VidCLIP, the Auto classes', sentence-transformers'.
 
 An image model (CLIP, SigLIP, SigLIP 2) sees each frame, and the mean of its unit-norm frames is the video: CLIP4Clip's
 mean pooling. X-CLIP, VideoPrism and Perception Encoder are video models of their own.
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoProcessor
+from transformers.utils import cached_file
 
 IMAGE_FRAMES = 12
 """Frames that an image model sees of a video, as in CLIP4Clip."""
@@ -144,6 +145,45 @@ class PerceptionEncoder(DotProductEncoder):
         return embeds
 
 
+class SentenceTransformerEncoder:
+    """Any model of sentence-transformers that embeds videos and texts, TF-CoVR's among them.
+
+    Args:
+        model: A `SentenceTransformer`.
+        num_frames: How many frames of a video it reads.
+
+    Raises:
+        ValueError: The model does not embed both.
+    """
+
+    def __init__(self, model: Any, num_frames: int) -> None:
+        if missing := [modality for modality in ("video", "text") if not model.supports(modality)]:
+            raise ValueError(
+                f"this sentence-transformers model does not embed {' and '.join(missing)}; it takes {model.modalities}"
+            )
+        self.model, self.num_frames = model, num_frames
+
+    def encode_videos(self, frames: Sequence[Tensor]) -> Tensor:
+        """`(B, D)`, of frames that are sampled already."""
+        return self.encode([{"video": video} for video in frames], {"video": {"do_sample_frames": False}})
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """`(N, D)`."""
+        return self.encode([{"text": text} for text in texts], {})  # a text that ends in .mp4 is a text
+
+    def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
+        """Similarities `(B, N)` by the model's own function, mostly cosines."""
+        similarity: Tensor = self.model.similarity(videos, texts)
+        return similarity
+
+    def encode(self, inputs: list[dict[str, Any]], processing: dict[str, dict[str, Any]]) -> Tensor:
+        """Rows of what sentence-transformers takes."""
+        rows: Tensor = self.model.encode(
+            inputs, convert_to_tensor=True, show_progress_bar=False, processing_kwargs=processing
+        )
+        return rows.clone()  # out of inference mode
+
+
 IMAGE_MODELS = ("clip", "siglip", "siglip2", "altclip", "metaclip_2")
 ENCODERS = {
     "vidclip": VidCLIPEncoder,
@@ -155,20 +195,26 @@ ENCODERS = {
 
 
 def load_encoder(
-    name_or_path: str, device: torch.device | str = "cpu", num_frames: int | None = None
+    name_or_path: str,
+    device: torch.device | str = "cpu",
+    num_frames: int | None = None,
+    *,
+    trust_remote_code: bool = False,
 ) -> VideoTextEncoder:
     """A model and its processor from a folder or the Hub.
 
     Args:
-        name_or_path: Any model of `ENCODERS`.
+        name_or_path: Any model of `ENCODERS`, or of sentence-transformers.
         device: Where it runs.
         num_frames: Frames of a video; None: as the model was made for, 12 for an image model.
+        trust_remote_code: Run the code that the folder or repository holds, where its model is of no library.
 
     Returns:
         The encoder, in evaluation mode.
 
     Raises:
-        ValueError: The model is of a family that is not in `ENCODERS`.
+        ValueError: The model is of a family that is not in `ENCODERS`, nor does sentence-transformers load it as one
+            that embeds videos and texts.
         ImportError: The model needs a package that is not installed, such as timm for Perception Encoder.
 
     Example:
@@ -177,12 +223,20 @@ def load_encoder(
         >>> encoder.compare(encoder.encode_videos([video]), encoder.encode_texts(["a vault", "a dive"])).shape
         torch.Size([1, 2])
     """
-    config = AutoConfig.from_pretrained(name_or_path)
+    config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
     if config.model_type not in ENCODERS:
-        raise ValueError(
-            f"{name_or_path} is a {config.model_type!r} model, which does not compare videos with texts; there are "
-            f"{', '.join(ENCODERS)}"
-        )
+        if cached_file(name_or_path, "modules.json", _raise_exceptions_for_missing_entries=False) is None:
+            raise ValueError(
+                f"{name_or_path} is a {config.model_type!r} model, which does not compare videos with texts; there are "
+                f"{', '.join(ENCODERS)} and what sentence-transformers has saved"
+            )
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            message = f'{name_or_path} needs sentence-transformers: `pip install "subtle-video[sentence-transformers]"`'
+            raise ImportError(message) from error
+        loaded = SentenceTransformer(name_or_path, device=str(device), trust_remote_code=trust_remote_code)
+        return SentenceTransformerEncoder(loaded, num_frames or default_frames(config))
     try:
         processor = AutoProcessor.from_pretrained(name_or_path)
         model = AutoModel.from_pretrained(name_or_path).to(device).eval()

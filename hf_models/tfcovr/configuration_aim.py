@@ -1,10 +1,13 @@
 """Configuration of AIM, a CLIP vision tower that adapters teach to read time."""
 
+import os
 from dataclasses import fields
 from typing import Any
 
 from huggingface_hub.dataclasses import strict
 from transformers import CLIPVisionConfig, PreTrainedConfig
+
+from .sentence_transformers_files import write_sentence_transformers_files
 
 
 @strict
@@ -83,6 +86,17 @@ class AIMConfig(CLIPVisionConfig):
         if found != cls.model_type:
             raise ValueError(f"this is a {found!r} configuration; AIMModel.from_clip builds an AIM on CLIP's weights")
         return super().from_dict(config_dict, **kwargs)
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
+        """Write `config.json`, and what lets sentence-transformers load the model that is saved with it.
+
+        Args:
+            save_directory: As in transformers.
+            push_to_hub: As in transformers.
+            **kwargs: As in transformers.
+        """
+        super().save_pretrained(save_directory, push_to_hub, **kwargs)
+        write_sentence_transformers_files(save_directory, {"video": "forward"}, mean_of=self.hidden_size)
 
     @property
     def adapter_size(self) -> int:

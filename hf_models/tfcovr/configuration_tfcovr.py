@@ -1,5 +1,6 @@
 """Configuration of TF-CoVR-Base: a video encoder, a text encoder, how they are fused and what trains them."""
 
+import os
 from typing import Any, Literal, cast
 
 from huggingface_hub.dataclasses import strict
@@ -7,6 +8,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
 from .configuration_aim import AIMConfig
+from .sentence_transformers_files import write_sentence_transformers_files
 
 
 @strict
@@ -121,6 +123,21 @@ class TFCoVRConfig(PreTrainedConfig):
                 "TF-CoVR on the weights of other models"
             )
         return super().from_dict(config_dict, **kwargs)
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
+        """Write `config.json`, and what lets sentence-transformers load the model that is saved with it.
+
+        Args:
+            save_directory: As in transformers.
+            push_to_hub: As in transformers.
+            **kwargs: As in transformers.
+        """
+        super().save_pretrained(save_directory, push_to_hub, **kwargs)
+        methods = {"text": "get_query_features", "video": "get_target_features", "text+video": "get_query_features"}
+        # Its losses with gradient caches cut every tensor that is as long as the texts, and would cut 12 frames where
+        # texts have 12 tokens: so these are padded to their limit.
+        processing = {"text": {"padding": "max_length"}}
+        write_sentence_transformers_files(save_directory, methods, processing=processing)
 
     @property
     def video_embed_dim(self) -> int:

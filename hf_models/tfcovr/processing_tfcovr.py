@@ -4,7 +4,7 @@ import re
 from typing import Any, cast
 
 from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
-from transformers.processing_utils import ProcessingKwargs, TextKwargs, Unpack, VideosKwargs
+from transformers.processing_utils import AudioKwargs, ImagesKwargs, ProcessingKwargs, TextKwargs, Unpack, VideosKwargs
 from transformers.video_processing_utils import BaseVideoProcessor
 
 MAX_WORDS = 30
@@ -141,6 +141,11 @@ class TFCoVRProcessor(ProcessorMixin):
         }
         anywhere = {"number_words", *known["text_kwargs"], *known["videos_kwargs"]}
         known["common_kwargs"] = known["text_kwargs"] & known["videos_kwargs"]
+        # Who calls any processor, as sentence-transformers does, gives keywords for what this one does not read, too.
+        known |= {
+            "images_kwargs": ImagesKwargs.__annotations__.keys(),
+            "audio_kwargs": AudioKwargs.__annotations__.keys(),
+        }
         unknown = given.keys() - anywhere - known.keys()
         for group in given.keys() & known.keys():
             unknown |= {f"{group}[{name!r}]" for name in given[group].keys() - known[group]}

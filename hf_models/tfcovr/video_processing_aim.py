@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from transformers import BatchFeature
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD, PILImageResampling
 from transformers.video_processing_utils import BaseVideoProcessor
-from transformers.video_utils import VideoMetadata
+from transformers.video_utils import VideoMetadata, is_valid_video, make_batched_metadata, make_batched_videos
 
 # What a video may be and ask for, as in hf_datasets: containers that point to no other file, and no absurd sizes.
 FORMATS = "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,h264,hevc,m4v,mpegvideo,gif,ivf"
@@ -113,9 +114,10 @@ class AIMVideoProcessor(BaseVideoProcessor):
     """Turn videos into `pixel_values (batch, frames, channels, height, width)`, float32.
 
     A video is a path, an address, an array or tensor of frames (uint8; channels first or last), or a list of images;
-    several are a list. The default is what TF-CoVR's features were made with: the middle frames of 12 equal parts,
-    stretched to 224 x 224 without keeping the aspect. To keep the aspect and cut out the center instead, pass
-    `size={"shortest_edge": 256}, do_center_crop=True`.
+    several are a list, of one kind or of several. Of frames in memory all are there to choose from, whatever their
+    metadata count: a segment is its own frames. The default is what TF-CoVR's features were made with: the middle
+    frames of 12 equal parts, stretched to 224 x 224 without keeping the aspect. To keep the aspect and cut out the
+    center instead, pass `size={"shortest_edge": 256}, do_center_crop=True`.
 
     Example:
         >>> processor = AIMVideoProcessor(num_frames=8)
@@ -202,6 +204,31 @@ class AIMVideoProcessor(BaseVideoProcessor):
         if isinstance(video_url_or_urls, list):
             return list(zip(*(read_frames(path, sample_indices_fn) for path in video_url_or_urls), strict=True))
         return read_frames(video_url_or_urls, sample_indices_fn)
+
+    def _decode_and_sample_videos(  # type: ignore[override]  # the options are handed on as they are
+        self, videos: Any, video_metadata: Any = None, **options: Any
+    ) -> tuple[list[Any], list[VideoMetadata]]:
+        batch = make_batched_videos(videos)
+        if any(isinstance(video, list) for video in batch):  # paths of images
+            found: tuple[list[Any], list[VideoMetadata]] = super()._decode_and_sample_videos(
+                videos, video_metadata=video_metadata, **options
+            )
+            return found
+        taken: list[Any] = []
+        known: list[VideoMetadata] = []
+        for video, metadata in zip(batch, make_batched_metadata(batch, video_metadata), strict=True):
+            if is_valid_video(video):
+                metadata = replace(metadata, total_num_frames=len(video))
+            frames, described = super()._decode_and_sample_videos([video], video_metadata=[metadata], **options)
+            taken.extend(frames)
+            known.extend(described)
+        return taken, known
+
+    def _prepare_input_videos(  # type: ignore[override]  # the options are handed on as they are
+        self, videos: Sequence[Any], **options: Any
+    ) -> list[torch.Tensor]:
+        """One by one: the base class takes the first one's channels to be where those of all are."""
+        return [super(AIMVideoProcessor, self)._prepare_input_videos([video], **options)[0] for video in videos]
 
     def _preprocess(  # type: ignore[override]  # the options are handed on as they are
         self, videos: list[torch.Tensor], **kwargs: Any

@@ -1,10 +1,13 @@
 """Configuration of VidCLIP, a CLIP whose vision tower reads frames and whose text tower reads paragraphs."""
 
+import os
 from typing import Any, Literal, cast
 
 from huggingface_hub.dataclasses import strict
 from transformers import CLIPTextConfig, CLIPVisionConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
+
+from .sentence_transformers_files import write_sentence_transformers_files
 
 # VidCLIP-base (VideoComp, section 4.1): ViT-L for frames and 12 layers for up to 160 tokens. The paper leaves open the
 # patch size (196 = 14 x 14 pooler queries suggest 16 at 224 pixels) and the text width (128 M parameters suggest 768).
@@ -112,6 +115,18 @@ class VidCLIPConfig(PreTrainedConfig):
                 "VidCLIP from a CLIP, and AutoModel.from_pretrained loads what the folder holds"
             )
         return super().from_dict(config_dict, **kwargs)
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
+        """Write `config.json`, and what lets sentence-transformers load the model that is saved with it.
+
+        Args:
+            save_directory: As in transformers.
+            push_to_hub: As in transformers.
+            **kwargs: As in transformers.
+        """
+        super().save_pretrained(save_directory, push_to_hub, **kwargs)
+        methods = {"text": "get_text_features", "video": "get_video_features"}
+        write_sentence_transformers_files(save_directory, methods)
 
     def validate_architecture(self) -> None:
         """Refuse fields that contradict each other or lie outside what they may be.
