@@ -215,7 +215,9 @@ def load_encoder(
     Raises:
         ValueError: The model is of a family that is not in `ENCODERS`, nor does sentence-transformers load it as one
             that embeds videos and texts.
-        ImportError: The model needs a package that is not installed, such as timm for Perception Encoder.
+        OSError: There is no such model.
+        ImportError: The model needs a package that is not installed, such as timm for Perception Encoder, or
+            sentence-transformers.
 
     Example:
         >>> encoder = load_encoder("recipes/weights/miniature-clip", num_frames=4)
@@ -223,20 +225,19 @@ def load_encoder(
         >>> encoder.compare(encoder.encode_videos([video]), encoder.encode_texts(["a vault", "a dive"])).shape
         torch.Size([1, 2])
     """
-    config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
+    try:
+        config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError):  # the parts of a sentence-transformers model may lie in folders of their own
+        if not is_sentence_transformer(name_or_path):
+            raise
+        return load_sentence_transformer(name_or_path, device, num_frames, trust_remote_code)
     if config.model_type not in ENCODERS:
-        if cached_file(name_or_path, "modules.json", _raise_exceptions_for_missing_entries=False) is None:
-            raise ValueError(
-                f"{name_or_path} is a {config.model_type!r} model, which does not compare videos with texts; there are "
-                f"{', '.join(ENCODERS)} and what sentence-transformers has saved"
-            )
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            message = f'{name_or_path} needs sentence-transformers: `pip install "subtle-video[sentence-transformers]"`'
-            raise ImportError(message) from error
-        loaded = SentenceTransformer(name_or_path, device=str(device), trust_remote_code=trust_remote_code)
-        return SentenceTransformerEncoder(loaded, num_frames or default_frames(config))
+        if is_sentence_transformer(name_or_path):
+            return load_sentence_transformer(name_or_path, device, num_frames, trust_remote_code)
+        raise ValueError(
+            f"{name_or_path} is a {config.model_type!r} model, which does not compare videos with texts; there are "
+            f"{', '.join(ENCODERS)} and what sentence-transformers has saved"
+        )
     try:
         processor = AutoProcessor.from_pretrained(name_or_path)
         model = AutoModel.from_pretrained(name_or_path).to(device).eval()
@@ -245,13 +246,38 @@ def load_encoder(
     return ENCODERS[config.model_type](model, processor, num_frames or default_frames(config))
 
 
+def is_sentence_transformer(name_or_path: str) -> bool:
+    """Whether a folder or repository says of what modules a sentence-transformers model consists."""
+    missing = {
+        f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")
+    }
+    return cached_file(name_or_path, "modules.json", **missing) is not None
+
+
+def load_sentence_transformer(
+    name_or_path: str, device: torch.device | str, num_frames: int | None, trust_remote_code: bool
+) -> SentenceTransformerEncoder:
+    """A model of sentence-transformers; see `load_encoder`.
+
+    Raises:
+        ImportError: sentence-transformers is not installed.
+    """
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        message = f'{name_or_path} needs sentence-transformers: `pip install "subtle-video[sentence-transformers]"`'
+        raise ImportError(message) from error
+    model = SentenceTransformer(name_or_path, device=str(device), trust_remote_code=trust_remote_code)
+    return SentenceTransformerEncoder(model, num_frames or default_frames(model.config))
+
+
 def default_frames(config: Any) -> int:
     """How many frames of a video a model was made for."""
     for part in (config, getattr(config, "vision_config", None)):
         num_frames: int | None = getattr(part, "num_frames", None)
         if num_frames:
             return num_frames
-    return IMAGE_FRAMES if config.model_type in IMAGE_MODELS else 16
+    return IMAGE_FRAMES if getattr(config, "model_type", None) in IMAGE_MODELS else 16
 
 
 def short_name(name_or_path: str) -> str:

@@ -208,18 +208,16 @@ class AIMVideoProcessor(BaseVideoProcessor):
     def _decode_and_sample_videos(  # type: ignore[override]  # the options are handed on as they are
         self, videos: Any, video_metadata: Any = None, **options: Any
     ) -> tuple[list[Any], list[VideoMetadata]]:
-        batch = make_batched_videos(videos)
+        decode = cast("Callable[..., tuple[list[Any], list[VideoMetadata]]]", super()._decode_and_sample_videos)
+        batch: list[Any] = make_batched_videos(videos)
         if any(isinstance(video, list) for video in batch):  # paths of images
-            found: tuple[list[Any], list[VideoMetadata]] = super()._decode_and_sample_videos(
-                videos, video_metadata=video_metadata, **options
-            )
-            return found
+            return decode(videos, video_metadata=video_metadata, **options)
         taken: list[Any] = []
         known: list[VideoMetadata] = []
         for video, metadata in zip(batch, make_batched_metadata(batch, video_metadata), strict=True):
             if is_valid_video(video):
                 metadata = replace(metadata, total_num_frames=len(video))
-            frames, described = super()._decode_and_sample_videos([video], video_metadata=[metadata], **options)
+            frames, described = decode([video], video_metadata=[metadata], **options)
             taken.extend(frames)
             known.extend(described)
         return taken, known

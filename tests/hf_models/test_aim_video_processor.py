@@ -103,6 +103,18 @@ def test_every_form_of_a_video_gives_the_same(video):
         assert torch.equal(processor(form, return_tensors="pt").pixel_values, expected), name
 
 
+def test_files_and_frames_share_a_batch_and_frames_in_memory_are_all_there_are(video):
+    processor = AIMVideoProcessor(num_frames=4, **SMALL)
+    whole = {"fps": 25, "total_num_frames": 30}
+    frames = numbered(30)
+    segment = frames[10:18].permute(0, 2, 3, 1)
+    batch = processor(
+        [segment, str(video), frames[[3, 10, 18, 25]], frames], video_metadata=[dict(whole) for _ in range(4)]
+    ).pixel_values
+    chosen = [3, 10, 18, 25]
+    assert [numbers(torch.as_tensor(clip)) for clip in batch] == [[10, 12, 14, 16], chosen, chosen, chosen]
+
+
 def test_videos_of_several_lengths_and_sizes_become_one_batch():
     processor = AIMVideoProcessor(num_frames=4, **SMALL)
     videos = [numbered(30), numbered(9, 20, 40), numbered(2)]

@@ -271,3 +271,20 @@ def test_any_video_model_of_sentence_transformers_compares_videos_with_texts(cas
     assert_close(F.normalize(encoder.encode_videos(clips), dim=-1), targets)
     with pytest.raises(ValueError, match="does not embed text"):
         load_encoder(str(case.root / "aim"))
+
+
+def test_a_model_of_sentence_transformers_whose_parts_lie_in_folders_is_found(case, composer, tmp_path, monkeypatch):
+    monkeypatch.setattr(type(composer[0]), "save_in_root", False)
+    composer.save_pretrained(str(tmp_path), create_model_card=False)
+    assert not (tmp_path / "config.json").exists()
+    encoder = load_encoder(str(tmp_path), trust_remote_code=True)
+    assert encoder.num_frames == FRAMES
+    assert_close(encoder.encode_texts(TEXTS), torch.as_tensor(composer.encode(TEXTS)))
+    with pytest.raises(ValueError, match="Unrecognized model"):
+        load_encoder(str(tmp_path.parent))
+
+
+def test_a_model_that_needs_sentence_transformers_says_how_to_install_it(case, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(ImportError, match=r'pip install "subtle-video\[sentence-transformers\]"'):
+        load_encoder(str(case.root / "tfcovr"))
