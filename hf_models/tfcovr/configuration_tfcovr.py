@@ -134,8 +134,8 @@ class TFCoVRConfig(PreTrainedConfig):
         """
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
         methods = {"text": "get_query_features", "video": "get_target_features", "text+video": "get_query_features"}
-        # Its losses with gradient caches cut every tensor that is as long as the texts, and would cut 12 frames where
-        # texts have 12 tokens: so these are padded to their limit.
+        # Its cached losses trim padding from every tensor with as many columns as there are tokens: clips would lose
+        # frames where texts have 12 tokens. Texts padded to their limit have more.
         processing = {"text": {"padding": "max_length"}}
         write_sentence_transformers_files(save_directory, methods, processing=processing)
 

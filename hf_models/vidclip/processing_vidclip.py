@@ -142,7 +142,7 @@ class VidCLIPProcessor(ProcessorMixin):
         }
         anywhere = known["text_kwargs"] | known["videos_kwargs"]
         known["common_kwargs"] = known["text_kwargs"] & known["videos_kwargs"]
-        # Who calls any processor, as sentence-transformers does, gives keywords for what this one does not read, too.
+        # Callers of any processor, such as sentence-transformers, give keywords for images and audio, too.
         known |= {
             "images_kwargs": ImagesKwargs.__annotations__.keys(),
             "audio_kwargs": AudioKwargs.__annotations__.keys(),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-MODULES = "sentence_transformers.base.modules.transformer.Transformer"
+TRANSFORMER = "sentence_transformers.base.modules.transformer.Transformer"
 POOLING = "sentence_transformers.sentence_transformer.modules.pooling.Pooling"
 
 
@@ -37,7 +37,7 @@ def write_sentence_transformers_files(
     """
     folder = Path(folder)
     output = None if mean_of is None else "last_hidden_state"
-    modules: list[dict[str, Any]] = [{"idx": 0, "name": "0", "path": "", "type": MODULES}]
+    modules: list[dict[str, Any]] = [{"idx": 0, "name": "0", "path": "", "type": TRANSFORMER}]
     module: dict[str, Any] = {
         "transformer_task": "feature-extraction",
         "modality_config": {
