@@ -205,7 +205,8 @@ class Stage2(TrainingRun):
                 model.save_pretrained(unfinished, state_dict=state)
                 self.processor.save_pretrained(unfinished)
         coverage = {"train": self.triplets.coverage, "validation": self.queries.coverage}
-        return {"validation/map@50": self.progress.best}, {"coverage": coverage}
+        details = {"signature": self.measure.signature, "coverage": coverage}
+        return {"validation/map@50": self.progress.best}, details
 
 
 def run(config: Stage2Config) -> dict[str, Any]:

@@ -268,6 +268,7 @@ class Training(TrainingRun):
         """Comprehensive accuracy and recall on the validation split; every process does the same work."""
         model = self.accelerator.unwrap_model(self.model).eval()
         metrics = self.scores(VidCLIPEncoder(model, self.processor, self.config.num_frames))
+        self.signature = metrics["signature"]
         return {name: value for name, value in metrics.items() if isinstance(value, float)}
 
     def tracked(self, loss: float, metrics: dict[str, float]) -> dict[str, float]:
@@ -282,7 +283,8 @@ class Training(TrainingRun):
             with replacing(self.output_dir / "model") as unfinished:
                 self.accelerator.unwrap_model(self.model).save_pretrained(unfinished, state_dict=state)
                 self.processor.save_pretrained(unfinished)
-        return {f"validation/{name}": value for name, value in metrics.items()}, {"coverage": {"train": self.coverage}}
+        details = {"signature": self.signature, "coverage": {"train": self.coverage}}
+        return {f"validation/{name}": value for name, value in metrics.items()}, details
 
 
 def run(config: VidCLIPRunConfig) -> dict[str, Any]:

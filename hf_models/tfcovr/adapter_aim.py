@@ -18,7 +18,7 @@ from torch import nn
 from transformers import CLIPVisionModel
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPVisionEmbeddings
 
-from .configuration_aim_adapter import AIMAdapterConfig
+from .configuration_aim_adapter import SAVED_TYPE, AIMAdapterConfig
 from .layers_aim_adapter import AIMBlockLayer, AIMEmbeddingsLayer, AIMNormLayer, AIMTunerLayer
 
 METHOD = "AIM"
@@ -203,3 +203,4 @@ def add_peft_type() -> None:
 add_peft_type()
 if PeftType[METHOD] not in PEFT_TYPE_TO_CONFIG_MAPPING:
     register_peft_method(name=METHOD.lower(), config_cls=AIMAdapterConfig, model_cls=AIMTuner)
+    PEFT_TYPE_TO_CONFIG_MAPPING[cast("PeftType", SAVED_TYPE)] = AIMAdapterConfig  # what saved configurations say

@@ -1,12 +1,20 @@
 """Configuration of one AIM adapter on a CLIP vision tower."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from peft import PeftConfig, PeftType
+from peft.utils import CONFIG_NAME
 from transformers import CLIPVisionConfig
 
 from .configuration_aim import AIMConfig
 
+SAVED_TYPE = "AIM: run `pip install subtle-video` and `import hf_models` first"
+"""The method in a saved adapter's configuration. PEFT without this package looks it up and raises it as a KeyError."""
+TOWER = {"base_model_class": "CLIPVisionModel", "parent_library": "transformers"}
+"""What `AutoPeftModel` puts an adapter on; it imports from transformers, and not from this package."""
 TARGETS = r"(?:.*vision_model\.)?(?:embeddings|encoder\.layers\.\d+|post_layernorm)"
 
 
@@ -53,6 +61,21 @@ class AIMAdapterConfig(PeftConfig):
             self.id2label = {int(index): label for index, label in self.id2label.items()}
             self.num_labels = len(self.id2label)
         self.native(CLIPVisionConfig())
+
+    def save_pretrained(self, save_directory: str, **kwargs: Any) -> None:
+        """Write `adapter_config.json`, such that PEFT alone says what it lacks and `AutoPeftModel` finds the tower.
+
+        Args:
+            save_directory: A folder.
+            **kwargs: `auto_mapping_dict`, the class of the base.
+        """
+        base = kwargs.get("auto_mapping_dict")
+        if base and base["base_model_class"] == "CLIPVisionTower":  # our own name of transformers' class
+            kwargs["auto_mapping_dict"] = TOWER
+        super().save_pretrained(save_directory, **kwargs)
+        path = Path(save_directory, CONFIG_NAME)
+        written = json.loads(path.read_text(encoding="utf-8")) | {"peft_type": SAVED_TYPE}
+        path.write_text(json.dumps(written, indent=2), encoding="utf-8")
 
     def native(self, clip: CLIPVisionConfig) -> AIMConfig:
         """Give the configuration of the `AIMModel` that this adapter makes of a CLIP."""

@@ -1,0 +1,123 @@
+"""The card of a model folder: how to load it, what was measured, how it was trained, its limits."""
+
+import re
+from typing import Any
+
+from huggingface_hub import ModelCardData
+
+from hf_models.cards import CURVE_FILE, Measurement, cell, eval_results, options_table, results_table
+from publishing.model_kinds import PROJECT, ModelKind
+from publishing.runs import Run
+
+PYTHON_BLOCK = re.compile(r"^```python\n.*?^```\n?", re.MULTILINE | re.DOTALL)
+NEIGHBOR = re.compile(r"\]\(\.\./([\w.-]+)\)")
+"""A link from one folder of `recipes/weights` to another."""
+REMOTE_CODE = (
+    "`trust_remote_code=True` runs the Python files of this repository: read them, and name the commit that you read "
+    "as `revision=`. After `pip install subtle-video` and `import hf_models` it is not needed."
+)
+MINIATURE_LIMITS = (
+    "It was trained and measured on the miniature, a few thousand clips of rendered figures. Its values compare "
+    "methods and show that a pipeline works; they say nothing about real sport, real people or real video, and it "
+    "must not be used to judge any."
+)
+
+
+def card_data(
+    run: Run, name: str, measurements: list[Measurement], *, bases: list[str], dataset: str | None, license_id: str
+) -> ModelCardData:
+    """The metadata; what somebody wrote into the header of a card comes before what is computed."""
+    kind, task = run.kind, run.kind.task
+    results = eval_results(measurements, task_type=task[0], task_name=task[1])
+    computed = {
+        "license": license_id,
+        "library_name": kind.library_name,
+        "pipeline_tag": kind.pipeline_tag,
+        "base_model": (bases[0] if len(bases) == 1 else bases) or None,
+        "base_model_relation": ("adapter" if kind.library_name == "peft" else "finetune") if bases else None,
+        "datasets": [dataset] if dataset else None,
+        "metrics": list(dict.fromkeys(one.metric_id for one in measurements)) or None,
+        "tags": [*kind.tags, *(["synthetic", "miniature"] if run.is_miniature else [])],
+    }
+    written = {key: value for key, value in run.header.items() if key != "model-index"}
+    tags = [*written.pop("tags", []), *computed.pop("tags")]
+    data = {key: value for key, value in (computed | written).items() if value is not None}
+    if results:
+        data |= {"model_name": name, "eval_results": results}
+    return ModelCardData(**data, tags=list(dict.fromkeys(tags)))
+
+
+def card_text(
+    run: Run,
+    repo_id: str,
+    measurements: list[Measurement],
+    *,
+    results: dict[str, Any],
+    base: str | None,
+    has_curve: bool,
+) -> str:
+    """The body: what somebody wrote with code that loads it from the Hub, then what is computed.
+
+    Args:
+        run: The run.
+        repo_id: Of the model.
+        measurements: Of the run.
+        results: Its `results.json` as it is published.
+        base: Id of what an adapter is put on.
+        has_curve: Whether the folder has a picture of the training curve.
+    """
+    namespace, _, name = repo_id.partition("/")
+    loading = how_to_load(run.kind, repo_id, base)
+    text = NEIGHBOR.sub(rf"](https://huggingface.co/{namespace}/\1)", run.text)
+    if PYTHON_BLOCK.search(text):
+        text = PYTHON_BLOCK.sub(lambda _: loading, text, count=1)
+    else:
+        text = f"{text or f'# {name}{chr(10)}{chr(10)}{run.kind.about}'}\n\n## How to load\n\n{loading}"
+    parts = [text]
+    if measurements:
+        parts += ["## Measured", results_table(measurements)]
+    parts += ["## Training", *training(run.kind, results, has_curve=has_curve)]
+    if "## Limits" not in text:
+        parts += ["## Limits", MINIATURE_LIMITS if run.is_miniature else limits(run, measurements)]
+    return "\n\n".join(part.strip() for part in parts)
+
+
+def how_to_load(kind: ModelKind, repo_id: str, base: str | None) -> str:
+    """What to install, code that runs as it stands, and what the code of a repository means."""
+    code = kind.code.substitute(repo=repo_id, base=base or "")
+    note = f"\n{REMOTE_CODE}\n" if kind.has_own_code and kind.library_name == "transformers" else ""
+    return f"```bash\n{kind.install}\n```\n\n```python\n{code}```\n{note}"
+
+
+def training(kind: ModelKind, results: dict[str, Any], *, has_curve: bool) -> list[str]:
+    """Curve, counts, options and versions of a run."""
+    from harness.training import INCIDENTAL  # torch comes with it
+
+    parts = [f"Trained by `subtle {kind.recipe}` of [Subtle]({PROJECT}); `results.json` holds everything below."]
+    if has_curve:
+        parts.append(f"![Training loss and validation metrics by epoch]({CURVE_FILE})")
+    counts = [f"* {cell(name)}: {value:,}" for name, value in counts_of(results.get("coverage", {}))]
+    if counts:
+        parts.append("\n".join(["Data used:", "", *counts]))
+    options = {name: value for name, value in results.get("config", {}).items() if name not in INCIDENTAL}
+    if options:
+        parts.append(f"<details><summary>Options</summary>\n\n{options_table(options)}\n\n</details>")
+    versions = ", ".join(f"{cell(name)} {cell(version)}" for name, version in results.get("versions", {}).items())
+    if results.get("code_revision"):
+        versions += f"; code revision {cell(results['code_revision'])}"
+    return [*parts, f"Versions: {versions}." if versions else ""]
+
+
+def counts_of(values: Any, above: str = "") -> list[tuple[str, int]]:
+    """The whole numbers among nested values, by their names joined with `/`."""
+    if isinstance(values, dict):
+        return [found for name, value in values.items() for found in counts_of(value, f"{above}/{name}".lstrip("/"))]
+    return [(above, values)] if isinstance(values, int) and not isinstance(values, bool) else []
+
+
+def limits(run: Run, measurements: list[Measurement]) -> str:
+    """What follows from how a model was measured."""
+    seed = run.results.get("seed")
+    seeds = f" One seed ({cell(seed)}): no spread is known." if seed is not None else ""
+    where = " and ".join(dict.fromkeys(one.dataset for one in measurements if one.dataset)) or "its author's own data"
+    return f"It was measured on {where} alone, by the protocols above.{seeds}"

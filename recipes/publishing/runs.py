@@ -1,0 +1,213 @@
+"""A finished run as it is published: its model, what it measured, what it was trained on and started from."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from huggingface_hub import ModelCard
+
+from harness.model_folders import WEIGHTS
+from harness.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
+from hf_models.cards import Measurement
+from publishing.machine_paths import SHIPPED, read_json
+from publishing.model_kinds import ADAPTER, KINDS, ModelKind
+
+DATASETS = (*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)
+SPLITS = ("train", "validation", "test")
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+METRICS = (
+    ("map_at_k", re.compile(r"map@\d+")),
+    ("vcmr_recall", re.compile(r"(?:vcmr|svmr|vr)_recall@.+")),
+    ("comprehensive_accuracy", re.compile(r"comprehensive_accuracy|accuracy/.+")),
+)
+"""This project's metrics by the names of their values."""
+TASKS = frozenset(
+    {
+        *((name, "map@50") for name in TFCOVR_DATASETS),
+        *((name, "comprehensive_accuracy") for name in COMP_DATASETS),
+        *((name, "vcmr_recall@1_iou@0.7") for name in FIG_DATASETS),
+    }
+)
+"""Dataset and metric of the one value that a benchmark's leaderboard takes."""
+PEFT_TEMPLATE = "[More Information Needed]"
+"""What the card has that PEFT writes beside adapters."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        model: the folder of its model or adapter.
+        results: its `results.json`.
+        kind: of the model.
+        header, text: of a card that somebody wrote; empty where nobody did.
+    """
+
+    model: Path
+    results: dict[str, Any]
+    kind: ModelKind
+    header: dict[str, Any]
+    text: str
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The options of the run."""
+        config = self.results.get("config")
+        return config if isinstance(config, dict) else {}
+
+    @property
+    def is_miniature(self) -> bool:
+        """Whether all its data and weights come from the miniature."""
+        data = self.config.get("dataset_config") or "mini"
+        bases = [self.config.get(name) for name in self.kind.bases]
+        own = all(base is None or SHIPPED.fullmatch(base) or is_folder(base) for base in bases)
+        return data.startswith("mini") and own and not self.config.get("build")
+
+    def base_models(self, namespace: str, base_repo: str | None) -> list[str]:
+        """The ids on the Hub of what it started from, as far as it has any.
+
+        Args:
+            namespace: Where the weights that ship here are published.
+            base_repo: The id, where the run does not know it.
+        """
+        found = [hub_id(self.config.get(name), namespace) for name in self.kind.bases]
+        return list(dict.fromkeys([base_repo] if base_repo else [base for base in found if base]))
+
+    def dataset(self, namespace: str) -> str | None:
+        """The id on the Hub of the dataset, or None for data of one's own."""
+        name = self.config.get("dataset")
+        if name in DATASETS:
+            return None if self.config.get("dataset_config") == "own" else f"{namespace}/{name}"
+        return hub_id(name, namespace)
+
+    def measurements(self, namespace: str) -> list[Measurement]:
+        """Every fraction in its results, on the dataset as it is called on the Hub."""
+        dataset, config = self.dataset(namespace), self.config
+        found = []
+        for name, value in flattened(self.results["figures"]):
+            first, _, rest = name.partition("/")
+            split, metric = (first, rest) if first in SPLITS else (config.get("validation_split"), name)
+            own = next((own for own, pattern in METRICS if pattern.fullmatch(metric)), None)
+            found.append(
+                Measurement(
+                    metric=metric,
+                    value=value,
+                    metric_id=f"{namespace}/{own}" if own else metric.partition("@")[0],
+                    dataset=dataset,
+                    config=config.get("dataset_config") if dataset else None,
+                    split=split,
+                    signature=self.signature_of(metric) if own else None,
+                )
+            )
+        return found
+
+    def signature_of(self, metric: str) -> str | None:
+        """The protocol's line as the metric gives it; of the three tasks of moments, a run keeps that of the last."""
+        signature = self.results.get("signature")
+        return re.sub(r"\|task:\w+", f"|task:{metric.partition('_')[0]}", signature) if signature else None
+
+    def benchmark_results(self, measurements: list[Measurement]) -> dict[str, Measurement]:
+        """The value that each task of the dataset's `eval.yaml` takes, by the task's id."""
+        found = {}
+        for one in measurements:
+            if (self.config.get("dataset"), one.metric) in TASKS and one.config:
+                found[f"{one.config}-{one.split}"] = one
+        return found
+
+
+def flattened(values: dict[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
+    """The fractions among nested values, by their names joined with `/`; counts are left out."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{above}{name}/")
+        elif isinstance(value, float):
+            yield f"{above}{name}", value
+
+
+def hub_id(name: str | None, namespace: str) -> str | None:
+    """What a model or dataset of a run's options is called on the Hub, or None where it is a folder of this machine.
+
+    >>> hub_id("recipes/weights/miniature-clip", "org"), hub_id("openai/clip-vit-base-patch16", "org")
+    ('org/miniature-clip', 'openai/clip-vit-base-patch16')
+    >>> hub_id("outputs/stage1/model", "org")
+    """
+    if not isinstance(name, str):
+        return None
+    shipped = SHIPPED.fullmatch(name)
+    if shipped:
+        return f"{namespace}/{shipped[1]}"
+    return None if is_folder(name) else name
+
+
+def is_folder(name: str) -> bool:
+    """Whether a name is a folder's rather than one on the Hub."""
+    return not HUB_ID.fullmatch(name) or name.startswith("outputs/") or Path(name).exists()
+
+
+def find_run(source: str) -> Run:
+    """The run that a name or a folder stands for.
+
+    Args:
+        source: A name in `recipes/weights`; the folder that a recipe wrote, which means its `model`; or the `model` or
+            `adapter` in it.
+
+    Raises:
+        ValueError: It is none of these, or the run is not finished.
+    """
+    shipped = sorted(path.name for path in WEIGHTS.iterdir() if path.is_dir())
+    folder = WEIGHTS / source if source in shipped else Path(source)
+    if not folder.is_dir():
+        raise ValueError(f"{source} is not a folder, and not among the weights that ship ({', '.join(shipped)})")
+    run = folder if (folder / "results.json").is_file() or folder.name not in {"model", "adapter"} else folder.parent
+    if not (run / "results.json").is_file():
+        if (run / "run.json").is_file() or (run / "checkpoints").is_dir():
+            raise ValueError(
+                f"{run} holds a run that is not finished (there is no results.json in it); start its recipe again with "
+                "the same options: it goes on from its last checkpoint"
+            )
+        raise ValueError(
+            f"{source} has no results.json, from which a card is made; give the folder of a finished run, such as that "
+            "of `python recipes/stage1.py`"
+        )
+    results = read_json(run / "results.json")
+    if not isinstance(results.get("figures"), dict):
+        raise ValueError(f"{run / 'results.json'} has no metrics under `figures`, as every recipe writes them")
+    model = folder / "model" if folder == run and (folder / "model").is_dir() else folder
+    header, text = written_card(model)
+    return Run(model, results, kind_of(model), header, text)
+
+
+def kind_of(model: Path) -> ModelKind:
+    """What kind of model a folder holds.
+
+    Raises:
+        ValueError: None, or one that no recipe writes.
+    """
+    if (model / "adapter_config.json").is_file():
+        return ADAPTER
+    if not (model / "config.json").is_file():
+        raise ValueError(f"{model} holds no model (there is no config.json in it); give the folder of a training run")
+    found = read_json(model / "config.json").get("model_type")
+    if found not in KINDS:
+        raise ValueError(f"{model} holds a {found!r} model, which no recipe writes; they write {', '.join(KINDS)}")
+    return KINDS[found]
+
+
+def written_card(model: Path) -> tuple[dict[str, Any], str]:
+    """Header and text of a card that somebody wrote for a model; what PEFT writes by itself is none.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    path = model / "README.md"
+    if not path.is_file() or PEFT_TEMPLATE in path.read_text(encoding="utf-8"):
+        return {}, ""
+    try:
+        card = ModelCard.load(path)
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} has no readable YAML header: {' '.join(str(error).split())}") from None
+    return card.data.to_dict(), card.text.strip()

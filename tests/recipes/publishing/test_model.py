@@ -1,0 +1,419 @@
+"""Model folders for the Hub: complete, clean, and loaded by someone who has only the Hub's libraries."""
+
+import contextlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard, parse_eval_result_entries
+from peft import AutoPeftModel, PeftModel, get_peft_model
+from PIL import Image
+from safetensors.torch import load_file
+from small_moment_models import MODELS as MOMENT_MODELS
+from small_moment_models import inputs as moment_inputs
+from small_moment_models import small as small_moments
+from small_vidclip import FRAMES, inputs, make_processor, small_vidclip
+from transformers import AutoModel, CLIPImageProcessor, CLIPTextConfig, CLIPVisionConfig
+
+from harness.results import write_results
+from hf_models import (
+    AIMAdapterConfig,
+    AIMConfig,
+    AIMForVideoClassification,
+    AIMVideoProcessor,
+    TFCoVRConfig,
+    TFCoVRForComposedRetrieval,
+    TFCoVRProcessor,
+)
+from hf_models.cards import CURVE_PIXELS, check_card
+from hf_models.tfcovr.modeling_aim import CLIPVisionTower
+from hf_models.vidclip.modeling_vidclip_matching import VidCLIPMatcher
+from publishing.model import prepare
+
+WEIGHTS = Path(__file__).parents[3] / "recipes" / "weights"
+SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+IMAGE = {"image_size": 16, "patch_size": 8}
+LABELS = dict(enumerate(("tuck", "pike", "twist")))
+CLIPS = {"pixel_values": torch.rand(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(3))}
+MAP_SIGNATURE = "map@k|protocol:standard|denominator:min(relevant,k)"
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+
+
+def save_aim(run):
+    torch.manual_seed(0)
+    AIMForVideoClassification(AIMConfig(num_frames=FRAMES, id2label=LABELS, **IMAGE, **SMALL)).save_pretrained(
+        run / "model"
+    )
+    video_processor().save_pretrained(run / "model")
+    tower = CLIPVisionTower(CLIPVisionConfig(**IMAGE, **SMALL))
+    tower.save_pretrained(run.parent / "tower")
+    adapted = get_peft_model(tower, AIMAdapterConfig(num_frames=FRAMES, id2label=LABELS))
+    with torch.no_grad():
+        for parameter in adapted.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(std=0.3)
+    adapted.save_pretrained(run / "adapter", save_embedding_layers=False)
+
+
+def save_tfcovr(run):
+    torch.manual_seed(0)
+    text = CLIPTextConfig(vocab_size=40, projection_dim=12, eos_token_id=39, pad_token_id=0, bos_token_id=38, **SMALL)
+    vision = AIMConfig(num_frames=FRAMES, **IMAGE, **SMALL)
+    model = TFCoVRForComposedRetrieval(TFCoVRConfig(vision_config=vision, text_config=text, fusion_hidden_dim=8))
+    model.save_pretrained(run / "model")
+    TFCoVRProcessor(video_processor(), make_processor().tokenizer).save_pretrained(run / "model")
+
+
+def save_vidclip(run):
+    small_vidclip().save_pretrained(run / "model")
+    make_processor().save_pretrained(run / "model")
+
+
+def save_matcher(run):
+    torch.manual_seed(0)
+    matcher = VidCLIPMatcher.from_vidclip(small_vidclip())
+    for weight in matcher.head.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    matcher.save_pretrained(run / "model")
+    CLIPImageProcessor(size={"height": 16, "width": 16}, do_center_crop=False).save_pretrained(run / "model")
+    make_processor().tokenizer.save_pretrained(run / "model")
+
+
+def save_moments(name, run):
+    small_moments(name).save_pretrained(run / "model")
+
+
+def video_processor():
+    return AIMVideoProcessor(num_frames=FRAMES, size={"height": 16, "width": 16}, do_center_crop=False)
+
+
+def history(*metrics):
+    return [{"loss": 2.0 / epoch, **dict.fromkeys(metrics, 0.1 * epoch)} for epoch in (1, 2, 3)]
+
+
+def make_runs(root):
+    """What each recipe leaves in its folder, of models that are small enough, at `root/NAME`."""
+    clip = str(WEIGHTS / "miniature-clip")
+    tfcovr = {"dataset": "tfcovr", "dataset_config": "mini", "epochs": 3, "output_dir": str(root)}
+    comp = tfcovr | {"dataset": "activitynet_comp", "model": clip, "video_dir": str(root / "videos")}
+    moments = tfcovr | {"dataset": "charades_fig", "features": str(root / "features"), "validation_split": "validation"}
+    hero = {"vcmr_recall@1_iou@0.7": 0.25, "vr_recall@1": 0.5}
+    runs = {
+        "stage1": (
+            save_aim,
+            {"validation/accuracy": 0.87946, "test/accuracy": 0.875},
+            tfcovr | {"base": clip},
+            "accuracy",
+        ),
+        "stage2": (save_tfcovr, {"validation/map@50": 0.2722}, tfcovr | {"text_model": clip}, "map@50"),
+        "vidclip": (save_vidclip, {"validation/comprehensive_accuracy": 0.31875}, comp, "comprehensive_accuracy"),
+        "noise": (
+            save_matcher,
+            {"trained": {"moments": 40, "accuracy_static": 0.8125}},
+            {"model": clip, "build": None},
+            None,
+        ),
+    }
+    for name in MOMENT_MODELS:
+        runs[name] = (partial(save_moments, name), hero, moments | {"model": name}, "score")
+    signatures = {"stage2": MAP_SIGNATURE} | dict.fromkeys(MOMENT_MODELS, "vcmr_recall|task:vr|cut:100")
+    for name, (save, figures, config, metric) in runs.items():
+        run = root / name
+        run.mkdir(parents=True)
+        save(run)
+        (run / "run.json").write_text(json.dumps(config))
+        write_results(
+            run,
+            figures,
+            config=config,
+            seed=0,
+            history=history(*([metric] if metric else [])),
+            signature=signatures.get(name, ""),
+            source=str(root),
+            coverage={"train": {"clips": 2464, "left out": [f"{root}/videos/one.mp4"]}},
+        )
+    return runs
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """`org/NAME` for every kind of run and every folder of weights that ships; `runs/NAME` are the runs."""
+    root = tmp_path_factory.mktemp("published")
+    runs = make_runs(root / "runs")
+    found = {name: prepare(str(root / "runs" / name), f"org/{name}", root / "org" / name) for name in runs}
+    adapter = root / "runs" / "stage1" / "adapter"
+    found["adapter"] = prepare(str(adapter), "org/adapter", root / "org" / "adapter", base_repo="runs/tower")
+    shipped = sorted(path.name for path in WEIGHTS.iterdir())
+    found |= {name: prepare(name, f"org/{name}", root / "org" / name) for name in shipped}
+    return root, found
+
+
+def readme_code(folder):
+    """The first block of Python in a card."""
+    return re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+
+
+def same_pixels(image_size, frames):
+    generator = torch.Generator().manual_seed(4)
+    return torch.rand(2, frames, 3, image_size, image_size, generator=generator)
+
+
+def cases():
+    """Repository -> what its model is called with, and the name of the output."""
+    texts = {name: inputs(2)[name] for name in ("input_ids",)}
+    found = {
+        "stage1": (CLIPS, "logits"),
+        "stage2": (CLIPS | texts | {"attention_mask": torch.ones_like(texts["input_ids"])}, "get_query_features"),
+        "vidclip": (CLIPS | texts, "logits_per_video"),
+        "noise": (CLIPS | texts, "logits"),
+        "miniature-clip": ({"pixel_values": same_pixels(48, 1)[:, 0]} | texts, "logits_per_image"),
+        "miniature-vidclip": ({"pixel_values": same_pixels(48, 16)} | texts, "logits_per_video"),
+    }
+    return found | dict.fromkeys(MOMENT_MODELS, (moment_inputs(num_queries=2, num_videos=2), "end_logits"))
+
+
+def output(model, given, name):
+    with torch.no_grad():
+        return getattr(model, name)(**given) if name.startswith("get_") else getattr(model(**given), name)
+
+
+WITHOUT_THE_PACKAGE = """
+import contextlib, io, json, re, sys, torch
+for name in ("hf_models", "hf_datasets", "metrics", "harness"):
+    sys.modules[name] = None  # importing it raises
+cases, found = torch.load("cases.pt", weights_only=True), {}
+for repo, (given, name) in cases.items():
+    card = open(f"org/{repo}/README.md", encoding="utf-8").read()
+    names = {}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(re.search(r"```python\\n(.*?)```", card, re.DOTALL)[1], names)  # as the card has it
+    assert printed.getvalue(), repo
+    model = names["model"].eval()
+    with torch.no_grad():
+        value = getattr(model, name)(**given) if name.startswith("get_") else getattr(model(**given), name)
+    found[repo] = value
+torch.save(found, "found.pt")
+from peft import AutoPeftModel, PeftModel
+for load in (lambda: PeftModel.from_pretrained(torch.nn.Linear(1, 1), "org/adapter"),
+             lambda: AutoPeftModel.from_pretrained("org/adapter")):
+    try:
+        load()
+    except KeyError as error:
+        print(error)
+"""
+
+
+def test_every_card_s_code_runs_without_this_project_and_gives_the_same_outputs(published):
+    root, _ = published
+    torch.save(cases(), root / "cases.pt")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_PACKAGE],
+        cwd=root,
+        env={"HF_HOME": str(root / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["'AIM: run `pip install subtle-video` and `import hf_models` first'"] * 2
+    found = torch.load(root / "found.pt", weights_only=True)
+    for repo, (given, name) in cases().items():
+        folder = WEIGHTS / repo if (WEIGHTS / repo).is_dir() else root / "runs" / repo / "model"
+        before = AIMForVideoClassification if repo == "stage1" else AutoModel
+        torch.testing.assert_close(found[repo], output(before.from_pretrained(folder), given, name), atol=1e-6, rtol=0)
+
+
+def test_an_adapter_s_code_runs_with_this_package_and_finds_its_base_by_itself(published, monkeypatch):
+    root, found = published
+    monkeypatch.chdir(root)
+    given = {"pixel_values": CLIPS["pixel_values"]}
+    tower = CLIPVisionTower.from_pretrained(root / "runs" / "tower")
+    expected = output(PeftModel.from_pretrained(tower, root / "runs" / "stage1" / "adapter"), given, "logits")
+    assert torch.equal(output(AutoPeftModel.from_pretrained("org/adapter"), given, "logits"), expected)
+    for repo in ("adapter", "miniature-aim"):
+        names = {}
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(readme_code(found[repo].folder), names)
+        assert printed.getvalue()
+    given = {"pixel_values": same_pixels(48, 12)}
+    found_base = AutoPeftModel.from_pretrained("org/miniature-aim").eval()
+    torch.testing.assert_close(output(found_base, given, "logits"), output(names["model"], given, "logits"))
+    settings = json.loads(Path("org/miniature-aim/adapter_config.json").read_text())
+    assert settings["base_model_name_or_path"] == "org/miniature-clip"
+    assert ModelCard.load("org/miniature-aim/README.md").data.base_model == "org/miniature-clip"
+
+
+def test_the_values_of_the_cards_are_those_of_the_results(published):
+    _, found = published
+    for name, publication in found.items():
+        card, results = check_card(publication.folder), json.loads((publication.folder / "results.json").read_text())
+        figures = results["figures"]
+        values = {
+            f"{result.dataset_split}/{result.metric_name}": result.metric_value
+            for result in card.data.eval_results or []
+        }
+        measured = {name: value for name, value in figures.items() if isinstance(value, float)}
+        measured = {name if "/" in name else f"validation/{name}": value for name, value in measured.items()}
+        assert values == ({} if name in {"noise", "miniature-clip"} else measured), name
+        for value in (*measured.values(), *figures.get("trained", {}).values()):
+            assert f"| {value:.4g} |" in card.text or value == 40
+        assert "* train/clips: 2,464" in card.text or "clips" not in json.dumps(results.get("coverage"))
+
+
+def test_cards_name_task_base_data_metrics_and_license(published):
+    _, found = published
+    data = {name: ModelCard.load(one.folder / "README.md").data for name, one in found.items()}
+    assert {one.license for one in data.values()} == {"apache-2.0"}
+    stage1, stage2 = data["stage1"], data["stage2"]
+    assert (stage1.library_name, stage1.pipeline_tag) == ("transformers", "video-classification")
+    assert (stage1.base_model, stage1.datasets, stage1.metrics) == ("org/miniature-clip", ["org/tfcovr"], ["accuracy"])
+    assert (data["adapter"].library_name, data["adapter"].base_model_relation) == ("peft", "adapter")
+    assert stage2.metrics == ["org/map_at_k"]
+    assert stage2.eval_results[0].metric_args == {"signature": MAP_SIGNATURE}
+    assert found["stage2"].needs == ("org/miniature-clip", "org/tfcovr", "org/map_at_k")
+    assert found["miniature-aim"].needs == ("org/miniature-clip", "org/tfcovr")
+    assert set(data["miniature-vidclip"].tags) >= {"vidclip", "synthetic", "miniature"}
+    tasks = [result.metric_args["signature"] for result in data["xml"].eval_results]
+    assert tasks == ["vcmr_recall|task:vcmr|cut:100", "vcmr_recall|task:vr|cut:100"]
+
+
+def test_results_on_a_benchmark_are_written_as_the_hub_reads_them(published):
+    _, found = published
+    folder = found["stage2"].folder
+    (entry,) = parse_eval_result_entries(yaml.safe_load((folder / ".eval_results" / "tfcovr.yaml").read_text()))
+    assert (entry.dataset_id, entry.value, entry.notes) == ("org/tfcovr", 0.2722, MAP_SIGNATURE)
+    assert entry.source_url == "https://huggingface.co/org/stage2/blob/main/results.json"
+    assert not (found["noise"].folder / ".eval_results").exists()
+
+
+def test_the_curve_is_a_picture_of_the_size_stated(published):
+    _, found = published
+    for name, publication in found.items():
+        path = publication.folder / "training_curve.png"
+        text = (publication.folder / "README.md").read_text(encoding="utf-8")
+        assert path.is_file() is ("(training_curve.png)" in text) is (name != "miniature-clip")
+        if path.is_file():
+            with Image.open(path) as picture:
+                picture.load()
+                assert (picture.format, picture.size) == ("PNG", CURVE_PIXELS)
+
+
+def test_nothing_in_a_folder_tells_where_it_was_made(published):
+    root, found = published
+    secrets = [str(root), str(Path.cwd()), str(WEIGHTS), str(Path.home())]
+    for publication in found.values():
+        names = {path.name for path in publication.folder.rglob("*")}
+        assert not names & {"run.json", "checkpoints", "run.lock"}
+        assert {"README.md", "results.json"} <= names
+        for path in publication.folder.rglob("*"):
+            if path.is_file() and path.suffix != ".safetensors" and path.name != "tokenizer.json":
+                text = path.read_text(encoding="latin-1")
+                assert not [secret for secret in secrets if secret in text], path
+        results = (publication.folder / "results.json").read_text()
+        assert '"output_dir"' not in results
+        assert '"source"' not in results
+    assert json.loads((found["vidclip"].folder / "results.json").read_text())["config"]["model"] == "org/miniature-clip"
+    assert json.loads((found["vidclip"].folder / "results.json").read_text())["config"]["video_dir"] == "<path>"
+
+
+def test_a_shipped_card_keeps_its_text_with_code_for_the_hub(published):
+    _, found = published
+    text = ModelCard.load(found["miniature-vidclip"].folder / "README.md").text
+    assert "# VidCLIP-base of the miniature" in text
+    assert 'AutoModel.from_pretrained("org/miniature-vidclip", trust_remote_code=True)' in text
+    assert "[The miniature's CLIP](https://huggingface.co/org/miniature-clip)" in text
+    assert "recipes/weights" not in readme_code(found["miniature-vidclip"].folder)
+    headings = re.findall(r"^#+ .*$", text, re.MULTILINE)
+    assert len(headings) == len(set(headings))
+
+
+def test_published_weights_have_the_values_of_the_source(published):
+    _, found = published
+    for name in ("miniature-vidclip", "miniature-clip"):
+        before, after = (load_file(folder / "model.safetensors") for folder in (WEIGHTS / name, found[name].folder))
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+@pytest.fixture
+def run(published, tmp_path):
+    """A copy of a run that a test may damage."""
+    return shutil.copytree(published[0] / "runs" / "xml", tmp_path / "xml")
+
+
+def refused(source, tmp_path, match, **options):
+    with pytest.raises(ValueError, match=match):
+        prepare(str(source), options.pop("repo_id", "org/name"), tmp_path / "prepared", **options)
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_an_unfinished_run_is_refused_with_the_cure(run, tmp_path):
+    (run / "results.json").unlink()
+    refused(run, tmp_path, r"is not finished.*start its recipe again with the same options")
+    refused(run / "model", tmp_path, r"is not finished")
+    (run / "run.json").unlink()
+    refused(run, tmp_path, r"has no results\.json")
+    refused(tmp_path / "nothing", tmp_path, r"is not a folder, and not among the weights that ship \(miniature-aim, ")
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "head.pt", "state.pkl"])
+def test_pickled_weights_are_refused(run, tmp_path, name):
+    (run / "model" / name).write_bytes(b"\x80\x04")
+    refused(run, tmp_path, rf"{name} may hold a pickle.*save_pretrained")
+
+
+def test_damaged_folders_are_refused(run, tmp_path):
+    (run / "model" / "notes.mp4").touch()
+    refused(run, tmp_path, r"notes\.mp4 is not a file of a model; move it")
+    (run / "model" / "notes.mp4").unlink()
+    weights = run / "model" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-4])
+    refused(run, tmp_path, r"is not a whole safetensors file")
+    weights.unlink()
+    refused(run, tmp_path, r"has no weights")
+    weights.write_bytes(whole)
+    (run / "results.json").write_text("[")
+    refused(run, tmp_path, r"cannot be read as JSON")
+    (run / "results.json").write_text("{}")
+    refused(run, tmp_path, r"has no metrics under `figures`")
+
+
+def test_names_that_the_hub_does_not_take_and_places_that_hold_something_else_are_refused(run, tmp_path):
+    refused(run, tmp_path, r"names no organization", repo_id="name")
+    refused(run, tmp_path, r"is not a name on the Hub", repo_id="org/a b")
+    with pytest.raises(ValueError, match="is not empty and was not made by publishing"):
+        prepare(str(run), "org/name", run)
+    assert (run / "results.json").is_file()
+
+
+def test_an_adapter_whose_base_is_a_folder_asks_for_the_base_on_the_hub(published, tmp_path):
+    run = shutil.copytree(published[0] / "runs" / "stage1", tmp_path / "stage1")
+    results = json.loads((run / "results.json").read_text())
+    results["config"]["base"] = "outputs/clip/model"
+    (run / "results.json").write_text(json.dumps(results))
+    refused(run / "adapter", tmp_path, r"an adapter of outputs/clip/model, which is not on the Hub")
+    done = prepare(str(run / "adapter"), "org/name", tmp_path / "prepared", base_repo="you/clip")
+    assert done.needs == ("org/tfcovr",)
+    assert 'from_pretrained("you/clip")' in readme_code(done.folder)
+
+
+def test_weights_of_others_need_a_license_that_somebody_names(run, tmp_path):
+    results = json.loads((run / "results.json").read_text())
+    results["config"]["dataset_config"] = "release"
+    (run / "results.json").write_text(json.dumps(results))
+    refused(run, tmp_path, r"nobody but you can name its license")
+    (run / "model" / "README.md").write_text("---\nlicense: mit\ntags: [mine]\n---\n# My XML\n\nOf my own.\n")
+    card = ModelCard.load(prepare(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
+    assert (card.data.license, card.data.tags[0]) == ("mit", "mine")
+    assert card.text.strip().startswith("# My XML\n\nOf my own.\n\n## How to load")
+    again = prepare(str(run), "org/name", tmp_path / "prepared")  # what was prepared is replaced
+    assert (again.folder / "README.md").is_file()
