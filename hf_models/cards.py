@@ -21,7 +21,7 @@ from huggingface_hub import (
 )
 
 CURVE_FILE = "training_curve.png"
-CURVE_PIXELS = (900, 400)
+CURVE_PIXELS = (900, 450)
 """Width and height of the picture."""
 RESULTS_FOLDER = ".eval_results"
 DOTS_PER_INCH = 100
@@ -151,7 +151,7 @@ def draw_training_curve(history: Sequence[Mapping[str, Any]], path: str | os.Pat
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
         if panel != ["loss"]:
-            axes.legend(fontsize="small")
+            figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
     figure.savefig(path, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
     return True
 
@@ -250,10 +250,10 @@ def check_card(folder: str | os.PathLike[str]) -> ModelCard:
         ]
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the card or the {RESULTS_FOLDER} of {folder} cannot be read: {error}") from error
-    if not card.data.license:
+    if not card.data.get("license"):
         raise ValueError(f"{path} names no license; add a line such as `license: apache-2.0` to its YAML header")
     indexed: dict[str, set[Any]] = {}
-    for result in card.data.eval_results or []:
+    for result in card.data.get("eval_results", []):
         indexed.setdefault(result.dataset_type, set()).add(result.metric_value)
     for entry in entries:
         if entry.value not in indexed.get(entry.dataset_id, set()):

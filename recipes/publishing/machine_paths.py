@@ -14,7 +14,7 @@ SHIPPED = re.compile(r"(?:.*/)?(?:recipes|subtle_recipes)/weights/([\w.-]+)/?")
 # An absolute path of POSIX or Windows, one of a home folder, one that climbs out of the working directory, a file URL;
 # a URL's own slashes and those of names such as `validation/accuracy` follow a letter or a colon.
 PATH = re.compile(
-    r"file://[^\s'\"`]+"
+    r"file://[^\s,;()'\"`]+"
     r"|(?<![\w.:/~@<>-])(?:~[\w.-]*/|(?:\.\.?/)+(?=[\w.~-])|/(?=[\w.~-]))[^\s'\"`,;:()\[\]{}|<>]*"
     r"|(?<!\w)[A-Za-z]:[\\/][^\s'\"`,;()|<>]*"
     r"|\\\\[\w.-]+\\[^\s'\"`,;()|<>]*"

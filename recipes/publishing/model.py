@@ -14,7 +14,7 @@ from hf_models.cards import CURVE_FILE, draw_training_curve, write_benchmark_res
 from publishing.machine_paths import read_json, without_paths
 from publishing.model_card import card_data, card_text
 from publishing.publication import Publication
-from publishing.runs import Run, find_run
+from publishing.runs import Part, Run, find_run
 
 PICKLED = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz", ".h5", ".msgpack"})
 """Files that run code when they are loaded, or hold weights that nothing here reads."""
@@ -26,7 +26,9 @@ FROM_THIS_MACHINE = ("name_or_path", "_name_or_path", "is_local", "local_files_o
 """Keys that transformers leaves in configurations of what was loaded from a folder."""
 
 
-def prepare(source: str, repo_id: str, folder: Path, *, base_repo: str | None = None) -> Publication:
+def prepare(
+    source: str, repo_id: str, folder: Path, *, base_repo: str | None = None, part: Part | None = None
+) -> Publication:
     """Write a folder that is complete for the Hub.
 
     Args:
@@ -35,6 +37,7 @@ def prepare(source: str, repo_id: str, folder: Path, *, base_repo: str | None = 
         repo_id: `ORG/NAME`. Datasets, metrics and weights that ship here are taken to be in the same ORG.
         folder: Where to write; what an earlier call wrote there is replaced.
         base_repo: Id on the Hub of the model that this one started from; by default as the run says.
+        part: Which of the two to take of a run that has both; None: the model.
 
     Returns:
         The publication.
@@ -45,13 +48,13 @@ def prepare(source: str, repo_id: str, folder: Path, *, base_repo: str | None = 
     """
     for name in filter(None, (repo_id, base_repo)):
         check_repo_id(name)
-    run, folder = find_run(str(source)), Path(folder)
+    run, folder = find_run(str(source), part), Path(folder)
     check_place(folder, run.model)
     namespace, _, name = repo_id.partition("/")
     bases = run.base_models(namespace, base_repo)
     base = base_of_adapter(run, bases) if run.kind.library_name == "peft" else None
     dataset, measurements = run.dataset(namespace), run.measurements(namespace)
-    data = card_data(run, name, measurements, bases=bases, dataset=dataset, license_id=license_of(run))
+    license_id = license_of(run)
     with draft_of(folder) as draft:
         copy_model(run.model, draft)
         add_code(run, draft)
@@ -60,11 +63,11 @@ def prepare(source: str, repo_id: str, folder: Path, *, base_repo: str | None = 
         forget_machine(draft)
         results = without_paths(run.results, shipped=lambda shipped: f"{namespace}/{shipped}")
         write_json(draft / "results.json", results)
-        has_curve = draw_training_curve(results.get("history", []), draft / CURVE_FILE)
+        draw_training_curve(results.get("history", []), draft / CURVE_FILE)
         address = f"https://huggingface.co/{repo_id}/blob/main/results.json"
         write_benchmark_results(draft, run.benchmark_results(measurements), source=address)
-        text = card_text(run, repo_id, measurements, results=results, base=base, has_curve=has_curve)
-        write_card(draft, data, text)
+        data = card_data(run, draft, name, measurements, bases=bases, dataset=dataset, license_id=license_id)
+        write_card(draft, data, card_text(run, draft, repo_id, measurements, base=base))
     named = [*bases, *([dataset] if dataset else []), *(one.metric_id for one in measurements)]
     needs = tuple(dict.fromkeys(one for one in named if one.startswith(f"{namespace}/") and one != repo_id))
     return Publication("model", repo_id, folder, needs)

@@ -1,17 +1,26 @@
 """The card of a model folder: how to load it, what was measured, how it was trained, its limits."""
 
 import re
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from huggingface_hub import ModelCardData
 
 from hf_models.cards import CURVE_FILE, Measurement, cell, eval_results, options_table, results_table
+from publishing.machine_paths import read_json
 from publishing.model_kinds import PROJECT, ModelKind
 from publishing.runs import Run
 
 PYTHON_BLOCK = re.compile(r"^```python\n.*?^```\n?", re.MULTILINE | re.DOTALL)
 NEIGHBOR = re.compile(r"\]\(\.\./([\w.-]+)\)")
 """A link from one folder of `recipes/weights` to another."""
+SENTENCE_TRANSFORMERS_FILE = "modules.json"
+SENTENCE_TRANSFORMERS = Template("""\
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("$repo", trust_remote_code=True)
+""")
 REMOTE_CODE = (
     "`trust_remote_code=True` runs the Python files of this repository: read them, and name the commit that you read "
     "as `revision=`. After `pip install subtle-video` and `import hf_models` it is not needed."
@@ -24,9 +33,26 @@ MINIATURE_LIMITS = (
 
 
 def card_data(
-    run: Run, name: str, measurements: list[Measurement], *, bases: list[str], dataset: str | None, license_id: str
+    run: Run,
+    folder: Path,
+    name: str,
+    measurements: list[Measurement],
+    *,
+    bases: list[str],
+    dataset: str | None,
+    license_id: str,
 ) -> ModelCardData:
-    """The metadata; what somebody wrote into the header of a card comes before what is computed."""
+    """The metadata; what somebody wrote into the header of a card comes before what is computed.
+
+    Args:
+        run: The run.
+        folder: What is published, all but the card.
+        name: Of the model, for its results.
+        measurements: Of the run.
+        bases: Ids of what it started from.
+        dataset: Id of what it was trained on.
+        license_id: As the Hub calls it.
+    """
     kind, task = run.kind, run.kind.task
     results = eval_results(measurements, task_type=task[0], task_name=task[1])
     computed = {
@@ -40,34 +66,27 @@ def card_data(
         "tags": [*kind.tags, *(["synthetic", "miniature"] if run.is_miniature else [])],
     }
     written = {key: value for key, value in run.header.items() if key != "model-index"}
-    tags = [*written.pop("tags", []), *computed.pop("tags")]
+    own_tags = written.pop("tags", [])
+    tags = [*([own_tags] if isinstance(own_tags, str) else own_tags), *computed.pop("tags")]
+    tags += ["sentence-transformers"] if (folder / SENTENCE_TRANSFORMERS_FILE).is_file() else []
     data = {key: value for key, value in (computed | written).items() if value is not None}
     if results:
         data |= {"model_name": name, "eval_results": results}
     return ModelCardData(**data, tags=list(dict.fromkeys(tags)))
 
 
-def card_text(
-    run: Run,
-    repo_id: str,
-    measurements: list[Measurement],
-    *,
-    results: dict[str, Any],
-    base: str | None,
-    has_curve: bool,
-) -> str:
+def card_text(run: Run, folder: Path, repo_id: str, measurements: list[Measurement], *, base: str | None) -> str:
     """The body: what somebody wrote with code that loads it from the Hub, then what is computed.
 
     Args:
         run: The run.
+        folder: What is published, all but the card.
         repo_id: Of the model.
         measurements: Of the run.
-        results: Its `results.json` as it is published.
         base: Id of what an adapter is put on.
-        has_curve: Whether the folder has a picture of the training curve.
     """
     namespace, _, name = repo_id.partition("/")
-    loading = how_to_load(run.kind, repo_id, base)
+    loading = how_to_load(run.kind, folder, repo_id, base)
     text = NEIGHBOR.sub(rf"](https://huggingface.co/{namespace}/\1)", run.text)
     if PYTHON_BLOCK.search(text):
         text = PYTHON_BLOCK.sub(lambda _: loading, text, count=1)
@@ -76,25 +95,31 @@ def card_text(
     parts = [text]
     if measurements:
         parts += ["## Measured", results_table(measurements)]
-    parts += ["## Training", *training(run.kind, results, has_curve=has_curve)]
+    parts += ["## Training", *training(run.kind, folder)]
     if "## Limits" not in text:
         parts += ["## Limits", MINIATURE_LIMITS if run.is_miniature else limits(run, measurements)]
-    return "\n\n".join(part.strip() for part in parts)
+    return "\n\n".join(part.strip() for part in parts if part)
 
 
-def how_to_load(kind: ModelKind, repo_id: str, base: str | None) -> str:
+def how_to_load(kind: ModelKind, folder: Path, repo_id: str, base: str | None) -> str:
     """What to install, code that runs as it stands, and what the code of a repository means."""
     code = kind.code.substitute(repo=repo_id, base=base or "")
-    note = f"\n{REMOTE_CODE}\n" if kind.has_own_code and kind.library_name == "transformers" else ""
-    return f"```bash\n{kind.install}\n```\n\n```python\n{code}```\n{note}"
+    parts = [f"```bash\n{kind.install}\n```", f"```python\n{code}```"]
+    if (folder / SENTENCE_TRANSFORMERS_FILE).is_file():
+        code = SENTENCE_TRANSFORMERS.substitute(repo=repo_id)
+        parts.append(f'With `pip install "sentence-transformers>=6"`:\n\n```python\n{code}```')
+    if kind.has_own_code and kind.library_name == "transformers":
+        parts.append(REMOTE_CODE)
+    return "\n\n".join(parts) + "\n"
 
 
-def training(kind: ModelKind, results: dict[str, Any], *, has_curve: bool) -> list[str]:
-    """Curve, counts, options and versions of a run."""
+def training(kind: ModelKind, folder: Path) -> list[str]:
+    """Curve, counts, options and versions of a run, from its results as they are published."""
     from harness.training import INCIDENTAL  # torch comes with it
 
-    parts = [f"Trained by `subtle {kind.recipe}` of [Subtle]({PROJECT}); `results.json` holds everything below."]
-    if has_curve:
+    results = read_json(folder / "results.json")
+    parts = [f"Trained by `subtle {kind.recipe}` of [Subtle]({PROJECT}); `results.json` holds all of it."]
+    if (folder / CURVE_FILE).is_file():
         parts.append(f"![Training loss and validation metrics by epoch]({CURVE_FILE})")
     counts = [f"* {cell(name)}: {value:,}" for name, value in counts_of(results.get("coverage", {}))]
     if counts:

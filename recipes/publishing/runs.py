@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import yaml
 from huggingface_hub import ModelCard
@@ -15,7 +15,10 @@ from hf_models.cards import Measurement
 from publishing.machine_paths import SHIPPED, read_json
 from publishing.model_kinds import ADAPTER, KINDS, ModelKind
 
+Part = Literal["model", "adapter"]
 DATASETS = (*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)
+PARTS = {"config": dict, "history": list, "versions": dict, "coverage": dict}
+"""What recipes write into results.json beside the metrics."""
 SPLITS = ("train", "validation", "test")
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 METRICS = (
@@ -56,15 +59,14 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """The options of the run."""
-        config = self.results.get("config")
-        return config if isinstance(config, dict) else {}
+        return self.results.get("config", {})
 
     @property
     def is_miniature(self) -> bool:
         """Whether all its data and weights come from the miniature."""
-        data = self.config.get("dataset_config") or "mini"
-        bases = [self.config.get(name) for name in self.kind.bases]
-        own = all(base is None or SHIPPED.fullmatch(base) or is_folder(base) for base in bases)
+        data = str(self.config.get("dataset_config") or "mini")
+        bases = [str(self.config.get(name) or "") for name in self.kind.bases]
+        own = all(SHIPPED.fullmatch(base) or is_folder(base) for base in bases)
         return data.startswith("mini") and own and not self.config.get("build")
 
     def base_models(self, namespace: str, base_repo: str | None) -> list[str]:
@@ -96,7 +98,7 @@ class Run:
                 Measurement(
                     metric=metric,
                     value=value,
-                    metric_id=f"{namespace}/{own}" if own else metric.partition("@")[0],
+                    metric_id=f"{namespace}/{own}" if own else plain_id(metric),
                     dataset=dataset,
                     config=config.get("dataset_config") if dataset else None,
                     split=split,
@@ -128,6 +130,15 @@ def flattened(values: dict[str, Any], above: str = "") -> Iterator[tuple[str, fl
             yield f"{above}{name}", value
 
 
+def plain_id(metric: str) -> str:
+    """The plain word for a metric that is not of this project.
+
+    >>> plain_id("t2v_recall@1"), plain_id("mean_class_accuracy"), plain_id("joints_r2")
+    ('recall', 'accuracy', 'joints_r2')
+    """
+    return next((word for word in ("recall", "accuracy") if word in metric), metric)
+
+
 def hub_id(name: str | None, namespace: str) -> str | None:
     """What a model or dataset of a run's options is called on the Hub, or None where it is a folder of this machine.
 
@@ -148,21 +159,21 @@ def is_folder(name: str) -> bool:
     return not HUB_ID.fullmatch(name) or name.startswith("outputs/") or Path(name).exists()
 
 
-def find_run(source: str) -> Run:
+def find_run(source: str, part: Part | None = None) -> Run:
     """The run that a name or a folder stands for.
 
     Args:
-        source: A name in `recipes/weights`; the folder that a recipe wrote, which means its `model`; or the `model` or
-            `adapter` in it.
+        source: A name in `recipes/weights`; the folder that a recipe wrote; or the `model` or `adapter` in it.
+        part: Which of the two to take of a folder that has both; None: the model.
 
     Raises:
-        ValueError: It is none of these, or the run is not finished.
+        ValueError: It is none of these, or the run is not finished, or has no such part.
     """
     shipped = sorted(path.name for path in WEIGHTS.iterdir() if path.is_dir())
     folder = WEIGHTS / source if source in shipped else Path(source)
     if not folder.is_dir():
         raise ValueError(f"{source} is not a folder, and not among the weights that ship ({', '.join(shipped)})")
-    run = folder if (folder / "results.json").is_file() or folder.name not in {"model", "adapter"} else folder.parent
+    run = folder if (folder / "results.json").is_file() or folder.name not in get_args(Part) else folder.parent
     if not (run / "results.json").is_file():
         if (run / "run.json").is_file() or (run / "checkpoints").is_dir():
             raise ValueError(
@@ -173,12 +184,29 @@ def find_run(source: str) -> Run:
             f"{source} has no results.json, from which a card is made; give the folder of a finished run, such as that "
             "of `python recipes/stage1.py`"
         )
-    results = read_json(run / "results.json")
+    parts = [folder / name for name in (part or "model", "model")] if folder == run else []
+    model = next((path for path in parts if path.is_dir()), folder)
+    kind = kind_of(model)
+    if part and (part == "adapter") != (kind is ADAPTER):
+        raise ValueError(f"{model} holds no {part}; it holds {'an adapter' if kind is ADAPTER else 'a model'}")
+    return Run(model, read_results(run / "results.json"), kind, *written_card(model))
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """What a recipe wrote.
+
+    Raises:
+        ValueError: It is not what recipes write.
+    """
+    results = read_json(path)
     if not isinstance(results.get("figures"), dict):
-        raise ValueError(f"{run / 'results.json'} has no metrics under `figures`, as every recipe writes them")
-    model = folder / "model" if folder == run and (folder / "model").is_dir() else folder
-    header, text = written_card(model)
-    return Run(model, results, kind_of(model), header, text)
+        raise ValueError(f"{path} has no metrics under `figures`, as every recipe writes them")
+    wrong = [name for name, kind in PARTS.items() if name in results and not isinstance(results[name], kind)]
+    if not all(isinstance(epoch, dict) for epoch in results.get("history", [])):
+        wrong.append("history")
+    if wrong:
+        raise ValueError(f"{path} was not written by a recipe: its {' and '.join(wrong)} has another form")
+    return results
 
 
 def kind_of(model: Path) -> ModelKind:

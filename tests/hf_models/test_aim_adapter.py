@@ -15,7 +15,7 @@ from transformers import CLIPConfig, CLIPModel, CLIPTextModel, CLIPVisionConfig,
 from hf_models import AIMAdapterConfig, AIMConfig, AIMForVideoClassification, AIMModel
 from hf_models.tfcovr.adapter_aim import AIMTuner, fingerprint_base
 from hf_models.tfcovr.merging_aim import to_adapter, to_aim
-from hf_models.tfcovr.modeling_aim import load_clip_vision
+from hf_models.tfcovr.modeling_aim import CLIPVisionTower, load_clip_vision
 
 TOWER = {
     "hidden_size": 32,
@@ -329,6 +329,21 @@ def test_a_model_trained_in_full_is_refused_as_an_adapter(clip):
         native.aim.encoder.layers[0].mlp.fc1.weight.add_(0.1)
     with pytest.raises(ValueError, match=r"encoder\.layers\.0\.mlp\.fc1\.weight differs"):
         to_adapter(native, copy.deepcopy(clip))
+
+
+def test_a_saved_configuration_tells_peft_alone_what_to_install_and_where_the_tower_is(clip, tmp_path):
+    tower = CLIPVisionTower(clip.config)
+    tower.load_state_dict(clip.state_dict())
+    adapted(tower).save_pretrained(tmp_path)
+    path = tmp_path / "adapter_config.json"
+    written = json.loads(path.read_text())
+    assert "pip install subtle-video" in written["peft_type"]
+    assert written["auto_mapping"] == {"base_model_class": "CLIPVisionModel", "parent_library": "transformers"}
+    for name in (written["peft_type"], "AIM"):  # AIM: of version 0.1
+        path.write_text(json.dumps(written | {"peft_type": name}))
+        config = PeftConfig.from_pretrained(tmp_path)
+        assert (type(config), config.peft_type) == (AIMAdapterConfig, PeftType.AIM)
+        PeftModel.from_pretrained(copy.deepcopy(clip), tmp_path)
 
 
 def test_the_names_of_labels_are_saved_with_the_adapter(clip, tmp_path):

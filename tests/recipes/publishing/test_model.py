@@ -7,140 +7,30 @@ import re
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard, parse_eval_result_entries
-from peft import AutoPeftModel, PeftModel, get_peft_model
+from peft import AutoPeftModel, PeftModel
 from PIL import Image
 from safetensors.torch import load_file
 from small_moment_models import MODELS as MOMENT_MODELS
 from small_moment_models import inputs as moment_inputs
-from small_moment_models import small as small_moments
-from small_vidclip import FRAMES, inputs, make_processor, small_vidclip
-from transformers import AutoModel, CLIPImageProcessor, CLIPTextConfig, CLIPVisionConfig
+from small_runs import MAP_SIGNATURE, WEIGHTS, make_runs
+from small_vidclip import FRAMES, inputs
+from transformers import AutoModel
 
-from harness.results import write_results
 from hf_models import (
-    AIMAdapterConfig,
-    AIMConfig,
     AIMForVideoClassification,
-    AIMVideoProcessor,
-    TFCoVRConfig,
-    TFCoVRForComposedRetrieval,
-    TFCoVRProcessor,
 )
 from hf_models.cards import CURVE_PIXELS, check_card
 from hf_models.tfcovr.modeling_aim import CLIPVisionTower
-from hf_models.vidclip.modeling_vidclip_matching import VidCLIPMatcher
 from publishing.model import prepare
 
-WEIGHTS = Path(__file__).parents[3] / "recipes" / "weights"
-SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-IMAGE = {"image_size": 16, "patch_size": 8}
-LABELS = dict(enumerate(("tuck", "pike", "twist")))
 CLIPS = {"pixel_values": torch.rand(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(3))}
-MAP_SIGNATURE = "map@k|protocol:standard|denominator:min(relevant,k)"
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-
-
-def save_aim(run):
-    torch.manual_seed(0)
-    AIMForVideoClassification(AIMConfig(num_frames=FRAMES, id2label=LABELS, **IMAGE, **SMALL)).save_pretrained(
-        run / "model"
-    )
-    video_processor().save_pretrained(run / "model")
-    tower = CLIPVisionTower(CLIPVisionConfig(**IMAGE, **SMALL))
-    tower.save_pretrained(run.parent / "tower")
-    adapted = get_peft_model(tower, AIMAdapterConfig(num_frames=FRAMES, id2label=LABELS))
-    with torch.no_grad():
-        for parameter in adapted.parameters():
-            if parameter.requires_grad:
-                parameter.normal_(std=0.3)
-    adapted.save_pretrained(run / "adapter", save_embedding_layers=False)
-
-
-def save_tfcovr(run):
-    torch.manual_seed(0)
-    text = CLIPTextConfig(vocab_size=40, projection_dim=12, eos_token_id=39, pad_token_id=0, bos_token_id=38, **SMALL)
-    vision = AIMConfig(num_frames=FRAMES, **IMAGE, **SMALL)
-    model = TFCoVRForComposedRetrieval(TFCoVRConfig(vision_config=vision, text_config=text, fusion_hidden_dim=8))
-    model.save_pretrained(run / "model")
-    TFCoVRProcessor(video_processor(), make_processor().tokenizer).save_pretrained(run / "model")
-
-
-def save_vidclip(run):
-    small_vidclip().save_pretrained(run / "model")
-    make_processor().save_pretrained(run / "model")
-
-
-def save_matcher(run):
-    torch.manual_seed(0)
-    matcher = VidCLIPMatcher.from_vidclip(small_vidclip())
-    for weight in matcher.head.parameters():
-        torch.nn.init.normal_(weight, std=0.3)
-    matcher.save_pretrained(run / "model")
-    CLIPImageProcessor(size={"height": 16, "width": 16}, do_center_crop=False).save_pretrained(run / "model")
-    make_processor().tokenizer.save_pretrained(run / "model")
-
-
-def save_moments(name, run):
-    small_moments(name).save_pretrained(run / "model")
-
-
-def video_processor():
-    return AIMVideoProcessor(num_frames=FRAMES, size={"height": 16, "width": 16}, do_center_crop=False)
-
-
-def history(*metrics):
-    return [{"loss": 2.0 / epoch, **dict.fromkeys(metrics, 0.1 * epoch)} for epoch in (1, 2, 3)]
-
-
-def make_runs(root):
-    """What each recipe leaves in its folder, of models that are small enough, at `root/NAME`."""
-    clip = str(WEIGHTS / "miniature-clip")
-    tfcovr = {"dataset": "tfcovr", "dataset_config": "mini", "epochs": 3, "output_dir": str(root)}
-    comp = tfcovr | {"dataset": "activitynet_comp", "model": clip, "video_dir": str(root / "videos")}
-    moments = tfcovr | {"dataset": "charades_fig", "features": str(root / "features"), "validation_split": "validation"}
-    hero = {"vcmr_recall@1_iou@0.7": 0.25, "vr_recall@1": 0.5}
-    runs = {
-        "stage1": (
-            save_aim,
-            {"validation/accuracy": 0.87946, "test/accuracy": 0.875},
-            tfcovr | {"base": clip},
-            "accuracy",
-        ),
-        "stage2": (save_tfcovr, {"validation/map@50": 0.2722}, tfcovr | {"text_model": clip}, "map@50"),
-        "vidclip": (save_vidclip, {"validation/comprehensive_accuracy": 0.31875}, comp, "comprehensive_accuracy"),
-        "noise": (
-            save_matcher,
-            {"trained": {"moments": 40, "accuracy_static": 0.8125}},
-            {"model": clip, "build": None},
-            None,
-        ),
-    }
-    for name in MOMENT_MODELS:
-        runs[name] = (partial(save_moments, name), hero, moments | {"model": name}, "score")
-    signatures = {"stage2": MAP_SIGNATURE} | dict.fromkeys(MOMENT_MODELS, "vcmr_recall|task:vr|cut:100")
-    for name, (save, figures, config, metric) in runs.items():
-        run = root / name
-        run.mkdir(parents=True)
-        save(run)
-        (run / "run.json").write_text(json.dumps(config))
-        write_results(
-            run,
-            figures,
-            config=config,
-            seed=0,
-            history=history(*([metric] if metric else [])),
-            signature=signatures.get(name, ""),
-            source=str(root),
-            coverage={"train": {"clips": 2464, "left out": [f"{root}/videos/one.mp4"]}},
-        )
-    return runs
 
 
 @pytest.fixture(scope="module")
@@ -385,6 +275,30 @@ def test_damaged_folders_are_refused(run, tmp_path):
     refused(run, tmp_path, r"cannot be read as JSON")
     (run / "results.json").write_text("{}")
     refused(run, tmp_path, r"has no metrics under `figures`")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("config", []), ("history", [1.0]), ("coverage", "none"), ("versions", None), ("history", {})]
+)
+def test_results_that_no_recipe_wrote_are_refused(run, tmp_path, name, value):
+    results = json.loads((run / "results.json").read_text()) | {name: value}
+    (run / "results.json").write_text(json.dumps(results))
+    refused(run, tmp_path, rf"was not written by a recipe: its {name} has another form")
+
+
+def test_a_run_with_both_gives_the_part_that_is_asked_for(published, tmp_path):
+    run = published[0] / "runs" / "stage1"
+    folder = prepare(str(run), "org/name", tmp_path / "adapter", part="adapter").folder
+    assert (folder / "adapter_config.json").is_file()
+    refused("miniature-aim", tmp_path, "holds no model; it holds an adapter", part="model")
+    refused(published[0] / "runs" / "xml", tmp_path, "holds no adapter; it holds a model", part="adapter")
+
+
+def test_a_folder_that_sentence_transformers_loads_says_so(run, tmp_path):
+    (run / "model" / "modules.json").write_text("[]")
+    card = ModelCard.load(prepare(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
+    assert "sentence-transformers" in card.data.tags
+    assert 'SentenceTransformer("org/name", trust_remote_code=True)' in card.text
 
 
 def test_names_that_the_hub_does_not_take_and_places_that_hold_something_else_are_refused(run, tmp_path):
