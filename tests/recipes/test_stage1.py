@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from published_run import publish
 from safetensors.torch import load_file
 from stage1 import Stage1, Stage1Config, epoch_items, run
 from transformers import AutoModelForVideoClassification, AutoVideoProcessor
@@ -89,6 +90,10 @@ def test_training_learns_colors_and_saves_both_forms(config):
     results = json.loads((folder / "results.json").read_text())
     assert results["coverage"]["train"] == {"clips": 16, "usable": 16}
     assert not list(folder.glob("*.tmp"))
+    card, _ = publish(folder)
+    assert card.data.to_dict()["pipeline_tag"] == "video-classification"
+    card, _ = publish(folder, part="adapter", base_repo="org/clip")
+    assert (card.data.library_name, card.data.base_model) == ("peft", "org/clip")
 
 
 def test_all_weights_train_when_asked(config):

@@ -13,6 +13,7 @@ import pytest
 import stage2
 import torch
 import yaml
+from published_run import publish
 from safetensors.torch import load_file
 from stage2 import Stage2Config
 
@@ -57,6 +58,9 @@ def test_training_from_embeddings_learns_and_leaves_a_complete_model(config):
     model = TFCoVRForComposedRetrieval.from_pretrained(Path(config.output_dir) / "model")
     assert model.encode_video(torch.rand(1, 4, 3, 16, 16)).shape == (1, 16)
     assert not Path(config.output_dir, "checkpoints").exists()
+    card, published = publish(config.output_dir)
+    assert published["signature"] == results["signature"]
+    assert results["signature"].split("|")[0] in card.text
 
 
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path):

@@ -17,6 +17,7 @@ import torch
 import vcmr
 import yaml
 from evaluate_vcmr import EvaluateVCMRConfig
+from published_run import publish
 from safetensors.torch import load_file
 from transformers import AutoModel
 from vcmr import VCMRConfig
@@ -128,6 +129,8 @@ def test_training_learns_and_leaves_a_complete_model(config, model):
     assert measured["svmr_recall@1_iou@0.5"] > 0.25
     assert measured["vr_recall@1"] > 0.3
     assert results["coverage"]["train"]["moments_trained_on"] == 144
+    card, _ = publish(config.output_dir)
+    assert results["signature"].replace("task:vr", "task:vcmr") in card.text
     assert results["coverage"]["validation"]["queries_used"] == 24
     assert AutoModel.from_pretrained(Path(config.output_dir) / "model").config.video_feature_size == SIZE
     assert not Path(config.output_dir, "checkpoints").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
+from published_run import publish
 from safetensors.torch import load_file
 from vidclip import Training, VidCLIPRunConfig, run
 
@@ -61,6 +62,9 @@ def test_training_lowers_the_loss_and_leaves_a_model_with_its_results(config, ob
     assert {"validation/comprehensive_accuracy", "validation/t2v_recall@1"} <= measured.keys()
     assert results["coverage"]["train"]["used"] == results["coverage"]["train"]["rows"]
     assert json.loads(Path(one.output_dir, "model", "config.json").read_text())["loss"] == objective
+    card, published = publish(one.output_dir)
+    assert published["signature"].startswith("comprehensive_accuracy|rows:")
+    assert published["signature"] in card.text
 
 
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, monkeypatch):
