@@ -93,7 +93,7 @@ def write_benchmark_results(
     Args:
         folder: The model's folder.
         tasks: Task id in the `eval.yaml` of the measurement's dataset -> the one value that it takes.
-        source: Address of where the values can be checked, such as that of `results.json` on the Hub.
+        source: Address of where the values can be checked, such as the files of the model on the Hub.
 
     Returns:
         The files, one for each dataset; none without measurements on datasets of the Hub.
@@ -106,7 +106,7 @@ def write_benchmark_results(
                 task_id=task_id,
                 value=one.value,
                 source_url=source,
-                source_name="results.json" if source else None,
+                source_name="results" if source else None,
                 notes=one.signature,
             )
             entries.setdefault(one.dataset, []).append(entry)

@@ -14,7 +14,7 @@ from hf_models.cards import CURVE_FILE, draw_training_curve, write_benchmark_res
 from publishing.machine_paths import read_json, without_paths
 from publishing.model_card import card_data, card_text
 from publishing.publication import Publication
-from publishing.runs import Part, Run, find_run
+from publishing.runs import Part, Run, benchmark_results, find_run
 
 PICKLED = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz", ".h5", ".msgpack"})
 """Files that run code when they are loaded, or hold weights that nothing here reads."""
@@ -61,11 +61,12 @@ def prepare(
         if base:
             name_base(draft / "adapter_config.json", base)
         forget_machine(draft)
-        results = without_paths(run.results, shipped=lambda shipped: f"{namespace}/{shipped}")
-        write_json(draft / "results.json", results)
-        draw_training_curve(results.get("history", []), draft / CURVE_FILE)
-        address = f"https://huggingface.co/{repo_id}/blob/main/results.json"
-        write_benchmark_results(draft, run.benchmark_results(measurements), source=address)
+        for place, results in {"": run.results, **run.evaluations}.items():
+            cleaned = without_paths(results, shipped=lambda shipped: f"{namespace}/{shipped}")
+            write_json(draft / place / "results.json", cleaned)
+        draw_training_curve(run.results.get("history", []), draft / CURVE_FILE)
+        address = f"https://huggingface.co/{repo_id}/tree/main"
+        write_benchmark_results(draft, benchmark_results(measurements, namespace), source=address)
         data = card_data(run, draft, name, measurements, bases=bases, dataset=dataset, license_id=license_id)
         write_card(draft, data, card_text(run, draft, repo_id, measurements, base=base))
     named = [*bases, *([dataset] if dataset else []), *(one.metric_id for one in measurements)]

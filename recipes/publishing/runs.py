@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -11,6 +11,7 @@ from huggingface_hub import ModelCard
 
 from harness.model_folders import WEIGHTS
 from harness.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
+from hf_datasets.names import task_id
 from hf_models.cards import Measurement
 from publishing.machine_paths import SHIPPED, read_json
 from publishing.model_kinds import ADAPTER, KINDS, ModelKind
@@ -27,14 +28,8 @@ METRICS = (
     ("comprehensive_accuracy", re.compile(r"comprehensive_accuracy|accuracy/.+")),
 )
 """This project's metrics by the names of their values."""
-TASKS = frozenset(
-    {
-        *((name, "map@50") for name in TFCOVR_DATASETS),
-        *((name, "comprehensive_accuracy") for name in COMP_DATASETS),
-        *((name, "vcmr_recall@1_iou@0.7") for name in FIG_DATASETS),
-    }
-)
-"""Dataset and metric of the one value that a benchmark's leaderboard takes."""
+BENCHMARK_METRICS = {"tfcovr": "map@50", "comp": "comprehensive_accuracy", "fig": "vr_recall@1"}
+"""Last part of a dataset's name -> what its task on the Hub takes; the FIG sets' is the retrieval of videos."""
 PEFT_TEMPLATE = "[More Information Needed]"
 """What the card has that PEFT writes beside adapters."""
 
@@ -48,6 +43,7 @@ class Run:
         results: its `results.json`.
         kind: of the model.
         header, text: of a card that somebody wrote; empty where nobody did.
+        evaluations: `results.json` of each evaluation of this model that stands beside it, by the name of its folder.
     """
 
     model: Path
@@ -55,6 +51,7 @@ class Run:
     kind: ModelKind
     header: dict[str, Any]
     text: str
+    evaluations: dict[str, dict[str, Any]]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -81,44 +78,84 @@ class Run:
 
     def dataset(self, namespace: str) -> str | None:
         """The id on the Hub of the dataset, or None for data of one's own."""
-        name = self.config.get("dataset")
-        if name in DATASETS:
-            return None if self.config.get("dataset_config") == "own" else f"{namespace}/{name}"
-        return hub_id(name, namespace)
+        return dataset_id(self.config, namespace)
 
     def measurements(self, namespace: str) -> list[Measurement]:
-        """Every fraction in its results, on the dataset as it is called on the Hub."""
-        dataset, config = self.dataset(namespace), self.config
-        found = []
-        for name, value in flattened(self.results["figures"]):
-            first, _, rest = name.partition("/")
-            split, metric = (first, rest) if first in SPLITS else (config.get("validation_split"), name)
-            own = next((own for own, pattern in METRICS if pattern.fullmatch(metric)), None)
-            found.append(
-                Measurement(
-                    metric=metric,
-                    value=value,
-                    metric_id=f"{namespace}/{own}" if own else plain_id(metric),
-                    dataset=dataset,
-                    config=config.get("dataset_config") if dataset else None,
-                    split=split,
-                    signature=self.signature_of(metric) if own else None,
-                )
+        """Every fraction in its results and in those of its evaluations."""
+        own = measurements(self.results, namespace, self.config.get("validation_split"))
+        return own + [one for evaluation in self.evaluations.values() for one in of_evaluation(evaluation, namespace)]
+
+
+def dataset_id(config: dict[str, Any], namespace: str) -> str | None:
+    """The id on the Hub of the dataset that options name, or None for data of one's own."""
+    name = config.get("dataset")
+    if name in DATASETS:
+        return None if config.get("dataset_config") == "own" else f"{namespace}/{name}"
+    return hub_id(name, namespace)
+
+
+def measurements(results: dict[str, Any], namespace: str, split: str | None) -> list[Measurement]:
+    """Every fraction in results, on the dataset as it is called on the Hub.
+
+    Args:
+        results: As a recipe wrote them.
+        namespace: Where this project's datasets and metrics are published.
+        split: Where the names of the values do not say it.
+    """
+    config = results.get("config", {})
+    dataset = dataset_id(config, namespace)
+    found = []
+    for name, value in flattened(results["figures"]):
+        first, _, rest = name.partition("/")
+        metric = rest if first in SPLITS else name
+        own = next((own for own, pattern in METRICS if pattern.fullmatch(metric)), None)
+        found.append(
+            Measurement(
+                metric=metric,
+                value=value,
+                metric_id=f"{namespace}/{own}" if own else plain_id(metric),
+                dataset=dataset,
+                config=config.get("dataset_config") if dataset else None,
+                split=first if first in SPLITS else split,
+                signature=signature_of(results, metric) if own else None,
             )
-        return found
+        )
+    return found
 
-    def signature_of(self, metric: str) -> str | None:
-        """The protocol's line as the metric gives it; of the three tasks of moments, a run keeps that of the last."""
-        signature = self.results.get("signature")
-        return re.sub(r"\|task:\w+", f"|task:{metric.partition('_')[0]}", signature) if signature else None
 
-    def benchmark_results(self, measurements: list[Measurement]) -> dict[str, Measurement]:
-        """The value that each task of the dataset's `eval.yaml` takes, by the task's id."""
-        found = {}
-        for one in measurements:
-            if (self.config.get("dataset"), one.metric) in TASKS and one.config:
-                found[f"{one.config}-{one.split}"] = one
-        return found
+def of_evaluation(results: dict[str, Any], namespace: str) -> list[Measurement]:
+    """What an evaluation measured of its one model; with several kinds of queries, their names go to the metrics'."""
+    systems, split = results["figures"], results["config"].get("split")
+    found = []
+    for system, figures in systems.items():
+        queries = f" ({system.rpartition('-> ')[2]} queries)" if len(systems) > 1 else ""
+        measured = measurements(results | {"figures": figures}, namespace, split)
+        found += [replace(one, metric=f"{one.metric}{queries}") for one in measured]
+    return found
+
+
+def signature_of(results: dict[str, Any], metric: str) -> str | None:
+    """The protocol's line as the metric gives it; of the three tasks of moments, results keep that of the last."""
+    signature = results.get("signature")
+    return re.sub(r"\|task:\w+", f"|task:{metric.partition('_')[0]}", signature) if signature else None
+
+
+def benchmark_results(measured: list[Measurement], namespace: str) -> dict[str, Measurement]:
+    """The value that each benchmark of this project takes of a model, by the id of its task.
+
+    A benchmark is measured on the test split, by the standard protocol, with fine captions.
+    """
+    found = {}
+    for one in measured:
+        owner, _, name = (one.dataset or "").rpartition("/")
+        metric, _, queries = one.metric.partition(" (")
+        if owner != namespace or name not in DATASETS or one.split != "test" or queries not in {"", "fine queries)"}:
+            continue
+        task = task_id(name, str(one.config))
+        is_standard = "tfcovr-official" not in (one.signature or "")
+        if task and metric == BENCHMARK_METRICS[name.rpartition("_")[2]] and is_standard:
+            found[task] = one
+    return found
 
 
 def flattened(values: dict[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
@@ -189,7 +226,29 @@ def find_run(source: str, part: Part | None = None) -> Run:
     kind = kind_of(model)
     if part and (part == "adapter") != (kind is ADAPTER):
         raise ValueError(f"{model} holds no {part}; it holds {'an adapter' if kind is ADAPTER else 'a model'}")
-    return Run(model, read_results(run / "results.json"), kind, *written_card(model))
+    evaluations = {} if model == run else find_evaluations(model)
+    return Run(model, read_results(run / "results.json"), kind, *written_card(model), evaluations)
+
+
+def find_evaluations(model: Path) -> dict[str, dict[str, Any]]:
+    """The results in folders `evaluation...` beside a model, as `--output_dir RUN/evaluation` leaves them.
+
+    Raises:
+        ValueError: One is not of this model alone.
+    """
+    found = {}
+    for path in sorted(model.parent.glob("evaluation*/results.json")):
+        results = read_results(path)
+        config = results.get("config", {})
+        models = [str(name) for name in config.get("models", [])]
+        is_own = len(models) == 1 and Path(models[0]).parts[-2:] == model.parts[-2:] and not config.get("compare")
+        if not is_own or not all(isinstance(figures, dict) for figures in results["figures"].values()):
+            raise ValueError(
+                f"{path} measured {' and '.join(models)}, and not {model} alone; evaluate it with `--models {model} "
+                f"--output_dir {path.parent}`, or move the folder elsewhere"
+            )
+        found[path.parent.name] = results
+    return found
 
 
 def read_results(path: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from small_runs import MAP_SIGNATURE, WEIGHTS, make_runs
 from small_vidclip import FRAMES, inputs
 from transformers import AutoModel
 
+from hf_datasets.names import task_id
 from hf_models import (
     AIMForVideoClassification,
 )
@@ -151,6 +152,14 @@ def test_the_values_of_the_cards_are_those_of_the_results(published):
             for result in card.data.eval_results or []
         }
         measured = {name: value for name, value in figures.items() if isinstance(value, float)}
+        if name in {"stage2", "xml"}:
+            evaluated = json.loads((publication.folder / "evaluation" / "results.json").read_text())["figures"]
+            several = len(evaluated) > 1
+            measured |= {
+                f"test/{metric}{f' ({system.split()[-1]} queries)' if several else ''}": value
+                for system, by_metric in evaluated.items()
+                for metric, value in by_metric.items()
+            }
         measured = {name if "/" in name else f"validation/{name}": value for name, value in measured.items()}
         assert values == ({} if name in {"noise", "miniature-clip"} else measured), name
         for value in (*measured.values(), *figures.get("trained", {}).values()):
@@ -171,17 +180,23 @@ def test_cards_name_task_base_data_metrics_and_license(published):
     assert found["stage2"].needs == ("org/miniature-clip", "org/tfcovr", "org/map_at_k")
     assert found["miniature-aim"].needs == ("org/miniature-clip", "org/tfcovr")
     assert set(data["miniature-vidclip"].tags) >= {"vidclip", "synthetic", "miniature"}
-    tasks = [result.metric_args["signature"] for result in data["xml"].eval_results]
+    tasks = [result.metric_args["signature"] for result in data["xml"].eval_results[:2]]
     assert tasks == ["vcmr_recall|task:vcmr|cut:100", "vcmr_recall|task:vr|cut:100"]
 
 
-def test_results_on_a_benchmark_are_written_as_the_hub_reads_them(published):
+def test_a_benchmark_takes_the_test_results_of_an_evaluation_beside_the_model(published):
     _, found = published
     folder = found["stage2"].folder
     (entry,) = parse_eval_result_entries(yaml.safe_load((folder / ".eval_results" / "tfcovr.yaml").read_text()))
-    assert (entry.dataset_id, entry.value, entry.notes) == ("org/tfcovr", 0.2722, MAP_SIGNATURE)
-    assert entry.source_url == "https://huggingface.co/org/stage2/blob/main/results.json"
-    assert not (found["noise"].folder / ".eval_results").exists()
+    assert (entry.dataset_id, entry.task_id) == ("org/tfcovr", task_id("tfcovr", "mini"))
+    assert (entry.value, entry.notes) == (0.25, MAP_SIGNATURE)
+    assert json.loads((folder / "evaluation" / "results.json").read_text())["figures"]["two-stage"]["map@50"] == 0.25
+    (entry,) = yaml.safe_load((found["xml"].folder / ".eval_results" / "charades_fig.yaml").read_text())
+    assert (entry["dataset"]["task_id"], entry["value"]) == (task_id("charades_fig", "mini"), 0.5)
+    card = ModelCard.load(found["xml"].folder / "README.md")
+    assert "| vr_recall@1 (coarse queries) | org/charades_fig mini | test | 0.375 |" in card.text
+    for name in ("noise", "vidclip", "stage1", "miniature-vidclip"):  # measured on validation, or on no benchmark
+        assert not (found[name].folder / ".eval_results").exists()
 
 
 def test_the_curve_is_a_picture_of_the_size_stated(published):
@@ -258,6 +273,14 @@ def test_an_unfinished_run_is_refused_with_the_cure(run, tmp_path):
 def test_pickled_weights_are_refused(run, tmp_path, name):
     (run / "model" / name).write_bytes(b"\x80\x04")
     refused(run, tmp_path, rf"{name} may hold a pickle.*save_pretrained")
+
+
+def test_an_evaluation_of_other_models_is_refused(run, tmp_path):
+    path = run / "evaluation" / "results.json"
+    results = json.loads(path.read_text())
+    results["config"]["models"].append("outputs/other/model")
+    path.write_text(json.dumps(results))
+    refused(run, tmp_path, r"xml/model and outputs/other/model, and not .*; evaluate it with `--models")
 
 
 def test_damaged_folders_are_refused(run, tmp_path):
