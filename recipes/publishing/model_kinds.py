@@ -156,7 +156,8 @@ import torch
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 model = AutoModel.from_pretrained("$repo", trust_remote_code=True)
-processor, tokenizer = AutoImageProcessor.from_pretrained("$repo"), AutoTokenizer.from_pretrained("$repo")
+processor = AutoImageProcessor.from_pretrained("$repo")
+tokenizer = AutoTokenizer.from_pretrained("$repo", trust_remote_code=True)
 frames = [np.zeros((96, 96, 3), dtype=np.uint8)] * model.max_frames  # RGB
 pixels = processor(frames, return_tensors="pt")["pixel_values"][None]
 tokens = tokenizer(["a jump"], truncation=True, max_length=model.max_tokens, return_tensors="pt")
