@@ -40,7 +40,7 @@ class PublishConfig:
     videos: bool = option(False, "Publish the videos of a dataset too, where their license allows it.")
     data_dir: str | None = option(None, "Folder of a dataset's annotations; none where it needs none.")
     video_dir: str | None = option(None, "Folder of a dataset's videos; none where it knows its own.")
-    license: str | None = option(None, "License of a dataset's videos on the Hub, such as cc-by-4.0.")
+    license: str | None = option(None, "License on the Hub of a model, or of a dataset's videos, such as cc-by-4.0.")
     base_repo: str | None = option(None, "ORG/NAME of the model that this one started from; none: as its run says.")
     output_dir: str | None = option(None, "Folder to keep what is published in; none: it is removed in the end.")
 
@@ -120,7 +120,9 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
     if target.what in {"model", "adapter"}:
         from publishing import model
 
-        return model.prepare(target.name, target.repo_id, folder, base_repo=target.base_repo, part=target.what)
+        return model.prepare(
+            target.name, target.repo_id, folder, base_repo=target.base_repo, part=target.what, license=config.license
+        )
     if target.what == "space":
         return copied(Path(target.name), Publication("space", target.repo_id, folder))
     from publishing import dataset

@@ -27,7 +27,13 @@ FROM_THIS_MACHINE = ("name_or_path", "_name_or_path", "is_local", "local_files_o
 
 
 def prepare(
-    source: str, repo_id: str, folder: Path, *, base_repo: str | None = None, part: Part | None = None
+    source: str,
+    repo_id: str,
+    folder: Path,
+    *,
+    base_repo: str | None = None,
+    part: Part | None = None,
+    license: str | None = None,
 ) -> Publication:
     """Write a folder that is complete for the Hub.
 
@@ -38,6 +44,7 @@ def prepare(
         folder: Where to write; what an earlier call wrote there is replaced.
         base_repo: Id on the Hub of the model that this one started from; by default as the run says.
         part: Which of the two to take of a run that has both; None: the model.
+        license: As the Hub calls it; None: as the card says, apache-2.0 where all comes from the miniature.
 
     Returns:
         The publication.
@@ -54,7 +61,7 @@ def prepare(
     bases = run.base_models(namespace, base_repo)
     base = base_of_adapter(run, bases) if run.kind.library_name == "peft" else None
     dataset, measurements = run.dataset(namespace), run.measurements(namespace)
-    license_id = license_of(run)
+    license_id = license or license_of(run)
     with draft_of(folder) as draft:
         copy_model(run.model, draft)
         add_code(run, draft)
@@ -120,7 +127,7 @@ def base_of_adapter(run: Run, bases: list[str]) -> str:
 
 
 def license_of(run: Run) -> str:
-    """The licence that the card's header names, or that of the weights that ship here.
+    """The license that the card's header names, or that of the weights that ship here.
 
     Raises:
         ValueError: Nobody named one, and others' weights or data have a part in the model.
@@ -129,8 +136,8 @@ def license_of(run: Run) -> str:
     if named:
         return str(named)
     raise ValueError(
-        f"{run.model} was trained on weights or data of others, so nobody but you can name its license; write "
-        f"{run.model / 'README.md'} with a YAML header, lines `---`, `license: ...` and `---`"
+        f"{run.model} was trained on weights or data of others, so only you can say under which license it may be "
+        "published; name it with --license, such as --license cc-by-4.0"
     )
 
 

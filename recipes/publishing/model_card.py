@@ -65,7 +65,7 @@ def card_data(
         "metrics": list(dict.fromkeys(one.metric_id for one in measurements)) or None,
         "tags": [*kind.tags, *(["synthetic", "miniature"] if run.is_miniature else [])],
     }
-    written = {key: value for key, value in run.header.items() if key != "model-index"}
+    written = {key: value for key, value in run.header.items() if key not in {"license", "model-index"}}
     own_tags = written.pop("tags", [])
     tags = [*([own_tags] if isinstance(own_tags, str) else own_tags), *computed.pop("tags")]
     tags += ["sentence-transformers"] if (folder / SENTENCE_TRANSFORMERS_FILE).is_file() else []

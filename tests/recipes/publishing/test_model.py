@@ -347,10 +347,10 @@ def test_weights_of_others_need_a_license_that_somebody_names(run, tmp_path):
     results = json.loads((run / "results.json").read_text())
     results["config"]["dataset_config"] = "release"
     (run / "results.json").write_text(json.dumps(results))
-    refused(run, tmp_path, r"nobody but you can name its license")
+    refused(run, tmp_path, r"only you can say under which license.*--license cc-by-4\.0")
     (run / "model" / "README.md").write_text("---\nlicense: mit\ntags: [mine]\n---\n# My XML\n\nOf my own.\n")
     card = ModelCard.load(prepare(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
     assert (card.data.license, card.data.tags[0]) == ("mit", "mine")
     assert card.text.strip().startswith("# My XML\n\nOf my own.\n\n## How to load")
-    again = prepare(str(run), "org/name", tmp_path / "prepared")  # what was prepared is replaced
-    assert (again.folder / "README.md").is_file()
+    again = prepare(str(run), "org/name", tmp_path / "prepared", license="cc-by-4.0")  # in place of the earlier one
+    assert ModelCard.load(again.folder / "README.md").data.license == "cc-by-4.0"
