@@ -3,7 +3,7 @@
 import json
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ def without_paths(value: Any, *, shipped: Callable[[str], str] = lambda name: na
     """A value of JSON without `DROPPED_KEYS`, with `<path>` for paths and without the name of this machine.
 
     Args:
-        value: What `json.loads` gives.
+        value: What `json.loads` gives; paths with blanks are recognized where they are options, under `config`.
         shipped: The id on the Hub of a folder of `recipes/weights`, by its name; a path of such a folder becomes it.
 
     Returns:
@@ -37,24 +37,41 @@ def without_paths(value: Any, *, shipped: Callable[[str], str] = lambda name: na
         >>> without_paths(["no file in /data/videos", "validation/accuracy", "https://huggingface.co/org/name"])
         ['no file in <path>', 'validation/accuracy', 'https://huggingface.co/org/name']
     """
-    if isinstance(value, dict):
-        return {
-            without_paths(key, shipped=shipped): without_paths(item, shipped=shipped)
-            for key, item in value.items()
-            if key not in DROPPED_KEYS
-        }
+    options = value.get("config", {}) if isinstance(value, dict) else {}
+    whole = {text for text in _texts(options) if Path(text).is_absolute() and len(Path(text).parts) > 1}
+    known = "|".join(re.escape(text) for text in sorted(whole, key=len, reverse=True))
+    # An option is a path as a whole, blanks and all, and what follows it in a text is of that path.
+    pattern = re.compile(rf"(?:{known})[^\s'\"`,;:()|<>]*|{PATH.pattern}") if known else PATH
+    return _clean(value, shipped, pattern)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+
+
+def _clean(value: Any, shipped: Callable[[str], str], pattern: re.Pattern[str]) -> Any:
     if isinstance(value, list):
-        return [without_paths(item, shipped=shipped) for item in value]
-    return _clean_text(value, shipped) if isinstance(value, str) else value
+        return [_clean(item, shipped, pattern) for item in value]
+    if isinstance(value, dict):
+        cleaned: dict[str, Any] = {}
+        for key, item in value.items():
+            if key not in DROPPED_KEYS:
+                name = _clean(key, shipped, pattern)
+                several = f" {len(cleaned)}" if name in cleaned else ""
+                cleaned[f"{name}{several}"] = _clean(item, shipped, pattern)
+        return cleaned
+    return _clean_text(value, shipped, pattern) if isinstance(value, str) else value
 
 
-def _clean_text(text: str, shipped: Callable[[str], str]) -> str:
+def _clean_text(text: str, shipped: Callable[[str], str], pattern: re.Pattern[str]) -> str:
     found = SHIPPED.fullmatch(text)
     if found:
         return shipped(found[1])
-    if Path(text).is_absolute():
-        return PLACEHOLDER  # whatever characters it has
-    text = PATH.sub(PLACEHOLDER, text)
+    text = pattern.sub(PLACEHOLDER, text)
     host = platform.node()
     return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "<host>", text) if len(host) > 1 else text
 

@@ -91,7 +91,8 @@ from transformers import CLIPVisionModel
 import hf_models  # registers AIM with PEFT, which raises KeyError: 'AIM...' without it
 
 tower = CLIPVisionModel.from_pretrained("$base")
-model = PeftModel.from_pretrained(tower, "$repo").eval()  # or AutoPeftModel.from_pretrained("$repo"), tower and all
+model = PeftModel.from_pretrained(tower, "$repo").eval()
+# or, with the tower that adapter_config.json names: AutoPeftModel.from_pretrained("$repo")
 settings, side = model.peft_config["default"], model.base_model.config.image_size
 clip = torch.zeros(1, settings.num_frames, 3, side, side)  # normalized as the base's image processor does
 print(settings.id2label[model(clip).logits.argmax(-1).item()])
