@@ -23,7 +23,7 @@ encoder = SentenceTransformer("$repo", trust_remote_code=True)
 """)
 REMOTE_CODE = (
     "`trust_remote_code=True` runs the Python files of this repository: read them, and name the commit that you read "
-    "as `revision=`. After `pip install subtle-video` and `import hf_models` it is not needed."
+    "as `revision=`. After `pip install subtle-video` and `import hf_models`, transformers does not need it."
 )
 MINIATURE_LIMITS = (
     "It was trained and measured on the miniature, a few thousand clips of rendered figures. Its values compare "
