@@ -161,15 +161,17 @@ class CompBuilder(RegisteredBuilder):
                 "pass data_dir: the folder of the upstream annotations (train*.json, val*.json), or one that "
                 "`subtle build_comp` made"
             )
-        published = {path.name.partition("-")[0]: path for path in sorted((data_dir / "source").glob("*.parquet"))}
+        published: dict[str, list[Path]] = {}
+        for path in sorted((data_dir / "source").glob("*.parquet")):
+            published.setdefault(path.name.partition("-")[0], []).append(path)
         if published:
             self._refuse(GENERATION, f"{data_dir} holds rows that were generated before")
-            return {split: partial(self._generated_rows, path) for split, path in published.items()}
+            return {split: partial(self._generated_rows, paths) for split, paths in published.items()}
         files = annotation_files(data_dir)
         return {split: partial(self._source_rows, split, path) for split, path in files.items()}
 
-    def _generated_rows(self, path: Path) -> Iterator[Row]:
-        yield from self._located(pq.read_table(path, columns=PAIR_SCHEMA.names).to_pylist())
+    def _generated_rows(self, paths: list[Path]) -> Iterator[Row]:
+        yield from self._located(pq.read_table(paths, columns=PAIR_SCHEMA.names).to_pylist())
 
     def _source_rows(self, split: str, path: Path) -> Iterator[Row]:
         videos: list[CaptionedVideo] = []

@@ -23,7 +23,7 @@ from filelock import FileLock
 from PIL import Image
 from tqdm.auto import tqdm
 
-from hf_datasets.drafts import remove, replacing
+from hf_datasets.drafts import remove, replacing, write_json
 from hf_datasets.miniature.competitions import (
     Competition,
     MiniatureConfig,
@@ -35,6 +35,8 @@ from hf_datasets.miniature.competitions import (
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import Motion, perform
 
+PLAN_FILE = "miniature.json"
+"""The values of `MiniatureConfig`, in the rendered folder."""
 RENDERER_VERSION = 1  # Part of the folder's name: raise it when the same plan gives other pictures.
 KEYFRAME_INTERVAL = 12  # frames; a reader that seeks to a clip decodes at most this many frames in vain
 
@@ -65,12 +67,14 @@ def prepare_miniature(
     Returns:
         A folder with `videos/<video_id>.mp4`, `clips.parquet` (clip_id, video_id, split, start_seconds, end_seconds,
         label, the motion's parameters, hall_colour, socks_colour, coarse_caption, fine_caption) and `videos.parquet`
-        (video_id, file_name, split, sport, apparatus, hall_colour, num_clips, duration_seconds). Its name carries a
-        hash of everything that decides the pictures.
+        (video_id, file_name, split, sport, apparatus, hall_colour, num_clips, duration_seconds); `miniature.json` says
+        how it was rendered. Its name carries a hash of everything that decides the pictures.
     """
     config = replace(config or MiniatureConfig(), seed=seed)
     parent = Path(root) if root is not None else Path(datasets.config.HF_DATASETS_CACHE) / "subtle-miniature"
     folder = parent / fingerprint(config)
+    if not (folder / PLAN_FILE).is_file():
+        write_json(folder / PLAN_FILE, asdict(config))
     if (folder / "clips.parquet").is_file():
         return folder
     (folder / "videos").mkdir(parents=True, exist_ok=True)

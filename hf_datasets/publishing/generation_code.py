@@ -1,0 +1,175 @@
+"""The code that made a dataset, to lie beside it: `generation/`, which rebuilds the rows with public libraries alone.
+
+Nothing in it has the name of a repository: a script `tfcovr.py` in the root of `ORG/tfcovr` would stop `datasets`.
+"""
+
+import ast
+import importlib.metadata
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hf_datasets.names import BUILDERS
+
+GENERATION_FOLDER = "generation"
+PARAMETERS_FILE = "parameters.json"
+PACKAGE = Path(__file__).parents[1]
+SCRIPT = PACKAGE / "publishing" / "__main__.py"
+"""What is copied as `rebuild.py`."""
+LAZY_BUT_NEEDED = frozenset({"av"})
+"""Imported inside a function, by the renderer."""
+
+
+@dataclass(frozen=True)
+class GenerationCode:
+    """What made the rows of a published folder.
+
+    Attributes:
+        name: A key of `names.BUILDERS`.
+        configurations: Configuration -> the parameters of its `BuilderConfig`, without folders; the default one first.
+        miniature: The values of `MiniatureConfig`, where the rows are made of a rendered miniature.
+    """
+
+    name: str
+    configurations: Mapping[str, Mapping[str, Any]]
+    miniature: Mapping[str, Any] | None = field(default=None)
+
+
+def write_generation_code(folder: Path, code: GenerationCode) -> str:
+    """Write `generation/`: the modules that the builder needs, `rebuild.py`, its parameters and the libraries.
+
+    Args:
+        folder: The published folder.
+        code: What made it.
+
+    Returns:
+        A section for the card that says how to rebuild the rows.
+    """
+    place = folder / GENERATION_FOLDER
+    modules = sorted(imported_files([BUILDERS[code.name], "hf_datasets.publishing.rebuilding"]))
+    data = {
+        path
+        for parent in {path.parent for path in modules}
+        for path in (PACKAGE.parent / parent).iterdir()
+        if path.is_file() and path.suffix not in {".py", ".pyc"} and path.name != "README.md"
+    }
+    for path in [*(PACKAGE.parent / path for path in modules), *data]:
+        copy = place / path.relative_to(PACKAGE.parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    shutil.copyfile(SCRIPT, place / "rebuild.py")
+    (place / PARAMETERS_FILE).write_text(json.dumps(asdict(code), indent=2) + "\n", encoding="utf-8")
+    requirements = "".join(f"{line}\n" for line in required_libraries(modules))
+    (place / "requirements.txt").write_text(requirements, encoding="utf-8")
+    text = _instructions(code)
+    (place / "README.md").write_text(f"# How the rows were made\n\n{text}\n", encoding="utf-8")
+    return text
+
+
+def imported_files(modules: Iterable[str]) -> set[Path]:
+    """The files of this package that modules import, directly or not, also inside functions.
+
+    Args:
+        modules: Dotted names of modules of this package.
+
+    Returns:
+        Paths relative to the folder that holds `hf_datasets`.
+
+    Example:
+        >>> sorted(path.as_posix() for path in imported_files(["hf_datasets.names"]) if path.stem == "names")
+        ['hf_datasets/names.py']
+    """
+    found: set[Path] = set()
+    waiting = list(modules)
+    while waiting:
+        parts = waiting.pop().split(".")
+        for number in range(1, len(parts) + 1):
+            path = _file_of(parts[:number])
+            if path is not None and path not in found:
+                found.add(path)
+                waiting += [name for name, _ in _imports(path) if name.partition(".")[0] == PACKAGE.name]
+    return found
+
+
+def required_libraries(files: Iterable[Path]) -> list[str]:
+    """The libraries without which modules of this package cannot be imported or render, as `name==version`.
+
+    Args:
+        files: Paths as `imported_files` returns them.
+
+    Returns:
+        Lines for a file of requirements, in the order of the alphabet.
+    """
+    names = {
+        name.partition(".")[0]
+        for path in files
+        for name, is_lazy in _imports(path)
+        if not is_lazy or name.partition(".")[0] in LAZY_BUT_NEEDED
+    }
+    outside = names - sys.stdlib_module_names - {PACKAGE.name}
+    distributions = importlib.metadata.packages_distributions()
+    found = {own for name in outside for own in distributions.get(name, ())}
+    return sorted(f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in found)
+
+
+def _file_of(parts: list[str]) -> Path | None:
+    place = Path(*parts)
+    for path in (place / "__init__.py", place.with_suffix(".py")):
+        if (PACKAGE.parent / path).is_file():
+            return path
+    return None
+
+
+def _imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """What a file imports.
+
+    Yields:
+        A dotted name (of `from a import b` both `a` and `a.b`), and whether it is imported later, if at all.
+    """
+    tree = ast.parse((PACKAGE.parent / path).read_text(encoding="utf-8"))
+    late = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    ]
+    inside = {id(node) for block in late for node in ast.walk(block)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        yield from ((name, id(node) in inside) for name in names)
+
+
+def _instructions(code: GenerationCode) -> str:
+    default = next(iter(code.configurations))
+    needs = ""
+    if code.miniature is None:
+        needs = " --data_dir FOLDER"
+    lines = [
+        "`generation/` holds the code that made the rows, its tables, prompts and parameters (seeds, counts). In a "
+        "clone of this repository, public libraries are enough:",
+        "",
+        "```bash",
+        "pip install -r generation/requirements.txt",
+        f"python generation/rebuild.py --output_dir rebuilt --check{needs}",
+        "```",
+        "",
+        f"makes `{default}` again and compares it, row for row, with the Parquet files of this repository; "
+        "`--configs NAME ...` takes other configurations.",
+    ]
+    if code.miniature is not None:
+        lines[-1] += (
+            " The videos are drawn before, into the cache of `datasets`. Another version of the encoder gives other "
+            "bytes for the same pictures, so bytes of videos are counted, not required to be equal."
+        )
+    else:
+        lines[-1] += " `FOLDER` holds the annotations, or the texts that a model wrote, from which the rows were made."
+    return "\n".join(lines)

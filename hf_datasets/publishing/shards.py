@@ -1,0 +1,159 @@
+"""Rows -> Parquet files that streaming workers share, with media inside and no paths of this machine."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Features
+from datasets.features.features import require_storage_embed
+from datasets.table import embed_table_storage
+
+MACHINE_COLUMNS = ("video",)
+"""Columns of paths, which mean nothing on another machine; they are published empty."""
+SHARDS = 4
+"""Files of a split that is worth sharing: four workers, or processes, then read it without a common file."""
+SHARED_ROWS = 1_000
+SHARED_BYTES = 16 * 10**6
+"""A split of that many rows, or of files that large, is worth sharing."""
+MAX_SHARD_BYTES = 500 * 10**6
+GROUP_ROWS = 10_000
+MEDIA_ROWS = 10
+"""Rows whose media are held in memory, and that make a row group: what `datasets` takes for videos."""
+GROUP_BYTES = 64 * 10**6
+"""A row group with media ends sooner when it is that large."""
+
+
+@dataclass(frozen=True)
+class WrittenSplit:
+    """What a split came to.
+
+    Attributes:
+        num_rows: Its rows.
+        num_bytes: Its size in memory.
+        download_size: Its size in files.
+        num_shards: Its files; 0 where it has no row.
+        features: Its columns, None where it has no row.
+    """
+
+    num_rows: int = 0
+    num_bytes: int = 0
+    download_size: int = 0
+    num_shards: int = 0
+    features: Features | None = None
+
+
+def write_split(
+    tables: Iterable[pa.Table],
+    folder: Path,
+    split: str,
+    *,
+    max_shard_bytes: int = MAX_SHARD_BYTES,
+) -> WrittenSplit:
+    """Write `<split>-00000-of-00004.parquet` and its siblings, in the order of the rows.
+
+    There is one file, but `SHARDS` for a split with media, of `SHARED_ROWS` rows or of `SHARED_BYTES`, and more where a
+    file would be larger than `max_shard_bytes`.
+
+    Args:
+        tables: The rows, in tables of one schema.
+        folder: Where the files go; it is made when there is a row.
+        split: The name of the split.
+        max_shard_bytes: About the largest file.
+
+    Returns:
+        What was written.
+
+    Raises:
+        FileNotFoundError: A video is not where its row says.
+    """
+    whole = folder / f".{split}.parquet"
+    num_rows, num_bytes, schema = _write(portable(tables), whole)
+    if schema is None:
+        return WrittenSplit()
+    size = whole.stat().st_size
+    features = Features.from_arrow_schema(schema)
+    worth_sharing = num_rows >= SHARED_ROWS or size >= SHARED_BYTES or has_media(features)
+    num_shards = min(num_rows, max(SHARDS if worth_sharing else 1, -(-size // max_shard_bytes)))
+    paths = [folder / f"{split}-{number:05d}-of-{num_shards:05d}.parquet" for number in range(num_shards)]
+    if num_shards == 1:
+        whole.replace(paths[0])
+    else:
+        _divide(whole, paths, num_rows)
+        whole.unlink()
+    download_size = sum(path.stat().st_size for path in paths)
+    return WrittenSplit(num_rows, num_bytes, download_size, num_shards, features)
+
+
+def has_media(features: Features) -> bool:
+    """Whether a column is a `Video`, an `Image` or an `Audio`, whose files are published inside the Parquet files."""
+    return any(require_storage_embed(feature) for feature in features.values())
+
+
+def portable(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows as another machine can use them: media inside, no paths; tables without rows are left out.
+
+    Yields:
+        Tables, small where they hold media.
+    """
+    for table in tables:
+        schema = table.schema
+        for name in set(MACHINE_COLUMNS) & set(schema.names):
+            kind = schema.field(name).type
+            if not pa.types.is_struct(kind):
+                place = schema.get_field_index(name)
+                table = table.set_column(place, schema.field(name), pa.nulls(len(table), kind))
+        if has_media(Features.from_arrow_schema(schema)):
+            yield from _embedded(table)
+        else:
+            for start in range(0, len(table), GROUP_ROWS):
+                yield table.slice(start, GROUP_ROWS)
+
+
+def _embedded(table: pa.Table) -> Iterator[pa.Table]:
+    """Put the media inside.
+
+    Yields:
+        Tables of up to `MEDIA_ROWS` rows and about `GROUP_BYTES`.
+    """
+    rows: list[pa.Table] = []
+    for number in range(len(table)):
+        rows.append(embed_table_storage(table.slice(number, 1), remote_files=False))
+        if len(rows) == MEDIA_ROWS or sum(row.nbytes for row in rows) >= GROUP_BYTES or number == len(table) - 1:
+            yield pa.concat_tables(rows).combine_chunks()
+            rows = []
+
+
+def _write(tables: Iterable[pa.Table], path: Path) -> tuple[int, int, pa.Schema | None]:
+    writer, num_rows, num_bytes, schema = None, 0, 0, None
+    try:
+        for table in tables:
+            if writer is None:
+                schema = table.schema
+                path.parent.mkdir(parents=True, exist_ok=True)
+                writer = pq.ParquetWriter(path, schema)
+            writer.write_table(table)
+            num_rows += len(table)
+            num_bytes += table.nbytes
+    finally:
+        if writer is not None:
+            writer.close()
+    return num_rows, num_bytes, schema
+
+
+def _divide(whole: Path, paths: list[Path], num_rows: int) -> None:
+    """Copy the rows of a file to several files of equally many, group by group."""
+    ends = [num_rows * (number + 1) // len(paths) for number in range(len(paths))]
+    with pq.ParquetFile(whole) as source:
+        groups = (source.read_row_group(number) for number in range(source.num_row_groups))
+        rest, row = next(groups), 0
+        for path, end in zip(paths, ends, strict=True):
+            with pq.ParquetWriter(path, source.schema_arrow) as writer:
+                while row < end:
+                    part = rest.slice(0, end - row)
+                    writer.write_table(part)
+                    row += len(part)
+                    rest = rest.slice(len(part))
+                    if not len(rest) and row < num_rows:
+                        rest = next(groups)

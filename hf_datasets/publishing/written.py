@@ -1,0 +1,116 @@
+"""A folder for the Hub made of one that `write_folder` wrote before, such as the output of a build recipe."""
+
+import html
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Features
+
+from hf_datasets.drafts import draft_of
+from hf_datasets.publish import EVALUATION_FILE, write_folder
+from hf_datasets.publishing.cards import COUNTS_END, COUNTS_START, About, read_card
+from hf_datasets.publishing.generation_code import GENERATION_FOLDER
+from hf_datasets.publishing.shards import GROUP_ROWS, MEDIA_ROWS, has_media
+from hf_datasets.registration import REJECTIONS_FILE
+
+FACT = re.compile(r"(?m)^\* (?!without rows, so not loadable: )([^:\n]+): (.*)$")
+DESCRIBED = re.compile(r"(?m)^\| `([^`|]+)`(?: \(default\))? \| [\d,]+ \| (.*) \|$")
+
+
+def rewrite_folder(
+    source: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    repo_id: str | None = None,
+    configs: Sequence[str] | None = None,
+    videos: bool = False,
+    license: str | None = None,
+) -> Path:
+    """Write a published folder again, for a repository, with fewer configurations or another license.
+
+    What stands beside the rows in it, such as the `results.json` of a recipe, stays behind.
+
+    Args:
+        source: A folder that `write_folder` made.
+        folder: A folder that does not exist yet, or is empty.
+        repo_id: `ORG/NAME`, for the card's code.
+        configs: The configurations, the default one first; by default all, without those that hold videos unless
+            `videos` asks for them.
+        videos: Whether files of videos go along; `license` must name what allows it.
+        license: The identifier of the license on the Hub; by default the one that the folder's card has.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: There is no such configuration, or videos would be published without a license.
+    """
+    source, folder = Path(source), Path(folder)
+    card = read_card(source / "README.md")
+    found = {config["config_name"]: [files["split"] for files in config["data_files"]] for config in _configs(card)}
+    unknown = sorted(set(configs or ()) - found.keys())
+    if unknown:
+        raise ValueError(f"{source} holds no configuration {', '.join(unknown)}; it has {', '.join(found)}")
+    with_videos = {name for name, splits in found.items() if _holds_media(source, name, splits[0])}
+    if configs and not videos and with_videos & set(configs):
+        names = ", ".join(sorted(with_videos & set(configs)))
+        raise ValueError(f"{names} holds videos; ask for videos to publish them, or leave it out of configs")
+    if videos and with_videos and license is None:
+        raise ValueError(f"{source} holds videos: leave them out, or name the license that allows to pass them on")
+    names = [name for name in configs or found if videos or name not in with_videos]
+    rows = {name: {split: _tables(source, name, split) for split in found[name]} for name in names}
+    with draft_of(folder) as draft:
+        about = About(repo_id=repo_id, license=license, descriptions=_descriptions(card.text))
+        write_folder(rows, draft, card=source / "README.md", provenance=_facts(card.text), about=about)
+        is_benchmark = names[0] == next(iter(found))
+        for file in (REJECTIONS_FILE, *([EVALUATION_FILE] if is_benchmark else [])):
+            if (source / file).is_file():
+                shutil.copyfile(source / file, draft / file)
+        if (source / GENERATION_FOLDER).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source / GENERATION_FOLDER, draft / GENERATION_FOLDER, ignore=ignored)
+    return folder
+
+
+def _configs(card: Any) -> list[dict[str, Any]]:
+    configs: list[dict[str, Any]] | None = card.data.get("configs")
+    if not configs:
+        raise ValueError("the card names no configuration in its YAML header; write the folder with write_folder")
+    return configs
+
+
+def _files(source: Path, name: str, split: str) -> list[Path]:
+    return sorted((source / name).glob(f"{split}-*.parquet"))
+
+
+def _holds_media(source: Path, name: str, split: str) -> bool:
+    return has_media(Features.from_arrow_schema(pq.read_schema(_files(source, name, split)[0])))
+
+
+def _tables(source: Path, name: str, split: str) -> Iterator[pa.Table]:
+    size = MEDIA_ROWS if _holds_media(source, name, split) else GROUP_ROWS
+    for path in _files(source, name, split):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(size):
+                yield pa.Table.from_batches([batch]).replace_schema_metadata(file.schema_arrow.metadata)
+
+
+def _facts(text: str) -> dict[str, object]:
+    """The facts between the marks of a card, as they were before they were written into it."""
+    block = text.partition(COUNTS_START)[2].partition(COUNTS_END)[0]
+    return {_plain(key): _plain(value) for key, value in FACT.findall(block)}
+
+
+def _descriptions(text: str) -> dict[str, str]:
+    """The descriptions in a card's table of configurations."""
+    return {name: _plain(what) for name, what in DESCRIBED.findall(text)}
+
+
+def _plain(text: str) -> str:
+    return html.unescape(re.sub(r"\\([\\`*\[\]|~_])", r"\1", text))
