@@ -165,6 +165,7 @@ def _write_metadata(folder: Path, splits: Splits, about: About) -> None:
         repo_id=about.repo_id,
         license=header.get("license_link") or header.get("license"),
         citation=about.citation,
+        version=about.version,
     )
     task = about.name and task_id(about.name, default)
     if task:

@@ -46,7 +46,7 @@ CITATION = """@inproceedings{kim2025videocomp,
   year = {2025}
 }"""
 DESCRIPTIONS = {
-    "mini": "Rendered athletes, not real video: stretches of 2 to 5 actions drawn on this machine, described by the "
+    "mini": "Rendered athletes, not real video: stretches of 2 to 5 actions of drawn videos, described by the "
     "label grammar and disrupted by the rule-based generator. For trying code, not for reporting results.",
     "mini-clips": "The single actions of the rendered athletes with their captions: short clips to pre-train on.",
     "release": "VideoComp as its authors publish it.",

@@ -36,7 +36,7 @@ CITATION = """@inproceedings{chen2024verified,
   year = {2024}
 }"""
 DESCRIPTIONS = {
-    "mini": "Rendered athletes, not real video: the actions in videos drawn on this machine, with captions made from "
+    "mini": "Rendered athletes, not real video: the actions in drawn videos, with captions made from "
     "the motion's parameters. The same rows under all three names. For trying code, not for reporting results.",
     "release": "Fine-grained moments as the authors of VERIFIED publish them.",
     "source": "Fine-grained moments as the annotation pipeline of `subtle build_fig` wrote them.",

@@ -27,8 +27,13 @@ COUNTS_END = "<!-- end of counts -->"
 ONLY = re.compile(r" ?<!-- only ([^<>]+?) -->")
 END_ONLY = "<!-- end only -->"
 CONFIGURATIONS_SECTION = "Configurations"
-REPOSITORY = "ORG/NAME"
-"""What a source card writes for the repository on the Hub."""
+DESCRIBED_THERE = (
+    "The descriptions are those of the machine that made the rows: videos are in this repository only where a "
+    "configuration has a column of type `Video`, and paths of files are left out."
+)
+CALL = re.compile(r'(load_dataset\(")[\w.-]+/[\w.-]+"')
+"""How the code of a source card opens the repository, `load_dataset("ORG/NAME"`."""
+MINIATURE_CALL = re.compile(r'(load_dataset\("[\w.-]+/[\w.-]+", )"mini')
 HUB = "https://huggingface.co/datasets"
 SIZES = {
     1_000: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M", 10**8: "10M<n<100M",
@@ -70,6 +75,7 @@ class About:
         others: Configurations of the name that are not published.
         citation: BibTeX.
         homepage: Where the paper and its data are presented.
+        version: Of the rows.
     """
 
     name: str | None = None
@@ -80,6 +86,7 @@ class About:
     others: Sequence[str] = ()
     citation: str | None = None
     homepage: str | None = None
+    version: str | None = None
 
 
 def card_text(
@@ -122,6 +129,7 @@ def card_text(
         body = re.sub(r"(?m)^# [^:\n]*", lambda _: f"# {about.title}", body, count=1)
     added = {**(sections or {}), **_citation(about)}
     body += "".join(f"\n## {heading}\n\n{text}\n" for heading, text in added.items())
+    body = re.sub(r"\n{3,}", "\n\n", body)
     _fill_header(card.data, splits, names, about)
     return f"---\n{card.data.to_yaml()}\n---\n{body}"
 
@@ -197,6 +205,8 @@ def _with_configurations(body: str, splits: Splits, about: About) -> str:
     for number, (name, count) in enumerate(rows.items()):
         what = one_line(FOLDERS.sub("", about.descriptions.get(name, "")))
         lines.append(f"| `{name}`{'' if number else ' (default)'} | {count:,} | {what} |")
+    if about.descriptions:
+        lines += ["", DESCRIBED_THERE]
     if about.others and about.name:
         others = ", ".join(f"`{name}`" for name in about.others)
         lines += [
@@ -212,10 +222,9 @@ def _with_configurations(body: str, splits: Splits, about: About) -> str:
 def _on_the_hub(body: str, names: Sequence[str], about: About) -> str:
     """The card with the repository's own name in its code, and the default configuration's origin instead of mini."""
     if about.repo_id:
-        body = body.replace(REPOSITORY, about.repo_id)
+        body = CALL.sub(lambda call: f'{call[1]}{about.repo_id}"', body)
     origin = names[0].partition("-")[0] if names else "mini"
-    calls = re.compile(r'(load_dataset\("[^"]*", )"mini')
-    return calls.sub(lambda call: f'{call[1]}"{origin}', body)
+    return MINIATURE_CALL.sub(lambda call: f'{call[1]}"{origin}', body)
 
 
 def _citation(about: About) -> dict[str, str]:
@@ -230,7 +239,8 @@ def _fill_header(data: Any, splits: Splits, names: Sequence[str], about: About) 
         data["pretty_name"] = about.title
     _fill_license(data, about)
     data["size_categories"] = [size_category(sum(written.num_rows for written in splits.values()))]
-    infos, configs = {}, []
+    infos: dict[str, DatasetInfo] = {}
+    configs: list[dict[str, Any]] = []
     for name in names:
         own = {split: written for (of, split), written in splits.items() if of == name and written.num_rows}
         infos[name] = DatasetInfo(

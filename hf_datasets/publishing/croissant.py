@@ -63,6 +63,7 @@ def write_croissant(
     repo_id: str | None = None,
     license: str | None = None,
     citation: str | None = None,
+    version: str | None = None,
 ) -> None:
     """Write `croissant.json` for the Parquet files of a published folder.
 
@@ -77,6 +78,7 @@ def write_croissant(
             copy; None reads them from the folder of `croissant.json`.
         license: The identifier or address of the license.
         citation: BibTeX.
+        version: Of the rows, `1.0.0`.
     """
     value: dict[str, Any] = {
         "@context": CONTEXT,
@@ -86,6 +88,7 @@ def write_croissant(
         "description": description,
         "license": license,
         "citeAs": citation,
+        "version": version,
         "url": repo_id and f"https://huggingface.co/datasets/{repo_id}",
         "distribution": [
             *_repository(repo_id),
@@ -184,10 +187,10 @@ def _field(configuration: str, name: str, feature: Any) -> dict[str, Any] | None
 
 
 def _data_type(kind: pa.DataType) -> str | None:
-    tests = {
-        "sc:Text": lambda: pa.types.is_string(kind) or pa.types.is_large_string(kind),
-        "sc:Boolean": lambda: pa.types.is_boolean(kind),
-        "sc:Integer": lambda: pa.types.is_integer(kind),
-        "sc:Float": lambda: pa.types.is_floating(kind),
-    }
-    return next((name for name, fits in tests.items() if fits()), None)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "sc:Text"
+    if pa.types.is_boolean(kind):
+        return "sc:Boolean"
+    if pa.types.is_integer(kind):
+        return "sc:Integer"
+    return "sc:Float" if pa.types.is_floating(kind) else None

@@ -66,8 +66,11 @@ def write_registered(
             f"videos of {', '.join(sorted(origins - {MINIATURE}))} are not this package's to pass on: leave videos "
             "out, or name the license that allows it, such as cc-by-4.0"
         )
-    rows = {config: prepared_splits(builder) for config, builder in builders.items()}
     first = next(iter(builders.values()))
+    of_miniature = [builder for config, builder in builders.items() if config.partition("-")[0] == MINIATURE]
+    miniature = _plan(of_miniature[0]._miniature_dir()) if of_miniature else None
+    holds_videos = any(has_media(builder.info.features) for builder in builders.values())
+    rows = {config: prepared_splits(builder) for config, builder in builders.items()}
     is_miniature = origins == {MINIATURE}
     about = About(
         name=name,
@@ -78,8 +81,8 @@ def write_registered(
         others=[config for config in first.builder_configs if config not in builders],
         citation=first.info.citation,
         homepage=first.info.homepage,
+        version=str(first.VERSION),
     )
-    miniature = _miniature(data_dir) if MINIATURE in origins else None
     parameters = {config: _parameters(builder) for config, builder in builders.items()}
     code = GenerationCode(name, parameters, miniature)
     spec = find_spec(BUILDERS[name])
@@ -89,7 +92,8 @@ def write_registered(
         rows,
         folder,
         card=Path(spec.origin).with_name("README.md"),
-        provenance=_provenance(parameters, miniature) | ({"license of the videos": about.license} if videos else {}),
+        provenance=_provenance(parameters, miniature)
+        | ({"license of the videos": about.license} if holds_videos else {}),
         rejections=_rejections(builders),
         about=about,
         code=code,
@@ -133,21 +137,18 @@ def _parameters(builder: RegisteredBuilder) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in NOT_PARAMETERS}
 
 
-def _miniature(data_dir: str | os.PathLike[str] | None) -> Mapping[str, Any]:
-    """What `prepare_miniature` was called with.
+def _plan(miniature: Path) -> dict[str, Any]:
+    """How a miniature was rendered, as it says itself.
 
     Raises:
-        FileNotFoundError: The folder does not say it.
+        FileNotFoundError: It does not say it.
     """
-    from hf_datasets.miniature import MiniatureConfig  # imports the renderer
-    from hf_datasets.miniature.render import PLAN_FILE
+    from hf_datasets.miniature.render import PLAN_FILE  # imports the renderer
 
-    if data_dir is None:
-        return dataclasses.asdict(MiniatureConfig())
-    path = Path(data_dir, PLAN_FILE)
+    path = miniature / PLAN_FILE
     if not path.is_file():
         raise FileNotFoundError(
-            f"{data_dir} holds no {PLAN_FILE}, which says how it was rendered: call prepare_miniature (or `python -m "
+            f"{miniature} holds no {PLAN_FILE}, which says how it was rendered: call prepare_miniature (or `python -m "
             "hf_datasets render`) with the same arguments once more, which writes it and renders nothing"
         )
     plan: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -160,7 +161,9 @@ def _provenance(parameters: Mapping[str, Mapping[str, Any]], miniature: Mapping[
         facts["made by"] = f"subtle-video {version('subtle-video')}"
     except PackageNotFoundError:
         facts["made by"] = "subtle-video"
-    facts |= {key: value for key, value in next(iter(parameters.values())).items() if value is not None}
+    seed = next(iter(parameters.values())).get("seed")
+    if seed is not None:
+        facts["seed"] = seed
     if miniature is not None:
         counts = miniature["videos_per_split"]
         facts["rendered competitions"] = ", ".join(f"{count} {split}" for split, count in counts.items())

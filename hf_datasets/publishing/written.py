@@ -58,9 +58,11 @@ def rewrite_folder(
     if unknown:
         raise ValueError(f"{source} holds no configuration {', '.join(unknown)}; it has {', '.join(found)}")
     with_videos = {name for name, splits in found.items() if _holds_media(source, name, splits[0])}
-    if configs and not videos and with_videos & set(configs):
-        names = ", ".join(sorted(with_videos & set(configs)))
-        raise ValueError(f"{names} holds videos; ask for videos to publish them, or leave it out of configs")
+    refused = with_videos & set(configs or ())
+    if refused and not videos:
+        raise ValueError(
+            f"{', '.join(sorted(refused))} holds videos; ask for videos to publish them, or leave it out of configs"
+        )
     if videos and with_videos and license is None:
         raise ValueError(f"{source} holds videos: leave them out, or name the license that allows to pass them on")
     names = [name for name in configs or found if videos or name not in with_videos]

@@ -35,7 +35,7 @@ CITATION = """@article{gupta2025tfcovr,
   year = {2025}
 }"""
 DESCRIPTIONS = {
-    "mini": "Rendered athletes, not real video: clips drawn on this machine from TF-CoVR's label texts, with "
+    "mini": "Rendered athletes, not real video: clips drawn from TF-CoVR's label texts, with "
     "modification texts by the rule-based generator. For trying code, not for reporting results.",
     "release": "TF-CoVR as its authors publish it.",
     "source": "TF-CoVR generated from the annotations of FineGym and FineDiving.",

@@ -3,12 +3,16 @@
 import random
 from pathlib import Path
 
+import datasets
 import pytest
 from mangled_text import mutated_text
 from odd_values import LONG_RUN
 
-from hf_datasets.publish import _card_text
+from hf_datasets.publishing.cards import card_text
+from hf_datasets.publishing.shards import WrittenSplit
 
+COLUMNS = datasets.Features({"n": datasets.Value("int64")})
+SPLITS = {("mini", "train"): WrittenSplit(num_rows=3, num_bytes=24, download_size=99, num_shards=1, features=COLUMNS)}
 CARD = Path(__file__).parents[2] / "hf_datasets" / "tfcovr" / "README.md"
 
 
@@ -24,7 +28,7 @@ def fuzz(folder, seed, times):
 def published(card):
     """The card as it would be published, or why it is not."""
     try:
-        return _card_text(card, {("mini", "train"): 3}, {"command": "build"}, [])
+        return card_text(card, SPLITS, provenance={"command": "build"}, rejections=[])
     except ValueError as error:
         return str(error)
 

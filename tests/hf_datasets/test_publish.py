@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from datasets.distributed import split_dataset_by_node
 
 from hf_datasets.publish import COUNTS_END, COUNTS_START, push_folder, write_folder
+from hf_datasets.publishing import shards
 from hf_datasets.records import Rejection
 from tests.fixtures.hub_server import serve
 
@@ -46,6 +48,33 @@ def test_a_published_folder_opens_with_its_configurations(tmp_path, card):
     clips = datasets.load_dataset(str(folder), "source-clips", split="train")
     assert clips[:] == {"clip_id": ["x", "y"], "video": [None, None]}, "paths of this machine are not published"
     assert b"someone" not in (folder / "source-clips" / "train-00000-of-00001.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(("num_rows", "sizes"), [(999, [999]), (1_000, [250] * 4), (2_503, [625, 626, 626, 626])])
+def test_a_large_split_is_shared_by_four_files_in_its_order(num_rows, sizes, tmp_path, card):
+    rows = pa.table({"n": range(num_rows), "texts": [["a"] * (n % 3) for n in range(num_rows)]})
+    tables = [rows.slice(0, 700), rows.slice(700, 0), rows.slice(700)]
+    folder = write_folder({"own": {"train": tables}}, tmp_path / "out", card=card)
+    files = sorted((folder / "own").iterdir())
+    assert [path.name for path in files] == [f"train-{n:05d}-of-{len(sizes):05d}.parquet" for n in range(len(sizes))]
+    assert [pq.read_metadata(path).num_rows for path in files] == sizes
+    assert datasets.load_dataset(str(folder), split="train").with_format("arrow")[:].equals(rows)
+    stream = datasets.load_dataset(str(folder), split="train", streaming=True)
+    parts = [
+        list(split_dataset_by_node(stream, rank=rank, world_size=len(sizes)).select_columns("n"))
+        for rank in range(len(sizes))
+    ]
+    assert [len(part) for part in parts] == sizes
+    assert [row["n"] for part in parts for row in part] == list(range(num_rows))
+
+
+def test_a_file_of_rows_is_about_as_large_as_asked_for(tmp_path, card):
+    rows = pa.table({"text": [str(number).encode().hex() * 50 for number in range(800)]})
+    folder = write_folder({"own": {"train": [rows]}}, tmp_path / "out", card=card, max_shard_bytes=4_000)
+    files = sorted((folder / "own").iterdir())
+    assert len(files) > 4
+    assert max(path.stat().st_size for path in files) < 8_000
+    assert pa.concat_tables(map(pq.read_table, files)).equals(rows)
 
 
 def test_a_dataset_is_published_as_it_is(tmp_path, card):
@@ -119,7 +148,9 @@ def test_videos_of_a_video_feature_are_published_and_their_folders_are_not(tmp_p
         None,
     ]
     assert len(stored) == 15
-    assert b"someone" not in (folder / "own" / "train-00000-of-00001.parquet").read_bytes()
+    files = sorted((folder / "own").iterdir())
+    assert [pq.read_metadata(path).num_rows for path in files] == [3, 4, 4, 4], "four workers read videos"
+    assert not [path for path in files if b"someone" in path.read_bytes()]
     (tmp_path / "home" / "x.mp4").unlink()
     with pytest.raises(FileNotFoundError, match=r"x\.mp4"):
         write_folder({"own": {"train": dataset.with_format("arrow").iter(100)}}, tmp_path / "two", card=card)
@@ -181,6 +212,27 @@ def test_published_rejections_name_files_without_their_folders(tmp_path, card):
     ]
 
 
+def test_a_row_group_with_videos_holds_few_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "GROUP_BYTES", 2_500)
+    features = datasets.Features({"video": datasets.Video(decode=False)})
+    videos = [{"bytes": os.urandom(1_000), "path": "x.mp4"} for _ in range(7)]
+    tables = datasets.Dataset.from_dict({"video": videos}, features=features).with_format("arrow").iter(100)
+    assert [len(table) for table in shards.portable(tables)] == [3, 3, 1]
+
+
+def test_a_published_folder_without_a_repository_is_read_by_mlcroissant_from_its_own_files(tmp_path, card):
+    mlcroissant = pytest.importorskip("mlcroissant")
+    rows = pa.table({"n": [1, None], "kinds": [["a"], []], "deep": [{"x": 1}, {"x": 2}]})
+    folder = write_folder({"own": {"train": [rows]}}, tmp_path / "out", card=card)
+    dataset = mlcroissant.Dataset(str(folder / "croissant.json"))
+    (part,) = dataset.metadata.record_sets
+    assert "Without its columns deep" in part.description
+    assert list(dataset.records("own")) == [
+        {"own/n": 1, "own/kinds": [b"a"], "own/split": b"train"},
+        {"own/n": None, "own/kinds": [], "own/split": b"train"},
+    ]
+
+
 def test_nothing_is_left_when_writing_fails(tmp_path, card):
     def tables():
         yield ROWS
@@ -230,7 +282,7 @@ def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
     received = hub.repository("org/name", "dataset")
     assert received.private
     assert [commit.title for commit in received.commits] == ["initial commit", "Publish the dataset"]
-    assert received.files.keys() - {".gitattributes"} == written >= {"README.md", "rejections.parquet"}
+    assert received.files.keys() - {".gitattributes"} == written >= {"README.md", "croissant.json", "rejections.parquet"}
     assert not any(b"hf_canary" in content for content in received.files.values())
 
 

@@ -1,0 +1,285 @@
+"""What a published folder holds: a card of its own rows, metadata for other tools, and code that rebuilds the rows."""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from huggingface_hub import DatasetCard, DatasetCardData
+
+from hf_datasets.names import BUILDERS, TITLES, task_id
+from hf_datasets.publishing.cards import kept_for
+from hf_datasets.publishing.generation_code import imported_files
+from hf_datasets.publishing.rebuilding import differences
+from hf_datasets.publishing.registered import write_registered
+from publishing.dataset import prepare
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("tfcovr", "youcook2_comp", "charades_fig")  # one of each source card
+CARDS = sorted((ROOT / "hf_datasets").glob("*/README.md"))
+REQUIRED = {"license", "license_link", "language", "pretty_name", "size_categories", "task_categories", "tags",
+            "configs", "dataset_info"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def published(miniature, tmp_path_factory):
+    """Name -> its published folder, of the small miniature, with whatever videos there are; tests only read them."""
+    root = tmp_path_factory.mktemp("published")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", root / "cache")
+        for name in NAMES:
+            prepare(name, f"org/{name}", root / name, data_dir=str(miniature), videos=True)
+    return {name: root / name for name in NAMES}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def header_of(folder):
+    return yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+
+
+def rows_of(folder, config):
+    files = sorted((folder / config).glob("*.parquet"))
+    return [row for path in files for row in pq.read_table(path).to_pylist()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_counts_of_a_card_are_those_of_its_data(published, name):
+    text, header = (published[name] / "README.md").read_text(), header_of(published[name])
+    counts = re.findall(r"^\| `([\w-]+)` \| (\w+) \| ([\d,]+) \|$", text, re.M)
+    counted = {(config, split): int(rows.replace(",", "")) for config, split, rows in counts}
+    described = dict(re.findall(r"^\| `([\w-]+)`(?: \(default\))? \| ([\d,]+) \| \w.* \|$", text, re.M))
+    infos = {info["config_name"]: info for info in header["dataset_info"]}
+    assert {config for config, _ in counted} == set(infos) == set(described)
+    assert header["configs"][0]["config_name"] == "mini"
+    for config, info in infos.items():
+        opened = datasets.load_dataset(str(published[name]), config)
+        lengths = {split: len(rows) for split, rows in opened.items()}
+        assert lengths == {split: count for (of, split), count in counted.items() if of == config}
+        assert lengths == {split["name"]: split["num_examples"] for split in info["splits"]}
+        assert described[config] == f"{sum(lengths.values()):,}"
+        files = sum(path.stat().st_size for path in (published[name] / config).glob("*.parquet"))
+        assert info["download_size"] == files
+        assert datasets.Features._from_yaml_list(info["features"]) == next(iter(opened.values())).features
+    assert header["size_categories"] == ["n<1K"]
+    assert sum(counted.values()) < 1_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_is_about_what_is_published_and_names_its_repository(published, name):
+    text = (published[name] / "README.md").read_text()
+    body = text.split("---\n", 2)[2]
+    configs = {config["config_name"] for config in header_of(published[name])["configs"]}
+    assert body.lstrip().startswith(f"# {TITLES[name]} (miniature): ")
+    assert f'load_dataset("org/{name}"' in body
+    called = re.findall(rf'load_dataset\("org/{name}", "([\w-]+)"', body)
+    assert set(called) <= configs
+    for absent in (
+        "ORG/NAME",
+        "<!-- only",
+        "<!-- end only",
+        "on your machine",
+        "data_dir=",
+        "Your own clips",
+        "\n\n\n",
+    ):
+        assert absent not in body, absent
+    assert "`release`" in body.partition("Not in this repository:")[2].partition("\n")[0]
+    assert "```bibtex\n@" in body
+    fields = body.partition("## Fields")[2].partition("\n## ")[0]
+    for info in header_of(published[name])["dataset_info"]:
+        assert not [column["name"] for column in info["features"] if f"`{column['name']}`" not in fields]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_header_of_a_card_survives_the_hubs_own_class(published, name):
+    header, card = header_of(published[name]), DatasetCard.load(published[name] / "README.md")
+    assert header.keys() >= REQUIRED
+    assert yaml.safe_load(DatasetCardData(**header).to_yaml()) == header == card.data.to_dict()
+    assert header["license"] == "apache-2.0"
+    assert header["license_link"].startswith("https://")
+    assert header["pretty_name"] == f"{TITLES[name]} (miniature)"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_code_in_a_card_runs_on_the_published_copy(published, name, capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (published[name] / "README.md").read_text(), re.S)
+    found = {}
+    exec("\n".join(blocks).replace(f"org/{name}", str(published[name])), found)
+    assert capsys.readouterr().out.strip()
+    if "frames" in found:
+        assert found["frames"][0].shape == (32, 32, 3)
+    stream = datasets.load_dataset(str(published[name]), split="train", streaming=True)
+    assert list(stream) == list(datasets.load_dataset(str(published[name]), split="train"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_published_names_a_folder_of_this_machine(published, miniature, name):
+    files = [path for path in published[name].rglob("*") if path.is_file()]
+    assert not [path for path in files if str(miniature).encode() in path.read_bytes()]
+    assert not [path for path in files if str(ROOT).encode() in path.read_bytes()]
+    assert not list(published[name].glob("*.py")), "datasets opens no repository with a script of its name"
+
+
+def test_the_published_code_rebuilds_the_rows_in_a_process_without_our_packages(published, tmp_path):
+    folders = [
+        f"{folder}:{','.join(path.name for path in sorted(folder.glob('mini*')))}" for folder in published.values()
+    ]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONPATH": sysconfig.get_paths()["purelib"],
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_CACHE": str(tmp_path / "theirs"),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-S", str(ROOT / "tests/fixtures/rebuild_folders.py"), str(tmp_path / "rebuilt"), *folders],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    for name, folder in published.items():
+        for config in sorted(path.name for path in folder.glob("mini*")):
+            assert f"{config}: equal to the published rows" in done.stdout
+            made = sorted(
+                path.relative_to(tmp_path / "rebuilt" / name)
+                for path in (tmp_path / "rebuilt" / name / config).iterdir()
+            )
+            assert made == sorted(path.relative_to(folder) for path in (folder / config).iterdir())
+        assert not list(folder.rglob("__pycache__"))
+
+
+def test_a_changed_row_a_missing_row_and_other_bytes_of_a_video_are_told_apart(published, tmp_path):
+    media = pa.array([{"bytes": b"1", "path": "a.mp4"}, None])
+    rows = pa.table({"n": [1, 2], "video": media})
+    changed = {"rows": rows, "media": rows.set_column(1, "video", pa.array([{"bytes": b"2", "path": "a.mp4"}, None])),
+               "value": rows.set_column(0, "n", pa.array([1, 3])), "short": rows.slice(0, 1)}  # fmt: skip
+    for name, table in changed.items():
+        (tmp_path / name / "mini").mkdir(parents=True)
+        pq.write_table(table, tmp_path / name / "mini" / "train-00000-of-00001.parquet")
+    compared = {name: differences(tmp_path / name, tmp_path / "rows", "mini") for name in changed}
+    assert compared == {
+        "rows": ([], 0),
+        "media": ([], 1),
+        "value": (["mini/train, row 1, n: 3 was made, 2 is published"], 0),
+        "short": (["mini/train: only the published rows go on after row 0"], 0),
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mlcroissant_reads_every_record_with_its_lists(published, name):
+    mlcroissant = pytest.importorskip("mlcroissant")
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    folder = published[name]
+    dataset = mlcroissant.Dataset(str(folder / "croissant.json"), mapping={"repo": str(folder)})
+    assert {part.uuid for part in dataset.metadata.record_sets} == {path.name for path in folder.glob("mini*")}
+    for part in dataset.metadata.record_sets:
+        expected = [{key: as_record(value) for key, value in row.items()} for row in rows_of(folder, part.uuid)]
+        found = [
+            {key.partition("/")[2]: value for key, value in record.items()} for record in dataset.records(part.uuid)
+        ]
+        for row in found if "split" not in expected[0] else ():
+            assert row.pop("split") in {b"train", b"validation", b"test"}
+        assert found == expected
+
+
+def as_record(value):
+    """A value as mlcroissant gives it: texts and media as bytes."""
+    if isinstance(value, list):
+        return [as_record(part) for part in value]
+    if isinstance(value, dict):
+        return value["bytes"]
+    return value.encode() if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_names_its_task_for_the_hub(published, name):
+    value = yaml.safe_load((published[name] / "eval.yaml").read_text())
+    assert value.keys() == {"name", "description", "evaluation_framework", "tasks"}
+    assert value["evaluation_framework"] == "mteb"
+    assert value["tasks"] == [{"id": task_id(name, "mini"), "config": "mini", "split": "test"}]
+
+
+def test_every_registered_name_has_a_title_a_card_and_tasks_of_its_own():
+    assert TITLES.keys() == BUILDERS.keys()
+    for module in BUILDERS.values():
+        assert Path(find_spec(module).origin).with_name("README.md") in CARDS
+    tasks = [task_id(name, origin) for name in BUILDERS for origin in ("mini", "release")]
+    assert len({*tasks}) == 12
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
+def test_the_marks_of_a_source_card_are_closed_and_name_configurations(path):
+    text = path.read_text()
+    blocks = re.findall(r"^<!-- only .*-->$", text, re.M)
+    assert len(blocks) == len(re.findall(r"^<!-- end only -->$", text, re.M)) > 3
+    patterns = {pattern for names in re.findall(r"<!-- only (.*?) -->", text) for pattern in names.split()}
+    assert patterns <= {"mini*", "mini-clips", "release*", "source*", "own*", "*-clips", "*-videos"}
+    for origin in ("mini", "release", "source"):
+        kept = kept_for([origin], text)
+        assert "<!-- only" not in kept
+        assert "## Limits" in kept
+
+
+def test_code_of_a_dataset_reaches_no_other_wing():
+    for name, other in (
+        ("tfcovr", {"comp", "fig"}),
+        ("activitynet_comp", {"tfcovr", "fig"}),
+        ("didemo_fig", {"tfcovr", "comp"}),
+    ):
+        folders = {path.parts[1] for path in imported_files([BUILDERS[name]])}
+        assert not folders & other
+        assert {"miniature", "registration.py"} <= folders
+
+
+def test_videos_of_others_and_unknown_names_are_refused_before_anything_is_prepared(tmp_path, miniature):
+    with pytest.raises(ValueError, match=r"videos of own are not this package's to pass on.*such as cc-by-4\.0"):
+        write_registered("tfcovr", tmp_path / "out", configs=["own", "own-clips"], data_dir=tmp_path, videos=True)
+    with pytest.raises(ValueError, match="has no configuration 'nope'; it has mini"):
+        write_registered("tfcovr", tmp_path / "out", configs=["nope"])
+    with pytest.raises(ValueError, match="unknown dataset 'nope'"):
+        write_registered("nope", tmp_path / "out")
+    with pytest.raises(ValueError, match=r"nope is neither a registered dataset \(activitynet_comp, "):
+        prepare("nope", "org/nope", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "cache" / "tfcovr").exists()
+    for path in miniature.glob("*.parquet"):
+        shutil.copy(path, tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"holds no miniature\.json, which says how it was rendered: call"):
+        write_registered("charades_fig", tmp_path / "out", data_dir=tmp_path)
+
+
+def test_a_folder_that_a_recipe_wrote_is_published_without_what_names_the_machine(published, tmp_path):
+    build = tmp_path / "build"
+    shutil.copytree(published["tfcovr"], build)
+    (build / "results.json").write_text('{"output_dir": "/home/someone"}')
+    publication = prepare(str(build), "other/name", tmp_path / "out", configs=["mini"], license="cc-by-4.0")
+    assert (publication.repo_type, publication.repo_id, publication.needs) == ("dataset", "other/name", ())
+    written = {path.relative_to(tmp_path / "out").parts[0] for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert written == {"README.md", "croissant.json", "eval.yaml", "generation", "mini"}
+    assert rows_of(tmp_path / "out", "mini") == rows_of(published["tfcovr"], "mini")
+    header, text = header_of(tmp_path / "out"), (tmp_path / "out" / "README.md").read_text()
+    assert (header["license"], header["license_link"]) == (
+        "cc-by-4.0", "https://creativecommons.org/licenses/by/4.0/",
+    )  # fmt: skip
+    assert [config["config_name"] for config in header["configs"]] == ["mini"]
+    assert "* rendered competitions: 2 train, 2 validation, 2 test\n" in text
+    assert "Rendered athletes, not real video" in text
+    assert set(re.findall(r'load_dataset\("(\w+/\w+)"', text)) == {"other/name"}
+    with pytest.raises(ValueError, match="holds no configuration nope; it has mini"):
+        prepare(str(build), "other/name", tmp_path / "two", configs=["nope"])
+    with pytest.raises(ValueError, match="leave out data_dir"):
+        prepare(str(build), "other/name", tmp_path / "two", data_dir="x")
