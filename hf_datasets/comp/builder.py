@@ -171,7 +171,8 @@ class CompBuilder(RegisteredBuilder):
         return {split: partial(self._source_rows, split, path) for split, path in files.items()}
 
     def _generated_rows(self, paths: list[Path]) -> Iterator[Row]:
-        yield from self._located(pq.read_table(paths, columns=PAIR_SCHEMA.names).to_pylist())
+        tables = [pq.read_table(path, columns=PAIR_SCHEMA.names) for path in paths]
+        yield from self._located(pa.concat_tables(tables).to_pylist())
 
     def _source_rows(self, split: str, path: Path) -> Iterator[Row]:
         videos: list[CaptionedVideo] = []

@@ -201,10 +201,12 @@ def _with_configurations(body: str, splits: Splits, about: About) -> str:
     for (name, _), written in splits.items():
         rows[name] = rows.get(name, 0) + written.num_rows
     rows = {name: count for name, count in rows.items() if count}
-    lines = ["| name | rows | what it holds |", "|---|---:|---|"]
+    lines = ["| name | rows |", "|---|---:|"]
+    if about.descriptions:
+        lines = ["| name | rows | what it holds |", "|---|---:|---|"]
     for number, (name, count) in enumerate(rows.items()):
-        what = one_line(FOLDERS.sub("", about.descriptions.get(name, "")))
-        lines.append(f"| `{name}`{'' if number else ' (default)'} | {count:,} | {what} |")
+        what = f" {one_line(FOLDERS.sub('', about.descriptions.get(name, '')))} |" if about.descriptions else ""
+        lines.append(f"| `{name}`{'' if number else ' (default)'} | {count:,} |{what}")
     if about.descriptions:
         lines += ["", DESCRIBED_THERE]
     if about.others and about.name:

@@ -157,7 +157,7 @@ def _instructions(code: GenerationCode) -> str:
         needs = " --data_dir FOLDER"
     lines = [
         "`generation/` holds the code that made the rows, its tables, prompts and parameters (seeds, counts). In a "
-        "clone of this repository, public libraries are enough:",
+        "clone of this repository, Python 3.11 or later and public libraries are enough:",
         "",
         "```bash",
         "pip install -r generation/requirements.txt",
