@@ -85,7 +85,7 @@ def write_folder(
     folder, card, about = Path(folder), Path(card), about or About()
     if folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; name another folder, or remove this one")
-    _check_names(configurations)
+    check_names(configurations)
     with draft_of(folder) as draft:
         splits = {
             (name, split): write_split(tables, draft / name, split, max_shard_bytes=max_shard_bytes)
@@ -137,7 +137,12 @@ def push_folder(folder: str | os.PathLike[str], repo_id: str, *, private: bool =
     return str(address)
 
 
-def _check_names(configurations: Configurations) -> None:
+def check_names(configurations: Mapping[str, Iterable[str]]) -> None:
+    """Check that configurations and their splits have names that stay in the folder and that `datasets` takes.
+
+    Raises:
+        ValueError: One has not.
+    """
     for name, splits in configurations.items():
         if not CONFIGURATION_NAME.fullmatch(name):
             raise ValueError(

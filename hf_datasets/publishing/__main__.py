@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.dont_write_bytecode = True  # a clone stays as it was published
 
 
 def main() -> int:
     """Run the command line; the exit status is 1 where rows differ or cannot be made."""
     parser = argparse.ArgumentParser(description=__doc__)
     is_copy = HERE.name == "generation"
+    sys.dont_write_bytecode |= is_copy  # a clone stays as it was published
     parser.add_argument("--folder", type=Path, required=not is_copy, default=HERE.parent if is_copy else None,
                         help="the published folder")  # fmt: skip
     parser.add_argument("--output_dir", required=True, help="a new folder for the Parquet files")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from datasets import Features
 
 from hf_datasets.drafts import draft_of
-from hf_datasets.publish import EVALUATION_FILE, write_folder
+from hf_datasets.publish import EVALUATION_FILE, check_names, write_folder
 from hf_datasets.publishing.cards import COUNTS_END, COUNTS_START, About, read_card
 from hf_datasets.publishing.generation_code import GENERATION_FOLDER
 from hf_datasets.publishing.shards import GROUP_ROWS, MEDIA_ROWS, has_media
@@ -53,7 +53,11 @@ def rewrite_folder(
     """
     source, folder = Path(source), Path(folder)
     card = read_card(source / "README.md")
-    found = {config["config_name"]: [files["split"] for files in config["data_files"]] for config in _configs(card)}
+    found = _configurations(source, card)
+    copied = [source / REJECTIONS_FILE, source / EVALUATION_FILE, *(source / GENERATION_FOLDER).rglob("*")]
+    links = [path for path in copied if path.is_symlink()]
+    if links:  # they would publish what they lead to
+        raise ValueError(f"{links[0]} is a link; copy {source} with its files (`cp -rL`) and publish the copy")
     unknown = sorted(set(configs or ()) - found.keys())
     if unknown:
         raise ValueError(f"{source} holds no configuration {', '.join(unknown)}; it has {', '.join(found)}")
@@ -80,11 +84,29 @@ def rewrite_folder(
     return folder
 
 
-def _configs(card: Any) -> list[dict[str, Any]]:
-    configs: list[dict[str, Any]] | None = card.data.get("configs")
-    if not configs:
-        raise ValueError("the card names no configuration in its YAML header; write the folder with write_folder")
-    return configs
+def _configurations(source: Path, card: Any) -> dict[str, list[str]]:
+    """Configuration -> its splits, as the card's header names them and files hold them.
+
+    Raises:
+        ValueError: The header names none, or one that is not there.
+    """
+    try:
+        found = {
+            str(config["config_name"]): [str(files["split"]) for files in config["data_files"]]
+            for config in card.data.get("configs")
+        }
+    except (KeyError, TypeError):
+        raise ValueError(
+            f"{source / 'README.md'} does not name its configurations and their files; make the folder with "
+            "hf_datasets.publish.write_folder"
+        ) from None
+    check_names(found)
+    missing = [
+        f"{name}/{split}" for name, splits in found.items() for split in splits if not _files(source, name, split)
+    ]
+    if missing or not all(found.values()):
+        raise ValueError(f"{source} holds no Parquet file of {', '.join(missing) or 'a configuration'}; make it again")
+    return found
 
 
 def _files(source: Path, name: str, split: str) -> list[Path]:
@@ -92,7 +114,11 @@ def _files(source: Path, name: str, split: str) -> list[Path]:
 
 
 def _holds_media(source: Path, name: str, split: str) -> bool:
-    return has_media(Features.from_arrow_schema(pq.read_schema(_files(source, name, split)[0])))
+    path = _files(source, name, split)[0]
+    try:
+        return has_media(Features.from_arrow_schema(pq.read_schema(path)))
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
 
 
 def _tables(source: Path, name: str, split: str) -> Iterator[pa.Table]:

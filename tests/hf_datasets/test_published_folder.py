@@ -18,9 +18,10 @@ import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hf_datasets.names import BUILDERS, TITLES, task_id
+from hf_datasets.publishing.__main__ import main
 from hf_datasets.publishing.cards import kept_for
 from hf_datasets.publishing.generation_code import imported_files
-from hf_datasets.publishing.rebuilding import differences
+from hf_datasets.publishing.rebuilding import differences, rebuild
 from hf_datasets.publishing.registered import write_registered
 from publishing.dataset import prepare
 
@@ -232,6 +233,72 @@ def test_the_marks_of_a_source_card_are_closed_and_name_configurations(path):
         kept = kept_for([origin], text)
         assert "<!-- only" not in kept
         assert "## Limits" in kept
+
+
+def test_a_release_is_published_without_videos_under_the_table_of_licenses_and_rebuilt_from_its_files(tmp_path):
+    files, folder = tmp_path / "release", tmp_path / "out"
+    files.mkdir()
+    (files / "train.csv").write_text(
+        "query_video,target_video,label1,label2,modification\na_1,b_1,40,41,show with 1 turn\nc_1,,40,41,show it\n"
+    )
+    (files / "test.csv").write_text(
+        "query_id,query_video,modification,target_video,target_videos_ids\nq,c_1,show it,d_1,\"['d_1']\"\n"
+    )
+    configs = ["release", "release-clips"]
+    prepare("tfcovr", "org/real", folder, configs=configs, data_dir=str(files))
+    header, body = header_of(folder), (folder / "README.md").read_text()
+    assert header["pretty_name"] == "TF-CoVR"
+    assert (header["license"], header["license_name"]) == ("other", "see-the-table-of-licenses")
+    assert header["license_link"] == "https://huggingface.co/datasets/org/real#licenses"
+    assert "MIT (card of `ucf-crcv/TF-CoVR`)" in body
+    assert "stick figures" not in body
+    assert "rows were refused" in body
+    assert pq.read_metadata(folder / "rejections.parquet").num_rows > 0
+    assert 'load_dataset("org/real", "release-clips", split="test")' in body
+    assert "--check --data_dir FOLDER" in body
+    assert str(tmp_path) not in body
+    task = yaml.safe_load((folder / "eval.yaml").read_text())["tasks"]
+    assert task == [{"id": "TFCoVRVT2VRetrieval", "config": "release", "split": "test"}]
+    rebuild(folder / "generation", tmp_path / "again", configs=configs, data_dir=str(files))
+    assert [differences(tmp_path / "again", folder, config) for config in configs] == [([], 0), ([], 0)]
+    with pytest.raises(FileExistsError, match="again is not empty"):
+        rebuild(folder / "generation", tmp_path / "again")
+    with pytest.raises(ValueError, match="nope: not published here; there are release, release-clips"):
+        rebuild(folder / "generation", tmp_path / "third", configs=["nope"])
+
+
+def test_the_command_that_rebuilds_says_in_one_line_what_it_cannot_do(published, tmp_path, monkeypatch, capsys):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    command = ["rebuild", "--folder", str(published["tfcovr"]), "--output_dir", str(tmp_path / "full")]
+    monkeypatch.setattr(sys, "argv", command)
+    assert main() == 1
+    assert capsys.readouterr().err == f"{tmp_path / 'full'} is not empty; name another folder, or remove this one\n"
+
+
+def test_a_folder_from_elsewhere_that_leads_out_of_itself_is_refused(published, tmp_path):
+    build, out = tmp_path / "build", tmp_path / "out"
+    shutil.copytree(published["tfcovr"], build)
+    text = (build / "README.md").read_text()
+    for old, new, message in (
+        ("- config_name: mini-clips\n  data", "- config_name: ../../x\n  data", "'../../x' is not a folder name"),
+        (
+            "  - split: test\n    path: mini/",
+            "  - split: ../x\n    path: mini/",
+            "'../x' of 'mini' is not a split name",
+        ),
+        ("  - split: test\n    path: mini/", "  - split: dev\n    path: mini/", "holds no Parquet file of mini/dev"),
+        ("configs:\n- config_name: mini", "configs:\n- name: mini", "does not name its configurations"),
+    ):
+        assert old in text
+        (build / "README.md").write_text(text.replace(old, new, 1))
+        with pytest.raises(ValueError, match=re.escape(message)):
+            prepare(str(build), "org/name", out)
+    (build / "README.md").write_text(text)
+    (build / "generation" / "passwords").symlink_to("/etc/passwd")
+    with pytest.raises(ValueError, match="passwords is a link"):
+        prepare(str(build), "org/name", out)
+    assert not out.exists()
 
 
 def test_code_of_a_dataset_reaches_no_other_wing():
