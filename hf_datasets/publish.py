@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from hf_datasets.publishing.croissant import CROISSANT_FILE, write_croissant
 from hf_datasets.publishing.generation_code import GENERATION_FOLDER, GenerationCode, write_generation_code
 from hf_datasets.publishing.shards import MAX_SHARD_BYTES, write_split
 from hf_datasets.records import Rejection
-from hf_datasets.registration import REJECTIONS_FILE, write_rejections
+from hf_datasets.registration import FOLDERS, REJECTIONS_FILE, write_rejections
 
 EVALUATION_FILE = "eval.yaml"
 PUBLISHED_FILES = (
@@ -33,6 +34,7 @@ PUBLISHED_FILES = (
 CONFIGURATION_NAME = re.compile(r"\w[\w.-]*")
 SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
 """What `datasets` takes for a split; both become a folder or file name and a cell of the card's table."""
+LICENSE_ID = re.compile(r"[a-z0-9]+([.-][a-z0-9]+)*")
 
 Configurations = Mapping[str, Mapping[str, Iterable[pa.Table]]]
 """Configuration -> split -> its rows, in tables of one schema."""
@@ -79,10 +81,10 @@ def write_folder(
         FileExistsError: The folder has files.
         NoRowsError: There are no rows to write.
         FileNotFoundError: A video is not where its row says.
-        ValueError: A configuration or split has a name that is not a file name, or the card lacks the marks or has an
-            unreadable header.
+        ValueError: A configuration or split has a name that is not a file name, the license is not an identifier, or
+            the card lacks the marks or has an unreadable header.
     """
-    folder, card, about = Path(folder), Path(card), about or About()
+    folder, card, about = Path(folder), Path(card), _publishable(about or About())
     if folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; name another folder, or remove this one")
     check_names(configurations)
@@ -154,6 +156,17 @@ def check_names(configurations: Mapping[str, Iterable[str]]) -> None:
                 raise ValueError(
                     f"split {split!r} of {name!r} is not a split name; use letters, digits and '_', such as 'train'"
                 )
+
+
+def _publishable(about: About) -> About:
+    """The same without the folders of this machine in its texts.
+
+    Raises:
+        ValueError: The license has no name that the Hub knows the form of.
+    """
+    if about.license and not LICENSE_ID.fullmatch(about.license):
+        raise ValueError(f"license {about.license!r} is not an identifier of the Hub; write it like cc-by-4.0 or mit")
+    return replace(about, descriptions={name: FOLDERS.sub("", text) for name, text in about.descriptions.items()})
 
 
 def _write_metadata(folder: Path, splits: Splits, about: About) -> None:

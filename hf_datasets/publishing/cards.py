@@ -1,8 +1,8 @@
 """The card of a published dataset: of a source card, only what is about the configurations that are published.
 
 A source card is Markdown with a YAML header. A block between the lines `<!-- only PATTERN ... -->` and
-`<!-- end only -->`, or a line with the first of them at its end, is kept where one of the configurations has a name
-that fits a pattern (`own*`). The section "Configurations" is written from the data.
+`<!-- end only -->`, or a line that contains the first of them, is kept where one of the configurations has a name that
+fits a pattern (`own*`); blocks may stand in blocks. The section "Configurations" is written from the data.
 """
 
 import re
@@ -20,7 +20,7 @@ from huggingface_hub import DatasetCard
 
 from hf_datasets.publishing.shards import WrittenSplit
 from hf_datasets.records import Rejection
-from hf_datasets.registration import FOLDERS, summarise
+from hf_datasets.registration import summarise
 
 COUNTS_START = "<!-- counts: filled in by hf_datasets.publish -->"
 COUNTS_END = "<!-- end of counts -->"
@@ -162,18 +162,19 @@ def kept_for(names: Iterable[str], text: str) -> str:
 
     Example:
         >>> lines = ["all", "| own | <!-- only own* -->", "<!-- only mini -->", "small", "<!-- end only -->"]
-        >>> kept_for(["mini"], "\\n".join(lines)).split()
+        >>> kept_for(["mini"], "\n".join(lines)).split()
         ['all', 'small']
     """
-    names, kept, keeps = list(names), [], True
+    names, kept = list(names), []
+    blocks: list[bool] = []
     for line in text.splitlines(keepends=True):
         mark = ONLY.search(line)
         fits = mark is None or any(fnmatchcase(name, pattern) for name in names for pattern in mark[1].split())
         if line.strip() == END_ONLY:
-            keeps = True
+            del blocks[-1:]
         elif mark and line.strip() == mark[0].strip():
-            keeps = fits
-        elif keeps and fits:
+            blocks.append(fits)
+        elif fits and all(blocks):
             kept.append(ONLY.sub("", line))
     return "".join(kept)
 
@@ -205,7 +206,7 @@ def _with_configurations(body: str, splits: Splits, about: About) -> str:
     if about.descriptions:
         lines = ["| name | rows | what it holds |", "|---|---:|---|"]
     for number, (name, count) in enumerate(rows.items()):
-        what = f" {one_line(FOLDERS.sub('', about.descriptions.get(name, '')))} |" if about.descriptions else ""
+        what = f" {one_line(about.descriptions.get(name, ''))} |" if about.descriptions else ""
         lines.append(f"| `{name}`{'' if number else ' (default)'} | {count:,} |{what}")
     if about.descriptions:
         lines += ["", DESCRIBED_THERE]

@@ -8,8 +8,9 @@ import importlib.metadata
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def imported_files(modules: Iterable[str]) -> set[Path]:
             path = _file_of(parts[:number])
             if path is not None and path not in found:
                 found.add(path)
-                waiting += [name for name, _ in _imports(path) if name.partition(".")[0] == PACKAGE.name]
+                waiting += [name for name in _imports(path) if name.partition(".")[0] == PACKAGE.name]
     return found
 
 
@@ -107,8 +108,8 @@ def required_libraries(files: Iterable[Path]) -> list[str]:
     names = {
         name.partition(".")[0]
         for path in files
-        for name, is_lazy in _imports(path)
-        if not is_lazy or name.partition(".")[0] in LAZY_BUT_NEEDED
+        for name, is_late in _imports(path).items()
+        if not is_late or name.partition(".")[0] in LAZY_BUT_NEEDED
     }
     outside = names - sys.stdlib_module_names - {PACKAGE.name}
     distributions = importlib.metadata.packages_distributions()
@@ -124,12 +125,9 @@ def _file_of(parts: list[str]) -> Path | None:
     return None
 
 
-def _imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """What a file imports.
-
-    Yields:
-        A dotted name (of `from a import b` both `a` and `a.b`), and whether it is imported later, if at all.
-    """
+@cache
+def _imports(path: Path) -> dict[str, bool]:
+    """What a file imports: dotted name (of `from a import b` both `a` and `a.b`) -> whether only later, if at all."""
     tree = ast.parse((PACKAGE.parent / path).read_text(encoding="utf-8"))
     late = [
         node
@@ -138,6 +136,7 @@ def _imports(path: Path) -> Iterator[tuple[str, bool]]:
         or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     ]
     inside = {id(node) for block in late for node in ast.walk(block)}
+    found: dict[str, bool] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -147,7 +146,8 @@ def _imports(path: Path) -> Iterator[tuple[str, bool]]:
             names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         else:
             continue
-        yield from ((name, id(node) in inside) for name in names)
+        found |= {name: id(node) in inside and found.get(name, True) for name in names}
+    return found
 
 
 def _instructions(code: GenerationCode) -> str:

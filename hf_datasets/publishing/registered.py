@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 from hf_datasets.names import BUILDERS, TITLES
 from hf_datasets.publish import write_folder
 from hf_datasets.publishing.cards import About
-from hf_datasets.publishing.generation_code import GenerationCode
+from hf_datasets.publishing.generation_code import PACKAGE, GenerationCode
 from hf_datasets.publishing.rebuilding import open_builder, prepared_splits
 from hf_datasets.publishing.shards import has_media
 from hf_datasets.records import Rejection
@@ -85,13 +84,11 @@ def write_registered(
     )
     parameters = {config: _parameters(builder) for config, builder in builders.items()}
     code = GenerationCode(name, parameters, miniature)
-    spec = find_spec(BUILDERS[name])
-    assert spec is not None
-    assert spec.origin is not None
+    wing = BUILDERS[name].split(".")[:2]
     return write_folder(
         rows,
         folder,
-        card=Path(spec.origin).with_name("README.md"),
+        card=PACKAGE.parent.joinpath(*wing, "README.md"),
         provenance=_provenance(parameters, miniature)
         | ({"license of the videos": about.license} if holds_videos else {}),
         rejections=_rejections(builders),

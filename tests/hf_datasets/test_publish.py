@@ -282,7 +282,9 @@ def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
     received = hub.repository("org/name", "dataset")
     assert received.private
     assert [commit.title for commit in received.commits] == ["initial commit", "Publish the dataset"]
-    assert received.files.keys() - {".gitattributes"} == written >= {"README.md", "croissant.json", "rejections.parquet"}
+    assert (
+        received.files.keys() - {".gitattributes"} == written >= {"README.md", "croissant.json", "rejections.parquet"}
+    )
     assert not any(b"hf_canary" in content for content in received.files.values())
 
 

@@ -28,6 +28,7 @@ from publishing.dataset import prepare
 ROOT = Path(__file__).parents[2]
 NAMES = ("tfcovr", "youcook2_comp", "charades_fig")  # one of each source card
 CARDS = sorted((ROOT / "hf_datasets").glob("*/README.md"))
+ORIGINS = ("mini", "release", "source", "own")
 REQUIRED = {"license", "license_link", "language", "pretty_name", "size_categories", "task_categories", "tags",
             "configs", "dataset_info"}  # fmt: skip
 
@@ -228,7 +229,12 @@ def test_the_marks_of_a_source_card_are_closed_and_name_configurations(path):
     blocks = re.findall(r"^<!-- only .*-->$", text, re.M)
     assert len(blocks) == len(re.findall(r"^<!-- end only -->$", text, re.M)) > 3
     patterns = {pattern for names in re.findall(r"<!-- only (.*?) -->", text) for pattern in names.split()}
-    assert patterns <= {"mini*", "mini-clips", "release*", "source*", "own*", "*-clips", "*-videos"}
+    assert patterns <= {
+        "*-clips",
+        "*-videos",
+        "mini-clips",
+        *(f"{origin}{rest}" for origin in ORIGINS for rest in ("", "*")),
+    }
     for origin in ("mini", "release", "source"):
         kept = kept_for([origin], text)
         assert "<!-- only" not in kept
@@ -259,6 +265,15 @@ def test_a_release_is_published_without_videos_under_the_table_of_licenses_and_r
     assert str(tmp_path) not in body
     task = yaml.safe_load((folder / "eval.yaml").read_text())["tasks"]
     assert task == [{"id": "TFCoVRVT2VRetrieval", "config": "release", "split": "test"}]
+    (files / "charades_fig_test.jsonl").write_text(
+        '{"video": "AKKWU", "time": [13, 38], "desc_id": 1, "duration": 13.2, "cog_desc": "a person eats.", '
+        '"fig_desc": "A person eats an apple.", "fig_desc_score": -5.38}\n'
+    )
+    prepare("charades_fig", "org/fig", tmp_path / "fig", configs=["release"], data_dir=str(files))
+    for path in ("README.md", "croissant.json", "eval.yaml"):
+        text = " ".join((tmp_path / "fig" / path).read_text().split())
+        assert str(tmp_path) not in text
+        assert re.search(r"Not in release: charades\\?_fig\\?_train.jsonl", text), "the builder says what is missing"
     rebuild(folder / "generation", tmp_path / "again", configs=configs, data_dir=str(files))
     assert [differences(tmp_path / "again", folder, config) for config in configs] == [([], 0), ([], 0)]
     with pytest.raises(FileExistsError, match="again is not empty"):
@@ -299,6 +314,41 @@ def test_a_folder_from_elsewhere_that_leads_out_of_itself_is_refused(published, 
     with pytest.raises(ValueError, match="passwords is a link"):
         prepare(str(build), "org/name", out)
     assert not out.exists()
+
+
+def test_blocks_in_blocks_are_kept_only_where_both_fit():
+    lines = [
+        "<!-- only *-clips -->",
+        "a",
+        "<!-- only *-videos -->",
+        "b",
+        "<!-- end only -->",
+        "c",
+        "<!-- end only -->",
+        "d",
+    ]
+    kept = {
+        names: "".join(kept_for(names, "\n".join(lines)).split())
+        for names in (("x-clips", "x-videos"), ("x-clips",), ("x-videos",))
+    }
+    assert list(kept.values()) == ["abcd", "acd", "d"]
+
+
+def test_a_license_that_the_hub_cannot_know_is_refused(tmp_path, miniature):
+    with pytest.raises(
+        ValueError, match=r"license 'CC BY 4\.0' is not an identifier of the Hub; write it like cc-by-4"
+    ):
+        prepare("charades_fig", "org/x", tmp_path / "out", data_dir=str(miniature), license="CC BY 4.0")
+
+
+def test_the_libraries_that_the_published_code_needs_are_named_with_versions(published):
+    for name, folder in published.items():
+        lines = (folder / "generation" / "requirements.txt").read_text().splitlines()
+        needed = {line.partition("==")[0] for line in lines}
+        assert needed >= {"av", "datasets", "filelock", "numpy", "pillow", "pyarrow", "tqdm", "wrapt"}
+        assert ("polars" in needed) == (name != "youcook2_comp")
+        assert not needed & {"decord", "subtle-video", "torch", "torchcodec", "transformers"}
+        assert all(re.fullmatch(r"[\w-]+==[\d.]+", line) for line in lines)
 
 
 def test_code_of_a_dataset_reaches_no_other_wing():
