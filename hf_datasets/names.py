@@ -18,27 +18,26 @@ TITLES = {
     "activitynet_fig": "ActivityNet-FIG",
 }
 """Registered name -> what its authors call it."""
-TASK_KINDS = {"tfcovr": "VT2VRetrieval", "comp": "PairClassification", "fig": "T2VRetrieval"}
-"""Last part of a registered name -> the kind of task that its benchmark is, as mteb ends the names of tasks."""
 
 
-def task_id(name: str, origin: str) -> str | None:
-    """The id of a dataset's benchmark, under which results are reported.
+def task_ids(name: str, origin: str) -> list[str]:
+    """The ids of a dataset's benchmark tasks, under which results are reported: mteb knows the same names.
 
     Args:
         name: A key of `BUILDERS`.
         origin: `mini` or `release`; rows that somebody generated are not a benchmark.
 
     Returns:
-        The id, None where there is no benchmark.
+        The ids, none where there is no benchmark.
 
     Example:
-        >>> task_id("tfcovr", "mini"), task_id("tfcovr", "release"), task_id("tfcovr", "own")
-        ('TFCoVRMiniatureVT2VRetrieval', 'TFCoVRVT2VRetrieval', None)
-        >>> task_id("activitynet_comp", "mini"), task_id("didemo_fig", "release")
-        ('ActivityNetCompMiniaturePairClassification', 'DiDeMoFIGT2VRetrieval')
+        >>> task_ids("tfcovr", "mini"), task_ids("tfcovr", "own"), task_ids("youcook2_comp", "release")
+        (['TFCoVRMini'], [], ['YouCook2Comp'])
+        >>> task_ids("charades_fig", "mini")
+        ['CharadesFIGVideosMini', 'CharadesFIGMomentsMini']
     """
-    infixes = {"mini": "Miniature", "release": ""}
-    if origin not in infixes:
-        return None
-    return f"{TITLES[name].replace('-', '')}{infixes[origin]}{TASK_KINDS[name.rpartition('_')[2]]}"
+    suffixes = {"mini": "Mini", "release": ""}
+    if origin not in suffixes:
+        return []
+    corpora = ("Videos", "Moments") if name.endswith("_fig") else ("",)
+    return [f"{TITLES[name].replace('-', '')}{corpus}{suffixes[origin]}" for corpus in corpora]

@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub import HfApi
 
 from hf_datasets.drafts import draft_of
-from hf_datasets.names import task_id
+from hf_datasets.names import task_ids
 from hf_datasets.publishing.cards import COUNTS_END as COUNTS_END
 from hf_datasets.publishing.cards import COUNTS_START as COUNTS_START
 from hf_datasets.publishing.cards import About, Splits, card_text, read_card
@@ -185,14 +185,15 @@ def _write_metadata(folder: Path, splits: Splits, about: About) -> None:
         citation=about.citation,
         version=about.version,
     )
-    task = about.name and task_id(about.name, default)
-    if task:
+    tasks = task_ids(about.name, default) if about.name else []
+    if tasks:
         own = [split for (name, split), written in splits.items() if name == default and written.num_rows]
+        split = "test" if "test" in own else own[-1]
         value = {
             "name": title,
             "description": about.descriptions.get(default) or title,
             "evaluation_framework": "mteb",
-            "tasks": [{"id": task, "config": default, "split": "test" if "test" in own else own[-1]}],
+            "tasks": [{"id": task, "config": default, "split": split} for task in tasks],
         }
         text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
         (folder / EVALUATION_FILE).write_text(text, encoding="utf-8")

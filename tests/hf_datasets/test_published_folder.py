@@ -17,7 +17,7 @@ import pytest
 import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
-from hf_datasets.names import BUILDERS, TITLES, task_id
+from hf_datasets.names import BUILDERS, TITLES, task_ids
 from hf_datasets.publishing.__main__ import main
 from hf_datasets.publishing.cards import kept_for
 from hf_datasets.publishing.generation_code import imported_files
@@ -212,15 +212,20 @@ def test_a_benchmark_names_its_task_for_the_hub(published, name):
     value = yaml.safe_load((published[name] / "eval.yaml").read_text())
     assert value.keys() == {"name", "description", "evaluation_framework", "tasks"}
     assert value["evaluation_framework"] == "mteb"
-    assert value["tasks"] == [{"id": task_id(name, "mini"), "config": "mini", "split": "test"}]
+    expected = {
+        "tfcovr": ["TFCoVRMini"],
+        "youcook2_comp": ["YouCook2CompMini"],
+        "charades_fig": ["CharadesFIGVideosMini", "CharadesFIGMomentsMini"],
+    }
+    assert value["tasks"] == [{"id": task, "config": "mini", "split": "test"} for task in expected[name]]
 
 
 def test_every_registered_name_has_a_title_a_card_and_tasks_of_its_own():
     assert TITLES.keys() == BUILDERS.keys()
     for module in BUILDERS.values():
         assert Path(find_spec(module).origin).with_name("README.md") in CARDS
-    tasks = [task_id(name, origin) for name in BUILDERS for origin in ("mini", "release")]
-    assert len({*tasks}) == 12
+    tasks = [task for name in BUILDERS for origin in ("mini", "release") for task in task_ids(name, origin)]
+    assert len(tasks) == len({*tasks}) == 18
 
 
 @pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
@@ -264,7 +269,7 @@ def test_a_release_is_published_without_videos_under_the_table_of_licenses_and_r
     assert "--check --data_dir FOLDER" in body
     assert str(tmp_path) not in body
     task = yaml.safe_load((folder / "eval.yaml").read_text())["tasks"]
-    assert task == [{"id": "TFCoVRVT2VRetrieval", "config": "release", "split": "test"}]
+    assert task == [{"id": "TFCoVR", "config": "release", "split": "test"}]
     (files / "charades_fig_test.jsonl").write_text(
         '{"video": "AKKWU", "time": [13, 38], "desc_id": 1, "duration": 13.2, "cog_desc": "a person eats.", '
         '"fig_desc": "A person eats an apple.", "fig_desc_score": -5.38}\n'
