@@ -7,28 +7,21 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from importlib.util import find_spec
 from pathlib import Path
 
 import datasets
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
-from hf_datasets.names import BUILDERS, TITLES, task_ids
+from hf_datasets.names import TITLES
 from hf_datasets.publishing.__main__ import main
-from hf_datasets.publishing.cards import kept_for
-from hf_datasets.publishing.generation_code import imported_files
 from hf_datasets.publishing.rebuilding import differences, rebuild
-from hf_datasets.publishing.registered import write_registered
 from publishing.dataset import prepare
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("tfcovr", "youcook2_comp", "charades_fig")  # one of each source card
-CARDS = sorted((ROOT / "hf_datasets").glob("*/README.md"))
-ORIGINS = ("mini", "release", "source", "own")
 REQUIRED = {"license", "license_link", "language", "pretty_name", "size_categories", "task_categories", "tags",
             "configs", "dataset_info"}  # fmt: skip
 
@@ -164,23 +157,6 @@ def test_the_published_code_rebuilds_the_rows_in_a_process_without_our_packages(
         assert not list(folder.rglob("__pycache__"))
 
 
-def test_a_changed_row_a_missing_row_and_other_bytes_of_a_video_are_told_apart(published, tmp_path):
-    media = pa.array([{"bytes": b"1", "path": "a.mp4"}, None])
-    rows = pa.table({"n": [1, 2], "video": media})
-    changed = {"rows": rows, "media": rows.set_column(1, "video", pa.array([{"bytes": b"2", "path": "a.mp4"}, None])),
-               "value": rows.set_column(0, "n", pa.array([1, 3])), "short": rows.slice(0, 1)}  # fmt: skip
-    for name, table in changed.items():
-        (tmp_path / name / "mini").mkdir(parents=True)
-        pq.write_table(table, tmp_path / name / "mini" / "train-00000-of-00001.parquet")
-    compared = {name: differences(tmp_path / name, tmp_path / "rows", "mini") for name in changed}
-    assert compared == {
-        "rows": ([], 0),
-        "media": ([], 1),
-        "value": (["mini/train, row 1, n: 3 was made, 2 is published"], 0),
-        "short": (["mini/train: only the published rows go on after row 0"], 0),
-    }
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_mlcroissant_reads_every_record_with_its_lists(published, name):
     mlcroissant = pytest.importorskip("mlcroissant")
@@ -218,32 +194,6 @@ def test_a_benchmark_names_its_task_for_the_hub(published, name):
         "charades_fig": ["CharadesFIGVideosMini", "CharadesFIGMomentsMini"],
     }
     assert value["tasks"] == [{"id": task, "config": "mini", "split": "test"} for task in expected[name]]
-
-
-def test_every_registered_name_has_a_title_a_card_and_tasks_of_its_own():
-    assert TITLES.keys() == BUILDERS.keys()
-    for module in BUILDERS.values():
-        assert Path(find_spec(module).origin).with_name("README.md") in CARDS
-    tasks = [task for name in BUILDERS for origin in ("mini", "release") for task in task_ids(name, origin)]
-    assert len(tasks) == len({*tasks}) == 18
-
-
-@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.parent.name)
-def test_the_marks_of_a_source_card_are_closed_and_name_configurations(path):
-    text = path.read_text()
-    blocks = re.findall(r"^<!-- only .*-->$", text, re.M)
-    assert len(blocks) == len(re.findall(r"^<!-- end only -->$", text, re.M)) > 3
-    patterns = {pattern for names in re.findall(r"<!-- only (.*?) -->", text) for pattern in names.split()}
-    assert patterns <= {
-        "*-clips",
-        "*-videos",
-        "mini-clips",
-        *(f"{origin}{rest}" for origin in ORIGINS for rest in ("", "*")),
-    }
-    for origin in ("mini", "release", "source"):
-        kept = kept_for([origin], text)
-        assert "<!-- only" not in kept
-        assert "## Limits" in kept
 
 
 def test_a_release_is_published_without_videos_under_the_table_of_licenses_and_rebuilt_from_its_files(tmp_path):
@@ -321,31 +271,6 @@ def test_a_folder_from_elsewhere_that_leads_out_of_itself_is_refused(published, 
     assert not out.exists()
 
 
-def test_blocks_in_blocks_are_kept_only_where_both_fit():
-    lines = [
-        "<!-- only *-clips -->",
-        "a",
-        "<!-- only *-videos -->",
-        "b",
-        "<!-- end only -->",
-        "c",
-        "<!-- end only -->",
-        "d",
-    ]
-    kept = {
-        names: "".join(kept_for(names, "\n".join(lines)).split())
-        for names in (("x-clips", "x-videos"), ("x-clips",), ("x-videos",))
-    }
-    assert list(kept.values()) == ["abcd", "acd", "d"]
-
-
-def test_a_license_that_the_hub_cannot_know_is_refused(tmp_path, miniature):
-    with pytest.raises(
-        ValueError, match=r"license 'CC BY 4\.0' is not an identifier of the Hub; write it like cc-by-4"
-    ):
-        prepare("charades_fig", "org/x", tmp_path / "out", data_dir=str(miniature), license="CC BY 4.0")
-
-
 def test_the_libraries_that_the_published_code_needs_are_named_with_versions(published):
     for name, folder in published.items():
         lines = (folder / "generation" / "requirements.txt").read_text().splitlines()
@@ -354,34 +279,6 @@ def test_the_libraries_that_the_published_code_needs_are_named_with_versions(pub
         assert ("polars" in needed) == (name != "youcook2_comp")
         assert not needed & {"decord", "subtle-video", "torch", "torchcodec", "transformers"}
         assert all(re.fullmatch(r"[\w-]+==[\d.]+", line) for line in lines)
-
-
-def test_code_of_a_dataset_reaches_no_other_wing():
-    for name, other in (
-        ("tfcovr", {"comp", "fig"}),
-        ("activitynet_comp", {"tfcovr", "fig"}),
-        ("didemo_fig", {"tfcovr", "comp"}),
-    ):
-        folders = {path.parts[1] for path in imported_files([BUILDERS[name]])}
-        assert not folders & other
-        assert {"miniature", "registration.py"} <= folders
-
-
-def test_videos_of_others_and_unknown_names_are_refused_before_anything_is_prepared(tmp_path, miniature):
-    with pytest.raises(ValueError, match=r"videos of own are not this package's to pass on.*such as cc-by-4\.0"):
-        write_registered("tfcovr", tmp_path / "out", configs=["own", "own-clips"], data_dir=tmp_path, videos=True)
-    with pytest.raises(ValueError, match="has no configuration 'nope'; it has mini"):
-        write_registered("tfcovr", tmp_path / "out", configs=["nope"])
-    with pytest.raises(ValueError, match="unknown dataset 'nope'"):
-        write_registered("nope", tmp_path / "out")
-    with pytest.raises(ValueError, match=r"nope is neither a registered dataset \(activitynet_comp, "):
-        prepare("nope", "org/nope", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    assert not (tmp_path / "cache" / "tfcovr").exists()
-    for path in miniature.glob("*.parquet"):
-        shutil.copy(path, tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"holds no miniature\.json, which says how it was rendered: call"):
-        write_registered("charades_fig", tmp_path / "out", data_dir=tmp_path)
 
 
 def test_a_folder_that_a_recipe_wrote_is_published_without_what_names_the_machine(published, tmp_path):
