@@ -114,19 +114,17 @@ def _open(
         names = [config for config in default.builder_configs if config.partition("-")[0] == MINIATURE]
     else:
         names = list(dict.fromkeys(configs))
-    opened = {}
-    for config in names:
-        own_videos = None if config.partition("-")[0] == MINIATURE else video_dir
-        builder = open_builder(name, config, data_dir=data_dir, video_dir=own_videos)
-        holds_videos = has_media(builder.info.features) and (own_videos is not None or own_videos is video_dir)
-        opened[config] = (builder, holds_videos)
-    if configs is not None and not videos:
-        refused = [config for config, (_, holds_videos) in opened.items() if holds_videos]
-        if refused:
-            raise ValueError(
-                f"{', '.join(refused)} holds videos; pass videos to publish them, or leave it out of configs"
-            )
-    return {config: builder for config, (builder, holds_videos) in opened.items() if videos or not holds_videos}
+    opened = {config: open_builder(name, config, data_dir=data_dir, video_dir=video_dir) for config in names}
+    with_videos = [
+        config
+        for config, builder in opened.items()
+        if has_media(builder.info.features) and (config.partition("-")[0] == MINIATURE or video_dir is not None)
+    ]
+    if configs is not None and with_videos and not videos:
+        raise ValueError(
+            f"{', '.join(with_videos)} holds videos; ask for videos to publish them, or leave it out of configs"
+        )
+    return {config: builder for config, builder in opened.items() if videos or config not in with_videos}
 
 
 def _parameters(builder: RegisteredBuilder) -> dict[str, Any]:

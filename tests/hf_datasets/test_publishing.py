@@ -110,12 +110,14 @@ def test_videos_of_others_and_unknown_names_are_refused_before_anything_is_prepa
         write_registered("tfcovr", tmp_path / "out", configs=["own", "own-clips"], data_dir=tmp_path, videos=True)
     with pytest.raises(ValueError, match="has no configuration 'nope'; it has mini"):
         write_registered("tfcovr", tmp_path / "out", configs=["nope"])
+    with pytest.raises(ValueError, match="video_dir cannot be chosen for 'mini': the miniature has its own videos"):
+        write_registered("tfcovr", tmp_path / "out", data_dir=miniature, video_dir=tmp_path)
     with pytest.raises(ValueError, match="unknown dataset 'nope'"):
         write_registered("nope", tmp_path / "out")
     with pytest.raises(ValueError, match=r"nope is neither a registered dataset \(activitynet_comp, "):
         prepare("nope", "org/nope", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert not (tmp_path / "cache" / "tfcovr").exists()
+    assert not list((tmp_path / "cache" / "tfcovr").glob("mini*"))
     for path in miniature.glob("*.parquet"):
         shutil.copy(path, tmp_path)
     with pytest.raises(FileNotFoundError, match=r"holds no miniature\.json, which says how it was rendered: call"):
