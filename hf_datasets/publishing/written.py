@@ -1,6 +1,7 @@
 """A folder for the Hub made of one that `write_folder` wrote before, such as the output of a build recipe."""
 
 import html
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from datasets import Features
 from hf_datasets.drafts import draft_of
 from hf_datasets.publish import EVALUATION_FILE, check_names, write_folder
 from hf_datasets.publishing.cards import COUNTS_END, COUNTS_START, About, read_card
-from hf_datasets.publishing.generation_code import GENERATION_FOLDER
+from hf_datasets.publishing.generation_code import GENERATION_FOLDER, PARAMETERS_FILE
 from hf_datasets.publishing.shards import GROUP_ROWS, MEDIA_ROWS, has_media
 from hf_datasets.registration import REJECTIONS_FILE
 
@@ -49,15 +50,40 @@ def rewrite_folder(
         The folder.
 
     Raises:
+        FileExistsError: The folder has files.
         ValueError: There is no such configuration, or videos would be published without a license.
     """
     source, folder = Path(source), Path(folder)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; name another folder, or remove this one")
     card = read_card(source / "README.md")
     found = _configurations(source, card)
-    copied = [source / REJECTIONS_FILE, source / EVALUATION_FILE, *(source / GENERATION_FOLDER).rglob("*")]
-    links = [path for path in copied if path.is_symlink()]
+    names = _chosen(source, found, configs, videos, license)
+    rows = {name: {split: _tables(source, name, split) for split in found[name]} for name in names}
+    copied = [REJECTIONS_FILE, *([EVALUATION_FILE] if names[0] == next(iter(found)) else []), GENERATION_FOLDER]
+    links = [path for name in copied for path in (source / name, *(source / name).rglob("*")) if path.is_symlink()]
     if links:  # they would publish what they lead to
         raise ValueError(f"{links[0]} is a link; copy {source} with its files (`cp -rL`) and publish the copy")
+    with draft_of(folder) as draft:
+        about = About(repo_id=repo_id, license=license, descriptions=_descriptions(card.text))
+        write_folder(rows, draft, card=source / "README.md", provenance=_facts(card.text), about=about)
+        for name in copied:
+            if (source / name).is_dir():
+                shutil.copytree(source / name, draft / name, ignore=shutil.ignore_patterns("__pycache__"))
+                _choose_parameters(draft / name / PARAMETERS_FILE, names)
+            elif (source / name).is_file():
+                shutil.copyfile(source / name, draft / name)
+    return folder
+
+
+def _chosen(
+    source: Path, found: dict[str, list[str]], configs: Sequence[str] | None, videos: bool, license: str | None
+) -> list[str]:
+    """The configurations that go along.
+
+    Raises:
+        ValueError: One of them is not there, or holds videos that are not asked for or not allowed.
+    """
     unknown = sorted(set(configs or ()) - found.keys())
     if unknown:
         raise ValueError(f"{source} holds no configuration {', '.join(unknown)}; it has {', '.join(found)}")
@@ -67,21 +93,12 @@ def rewrite_folder(
         raise ValueError(
             f"{', '.join(sorted(refused))} holds videos; ask for videos to publish them, or leave it out of configs"
         )
-    if videos and with_videos and license is None:
-        raise ValueError(f"{source} holds videos: leave them out, or name the license that allows to pass them on")
     names = [name for name in configs or found if videos or name not in with_videos]
-    rows = {name: {split: _tables(source, name, split) for split in found[name]} for name in names}
-    with draft_of(folder) as draft:
-        about = About(repo_id=repo_id, license=license, descriptions=_descriptions(card.text))
-        write_folder(rows, draft, card=source / "README.md", provenance=_facts(card.text), about=about)
-        is_benchmark = names[0] == next(iter(found))
-        for file in (REJECTIONS_FILE, *([EVALUATION_FILE] if is_benchmark else [])):
-            if (source / file).is_file():
-                shutil.copyfile(source / file, draft / file)
-        if (source / GENERATION_FOLDER).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source / GENERATION_FOLDER, draft / GENERATION_FOLDER, ignore=ignored)
-    return folder
+    if not names:
+        raise ValueError(f"{source} holds nothing but videos; ask for videos to publish them")
+    if with_videos & set(names) and license is None:
+        raise ValueError(f"{source} holds videos: leave them out, or name the license that allows to pass them on")
+    return names
 
 
 def _configurations(source: Path, card: Any) -> dict[str, list[str]]:
@@ -107,6 +124,23 @@ def _configurations(source: Path, card: Any) -> dict[str, list[str]]:
     if missing or not all(found.values()):
         raise ValueError(f"{source} holds no Parquet file of {', '.join(missing) or 'a configuration'}; make it again")
     return found
+
+
+def _choose_parameters(path: Path, names: Sequence[str]) -> None:
+    """Leave out the parameters of configurations that do not go along, so that the code rebuilds what is there.
+
+    Raises:
+        ValueError: The file is not there or not as it was written.
+    """
+    try:
+        code = json.loads(path.read_text(encoding="utf-8"))
+        code["configurations"] = {name: code["configurations"][name] for name in names}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path.name} of {GENERATION_FOLDER} does not say how {', '.join(names)} was made ({error}); make the "
+            "folder again, or remove its code"
+        ) from None
+    path.write_text(json.dumps(code, indent=2) + "\n", encoding="utf-8")
 
 
 def _files(source: Path, name: str, split: str) -> list[Path]:

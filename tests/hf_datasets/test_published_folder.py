@@ -1,5 +1,6 @@
 """What a published folder holds: a card of its own rows, metadata for other tools, and code that rebuilds the rows."""
 
+import json
 import logging
 import os
 import re
@@ -10,12 +11,14 @@ import sysconfig
 from pathlib import Path
 
 import datasets
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hf_datasets.names import TITLES
+from hf_datasets.publish import COUNTS_END, COUNTS_START, write_folder
 from hf_datasets.publishing.__main__ import main
 from hf_datasets.publishing.rebuilding import differences, rebuild
 from publishing.dataset import prepare
@@ -246,6 +249,27 @@ def test_the_command_that_rebuilds_says_in_one_line_what_it_cannot_do(published,
     assert capsys.readouterr().err == f"{tmp_path / 'full'} is not empty; name another folder, or remove this one\n"
 
 
+def test_videos_of_a_written_folder_go_along_only_with_a_license(tmp_path):
+    features = datasets.Features({"video": datasets.Video(decode=False)})
+    rows = datasets.Dataset.from_dict({"video": [{"bytes": b"1", "path": "a.mp4"}] * 3}, features=features)
+    tables = {name: {"train": rows.with_format("arrow").iter(2)} for name in ("own-videos", "more-videos")}
+    tables["own"] = {"train": [pa.table({"n": [1]})]}
+    card = tmp_path / "card.md"
+    card.write_text(f"---\nlicense: other\n---\n# Card\n{COUNTS_START}\n{COUNTS_END}\n")
+    source = str(write_folder(tables, tmp_path / "source", card=card))
+    prepare(source, "org/x", tmp_path / "texts")
+    assert [path.name for path in (tmp_path / "texts").iterdir() if path.is_dir()] == ["own"]
+    for options, message in (
+        ({"configs": ["own-videos"]}, "own-videos holds videos; ask for videos to publish them"),
+        ({"videos": True}, "holds videos: leave them out, or name the license"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            prepare(source, "org/x", tmp_path / "out", **options)
+    prepare(source, "org/x", tmp_path / "out", configs=["own", "own-videos"], videos=True, license="cc-by-4.0")
+    assert [row["video"]["bytes"] for row in rows_of(tmp_path / "out", "own-videos")] == [b"1"] * 3
+    assert header_of(tmp_path / "out")["license"] == "cc-by-4.0"
+
+
 def test_a_folder_from_elsewhere_that_leads_out_of_itself_is_refused(published, tmp_path):
     build, out = tmp_path / "build", tmp_path / "out"
     shutil.copytree(published["tfcovr"], build)
@@ -298,6 +322,10 @@ def test_a_folder_that_a_recipe_wrote_is_published_without_what_names_the_machin
     assert "* rendered competitions: 2 train, 2 validation, 2 test\n" in text
     assert "Rendered athletes, not real video" in text
     assert set(re.findall(r'load_dataset\("(\w+/\w+)"', text)) == {"other/name"}
+    code = json.loads((tmp_path / "out" / "generation" / "parameters.json").read_text())
+    assert list(code["configurations"]) == ["mini"]
+    with pytest.raises(FileExistsError, match="out is not empty"):
+        prepare(str(build), "other/name", tmp_path / "out")
     with pytest.raises(ValueError, match="holds no configuration nope; it has mini"):
         prepare(str(build), "other/name", tmp_path / "two", configs=["nope"])
     with pytest.raises(ValueError, match="leave out data_dir"):
