@@ -41,3 +41,13 @@ def task_ids(name: str, origin: str) -> list[str]:
         return []
     corpora = ("Videos", "Moments") if name.endswith("_fig") else ("",)
     return [f"{TITLES[name].replace('-', '')}{corpus}{suffixes[origin]}" for corpus in corpora]
+
+
+def task_id(name: str, origin: str) -> str | None:
+    """The first of `task_ids`, by which models are compared: for the FIG sets the retrieval of whole videos.
+
+    Example:
+        >>> task_id("didemo_fig", "release"), task_id("tfcovr", "own")
+        ('DiDeMoFIGVideos', None)
+    """
+    return next(iter(task_ids(name, origin)), None)
