@@ -2,7 +2,8 @@
 
 A source card is Markdown with a YAML header. A block between the lines `<!-- only PATTERN ... -->` and
 `<!-- end only -->`, or a line that contains the first of them, is kept where one of the configurations has a name that
-fits a pattern (`own*`); blocks may stand in blocks. The section "Configurations" is written from the data.
+fits a pattern (`own*`), so that `only package` is for readers of the package alone; blocks may stand in blocks. The
+section "Configurations" is written from the data.
 """
 
 import re

@@ -61,6 +61,7 @@ def test_the_marks_of_a_source_card_are_closed_and_name_configurations(path):
         "*-clips",
         "*-videos",
         "mini-clips",
+        "package",
         *(f"{origin}{rest}" for origin in ORIGINS for rest in ("", "*")),
     }
     for origin in ("mini", "release", "source"):
