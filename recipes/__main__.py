@@ -30,7 +30,7 @@ VERBS = {
         *("build_fig", "noise_evaluator", "select_captions", "analyse_fig"),
         *("embed_moments", "vcmr", "evaluate_vcmr"),
     ),
-    "On the Hub": ("publish",),
+    "On the Hub": ("publish", "evaluate_mteb"),
     "This project itself": ("pretrain_miniature", "bench"),
 }
 FORMER_NAMES = ("judge_captions",)

@@ -28,17 +28,25 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from datasets import Dataset
 from torch import Tensor
 from tqdm import tqdm
 
 from harness.accelerator import make_accelerator
-from harness.data import load_split
+from harness.data import load_split, load_splits
 from harness.models import load_encoders
 from harness.results import write_results
 from hf_datasets.video.pool import NO_FILE
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import FeatureStore
 from tfcovr.clip_embeddings import batched, coverage, decoded_clips, made_by, read_clips
+
+
+def wanted_splits(config: EmbedConfig, *, clips: bool = False) -> list[Dataset]:
+    """The splits of the queries, or of the clips, that the configuration names; all that there are if it names none."""
+    if config.splits is None:
+        return list(load_splits(config, clips=clips).values())
+    return [load_split(config, split, clips=clips) for split in config.splits]
 
 
 def embed_videos(
@@ -49,7 +57,7 @@ def embed_videos(
     accelerator: Accelerator,
 ) -> dict[str, Any]:
     """Encode the clips that the store lacks; returns the coverage over all processes."""
-    splits = [list(load_split(config, split, clips=True)) for split in config.splits]
+    splits = [list(split) for split in wanted_splits(config, clips=True)]
     clips = list(itertools.chain(*splits))
     accelerator.wait_for_everyone()
     failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
@@ -81,7 +89,7 @@ def embed_texts(
     accelerator: Accelerator,
 ) -> int:
     """Encode the texts that the store lacks, on the main process: they are few. Returns how many there are."""
-    texts = sorted({text for split in config.splits for text in load_split(config, split)["modification_text"]})
+    texts = sorted({text for split in wanted_splits(config) for text in split["modification_text"]})
     todo = iter([text for text in texts if text not in store] if accelerator.is_main_process else [])
     for shard in batched(todo, config.shard_size):
         tokens = [processor(text=batch).to(accelerator.device) for batch in batched(iter(shard), 256)]

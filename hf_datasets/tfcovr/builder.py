@@ -1,7 +1,7 @@
-"""`load_dataset("tfcovr")`: eight configurations, two of each origin (the rows, and their clips)."""
+"""`load_dataset("tfcovr")`: ten configurations, two of each origin (the rows, and their clips)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, RECORD_SCHEMA, locate
+from hf_datasets.tfcovr.composed_benchmark import COMPOSED_HELP, clip_splits, read_composed
 from hf_datasets.tfcovr.construction import (
     Collection,
     check_enough,
@@ -40,6 +41,7 @@ DESCRIPTIONS = {
     "release": "TF-CoVR as its authors publish it.",
     "source": "TF-CoVR generated from the annotations of FineGym and FineDiving.",
     "own": "Composed retrieval over clips of your own, made by TF-CoVR's method from a table and a folder of videos.",
+    "composed": "A benchmark of composed video retrieval by others, from a folder in mteb's layout.",
 }
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mini": {"max_triplets_per_pair": 100, "top_n": 5},
@@ -55,7 +57,8 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
     Attributes:
         data_dir: For `release` the folder of the published files, for `source` that of the upstream annotations or of
             what `recipes/build_tfcovr.py` made, for `own` that of your table or of what the recipe made of it, for
-            `mini` a folder that `prepare_miniature` made.
+            `composed` that of a benchmark in mteb's layout (`sources.mteb_layout`), for `mini` a folder that
+            `prepare_miniature` made.
         video_dir: The folder of videos, to fill the clips' `video`; the miniature knows its own.
         max_triplets_per_pair: Draw at most that many training triplets per pair of labels; None keeps all.
         threshold: Minimum similarity of a label pair, see `pairs.label_pairs`; None takes `pairs.default_threshold`.
@@ -63,6 +66,8 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
         validation_fraction: Share of the long videos for validation (`source` and `own` only).
         test_fraction: Share of the long videos for test (`source` and `own` only).
         seed: Decides which videos go to which split, and which triplets are drawn.
+        subset: Which of several benchmarks of the folder, such as "tv2v" (`composed` only).
+        columns: Name of a column in the files -> the name that mteb's layout gives it (`composed` only).
     """
 
     video_dir: str | None = None
@@ -72,6 +77,8 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
     validation_fraction: float = 0.1
     test_fraction: float = 0.1
     seed: int = 0
+    subset: str | None = None
+    columns: dict[str, str] | None = None
 
 
 SPLITTING = ("validation_fraction", "test_fraction")
@@ -80,7 +87,7 @@ GENERATION = ("max_triplets_per_pair", "threshold", "top_n", "seed", *SPLITTING)
 
 
 def configurations() -> list[TFCoVRConfig]:
-    """The eight configurations."""
+    """The ten configurations."""
     return [
         TFCoVRConfig(name=f"{origin}{part}", version="1.0.0", description=text, **DEFAULTS.get(origin, {}))
         for origin, text in DESCRIPTIONS.items()
@@ -117,7 +124,10 @@ class TFCoVR(RegisteredBuilder):
             "release": self._release,
             "source": self._source,
             "own": self._own,
+            "composed": self._composed,
         }[origin]
+        if origin != "composed":
+            self._refuse(("subset", "columns"), "they are of the layout that 'composed' reads")
         tables = read()
         return [datasets.SplitGenerator(name=split, gen_kwargs={"tables": part}) for split, part in tables.items()]
 
@@ -167,6 +177,17 @@ class TFCoVR(RegisteredBuilder):
             seed=self.config.seed,
         )
         return self._generated(found.clips, found.rejections, found.coverage, labels=found.labels)
+
+    def _composed(self) -> dict[Split, Tables]:
+        self._refuse(GENERATION, "the benchmark's rows are as they are")
+        data_dir = self._data_dir()
+        if data_dir is None:
+            raise ValueError(f"pass data_dir: {COMPOSED_HELP}")
+        config = self.config
+        found = read_composed(data_dir, video_dir=config.video_dir, subset=config.subset, columns=config.columns)
+        if self._is_clips:
+            found = replace(found, rows=dict.fromkeys(clip_splits(found), partial(iter, ())))
+        return self._opened(found)
 
     def _generated(
         self,

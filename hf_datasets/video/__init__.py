@@ -6,7 +6,7 @@ Importing this does not import torch; the first frames do.
 from .backends import Backend
 from .failures import VideoError, VideoSpanError
 from .pyav import VideoLimits
-from .reading import VideoFrames, frame_indices, read_frames
+from .reading import VideoFrames, frame_indices, read_frames, read_frames_at
 from .store import VIDEO_EXTENSIONS, VideoCoverage, VideoStore
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "VideoStore",
     "frame_indices",
     "read_frames",
+    "read_frames_at",
 ]

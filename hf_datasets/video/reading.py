@@ -4,7 +4,7 @@ Workers run this, so nothing heavy is imported here; torch is when the first ten
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -100,19 +100,41 @@ def read_pixels(
         ValueError: See there.
         VideoError: See there.
     """
+    return _read(
+        path,
+        lambda num_frames_in_clip: sampled_indices(num_frames_in_clip, num_frames),
+        start_seconds,
+        end_seconds,
+        backend=backend,
+        size=size,
+        limits=limits,
+    )
+
+
+def _read(
+    path: str | os.PathLike[str],
+    choose: Callable[[int], list[int]],
+    start_seconds: float | None,
+    end_seconds: float | None,
+    *,
+    backend: Backend = "auto",
+    size: int | tuple[int, int] | None = None,
+    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+) -> ClipPixels:
+    # `choose` takes the number of frames in the clip and gives the indices to read.
     path = Path(path)
     _check_span(start_seconds, end_seconds)
     end_seconds = None if end_seconds == float("inf") else end_seconds
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
         span = video.span(start_seconds, end_seconds)
-        indices = sampled_indices(len(span.keys), num_frames)
+        indices = choose(len(span.keys))
         pixels = pixels_of(video, [span.keys[index] for index in sorted(set(indices))], backend)
         if len(pixels) < len(set(indices)):
             span = video.decodable(span)
             if not span.keys:
                 raise VideoError(f"{path}: no frame of the clip decodes; fetch the file again, or re-encode it")
-            indices = sampled_indices(len(span.keys), num_frames)
+            indices = choose(len(span.keys))
             pixels = pixels_of(video, [span.keys[index] for index in sorted(set(indices))], backend)
         keys = [span.keys[index] for index in indices]
         if not pixels.keys() >= set(keys):
@@ -205,6 +227,35 @@ def read_frames(
     return frames_of(
         read_pixels(path, num_frames, start_seconds, end_seconds, backend=backend, size=size, limits=limits)
     )
+
+
+def read_frames_at(
+    path: str | os.PathLike[str],
+    indices: Sequence[int],
+    start_seconds: float | None = None,
+    end_seconds: float | None = None,
+) -> VideoFrames:
+    """Read the frames of a clip by their number, for a caller that samples them itself.
+
+    Args:
+        path: A video file.
+        indices: Which frames of the clip, at least one, in any order and also repeatedly; -1 is the last.
+        start_seconds: As in `read_frames`.
+        end_seconds: As in `read_frames`.
+
+    Raises:
+        ValueError: If the span is empty or negative, or the clip has no frame of such a number.
+        VideoError: As in `read_frames`.
+    """
+
+    def choose(num_frames_in_clip: int) -> list[int]:
+        outside = [index for index in indices if not -num_frames_in_clip <= index < num_frames_in_clip]
+        if outside or not len(indices):
+            what = f"frame {outside[0]}" if outside else "no frame"
+            raise ValueError(f"{path}: {what} is asked of a clip of {num_frames_in_clip}; give 0 to the last or -1")
+        return [index % num_frames_in_clip for index in indices]
+
+    return frames_of(_read(path, choose, start_seconds, end_seconds))
 
 
 def frames_of(clip: ClipPixels) -> VideoFrames:

@@ -26,7 +26,7 @@ class DataConfig:
     """The dataset."""
 
     dataset: str = option("tfcovr", "Name of the dataset.", names=TFCOVR_DATASETS)
-    dataset_config: str = option("mini", "Its configuration: mini, release, source or own.")
+    dataset_config: str = option("mini", "Its configuration: mini, release, source, own or composed.")
     data_dir: str | None = option(None, "Folder of its annotations; none where it needs none, as the miniature.")
     video_dir: str | None = option(None, "Folder of its videos; none where the dataset knows its own.")
 
@@ -155,7 +155,7 @@ class TrainingRunConfig(RunConfig):
 class EmbedConfig(RunConfig, EncoderConfig, DataConfig):
     """Which clips and texts to encode, how, and where to put their embeddings."""
 
-    splits: list[str] = option(["train", "validation", "test"], "Splits to encode.")
+    splits: list[str] | None = option(None, "Splits to encode; none: all that the dataset has.")
     output_dir: str = option("outputs/embeddings/stage1", "Folder for the embeddings and results.json.")
     shuffle_frames: bool = option(
         False, "Feed the frames of each clip in a random order, to see whether the encoder reads time."
