@@ -40,6 +40,10 @@ class EvaluateMTEBConfig:
         ["random", "text-only", "video-only"], "Baselines to measure beside them; none: no baseline."
     )
     tasks: list[str] = option(["TFCoVR"], "Tasks, by name.")
+    dataset: str | None = option(
+        None,
+        "Folder, or repository on the Hub, of the tasks' dataset; none: the datasets that the tasks are named after.",
+    )
     dataset_config: str | None = option(
         None, "Configuration of the tasks' datasets: mini, release, source or own; none: mini, of a folder composed."
     )
@@ -149,7 +153,8 @@ def open_task(name: str, config: EvaluateMTEBConfig) -> Any:
     if name not in TASKS:
         raise SystemExit(f"there is no task {name!r}; there are {', '.join(TASKS)}{nearest(name, TASKS)}")
     options = {"dataset_config": config.dataset_config} if config.dataset_config else {}
-    task = TASKS[name](data_dir=config.data_dir, video_dir=config.video_dir, split=config.split, **options)
+    given = {"data_dir": config.data_dir, "video_dir": config.video_dir, "dataset": config.dataset}
+    task = TASKS[name](split=config.split, **given, **options)
     task.load_data()
     return task
 

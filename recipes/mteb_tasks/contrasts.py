@@ -37,8 +37,8 @@ class ContrastClassification(OnOurData, AbsTaskPairClassification):
         kept = [row for row in rows if row["video"]]
         if not kept:
             raise ValueError(
-                f"none of {len(rows)} rows of {self.dataset_name} {self.dataset_config!r} has its video; name the folder of "
-                "videos with video_dir"
+                f"none of {len(rows)} rows of {self.dataset_name} {self.dataset_config!r} has its video; name the "
+                "folder of videos with video_dir"
             )
         self.coverage = len(kept) / len(rows)
         self.disruptions = [row["disruption_type"] for row in kept]

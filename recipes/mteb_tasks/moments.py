@@ -37,8 +37,8 @@ class CaptionRetrieval(OnOurData, AbsTaskRetrieval):
         kept = [row for row in rows if paths.get(row["video_id"])]
         if not kept:
             raise ValueError(
-                f"none of {len(rows)} rows of {self.dataset_name} {self.dataset_config!r} has its video; name the folder of "
-                "videos with video_dir"
+                f"none of {len(rows)} rows of {self.dataset_name} {self.dataset_config!r} has its video; name the "
+                "folder of videos with video_dir"
             )
         self.coverage = len(kept) / len(rows)
         documents: dict[str, Segment] = {}

@@ -4,6 +4,7 @@ mteb's models take from the column `video` what torchcodec's decoder of a whole 
 of a stretch of a file, read by `hf_datasets.video`, so that a clip is never the whole competition that it is part of.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,7 +97,9 @@ class VideoSegment:
         return self
 
 
-register_feature(VideoSegment, "VideoSegment")
+with warnings.catch_warnings():  # that registering is experimental concerns whoever reads this, not each user
+    warnings.simplefilter("ignore", UserWarning)
+    register_feature(VideoSegment, "VideoSegment")
 
 
 def table(videos: Sequence[Segment | None] = (), **columns: Sequence[Any]) -> Dataset:

@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_datasets.video import VideoError, VideoLimits, VideoSpanError, backends, frame_indices, read_frames
+from hf_datasets.video import (
+    VideoError,
+    VideoLimits,
+    VideoSpanError,
+    backends,
+    frame_indices,
+    read_frames,
+    read_frames_at,
+)
 from hf_datasets.video.pool import VideoReaderPool, VideoRequest
 from tests.fixtures.videos import HEIGHT, WIDTH, numbers_of, write_video
 
@@ -367,3 +375,12 @@ def rotated(videos, b_frames):
 def test_a_rotated_video_is_upright(b_frames, rotated, backend):
     as_stored = read_frames(b_frames, 4, backend=backend).frames
     assert torch.equal(read_frames(rotated, 4, backend=backend).frames, as_stored.rot90(-1, dims=(2, 3)))
+
+
+def test_frames_are_read_by_their_number_in_the_clip(b_frames):
+    found = read_frames_at(b_frames, [7, 0, -1, 7], 1.0, 2.0)
+    assert numbers_of(found) == [32, 25, 49, 32]
+    assert (found.indices, found.num_frames_in_clip) == ((7, 0, 24, 7), 25)
+    for wanted in ([25], [-26], []):
+        with pytest.raises(ValueError, match="a clip of 25"):
+            read_frames_at(b_frames, wanted, 1.0, 2.0)

@@ -1,0 +1,195 @@
+"""Our benchmarks as tasks of mteb 2: equal to our own evaluation, with and without the query's own clip."""
+
+import json
+from pathlib import Path
+
+import evaluate_mteb
+import evaluate_tfcovr
+import mteb
+import pytest
+import torch
+from evaluate_mteb import EvaluateMTEBConfig
+from evaluate_tfcovr import EvaluateConfig
+from mteb.abstasks.retrieval_dataset_loaders import RetrievalDatasetLoader
+
+from harness.models import load_encoders
+from harness.shared_config import EmbedConfig
+from hf_datasets.video import read_frames
+from mteb_tasks import (
+    ActivityNetComp,
+    CharadesFIGMoments,
+    CharadesFIGVideos,
+    ComposedBenchmark,
+    TFCoVR,
+    export_composed,
+)
+from mteb_tasks.composed import CUTS, KEPT, LEFT_OUT
+from mteb_tasks.encoders import RandomEncoder, load_composed
+from mteb_tasks.segments import Segment
+from tests.fixtures.videos import number_of, numbers_of, write_video
+
+
+@pytest.fixture(scope="module")
+def model(tiny, tmp_path_factory):
+    """A folder of a TF-CoVR model with random weights, large enough to tell clips apart."""
+    folder = tmp_path_factory.mktemp("model") / "model"
+    torch.manual_seed(0)
+    model, processor = load_encoders(EmbedConfig(**tiny), projection_dim=16, fusion_hidden_dim=32)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def task(tiny, caches):
+    """The tiny TF-CoVR of the other recipes' tests: 12 clips, 36 queries with three targets each."""
+    task = TFCoVR(dataset=tiny["dataset"])
+    task.load_data()
+    return task
+
+
+def scores_of(model, task):
+    """As mteb measures it."""
+    kwargs = {"batch_size": 7, "show_progress_bar": False}
+    done = mteb.evaluate(model, task, cache=None, encode_kwargs=kwargs, co2_tracker=False, show_progress_bar=False)
+    (scores,) = done.task_results[0].scores["test"]
+    return scores
+
+
+@pytest.mark.parametrize("parts", ["both", "text"])
+def test_mteb_and_our_own_evaluation_agree(parts, model, task, tiny, embedded, tmp_path):
+    config = EvaluateConfig(
+        dataset=tiny["dataset"],
+        models=[model],
+        embeddings=embedded,
+        query=parts,
+        num_workers=0,
+        output_dir=str(tmp_path),
+    )
+    ours = evaluate_tfcovr.run(config)["two-stage"]
+    theirs = scores_of(load_composed(model, "tiny", parts=parts), task)
+    for k in CUTS[1:]:
+        if k > 1 and f"map@{k}" in ours:
+            assert theirs[f"map_at_{k}_{LEFT_OUT}"] == pytest.approx(ours[f"map@{k}"], abs=1e-6)
+    assert theirs["main_score"] == pytest.approx(ours["map@50"], abs=1e-6)
+    assert (theirs["coverage_queries"], theirs["coverage_targets"], theirs["coverage_gallery"]) == (1, 1, 1)
+
+
+class OneVector(RandomEncoder):
+    """Everything is equal, so the order of ties decides alone."""
+
+    def embed(self, videos, texts, *, is_query):
+        return torch.ones(len(videos), 4) / 2
+
+
+@pytest.mark.parametrize("encoder", [RandomEncoder, OneVector])
+def test_with_the_own_clip_kept_it_is_what_trecs_program_gives(encoder, task):
+    """mteb's own metrics are TREC's; with three targets, fewer than the cut, both have the same denominator."""
+    scores = scores_of(encoder("baseline"), task)
+    for k in (5, 10, 25, 50):
+        assert scores[f"map_at_{k}_{KEPT}"] == pytest.approx(scores[f"map_at_{k}"], abs=1e-5)
+    for k in CUTS:
+        assert scores[f"recall_at_{k}_{KEPT}"] == pytest.approx(scores[f"recall_at_{k}"], abs=1e-5)
+
+
+def test_leaving_the_own_clip_out_moves_later_clips_up(task):
+    ranked = ["own", "right", "wrong"]
+    task = TFCoVR()
+    task.own_clips, task.coverage = {"q": "own"}, {}
+    results = {"q": {name: 1 - place / 10 for place, name in enumerate(ranked)}}
+    scores = task.task_specific_scores({}, {"q": {"right": 1}}, results, "test", "default")
+    assert (scores[f"map_at_1_{LEFT_OUT}"], scores[f"map_at_1_{KEPT}"]) == (1.0, 0.0)
+    assert (scores[f"map_at_5_{LEFT_OUT}"], scores[f"map_at_5_{KEPT}"]) == (1.0, 0.5)
+    assert (scores[f"recall_at_1_{LEFT_OUT}"], scores[f"recall_at_1_{KEPT}"]) == (1.0, 0.0)
+    assert scores["own_clip_ranked_first"] == 1.0
+
+
+def test_a_segment_is_what_mtebs_models_take_for_a_video_but_only_its_own_frames(tmp_path):
+    path = write_video(tmp_path / "long.mp4", 100)
+    segment = Segment(str(path), 1.0, 2.0)
+    assert (len(segment), segment.metadata.num_frames) == (25, 25)
+    assert segment.metadata.end_stream_seconds == pytest.approx(1.0)
+    assert [number_of(frame) for frame in segment.get_frames_at([0, 24]).data] == [25, 49]
+    assert segment.get_frames_at([0, 24]).pts_seconds.tolist() == pytest.approx([0.0, 0.96])
+    assert [number_of(frame) for frame in segment[3:6]] == [28, 29, 30]
+    collator = mteb.models.modality_collators.FramesCollator
+    assert [number_of(frame) for frame in collator.resample_video(segment, num_frames=3)] == [25, 37, 49]
+    assert len(collator.resample_video(segment, fps=5)) == 5
+    assert numbers_of(read_frames(path, 1, 1.0, 2.0)) == [37]
+
+
+def test_the_recipe_reports_both_ways_and_measures_only_what_is_missing(model, tiny, tmp_path, monkeypatch):
+    config = EvaluateMTEBConfig(
+        models=[model], dataset=tiny["dataset"], num_workers=0, output_dir=str(tmp_path), device="cpu"
+    )
+    figures = evaluate_mteb.run(config)
+    written = json.loads((tmp_path / "results.json").read_text())
+    assert written["figures"] == figures
+    assert list(figures) == [Path(model).parent.name, "random", "text-only", "video-only"]
+    for scores in figures.values():
+        for how in (LEFT_OUT, KEPT):
+            assert {f"TFCoVRMini/{name}_{how}" for name in ("map_at_5", "map_at_50", "recall_at_1")} <= scores.keys()
+    assert figures["random"]["TFCoVRMini/own_clip_ranked_first"] == 1.0
+
+    def measure_again(model, *_, **__):
+        raise AssertionError(f"{model.mteb_model_meta.name} was measured again")
+
+    monkeypatch.setattr(mteb, "evaluate", measure_again)
+    assert evaluate_mteb.run(config) == figures
+    next(tmp_path.rglob("subtle__random/**/TFCoVRMini.json")).unlink()
+    with pytest.raises(AssertionError, match="random was measured again"):
+        evaluate_mteb.run(config)
+
+
+def test_what_was_exported_is_read_by_mteb_and_measures_the_same(model, task, tiny, embedded, tmp_path):
+    folder, videos = tmp_path / "exported", Path(tiny["dataset"]).parent / "videos"
+    export_composed(task, folder)
+    loaded = RetrievalDatasetLoader(str(folder), revision=None).load()
+    own = task.dataset["default"]["test"]
+    assert list(loaded["corpus"]["id"]) == list(own["corpus"]["id"])
+    assert list(loaded["queries"]["text"]) == list(own["queries"]["text"])
+    assert loaded["relevant_docs"] == own["relevant_docs"]
+    there = {"data_dir": str(folder), "video_dir": str(videos)}
+    encoder = load_composed(model, "tiny")
+    again = scores_of(encoder, ComposedBenchmark(name="Tiny-CoVR", **there))
+    expected = scores_of(encoder, task)
+    assert {name: again[name] for name in again if "own_clip" in name} == {
+        name: expected[name] for name in expected if "own_clip" in name
+    }
+    config = EvaluateConfig(
+        dataset_config="composed",
+        **there,
+        models=[model],
+        embeddings=str(tmp_path / "embeddings"),
+        num_workers=0,
+        output_dir=str(tmp_path / "evaluation"),
+    )
+    measured = evaluate_tfcovr.run(config)["two-stage"]
+    assert measured["map@50"] == pytest.approx(again[f"map_at_50_{LEFT_OUT}"], abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", [ActivityNetComp, CharadesFIGVideos, CharadesFIGMoments])
+def test_contrasts_and_moments_are_measured_too(kind, tiny_comp):
+    """With a model of ours that compares videos with texts, on the tiny miniature."""
+    config = EvaluateMTEBConfig(models=[tiny_comp["model"]], num_workers=0, device="cpu")
+    (encoder, *_) = evaluate_mteb.systems(config, torch.device("cpu")).values()
+    task = kind(data_dir=tiny_comp["data_dir"])
+    scores = scores_of(encoder, task)
+    assert task.metadata.is_filled()
+    assert task.metadata.name == f"{kind.__name__}Mini"
+    assert 0 <= scores["main_score"] <= 1
+    assert scores["coverage_rows"] == 1.0
+    if kind is ActivityNetComp:
+        kinds = [value for name, value in scores.items() if name.startswith("accuracy_")]
+        assert scores["comprehensive_accuracy"] == pytest.approx(torch.tensor(kinds).prod().item(), abs=1e-6)
+
+
+def test_a_users_mistake_is_one_line_with_the_cure(tmp_path, tiny):
+    config = EvaluateMTEBConfig(tasks=["TFCovr"], output_dir=str(tmp_path), device="cpu")
+    with pytest.raises(SystemExit, match="did you mean TFCoVR"):
+        evaluate_mteb.run(config)
+    with pytest.raises(ValueError, match="needs data_dir"):
+        ComposedBenchmark()
+    config = EvaluateMTEBConfig(dataset=tiny["dataset"], models=[tiny["text_model"]], output_dir=str(tmp_path))
+    with pytest.raises(SystemExit, match="is a 'bert' model; give a folder of 'tfcovr'"):
+        evaluate_mteb.run(config)
