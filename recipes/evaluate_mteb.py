@@ -52,6 +52,7 @@ class EvaluateMTEBConfig:
     split: str = option("test", "Split to measure on.")
     as_sentence_transformer: bool = option(False, "Load every folder with sentence-transformers, also models of ours.")
     trust_remote_code: bool = option(False, "Let a folder of sentence-transformers run the code that it holds.")
+    num_frames: int = option(12, "Frames that a model of sentence-transformers gets of a video; ours know theirs.")
     batch_size: int = option(16, "Videos or texts per forward pass.")
     num_workers: int = option(
         2, "Processes that decode videos; 0: this one decodes, and a video that hangs hangs the run."
@@ -124,8 +125,11 @@ def load_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: A
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(folder, device=str(device), trust_remote_code=config.trust_remote_code)
-    wrapped = SentenceTransformerEncoderWrapper(model)
-    own = {"name": f"sentence-transformers/{short_name(folder)}", "revision": digest_of(weights_fingerprint(model))}
+    wrapped = SentenceTransformerEncoderWrapper(model, num_frames=config.num_frames)  # all would not fit in memory
+    own = {
+        "name": f"sentence-transformers/{short_name(folder)}",
+        "revision": digest_of(weights_fingerprint(model), str(config.num_frames)),
+    }
     wrapped.mteb_model_meta = wrapped.mteb_model_meta.model_copy(update=own)
     return wrapped
 
@@ -139,6 +143,7 @@ def systems(config: EvaluateMTEBConfig, device: Any) -> dict[str, Any]:
     ours = next((model for model in found.values() if isinstance(model, (ComposedEncoder, AverageEncoder))), None)
     for baseline in config.baselines:
         options = {"num_workers": config.num_workers, "parts": HALVES.get(baseline, "both")}
+        options |= {"known": ours.known} if ours is not None else {}
         if baseline == "random":
             found[baseline] = RandomEncoder(seed=config.seed)
         elif baseline in HALVES and isinstance(ours, ComposedEncoder):

@@ -94,7 +94,7 @@ def read_mteb_layout(
     root = Path(folder).expanduser()
     renames = {"_id": "id", **(columns or {})}
     files = {part: _files(root, part, subset, split, renames) for part in PARTS}
-    reader = _VideoReader(video_dir and VideoStore(video_dir), Path(extract_to))
+    reader = _VideoReader(VideoStore(video_dir) if video_dir else None, Path(extract_to))
     found = Benchmark()
     _read_documents(found, files["corpus"], renames, reader)
     _read_queries(found, files["queries"], renames, reader)
@@ -330,12 +330,12 @@ class _VideoReader:
         content = value.get("bytes") if isinstance(value, dict) else None
         name = value.get("path") if isinstance(value, dict) else value
         if content is not None:
-            path = self._extract(content, str(name or ""))
-            return Video(path.name, str(path), *times)
+            written = self._extract(content, str(name or ""))
+            return Video(written.name, str(written), *times)
         if name is None:
             return Video(f"no video of {row['id']}", None, *times)
         path = self._find(str(name))
-        return Video(str(name), path and str(path), *times)
+        return Video(str(name), None if path is None else str(path), *times)
 
     def _find(self, name: str) -> Path | None:
         if self.store is None:

@@ -18,13 +18,14 @@ from hf_datasets.records import Rejection
 from hf_datasets.sources.mteb_layout import Video, read_mteb_layout
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.construction import Collection
-from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA, Tables
+from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA, Split, Tables
 
 COMPOSED_HELP = (
     "the composed configuration reads, from data_dir, a benchmark of composed video retrieval in mteb's layout: "
     "corpus, queries and qrels, as `hf download org/name --repo-type dataset` fetches them"
 )
-GALLERY, QUERIES = "test", "queries"
+GALLERY: Split = "test"
+QUERIES = "queries"
 
 
 def read_composed(
@@ -70,16 +71,17 @@ def read_composed(
             rejections.append(Rejection(why, query, query))
     if not rows:
         raise ValueError(f"{data_dir}: no query has a relevant document that is not its own clip; check qrels")
-    tables: dict[str, Tables] = {GALLERY: partial(iter, [pa.Table.from_pylist(rows, TRIPLET_SCHEMA)])}
+    tables: dict[Split, Tables] = {GALLERY: partial(iter, [pa.Table.from_pylist(rows, TRIPLET_SCHEMA)])}
     frame = pl.DataFrame(clips, schema=dict.fromkeys(CLIP_SCHEMA.names, pl.String) | {
         "start_seconds": pl.Float64, "end_seconds": pl.Float64,
     })  # fmt: skip
     return Collection(frame, tables, rejections, _coverage(frame, len(document_of), len(rows), len(only_asked)))
 
 
-def clip_splits(found: Collection) -> list[str]:
-    """The splits of the clips."""
-    return found.clips["split"].unique(maintain_order=True).to_list()
+def clip_splits(found: Collection) -> list[Split]:
+    """The splits of the clips, `test` and, where queries show other clips, `queries`."""
+    splits: list[Split] = found.clips["split"].unique(maintain_order=True).to_list()
+    return splits
 
 
 def _key(video: Video) -> tuple[Any, ...]:

@@ -30,6 +30,8 @@ from .segments import Segment
 
 QueryParts = Literal["both", "video", "text"]
 RANDOM_SIZE = 64
+MOST_KNOWN = 2**16
+"""Videos whose embeddings an encoder keeps: 200 MB of 768 numbers each."""
 
 
 class SegmentEncoder(AbsEncoder):
@@ -42,6 +44,7 @@ class SegmentEncoder(AbsEncoder):
         size: What frames are resized to while they are read, as in `read_frames`.
         parts: The halves of a composed query that the model sees.
         num_workers: Processes that read videos; 0: this one reads.
+        known: Embeddings of segments by another encoder with the same model, to which this one adds its own.
     """
 
     def __init__(
@@ -53,7 +56,9 @@ class SegmentEncoder(AbsEncoder):
         size: int | tuple[int, int] | None = None,
         parts: QueryParts = "both",
         num_workers: int = 0,
+        known: dict[Segment, Tensor] | None = None,
     ) -> None:
+        self.known = {} if known is None else known
         self.num_frames, self.size, self.parts, self.num_workers = num_frames, size, parts, num_workers
         self.mteb_model_meta = ModelMeta.create_empty(
             overwrites={
@@ -95,14 +100,20 @@ class SegmentEncoder(AbsEncoder):
         with VideoReaderPool(self.num_frames, size=self.size, num_workers=self.num_workers) as pool:
             for batch in inputs:
                 texts = list(batch["text"]) if "text" in batch and unused != "text" else None
-                videos = None
-                if "video" in batch and unused != "video":
-                    distinct = list(dict.fromkeys(batch["video"]))  # a contrast shows a video twice
-                    place = {video: number for number, video in enumerate(distinct)}
-                    embeds = self.embed_videos(list(self.frames(distinct, pool)))
-                    videos = embeds[[place[video] for video in batch["video"]]]
+                videos = self._embeds_of(batch["video"], pool) if "video" in batch and unused != "video" else None
                 rows.append(self.embed(videos, texts, is_query=is_query).float().cpu())
         return torch.cat(rows)
+
+    def _embeds_of(self, videos: Sequence[Any], pool: VideoReaderPool) -> Tensor:
+        # A clip is asked for by many queries and stands in the gallery, a contrast shows its video twice.
+        new = [video for video in dict.fromkeys(videos) if video not in self.known]
+        embeds = self.embed_videos(list(self.frames(new, pool))).float().cpu() if new else ()
+        fresh = dict(zip(new, embeds, strict=True))
+        rows = torch.stack([fresh[video] if video in fresh else self.known[video] for video in videos])
+        if len(self.known) + len(fresh) > MOST_KNOWN:
+            self.known.clear()
+        self.known.update({video: row for video, row in fresh.items() if isinstance(video, Segment)})
+        return rows
 
     def frames(self, videos: Sequence[Any], pool: VideoReaderPool) -> Iterator[Tensor]:
         """The frames of segments, and of the decoders of whole files that mteb's own tasks give.
@@ -156,6 +167,7 @@ class ComposedEncoder(SegmentEncoder):
 
     def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:
         """Unit-norm `(B, D)`."""
+        videos = None if videos is None else videos.to(self.model.device)
         if texts is None and not is_query:
             return self.model.get_target_features(video_embeds=videos)
         tokens = None if texts is None else self.processor(text=texts).to(self.model.device)
@@ -183,7 +195,7 @@ class AverageEncoder(SegmentEncoder):
 
     def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:  # noqa: ARG002
         """Unit-norm `(B, D)`."""
-        read = None if texts is None else F.normalize(self.encoder.encode_texts(texts), dim=-1)
+        read = None if texts is None else F.normalize(self.encoder.encode_texts(texts).float().cpu(), dim=-1)
         halves = [half for half in (videos, read) if half is not None]
         return F.normalize(torch.stack(halves).mean(0), dim=-1)
 
