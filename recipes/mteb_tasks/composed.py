@@ -182,10 +182,8 @@ def export_composed(task: ComposedRetrieval, folder: str | Path) -> None:
     """
     task.load_data()
     data = task.dataset["default"][task.split]
-    parts = {}
-    for part in ("corpus", "queries"):
-        rows = [{**row, **described_video(row.pop("video"))} for row in data[part]]
-        parts[part] = rows
+    root = None if task.video_dir is None else Path(task.video_dir).resolve()
+    parts = {part: [named(row, root) for row in data[part]] for part in ("corpus", "queries")}
     qrels = [
         {"query-id": query, "corpus-id": name, "score": score}
         for query, relevant in data["relevant_docs"].items()
@@ -194,7 +192,9 @@ def export_composed(task: ComposedRetrieval, folder: str | Path) -> None:
     write_mteb_layout(folder, parts["corpus"], parts["queries"], qrels, split=task.split)
 
 
-def described_video(segment: Any) -> dict[str, Any]:
-    """The columns of a segment: the file's name, and the times."""
+def named(row: dict[str, Any], root: Path | None) -> dict[str, Any]:
+    """A row with the columns of its segment: the file's name, below `root` if it is there, and the times."""
+    segment, path = row["video"], Path(row["video"].path)
+    name = path.relative_to(root).as_posix() if root and path.is_relative_to(root) else path.name
     times = {"start_seconds": segment.start_seconds, "end_seconds": segment.end_seconds}
-    return {"video": Path(segment.path).name, **times}
+    return {**row, "video": name, **times}

@@ -133,7 +133,9 @@ class SegmentEncoder(AbsEncoder):
                 continue
             answer = read.pop(place)
             if isinstance(answer, VideoFailure):
-                raise VideoError(f"{answer.reason}; or take its rows out of the data")
+                raise VideoError(
+                    f"{answer.reason}; or take the file out of the folder, then its clips count as missing"
+                )
             yield answer.frames
 
 

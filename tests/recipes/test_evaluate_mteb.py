@@ -2,20 +2,24 @@
 
 import ast
 import json
+import shutil
 from pathlib import Path
 
 import evaluate_mteb
 import evaluate_tfcovr
 import mteb
+import polars as pl
 import pytest
 import torch
 from evaluate_mteb import EvaluateMTEBConfig
 from evaluate_tfcovr import EvaluateConfig
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalDatasetLoader
+from sentence_transformers import SentenceTransformer
 
 from harness.models import load_encoders
 from harness.shared_config import EmbedConfig
-from hf_datasets.video import read_frames
+from hf_datasets.video import VideoError, read_frames
+from hf_datasets.video.pool import VideoReaderPool
 from mteb_tasks import (
     ActivityNetComp,
     CharadesFIGMoments,
@@ -25,7 +29,7 @@ from mteb_tasks import (
     export_composed,
 )
 from mteb_tasks.composed import CUTS, KEPT, LEFT_OUT
-from mteb_tasks.encoders import RandomEncoder, load_composed
+from mteb_tasks.encoders import RandomEncoder, SegmentEncoder, load_composed
 from mteb_tasks.segments import Segment
 from tests.fixtures.videos import number_of, numbers_of, write_video
 
@@ -73,6 +77,35 @@ def test_mteb_and_our_own_evaluation_agree(parts, model, task, tiny, embedded, t
         assert theirs[f"map_at_{k}_{LEFT_OUT}"] == pytest.approx(ours[f"map@{k}"], abs=1e-6)
     assert theirs["main_score"] == pytest.approx(ours["map@50"], abs=1e-6)
     assert (theirs["coverage_queries"], theirs["coverage_targets"], theirs["coverage_gallery"]) == (1, 1, 1)
+
+
+def test_clips_without_a_video_count_as_in_our_own_evaluation(model, tiny, tmp_path):
+    data = tmp_path / "incomplete"  # a name of its own in the cache
+    shutil.copytree(tiny["dataset"], data)
+    path = data / "mini-clips" / "test.parquet"
+    is_gone = pl.col("clip_id") == "test-red-0"
+    pl.read_parquet(path).with_columns(video=pl.when(~is_gone).then("video")).write_parquet(path)
+    config = EvaluateConfig(
+        dataset=str(data),
+        models=[model],
+        embeddings=str(tmp_path / "embeddings"),
+        num_workers=0,
+        output_dir=str(tmp_path / "evaluation"),
+    )
+    ours = evaluate_tfcovr.run(config)["two-stage"]
+    theirs = scores_of(load_composed(model, "tiny"), TFCoVR(dataset=str(data)))
+    for k in (5, 10, 25, 50):
+        assert theirs[f"map_at_{k}_{LEFT_OUT}"] == pytest.approx(ours[f"map@{k}"], abs=1e-6)
+    covered = json.loads((tmp_path / "evaluation" / "results.json").read_text())["coverage"]["two-stage"]
+    assert theirs["coverage_queries"] == covered["queries_ranked"] / covered["queries"] == 33 / 36
+    assert theirs["coverage_targets"] == covered["targets_in_gallery"] / covered["targets"]
+    assert theirs["coverage_gallery"] == 11 / 12
+    nothing = tmp_path / "nothing"
+    shutil.copytree(data, nothing)
+    gone = pl.read_parquet(path).with_columns(video=pl.lit(None, pl.String))
+    gone.write_parquet(nothing / "mini-clips" / "test.parquet")
+    with pytest.raises(ValueError, match="name the folder of videos with video_dir"):
+        TFCoVR(dataset=str(nothing)).load_data()
 
 
 class OneVector(RandomEncoder):
@@ -185,6 +218,19 @@ def test_contrasts_and_moments_are_measured_too(kind, tiny_comp):
 
 
 def test_a_users_mistake_is_one_line_with_the_cure(tmp_path, tiny):
+    (tmp_path / "broken.mp4").write_bytes(b"not a video")
+    with (
+        VideoReaderPool(1, num_workers=0) as pool,
+        pytest.raises(VideoError, match=r"broken.mp4.*take the file out of the folder"),
+    ):
+        list(SegmentEncoder.frames(RandomEncoder(""), [Segment(str(tmp_path / "broken.mp4"))], pool))
+    texts_only = SentenceTransformer(tiny["text_model"])
+    texts_only.save_pretrained(str(tmp_path / "texts"))
+    config = EvaluateMTEBConfig(
+        dataset=tiny["dataset"], models=[str(tmp_path / "texts")], output_dir=str(tmp_path), device="cpu"
+    )
+    with pytest.raises(SystemExit, match="reads text, not video; name a model of videos"):
+        evaluate_mteb.run(config)
     config = EvaluateMTEBConfig(tasks=["TFCovr"], output_dir=str(tmp_path), device="cpu")
     with pytest.raises(SystemExit, match="did you mean TFCoVR"):
         evaluate_mteb.run(config)
