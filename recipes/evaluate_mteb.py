@@ -52,7 +52,9 @@ class EvaluateMTEBConfig:
     split: str = option("test", "Split to measure on.")
     as_sentence_transformer: bool = option(False, "Load every folder with sentence-transformers, also models of ours.")
     trust_remote_code: bool = option(False, "Let a folder of sentence-transformers run the code that it holds.")
-    num_frames: int = option(12, "Frames that a model of sentence-transformers gets of a video; ours know theirs.")
+    num_frames: int | None = option(
+        12, "Frames that mteb gives a model of sentence-transformers; none: all, of which its processor takes some."
+    )
     batch_size: int = option(16, "Videos or texts per forward pass.")
     num_workers: int = option(
         2, "Processes that decode videos; 0: this one decodes, and a video that hangs hangs the run."
@@ -125,10 +127,12 @@ def load_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: A
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(folder, device=str(device), trust_remote_code=config.trust_remote_code)
-    wrapped = SentenceTransformerEncoderWrapper(model, num_frames=config.num_frames)  # all would not fit in memory
+    wrapped = SentenceTransformerEncoderWrapper(model, num_frames=config.num_frames)
     own = {
         "name": f"sentence-transformers/{short_name(folder)}",
         "revision": digest_of(weights_fingerprint(model), str(config.num_frames)),
+        # mteb takes every such model for one of texts, and gives it these columns only.
+        "modalities": [kind for kind in ("text", "image", "audio", "video") if model.supports(kind)],
     }
     wrapped.mteb_model_meta = wrapped.mteb_model_meta.model_copy(update=own)
     return wrapped

@@ -174,6 +174,25 @@ def test_the_recipe_reports_both_ways_and_measures_only_what_is_missing(model, t
         evaluate_mteb.run(config)
 
 
+def test_a_model_of_ours_that_sentence_transformers_loads_measures_the_same(model, task, tiny, tmp_path):
+    """With all frames of a clip, of which its processor takes those that our own reader would."""
+    config = EvaluateMTEBConfig(
+        models=[model],
+        as_sentence_transformer=True,
+        trust_remote_code=True,
+        num_frames=None,
+        baselines=["none"],
+        dataset=tiny["dataset"],
+        device="cpu",
+        output_dir=str(tmp_path),
+    )
+    (found,) = evaluate_mteb.run(config).values()
+    expected = scores_of(load_composed(model, "tiny"), task)
+    for name in ("map_at_50", "map_at_5", "recall_at_1"):
+        for how in (LEFT_OUT, KEPT):
+            assert found[f"TFCoVRMini/{name}_{how}"] == pytest.approx(expected[f"{name}_{how}"], abs=1e-6)
+
+
 def test_what_was_exported_is_read_by_mteb_and_measures_the_same(model, task, tiny, embedded, tmp_path):
     folder, videos = tmp_path / "exported", Path(tiny["dataset"]).parent / "videos"
     export_composed(task, folder)
