@@ -172,7 +172,8 @@ def result_of(model: Any, task: Any, config: EvaluateMTEBConfig) -> dict[str, An
     """The scores of a model on a task: those that are there, or else measured now."""
     meta = meta_of(model)
     folder = Path(config.output_dir, "mteb", "results", meta.name.replace("/", "__").replace(" ", "_"))
-    path = folder / str(meta.revision) / f"{task.metadata.name}.json"
+    other = "" if config.split == "test" else f"-{config.split}"
+    path = folder / str(meta.revision) / f"{task.metadata.name}{other}.json"
     known = TaskResult.from_disk(path) if path.is_file() else None  # written whole, so what is there can be read
     if known is None or known.dataset_revision != task.metadata.dataset["revision"] or config.split not in known.scores:
         if meta.modalities and "video" not in meta.modalities:

@@ -214,7 +214,7 @@ def _has_videos(root: Path, subset: str, split: str, declared: Mapping[str, Any]
 def _declared(root: Path) -> dict[str, Any]:
     # The `configs` in the YAML of README.md: name -> its data files.
     card = root / "README.md"
-    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
     match = re.match(r"---\n(.*?)\n---", text, re.DOTALL)
     try:
         header = yaml.safe_load(match[1]) if match else None
@@ -231,15 +231,22 @@ def _declared(root: Path) -> dict[str, Any]:
 def _files_of(root: Path, name: str, split: str, declared: Mapping[str, Any]) -> list[Path]:
     patterns = _patterns(declared.get(name), split)
     for pattern in patterns:
-        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise ValueError(f"{root}/README.md names {pattern!r} outside the folder; it must name files inside")
-    if not patterns:
-        places = (f"{name}/{split}", f"{name}/{split}-*", f"data/{name}/{split}*", f"data/{name}-*")
-        patterns = [f"{place}{suffix}" for place in (*places, name, f"{name}/*") for suffix in SUFFIXES]
-    for pattern in patterns:
-        if found := sorted(path for path in root.glob(pattern) if path.is_file() and path.suffix in SUFFIXES):
-            return found
+    if patterns:
+        return sorted({path for pattern in patterns for path in _tables(root, pattern)})
+    for place in (f"{name}/{split}", f"{name}/{split}-*", f"data/{name}/{split}*", f"data/{name}-*", name, f"{name}/*"):
+        found = [path for suffix in SUFFIXES for path in _tables(root, place + suffix)]
+        splits = {path.stem.partition("-")[0] for path in found if place.endswith("/*")}
+        if len(splits) > 1:
+            raise ValueError(f"{root / name} has the splits {', '.join(sorted(splits))} and no {split!r}; keep one")
+        if found:
+            return sorted(found)
     return []
+
+
+def _tables(root: Path, pattern: str) -> list[Path]:
+    return [path for path in root.glob(pattern) if path.is_file() and path.suffix in SUFFIXES]
 
 
 def _patterns(data_files: Any, split: str) -> list[str]:
@@ -252,7 +259,9 @@ def _patterns(data_files: Any, split: str) -> list[str]:
         return [str(one) for one in data_files]
     by_split = {str(one.get("split")): one.get("path") for one in data_files if isinstance(one, dict)}
     chosen = by_split.get(split) or (next(iter(by_split.values())) if len(by_split) == 1 else None)
-    return [chosen] if isinstance(chosen, str) else [str(path) for path in chosen or ()]
+    if isinstance(chosen, str):
+        return [chosen]
+    return [str(path) for path in chosen] if isinstance(chosen, list) else []
 
 
 def _column_names(path: Path) -> list[str]:
@@ -290,9 +299,12 @@ def _rows(files: Sequence[Path], needed: Sequence[str], renames: Mapping[str, st
 
 def _raw_rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
     if path.suffix == ".parquet":
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
-                yield from batch.to_pylist()
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
+                    yield from batch.to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{path} is damaged ({error}); fetch it again") from None
         return
     table, rejections = read_text_table(path)
     if rejections:
@@ -327,6 +339,7 @@ class _VideoReader:
     def video(self, row: Mapping[str, Any]) -> Video:
         times = [_number(row.get(name), f"{name} of {row['id']!r}") for name in ("start_seconds", "end_seconds")]
         value = row["video"]
+        value = {"bytes": value} if isinstance(value, bytes) else value
         content = value.get("bytes") if isinstance(value, dict) else None
         name = value.get("path") if isinstance(value, dict) else value
         if content is not None:

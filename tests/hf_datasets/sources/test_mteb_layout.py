@@ -152,6 +152,37 @@ def test_what_cannot_be_read_is_named_with_the_cure(tmp_path, videos):
         '---\n{"configs": [{"config_name": "corpus", "data_files": "../x.parquet"}]}\n---\n'
     )
     assert "outside the folder" in refused(tmp_path)
+    (tmp_path / "README.md").write_bytes(b"---\nconfigs: [\xff\n---\n")
+    assert "README.md: its YAML cannot be read" in refused(tmp_path)
+    (tmp_path / "README.md").unlink()
+    (tmp_path / "corpus.jsonl").unlink()
+    for split in ("train", "validation"):
+        write_parquet(tmp_path / "corpus" / f"{split}-0.parquet", CORPUS)
+    assert "has the splits train, validation and no 'test'; keep one" in refused(tmp_path)
+    table = tmp_path / "corpus" / "test-0.parquet"
+    write_parquet(table, CORPUS * 1000)
+    write_lines(tmp_path / "queries.jsonl", QUERIES)
+    table.write_bytes(table.read_bytes()[:4] + b"\xff" * 60 + table.read_bytes()[64:])
+    assert "test-0.parquet is damaged" in refused(tmp_path)
+
+
+def test_every_file_that_a_card_names_is_read(tmp_path):
+    """And a video may be bytes alone."""
+    write_parquet(tmp_path / "c" / "1.parquet", [{"id": "a", "video": b"one"}])
+    write_parquet(tmp_path / "c" / "2.parquet", [{"id": "b", "video": b"two"}])
+    write_parquet(tmp_path / "q.parquet", [{"id": "q1", "video": b"one", "text": "slower"}])
+    write_parquet(tmp_path / "r.parquet", QRELS[:1])
+    files = {
+        "corpus": ["c/2.parquet", "c/1.parquet"],
+        "queries": "q.parquet",
+        "default": [{"split": "test", "path": "r.*"}],
+    }
+    configs = [{"config_name": name, "data_files": paths} for name, paths in files.items()]
+    (tmp_path / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")
+    found = read_mteb_layout(tmp_path, extract_to=tmp_path / "videos")
+    assert {name: Path(video.path).read_bytes() for name, video in found.corpus.items()} == {"a": b"one", "b": b"two"}
+    assert found.queries["q1"][0] == found.corpus["a"]
+    assert found.relevant == {"q1": ["b"]}
 
 
 def test_rows_that_are_left_out_are_counted(tmp_path):
