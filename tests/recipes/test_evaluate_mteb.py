@@ -82,7 +82,7 @@ def test_mteb_and_our_own_evaluation_agree(parts, model, task, tiny, embedded, t
 
 
 def test_clips_without_a_video_count_as_in_our_own_evaluation(model, tiny, tmp_path):
-    data = tmp_path / "incomplete"  # a name of its own in the cache
+    data = tmp_path / "one-video-gone"  # datasets caches by the folder's last name
     shutil.copytree(tiny["dataset"], data)
     path = data / "mini-clips" / "test.parquet"
     is_gone = pl.col("clip_id") == "test-red-0"
@@ -102,7 +102,7 @@ def test_clips_without_a_video_count_as_in_our_own_evaluation(model, tiny, tmp_p
     assert theirs["coverage_queries"] == covered["queries_ranked"] / covered["queries"] == 33 / 36
     assert theirs["coverage_targets"] == covered["targets_in_gallery"] / covered["targets"]
     assert theirs["coverage_gallery"] == 11 / 12
-    nothing = tmp_path / "nothing"
+    nothing = tmp_path / "all-videos-gone"
     shutil.copytree(data, nothing)
     gone = pl.read_parquet(path).with_columns(video=pl.lit(None, pl.String))
     gone.write_parquet(nothing / "mini-clips" / "test.parquet")
