@@ -37,7 +37,8 @@ def main(name: str = str(MODEL), data_dir: str | None = None, num_frames: int = 
         cosines = output.text_embeds @ output.image_embeds.mean(0)  # embeddings are unit-norm
         similarities.append({"positive": cosines[0].item(), "negative": cosines[1].item()})
     metric = evaluate.load("comprehensive_accuracy")
-    result = metric.compute(predictions=similarities, references=rows["disruption_type"])
+    kinds = rows.features["disruption_type"].int2str(rows["disruption_type"])
+    result = metric.compute(predictions=similarities, references=kinds)
     for key, value in result.items():
         print(f"{key}: {value:.3f}" if isinstance(value, float) else f"{key}: {value}")
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,15 @@ import datasets
 import datasets.load
 import pyarrow as pa
 import pyarrow.parquet as pq
+from datasets.builder import Key
 from datasets.config import DATASET_INFO_FILENAME
 from datasets.load import DatasetModule
 from filelock import FileLock, Timeout
 
+from hf_datasets.class_labels import with_labels
 from hf_datasets.names import BUILDERS
 from hf_datasets.records import Rejection
+from hf_datasets.sharding import Shards, Tables
 
 REUSE = datasets.DownloadMode.REUSE_DATASET_IF_EXISTS
 WORKSHOP = ".preparing"
@@ -88,7 +91,8 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]  # da
     """A builder whose prepared data a process that imports only `datasets` finds under the bare name.
 
     Editing the code, the annotations in `data_dir` or the set of files in `video_dir` rebuilds the data. A builder
-    collects refused rows in `rejections`: they are counted in the description and kept beside the data.
+    collects refused rows in `rejections`: they are counted in the description and kept beside the data. All of them
+    are known when `_split_generators` returns, because shards may be generated in other processes.
     """
 
     def __init__(self, *args: Any, hash: str | None = None, config_name: str | None = None, **kwargs: Any) -> None:
@@ -160,6 +164,16 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]  # da
         prepared = [own] if own.is_dir() else [path for path in root.glob("*/*") if path.is_dir()]
         if prepared:
             os.utime(max(prepared, key=lambda path: path.stat().st_mtime))
+
+    def _generators(self, splits: Mapping[Any, Tables]) -> list[datasets.SplitGenerator]:
+        """What `_split_generators` returns: the shards of each split, which `_generate_tables` then gets."""
+        shards = {split: rows.parts if isinstance(rows, Shards) else [rows] for split, rows in splits.items()}
+        return [datasets.SplitGenerator(split, gen_kwargs={"shards": list(parts)}) for split, parts in shards.items()]
+
+    def _generate_tables(self, shards: list[Tables]) -> Iterator[tuple[Key, pa.Table]]:
+        for shard, tables in enumerate(shards):
+            for number, table in enumerate(tables()):
+                yield Key(shard, number), with_labels(table, self.info.features)
 
     def _data_dir(self) -> Path | None:
         """The folder in `data_dir`, None where none is given.

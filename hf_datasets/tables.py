@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
+from hf_datasets.class_labels import label_names
 from hf_datasets.damaged_csv import ROW, read_damaged_csv
 from hf_datasets.records import Rejection
 
@@ -62,7 +64,7 @@ def read_text_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
             case ".jsonl":
                 table, rejections = _read_json_lines(path)
             case ".parquet":
-                table = pl.read_parquet(path).select(pl.all().cast(pl.String))
+                table = _read_parquet(path).select(pl.all().cast(pl.String))
             case suffix:
                 separator = "\t" if suffix == ".tsv" else ","
                 table = pl.read_csv(path, separator=separator, infer_schema=False)
@@ -75,6 +77,14 @@ def read_text_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
         why = f"; the first line: {rejections[0].reason}" if rejections else ""
         raise ValueError(f"{path} has no row; write one row per clip{why}")
     return table, rejections
+
+
+def _read_parquet(path: Path) -> pl.DataFrame:
+    table = pl.read_parquet(path)
+    for name, names in label_names(pq.read_schema(path)).items():  # a table that was written with `datasets`
+        named = pl.col(name).replace_strict(dict(enumerate(names)), default=None, return_dtype=pl.String)
+        table = table.with_columns(named)
+    return table
 
 
 def _read_json_lines(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:

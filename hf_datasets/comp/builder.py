@@ -1,16 +1,16 @@
-"""`load_dataset("activitynet_comp")` and `load_dataset("youcook2_comp")`: four configurations each."""
+"""`load_dataset("activitynet_comp")` and `load_dataset("youcook2_comp")`: five configurations each."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
-from datasets.builder import Key
 
+from hf_datasets.class_labels import labeled_features, with_names
 from hf_datasets.comp.annotations import (
     OfflineAsk,
     Source,
@@ -22,8 +22,10 @@ from hf_datasets.comp.construction import Construction, Row, select_video
 from hf_datasets.comp.pairs import PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.release import TimeUnit, address, find_files, read_release
-from hf_datasets.records import CaptionedVideo, Rejection
+from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos
+from hf_datasets.records import CaptionedVideo, DisruptionType, Rejection
 from hf_datasets.registration import RegisteredBuilder
+from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.video import VideoStore
 
 ROW_SCHEMA = PAIR_SCHEMA.append(pa.field("video", pa.string()))
@@ -38,6 +40,8 @@ CLIP_SCHEMA = pa.schema(
     }
 )
 """The miniature's single actions, a dataset of short clips and captions for `stacking.stack_clips`."""
+ROW_FEATURES = labeled_features(ROW_SCHEMA, {"disruption_type": get_args(DisruptionType)})
+"""How rows are stored; the rows of this package have `ROW_SCHEMA`, with names."""
 HOMEPAGE = "https://github.com/google-deepmind/video_comp"
 CITATION = """@inproceedings{kim2025videocomp,
   title = {VideoComp: Advancing Fine-Grained Compositional and Temporal Alignment in Video-Text Models},
@@ -49,6 +53,7 @@ DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: stretches of 2 to 5 actions of drawn videos, described by the "
     "label grammar and disrupted by the rule-based generator. For trying code, not for reporting results.",
     "mini-clips": "The single actions of the rendered athletes with their captions: short clips to pre-train on.",
+    "mini-videos": "The long videos of the rendered athletes, one row each.",
     "release": "VideoComp as its authors publish it.",
     "source": "VideoComp generated from {source}'s annotations.",
 }
@@ -84,30 +89,33 @@ class CompBuilder(RegisteredBuilder):
     SOURCE: ClassVar[Source]
     ID_PREFIX: ClassVar[str] = ""
 
-    @property
-    def _schema(self) -> pa.Schema:
-        return CLIP_SCHEMA if self.config.name == "mini-clips" else ROW_SCHEMA
-
     def _info(self) -> datasets.DatasetInfo:
+        others = {"mini-clips": datasets.Features.from_arrow_schema(CLIP_SCHEMA), "mini-videos": VIDEO_FEATURES}
         return datasets.DatasetInfo(
             description=self.config.description or "",
-            features=datasets.Features.from_arrow_schema(self._schema),
+            features=others.get(self.config.name, ROW_FEATURES).copy(),
             homepage=HOMEPAGE,
             citation=CITATION,
         )
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
+        if self.config.name == "mini-videos":
+            return self._generators(self._miniature_videos())
         read: dict[str, Callable[[], dict[str, Callable[[], Iterator[Row]]]]] = {
             "mini": self._miniature,
             "mini-clips": self._miniature_clips,
             "release": partial(self._release, dl_manager),
             "source": self._source,
         }
-        splits = read[self.config.name]()
-        return [datasets.SplitGenerator(name=split, gen_kwargs={"rows": rows}) for split, rows in splits.items()]
+        schema = CLIP_SCHEMA if self.config.name == "mini-clips" else ROW_SCHEMA
+        splits = {
+            split: pa.Table.from_pylist(list(rows()), schema=schema) for split, rows in read[self.config.name]().items()
+        }
+        return self._generators({split: shards_of(table) for split, table in splits.items()})
 
-    def _generate_tables(self, rows: Callable[[], Iterable[Row]]) -> Iterator[tuple[Key, pa.Table]]:
-        yield Key(0, 0), pa.Table.from_pylist(list(rows()), schema=self._schema)
+    def _miniature_videos(self) -> Mapping[str, Tables]:
+        self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the videos of the miniature do not depend on it")
+        return miniature_videos(self._miniature_dir())
 
     def _miniature_clips(self) -> dict[str, Callable[[], Iterator[Row]]]:
         from hf_datasets.comp.miniature import read_clips  # imports the renderer
@@ -171,7 +179,7 @@ class CompBuilder(RegisteredBuilder):
         return {split: partial(self._source_rows, split, path) for split, path in files.items()}
 
     def _generated_rows(self, paths: list[Path]) -> Iterator[Row]:
-        tables = [pq.read_table(path, columns=PAIR_SCHEMA.names) for path in paths]
+        tables = [with_names(pq.read_table(path, columns=PAIR_SCHEMA.names)) for path in paths]
         yield from self._located(pa.concat_tables(tables).to_pylist())
 
     def _source_rows(self, split: str, path: Path) -> Iterator[Row]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from torch import Tensor
 
+from hf_datasets.class_labels import with_names
 from hf_datasets.comp.stacking import ClipColumns, frames_per_clip, stack_clips
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import VideoRequest, unreadable
@@ -46,7 +47,7 @@ def group(rows: Iterable[dict[str, Any]]) -> list[Contrast]:
 
     Args:
         rows: With `video`, `query_start_seconds`, `query_end_seconds`, `positive_text`, `negative_text` and
-            `disruption_type`.
+            `disruption_type`: a dataset, or rows with the name of each disruption.
 
     Example:
         >>> row = {"video": "a.mp4", "query_start_seconds": 0.0, "query_end_seconds": 9.0, "positive_text": "A. B."}
@@ -54,6 +55,8 @@ def group(rows: Iterable[dict[str, Any]]) -> list[Contrast]:
         >>> group({**row, "disruption_type": kind, "negative_text": text} for kind, text in kinds.items())
         [Contrast(spans=(Span(...),), positive='A. B.', negatives=('B. A.', 'C. A.'), levels=(1, 2))]
     """
+    if isinstance(rows, Dataset | IterableDataset):
+        rows = with_names(rows)
     grouped: dict[tuple[Span, str], list[tuple[str, int]]] = {}
     for row in rows:
         negative = (row["negative_text"], LEVELS[row["disruption_type"]])

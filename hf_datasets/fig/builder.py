@@ -1,6 +1,6 @@
 """`load_dataset("charades_fig")`, `"didemo_fig"` and `"activitynet_fig"`: moments and the videos they are in."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
@@ -8,12 +8,10 @@ from typing import Literal, get_args
 import datasets
 import polars as pl
 import pyarrow as pa
-from datasets.builder import Key
 
 from hf_datasets.fig import release
 from hf_datasets.fig.moments import (
     MOMENT_SCHEMA,
-    VIDEO_SCHEMA,
     clip_to_duration,
     describe_ends,
     locate,
@@ -23,8 +21,10 @@ from hf_datasets.fig.moments import (
     table_of,
     videos_of,
 )
+from hf_datasets.long_videos import VIDEO_FEATURES, VIDEO_SCHEMA, read_header
 from hf_datasets.records import Rejection
 from hf_datasets.registration import RegisteredBuilder
+from hf_datasets.sharding import LEAST_ROWS, shards_of
 
 Granularity = Literal["fine", "coarse"]
 HOMEPAGE = "https://verified-neurips.github.io"
@@ -50,8 +50,7 @@ class FIGConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets has n
     Attributes:
         data_dir: For `release` the folder of the published files, for `source` what `recipes/build_fig.py` made, for
             `mini` a folder that `prepare_miniature` made.
-        video_dir: The folder of videos; rows then have `video`, a path or null. `mini-videos` knows its
-            own.
+        video_dir: The folder of videos; rows then have `video`, a path or null. `mini-videos` knows its own.
         granularity: "fine" or "coarse" adds the column `caption` with that caption; None adds none.
         clip_to_duration: Clip the ends of moments to their video; published ones may end up to 25 s later.
     """
@@ -90,7 +89,7 @@ class FIG(RegisteredBuilder):
     def _info(self) -> datasets.DatasetInfo:
         return datasets.DatasetInfo(
             description=self.config.description or "",
-            features=datasets.Features.from_arrow_schema(self._schema),
+            features=VIDEO_FEATURES.copy() if self._is_videos else datasets.Features.from_arrow_schema(self._schema),
             homepage=HOMEPAGE,
             citation=CITATION,
         )
@@ -105,14 +104,9 @@ class FIG(RegisteredBuilder):
         }
         moments, self.rejections = read[origin]()
         rows = self._finish(moments)
-        return [
-            datasets.SplitGenerator(name=split, gen_kwargs={"tables": [table_of(rows, split, self._schema)]})
-            for split in splits_of(rows)
-        ]
-
-    def _generate_tables(self, tables: list[pa.Table]) -> Iterator[tuple[Key, pa.Table]]:
-        for number, table in enumerate(tables):
-            yield Key(0, number), table
+        tables = {split: table_of(rows, split, self._schema) for split in splits_of(rows)}
+        least_rows = 1 if self._is_videos else LEAST_ROWS
+        return self._generators({split: shards_of(table, least_rows=least_rows) for split, table in tables.items()})
 
     def _check(self) -> None:
         allowed = get_args(Granularity)
@@ -160,5 +154,8 @@ class FIG(RegisteredBuilder):
         if video_dir:
             rows, coverage = locate(rows, video_dir)
             sentences.append(coverage)
+        if config.name == "mini-videos":
+            rates = {path: read_header(path)[1] for path in rows["video"].unique()}
+            rows = rows.with_columns(frame_rate=pl.col("video").replace_strict(rates, return_dtype=pl.Float64))
         self.info.description = " ".join([self.info.description, *sentences])
         return rows

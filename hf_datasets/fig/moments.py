@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hf_datasets.fig.release import Split, read_release
+from hf_datasets.long_videos import VIDEO_SCHEMA
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.tables import check_columns, is_empty, judge
 
@@ -24,14 +25,6 @@ MOMENT_SCHEMA = pa.schema(
         "coarse_caption": pa.string(),
         "fine_caption": pa.string(),
         "fine_caption_score": pa.float64(),
-    }
-)
-VIDEO_SCHEMA = pa.schema(
-    {
-        "video_id": pa.string(),
-        "video": pa.string(),
-        "duration_seconds": pa.float64(),
-        "split": pa.string(),
     }
 )
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -163,13 +156,14 @@ def describe_ends(moments: pl.DataFrame) -> str:
 
 
 def videos_of(moments: pl.DataFrame) -> pl.DataFrame:
-    """The corpus of each split: its videos with their duration, sorted by id; `video` is null (`VIDEO_SCHEMA`).
+    """The corpus of each split: its videos with their duration, sorted by id; all else is null (`VIDEO_SCHEMA`).
 
     Args:
         moments: See `FRAME_SCHEMA`.
     """
     videos = moments.group_by("split", "video_id").agg(pl.col("duration_seconds").first())
-    return videos.with_columns(video=pl.lit(None, pl.String)).select(VIDEO_SCHEMA.names).sort("split", "video_id")
+    unknown = {"video": pl.lit(None, pl.String), "frame_rate": pl.lit(None, pl.Float64)}
+    return videos.with_columns(**unknown).select(VIDEO_SCHEMA.names).sort("split", "video_id")
 
 
 def locate(rows: pl.DataFrame, video_dir: str | os.PathLike[str]) -> tuple[pl.DataFrame, str]:

@@ -1,4 +1,4 @@
-"""`load_dataset("tfcovr")`: ten configurations, two of each origin (the rows, and their clips)."""
+"""`load_dataset("tfcovr")`: the rows of each origin, their clips and, of two, their long videos."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import datasets
 import polars as pl
-import pyarrow as pa
-from datasets.builder import Key
 
+from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos, read_header, video_tables
 from hf_datasets.records import Rejection
 from hf_datasets.registration import RegisteredBuilder
+from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
-from hf_datasets.tfcovr.clips import CLIP_SCHEMA, RECORD_SCHEMA, locate
+from hf_datasets.tfcovr.clips import CLIP_FEATURES, RECORD_SCHEMA, locate
 from hf_datasets.tfcovr.composed_benchmark import COMPOSED_HELP, clip_splits, read_composed
 from hf_datasets.tfcovr.construction import (
     Collection,
@@ -27,7 +27,7 @@ from hf_datasets.tfcovr.construction import (
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.miniature import miniature_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs
-from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_SCHEMA, Split, Tables, split_by_video
+from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, Split, split_by_video
 
 HOMEPAGE = "https://huggingface.co/datasets/ucf-crcv/TF-CoVR"
 CITATION = """@article{gupta2025tfcovr,
@@ -81,17 +81,24 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
     columns: dict[str, str] | None = None
 
 
+PARTS = {
+    "mini": ("", "-clips", "-videos"),
+    "release": ("", "-clips"),
+    "source": ("", "-clips"),
+    "own": ("", "-clips", "-videos"),
+}
+"""What an origin has: its rows, their clips, their long videos. Those of the paper are not ours to list."""
 SPLITTING = ("validation_fraction", "test_fraction")
 GENERATION = ("max_triplets_per_pair", "threshold", "top_n", "seed", *SPLITTING)
 """The parameters of `TFCoVRConfig` that only rows generated here have."""
 
 
 def configurations() -> list[TFCoVRConfig]:
-    """The ten configurations."""
+    """The configurations, those of each origin together."""
     return [
         TFCoVRConfig(name=f"{origin}{part}", version="1.0.0", description=text, **DEFAULTS.get(origin, {}))
         for origin, text in DESCRIPTIONS.items()
-        for part in ("", "-clips")
+        for part in PARTS[origin]
     ]
 
 
@@ -108,17 +115,22 @@ class TFCoVR(RegisteredBuilder):
         name: str = self.config.name
         return name.endswith("-clips")
 
+    @property
+    def _is_videos(self) -> bool:
+        name: str = self.config.name
+        return name.endswith("-videos")
+
     def _info(self) -> datasets.DatasetInfo:
-        schema = CLIP_SCHEMA if self._is_clips else TRIPLET_SCHEMA
+        features = VIDEO_FEATURES if self._is_videos else CLIP_FEATURES if self._is_clips else TRIPLET_FEATURES
         return datasets.DatasetInfo(
             description=self.config.description or "",
-            features=datasets.Features.from_arrow_schema(schema),
+            features=features.copy(),
             homepage=HOMEPAGE,
             citation=CITATION,
         )
 
     def _split_generators(self, _: object) -> list[datasets.SplitGenerator]:
-        origin = self.config.name.removesuffix("-clips")
+        origin = self.config.name.partition("-")[0]
         read = {
             "mini": self._miniature,
             "release": self._release,
@@ -128,15 +140,13 @@ class TFCoVR(RegisteredBuilder):
         }[origin]
         if origin != "composed":
             self._refuse(("subset", "columns"), "they are of the layout that 'composed' reads")
-        tables = read()
-        return [datasets.SplitGenerator(name=split, gen_kwargs={"tables": part}) for split, part in tables.items()]
-
-    def _generate_tables(self, tables: Tables) -> Iterator[tuple[Key, pa.Table]]:
-        for number, table in enumerate(tables()):
-            yield Key(0, number), table
+        return self._generators(read())
 
     def _miniature(self) -> dict[Split, Tables]:
         self._refuse(("video_dir", *SPLITTING), "the miniature has its own videos and splits")
+        if self._is_videos:
+            self._refuse(GENERATION, "it has videos, not triplets")
+            return dict(miniature_videos(self._miniature_dir()))
         return self._generated(*miniature_clips(self._miniature_dir()))
 
     def _release(self) -> dict[Split, Tables]:
@@ -165,7 +175,9 @@ class TFCoVR(RegisteredBuilder):
         data_dir = self._data_dir()
         if data_dir is None:
             raise ValueError(f"pass data_dir: {own_clips.OWN_HELP}")
-        published = read_published(data_dir, self.config.name)
+        if self._is_videos and self.config.video_dir is None:
+            raise ValueError("pass video_dir: the folder of the videos, of which 'own-videos' has one row each")
+        published = read_published(data_dir, self.config.name.replace("-videos", "-clips"))
         if published:
             self._refuse(GENERATION, f"{data_dir} has rows that were generated before")
             return self._published(published, whole_videos=True)
@@ -197,7 +209,7 @@ class TFCoVR(RegisteredBuilder):
         *,
         labels: Sequence[Label] | None = None,
     ) -> dict[Split, Tables]:
-        if self._is_clips:
+        if self._is_clips or self._is_videos:
             no_rows: Tables = partial(iter, ())
             return self._opened(Collection(clips, dict.fromkeys(SPLITS, no_rows), rejections, coverage))
         config = self.config
@@ -220,9 +232,11 @@ class TFCoVR(RegisteredBuilder):
     def _opened(self, found: Collection) -> dict[Split, Tables]:
         self.rejections = found.rejections
         self.info.description = f"{self.info.description} {found.coverage}"
+        if self._is_videos:
+            return dict(video_tables(self._video_rows(found.clips)))
         return (
             {
-                split: partial(iter, found.clip_tables(split))
+                split: shards_of(found.clip_tables(split)[0])
                 for split in found.rows
                 if split in found.clips["split"]  # `datasets` cannot open an empty split
             }
@@ -230,8 +244,14 @@ class TFCoVR(RegisteredBuilder):
             else dict(found.rows)
         )
 
+    def _video_rows(self, clips: pl.DataFrame) -> Iterator[dict[str, Any]]:
+        there = clips.drop_nulls("video").unique("video_id", keep="first").sort("video_id")
+        for row in there.select("video_id", "video", "split").iter_rows(named=True):
+            seconds, frame_rate = read_header(row["video"])
+            yield row | {"duration_seconds": seconds, "frame_rate": frame_rate}
+
     def _published(self, tables: dict[Split, Tables], *, whole_videos: bool = False) -> dict[Split, Tables]:
-        if not self._is_clips or self.config.video_dir is None:
+        if not (self._is_clips or self._is_videos) or self.config.video_dir is None:
             return tables
         stored = pl.concat(cast(pl.DataFrame, pl.from_arrow(table)) for split in tables.values() for table in split())
         columns = [*RECORD_SCHEMA.names(), "description"]

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 
+from hf_datasets.class_labels import labeled_features
+from hf_datasets.long_videos import SPLITS, read_header
 from hf_datasets.records import Clip, Rejection
 from hf_datasets.tables import check_columns, is_empty, judge
 from hf_datasets.tfcovr.labels import load_labels
@@ -24,6 +25,8 @@ CLIP_SCHEMA = pa.schema(
         "split": pa.string(),
     }
 )
+CLIP_FEATURES = labeled_features(CLIP_SCHEMA, {"split": SPLITS})
+"""How clips are stored. The tables of this package have `CLIP_SCHEMA`, with names."""
 RECORD_SCHEMA = pl.Schema(
     {
         "clip_id": pl.String,
@@ -207,12 +210,4 @@ def read_durations(clips: pl.DataFrame, video_dir: str | os.PathLike[str]) -> di
 
 def read_duration(path: str) -> float | None:
     """The duration in seconds from a video's container; None where it has none or cannot be opened."""
-    from hf_datasets.video import VideoError, VideoLimits
-    from hf_datasets.video.backends import PYAV_FILES
-
-    try:
-        with PYAV_FILES.lend(Path(path)) as video:
-            video.check(VideoLimits())
-            return video.container_seconds
-    except VideoError:
-        return None  # the frame reader reports a damaged file; the annotation may still be right
+    return read_header(path)[0]

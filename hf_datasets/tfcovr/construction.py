@@ -9,7 +9,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hf_datasets.class_labels import with_names
 from hf_datasets.records import LabelPair, Rejection
+from hf_datasets.sharding import Shards, Tables, even_spans, shards_of
 from hf_datasets.tables import check_columns
 from hf_datasets.tfcovr.annotations import source_clips as source_clips  # its place in release 0.1
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, locate
@@ -22,7 +24,6 @@ from hf_datasets.tfcovr.triplets import (
     SPLITS,
     TRIPLET_SCHEMA,
     Split,
-    Tables,
     composed_queries,
     labels_without_clips,
     train_triplets,
@@ -147,7 +148,9 @@ def read_published(data_dir: Path, config_name: str) -> dict[Split, Tables]:
         for path in paths:
             list(check_columns(_columns(path), schema.names, source=str(path)))
         if any(pq.read_metadata(path).num_rows for path in paths):  # `datasets` cannot open an empty split
-            found[split] = partial(_published_tables, paths, schema)
+            groups = [(path, group) for path in paths for group in range(pq.read_metadata(path).num_row_groups)]
+            spans = even_spans(len(groups), least=1)
+            found[split] = Shards([partial(_published_tables, groups[start:stop], schema) for start, stop in spans])
     return found
 
 
@@ -159,10 +162,10 @@ def _columns(path: Path) -> list[str]:
     return names
 
 
-def _published_tables(paths: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    for path in paths:
-        for batch in pq.ParquetFile(path).iter_batches(columns=schema.names):
-            yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+def _published_tables(groups: Iterable[tuple[Path, int]], schema: pa.Schema) -> Iterator[pa.Table]:
+    for path, group in groups:
+        for batch in pq.ParquetFile(path).iter_batches(row_groups=[group], columns=schema.names):
+            yield with_names(pa.Table.from_batches([batch])).select(schema.names).cast(schema)
 
 
 def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Collection:
@@ -170,7 +173,7 @@ def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Colle
     frames, rejections = read_release(data_dir)
     clips, refused = release_clips(frames)
     located, coverage = locate(clips, video_dir)
-    rows = {split: partial(iter, [frame.to_arrow().cast(TRIPLET_SCHEMA)]) for split, frame in frames.items()}
+    rows = {split: shards_of(frame.to_arrow().cast(TRIPLET_SCHEMA)) for split, frame in frames.items()}
     return Collection(located, rows, rejections + refused, coverage)
 
 

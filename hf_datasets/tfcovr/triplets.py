@@ -7,9 +7,10 @@ are Polars frames; their rows are joined by number, and become ids and text only
 `Tables` use NumPy and Arrow alone: `DataLoader` forks its workers, and Polars hangs in a forked process.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Literal, NamedTuple
+from itertools import accumulate
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hf_datasets.records import Rejection
+from hf_datasets.class_labels import labeled_features
+from hf_datasets.records import ChangeType, Rejection
+from hf_datasets.sharding import Shards, Tables, even_spans, weighed_spans
 from hf_datasets.tfcovr.labels import answers_of
 
 Split = Literal["train", "validation", "test"]
-Tables = Callable[[], Iterator[pa.Table]]
-"""Returns the rows of a split, in tables, each time it is called; it can be pickled and used after a fork."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 TRIPLET_SCHEMA = pa.schema(
     {
@@ -35,6 +36,8 @@ TRIPLET_SCHEMA = pa.schema(
         "target_label": pa.string(),
     }
 )
+TRIPLET_FEATURES = labeled_features(TRIPLET_SCHEMA, {"change_type": get_args(ChangeType)})
+"""How rows are stored. The tables of this package have `TRIPLET_SCHEMA`, with names."""
 CHANGE_SCHEMA = pl.Schema(
     {"source": pl.String, "target": pl.String, "change_type": pl.String, "modification_text": pl.String}
 )
@@ -105,6 +108,11 @@ class PlannedChange(NamedTuple):
     queries: npt.NDArray[np.uint32]
     targets: npt.NDArray[np.uint32]
     drawn: npt.NDArray[np.uint32] | None
+
+    @property
+    def num_rows(self) -> int:
+        """How many pairs are kept."""
+        return len(self.queries) * len(self.targets) if self.drawn is None else len(self.drawn)
 
 
 def plan_join(
@@ -198,16 +206,21 @@ def train_triplets(
         answers: See `plan_join`.
 
     Returns:
-        A function that returns tables of `TRIPLET_SCHEMA`; `target_clip_ids` holds one id and `target_label` is that
-        clip's own label.
+        A function that returns tables of `TRIPLET_SCHEMA`, in shards; `target_clip_ids` holds one id and
+        `target_label` is that clip's own label.
     """
     plan = plan_join(clips, changes, max_triplets_per_pair=max_triplets_per_pair, seed=seed, answers=answers)
-    texts = _as_text(changes, "change_type", "modification_text")
-    return partial(_triplet_tables, plan, _as_text(clips, "clip_id", "label"), texts)
+    tables = _as_text(clips, "clip_id", "label"), _as_text(changes, "change_type", "modification_text")
+    sizes = [change.num_rows for change in plan]
+    before = [0, *accumulate(sizes)]
+    spans = weighed_spans(sizes)
+    return Shards([partial(_triplet_tables, plan[start:stop], *tables, before[start]) for start, stop in spans])
 
 
-def _triplet_tables(plan: list[PlannedChange], clips: pa.Table, changes: pa.Table) -> Iterator[pa.Table]:
-    count = 0
+def _triplet_tables(
+    plan: list[PlannedChange], clips: pa.Table, changes: pa.Table, first_number: int
+) -> Iterator[pa.Table]:
+    count = first_number
     for joined in join(plan):
         for start in range(0, len(joined), TABLE_ROWS):
             batch = joined.slice(start, TABLE_ROWS)
@@ -244,8 +257,8 @@ def composed_queries(
         answers: See `plan_join`.
 
     Returns:
-        A function that returns a table of `TRIPLET_SCHEMA` in the order of changes, then clips; targets are in the
-        order of the clips. `target_label` is the first label with the target's text.
+        A function that returns tables of `TRIPLET_SCHEMA`, in shards, in the order of changes, then clips; targets
+        are in the order of the clips. `target_label` is the first label with the target's text.
 
     Raises:
         ValueError: A change is between labels with the same text.
@@ -270,10 +283,12 @@ def composed_queries(
         )
     )
     targets = answered["target_clip_ids"].to_arrow().cast(TRIPLET_SCHEMA.field("target_clip_ids").type)
-    return partial(_query_tables, queries.to_arrow(), targets)
+    table = queries.to_arrow()
+    return Shards([partial(_query_tables, table, targets, *span) for span in even_spans(len(table))])
 
 
-def _query_tables(queries: pa.Table, targets: pa.Array) -> Iterator[pa.Table]:
+def _query_tables(table: pa.Table, targets: pa.Array, start: int, stop: int) -> Iterator[pa.Table]:
+    queries = table.slice(start, stop - start)
     rows = queries.append_column("target_clip_ids", targets.take(queries["place"].combine_chunks()))
     yield rows.select(TRIPLET_SCHEMA.names).cast(TRIPLET_SCHEMA)
 

@@ -122,7 +122,8 @@ class OpenVideo:
         return not self._by_number
 
     @property
-    def _frame_rate(self) -> Fraction:
+    def frame_rate(self) -> Fraction:
+        """Frames per second on average, as the header gives them; 25 where it gives none."""
         return self._stream.average_rate or self._stream.guessed_rate or Fraction(25)
 
     @property
@@ -152,12 +153,12 @@ class OpenVideo:
 
     def seconds(self, key: int) -> float:
         """When the frame `key` is presented, in seconds from the start of the container."""
-        return float(key / self._frame_rate if self._by_number else key * self.tick - self._origin)
+        return float(key / self.frame_rate if self._by_number else key * self.tick - self._origin)
 
     def _key_at(self, seconds: float) -> int:
         """The first key at or after `seconds`."""
         at = Fraction(seconds) - TOLERANCE_SECONDS
-        return math.ceil(at * self._frame_rate if self._by_number else (at + self._origin) / self.tick)
+        return math.ceil(at * self.frame_rate if self._by_number else (at + self._origin) / self.tick)
 
     def _key_shown_at(self, seconds: float) -> int:
         return math.floor((Fraction(seconds) + TOLERANCE_SECONDS + self._origin) / self.tick)
@@ -203,7 +204,7 @@ class OpenVideo:
             if packet.is_keyframe:
                 self._note_keyframe(packet.pts)
             if not packet.is_discard:
-                durations[packet.pts] = packet.duration or round(1 / self._frame_rate / self.tick)
+                durations[packet.pts] = packet.duration or round(1 / self.frame_rate / self.tick)
         times = sorted(durations)
         first = 0 if start is None else bisect_left(times, start)
         keys = times[first : None if end is None else bisect_left(times, end)]
@@ -225,20 +226,20 @@ class OpenVideo:
         """The frames of a span where there are no timestamps: the whole file is decoded once and counted."""
         if self._whole is None:
             number = sum(1 for _ in self._in_order())
-            missing = self._missing(self.seconds(number), None, 1 / self._frame_rate)
+            missing = self._missing(self.seconds(number), None, 1 / self.frame_rate)
             self._whole = Span(tuple(range(number)), missing)
         number = len(self._whole.keys)
         start = 0 if start_seconds is None else min(self._key_at(start_seconds), number)
         end = number if end_seconds is None else min(self._key_at(end_seconds), number)
         keys = range(start, end) or range(max(start - 1, 0), start if start < number else 0)
-        missing = self._missing(self.seconds(number), end_seconds, 1 / self._frame_rate)
+        missing = self._missing(self.seconds(number), end_seconds, 1 / self.frame_rate)
         return Span(tuple(keys), missing if end == number else 0.0)
 
     def decodable(self, span: Span) -> Span:
         """The span without the frames that the container lists but the decoder does not return."""
         found = {key for key, _ in self.decode(span.keys, thorough=True)}
         keys = tuple(key for key in span.keys if key in found)
-        lost_seconds = float((len(span.keys) - len(keys)) / self._frame_rate)
+        lost_seconds = float((len(span.keys) - len(keys)) / self.frame_rate)
         kept = Span(keys, span.missing_seconds + lost_seconds)
         self._whole = kept if self._whole is span else self._whole
         return kept
@@ -329,7 +330,7 @@ class OpenVideo:
 
     def _groups(self, wanted: list[int]) -> Iterator[list[int]]:
         # Runs of frames to decode in one go; between them it pays to jump to the next keyframe.
-        gap = MIN_FRAMES_TO_JUMP / self._frame_rate / self.tick
+        gap = MIN_FRAMES_TO_JUMP / self.frame_rate / self.tick
         group = wanted[:1]
         for key in wanted[1:]:
             if self._keyframe_of(key) - group[-1] > gap:

@@ -25,17 +25,20 @@ MIN_FREE_MEMORY_BYTES = 1 << 30
 class PixelFolder:
     """A new folder of this program's own; folders of programs that have ended are removed first.
 
+    Args:
+        in_memory: Whether it may be in memory; whole videos are too large for that.
+
     Attributes:
         path: The folder, in memory if at least 1 GiB is free there, else among the temporary files.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_memory: bool = True) -> None:
         # Machines may share their temporary files without sharing locks, so each removes only its own.
         prefixes = {Path(tempfile.gettempdir()): f"{PREFIX}{platform.node()}-", MEMORY: PREFIX}
         if fcntl is not None:
             for base, prefix in prefixes.items():
                 _sweep(base, prefix)
-        has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MIN_FREE_MEMORY_BYTES
+        has_room = in_memory and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MIN_FREE_MEMORY_BYTES
         base, prefix = list(prefixes.items())[-1 if has_room else 0]
         self._owner = os.getpid()
         self._lock = None

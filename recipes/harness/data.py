@@ -9,6 +9,8 @@ from datasets import Dataset, DatasetDict, load_dataset
 
 import hf_datasets  # noqa: F401 - registers the datasets' names
 from harness.shared_config import DataConfig
+from hf_datasets.class_labels import with_names
+from hf_datasets.long_videos import with_paths
 from hf_datasets.registration import REJECTIONS_FILE
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import NO_FILE
@@ -17,7 +19,7 @@ DOES_NOT_DECODE = "does not decode"
 
 
 def open_dataset(config: Any, split: str | None = None, *, part: str = "", **options: Any) -> Any:
-    """A dataset as a configuration names it, or an error that says why it cannot be read.
+    """A dataset as a configuration names it, with names in place of labels and paths in place of videos.
 
     Args:
         config: With `dataset`, `dataset_config` and `data_dir`.
@@ -31,7 +33,8 @@ def open_dataset(config: Any, split: str | None = None, *, part: str = "", **opt
     name = config.dataset_config + part
     given = {option: value for option, value in options.items() if value}
     try:
-        return load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **given)
+        rows = load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **given)
+        return with_paths(with_names(rows))
     except (ValueError, FileNotFoundError, VideoError) as error:  # which also says that a split has no row
         what = f"the split {split!r}" if split else "the data"
         raise SystemExit(f"{what} of {config.dataset!r}, {name!r}, cannot be read: {error}") from error

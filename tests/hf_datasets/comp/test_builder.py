@@ -11,6 +11,7 @@ import pytest
 from datasets import load_dataset, load_dataset_builder
 
 import hf_datasets  # noqa: F401 (registers the names)
+from hf_datasets.class_labels import with_names
 from hf_datasets.comp.paragraphs import keeps_words
 from hf_datasets.comp.release import read_release
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
@@ -41,7 +42,7 @@ def rendered(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mini(rendered):
-    return load_dataset("activitynet_comp", data_dir=str(rendered))
+    return with_names(load_dataset("activitynet_comp", data_dir=str(rendered)))
 
 
 def test_the_miniature_has_every_disruption_and_several_at_once_in_training_only(mini):
@@ -165,7 +166,7 @@ def published(tmp_path):
 
 
 def test_the_release_is_read_in_all_its_spellings(published):
-    found = load_dataset("activitynet_comp", "release", data_dir=str(published))
+    found = with_names(load_dataset("activitynet_comp", "release", data_dir=str(published)))
     train = found["train"]
     assert train["key"] == ["k0", "k1", "k2", "k8"]
     assert train["video_id"] == ["v_abc"] * 4
@@ -238,7 +239,7 @@ def annotated(tmp_path):
 def test_bad_annotations_are_rejected_with_their_reason_and_never_become_rows(annotated):
     builder = load_dataset_builder("activitynet_comp", "source", data_dir=str(annotated))
     builder.download_and_prepare()
-    rows = builder.as_dataset(split="train")
+    rows = with_names(builder.as_dataset(split="train"))
     assert {row["video_id"] for row in rows if row["disruption_type"] != "action_replace"} == {"v_good"}
     reasons = Counter((one.reason, (one.key or "").partition("/")[0]) for one in builder.rejections)
     for expected in (
@@ -262,7 +263,7 @@ def test_bad_annotations_are_rejected_with_their_reason_and_never_become_rows(an
 def test_real_annotations_give_every_disruption(shared, tmp_path):
     whole = json.loads((shared / "data" / "youcook2" / "val.json").read_text())
     (tmp_path / "val.json").write_text(json.dumps(dict(list(whole.items())[:30])))
-    rows = load_dataset("youcook2_comp", "source", data_dir=str(tmp_path), split="validation")
+    rows = with_names(load_dataset("youcook2_comp", "source", data_dir=str(tmp_path), split="validation"))
     assert Counter(rows["disruption_type"]) == dict.fromkeys(KINDS, 30)
     assert rows[0]["video_id"] == next(iter(whole))
     for row in rows:
@@ -270,11 +271,12 @@ def test_real_annotations_give_every_disruption(shared, tmp_path):
             assert keeps_words(row["negative_text"], row["positive_text"], threshold=0.64), row["key"]
 
 
-def test_a_folder_written_by_the_recipe_is_opened_with_its_videos(tmp_path, mini):
+def test_a_folder_written_by_the_recipe_or_from_a_dataset_is_opened_with_its_videos(tmp_path, rendered):
     folder, videos = tmp_path / "built", tmp_path / "videos"
     (folder / "source").mkdir(parents=True)
     videos.mkdir()
-    rows = mini["test"].select(range(6)).remove_columns("video")
+    labeled = load_dataset("activitynet_comp", data_dir=str(rendered), split="test")
+    rows = labeled.select(range(6)).remove_columns("video")
     for number in range(2):  # as a large split is written
         part = rows.select(range(3 * number, 3 * number + 3))
         part.to_parquet(folder / "source" / f"validation-{number:05d}-of-00002.parquet")
@@ -282,6 +284,8 @@ def test_a_folder_written_by_the_recipe_is_opened_with_its_videos(tmp_path, mini
     options = {"data_dir": str(folder), "video_dir": str(videos), "split": "validation"}
     opened = load_dataset("activitynet_comp", "source", **options)
     assert opened["key"] == rows["key"]
+    assert opened["disruption_type"] == rows["disruption_type"]
+    assert opened.features["disruption_type"] == rows.features["disruption_type"]
     expected = [str(videos / f"{one}.mp4") if one == rows[0]["video_id"] else None for one in rows["video_id"]]
     assert opened["video"] == expected
     assert "videos are in video_dir" in opened.info.description

@@ -14,6 +14,7 @@ import pytest
 import hf_datasets  # noqa: F401 registers the names
 from hf_datasets.fig.builder import FIG
 from hf_datasets.fig.moments import MOMENT_SCHEMA, VIDEO_SCHEMA, check_moments, locate
+from hf_datasets.long_videos import with_paths
 from hf_datasets.publish import write_folder
 from hf_datasets.registration import prepare
 from hf_datasets.video import VideoError
@@ -95,7 +96,7 @@ def test_granularity_gives_the_column_caption(granularity, miniature):
 
 
 def test_the_corpus_has_every_video_once_with_its_file(miniature):
-    videos = datasets.load_dataset("charades_fig", "mini-videos", data_dir=str(miniature))
+    videos = with_paths(datasets.load_dataset("charades_fig", "mini-videos", data_dir=str(miniature)))
     moments = datasets.load_dataset("charades_fig", data_dir=str(miniature))
     for split in SPLITS:
         assert videos[split].column_names == VIDEO_SCHEMA.names
@@ -135,7 +136,7 @@ def test_a_video_is_found_by_its_stem(extension, didemo, tmp_path):
     rows = datasets.load_dataset("didemo_fig", "release", **parameters)["test"]
     assert rows.column_names == [*MOMENT_SCHEMA.names, "video"]
     assert rows["video"] == [str(tmp_path / "videos" / f"{ROW['video']}{extension}")]
-    videos = datasets.load_dataset("didemo_fig", "release-videos", **parameters)["test"]
+    videos = with_paths(datasets.load_dataset("didemo_fig", "release-videos", **parameters))["test"]
     assert videos["video"] == rows["video"]
     assert "1 of 1 videos (1.000) are there" in videos.info.description
 

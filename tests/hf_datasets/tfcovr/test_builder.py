@@ -1,4 +1,4 @@
-"""`load_dataset("tfcovr")` in its six configurations, on a small miniature and on upstream files made here."""
+"""`load_dataset("tfcovr")` in its configurations, on a small miniature and on upstream files made here."""
 
 import json
 import os
@@ -14,6 +14,7 @@ import pytest
 
 import hf_datasets
 from hf_datasets.__main__ import main
+from hf_datasets.class_labels import with_names
 from hf_datasets.publish import write_folder
 from hf_datasets.tfcovr.annotations import SOURCE_HELP
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, check_clips, locate
@@ -135,7 +136,7 @@ def test_upstream_annotations_become_rows_split_by_long_video(upstream):
             assert row["target_clip_ids"] == (expected if split != "train" else [row["target_clip_ids"][0]])
     assert rows["train"].info.description.count("malformed line") == 0
     assert "1 x malformed clip id" in rows["train"].info.description
-    assert set(rows["train"]["change_type"]) == {"temporal", "event"}
+    assert set(with_names(rows["train"])["change_type"]) == {"temporal", "event"}
     other = datasets.load_dataset("tfcovr", "source-clips", data_dir=str(upstream), test_fraction=0.2, seed=2)
     assert set(other["test"]["video_id"]) != videos["test"]
 

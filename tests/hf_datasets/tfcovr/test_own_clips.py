@@ -11,6 +11,7 @@ import pytest
 from colored_videos import write_colored_video
 
 import hf_datasets  # noqa: F401 - registers the names
+from hf_datasets.class_labels import with_names
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr import statistics
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
@@ -51,7 +52,7 @@ def write(folder, columns, name="clips.csv"):
 
 
 def load(folder, name="own", **options):
-    return datasets.load_dataset("tfcovr", name, data_dir=str(folder), **options)
+    return with_names(datasets.load_dataset("tfcovr", name, data_dir=str(folder), **options))
 
 
 @pytest.fixture(scope="module")

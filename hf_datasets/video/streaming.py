@@ -1,0 +1,185 @@
+"""Clips with their frames from a stream of whole videos, such as a dataset on the Hub that is not downloaded first."""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Mapping
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import Any, cast
+
+from datasets import Dataset, IterableDataset, Video
+
+from .failures import VideoError
+from .pool import VideoFailure, VideoReaderPool, VideoRequest
+from .shared_memory import PixelFolder
+from .store import VIDEO_EXTENSIONS
+
+CLIPS_PER_READ = 16
+"""Clips whose frames are in memory at once; more would wait in vain."""
+MAX_FILES = 2
+"""Videos of one process that lie on disk: one that is read, and one of an iteration that was given up."""
+MAX_SHARDS = 16
+
+
+def stream_clips(
+    clips: Dataset | IterableDataset | Iterable[Mapping[str, Any]],
+    videos: Dataset | IterableDataset,
+    *,
+    num_frames: int,
+    size: int | tuple[int, int] | None = None,
+    num_workers: int = 1,
+    timeout_seconds: float = 60.0,
+) -> IterableDataset:
+    """Stream clips with their decoded frames; each video is fetched and opened once for all its clips.
+
+    The result is a stream of `datasets` with the shards of `videos`: `split_dataset_by_node`, the workers of a
+    `DataLoader`, `shuffle(buffer_size=...)` and `state_dict()` work on it. It goes through the videos in their order,
+    and through the clips of each in the order of their starts, so shuffle it to train. A published video lies in a
+    temporary file while its clips are read, one at a time in each process.
+
+    Args:
+        clips: Rows with `video_id`, `start_seconds` and `end_seconds` (null, null: all of the video), such as
+            `mini-clips`. They are read whole, here: give all of them in every process, it is the videos that are
+            shared out. A column `video` is left out.
+        videos: Rows with `video_id` and `video`: a `datasets.Video` or a path, such as `mini-videos`. Clips of other
+            videos are not in the result, as in a join.
+        num_frames: Frames per clip, as in `read_frames`.
+        size: As in `read_frames`; give (height, width) to make batches of videos of different shapes.
+        num_workers: Reading processes, as in `VideoReaderPool`, of each process that iterates.
+        timeout_seconds: As in `VideoReaderPool`.
+
+    Returns:
+        The rows of `clips` with `frames`, `(num_frames, height, width, 3)` uint8 NumPy arrays. While it is iterated, a
+        clip that does not decode is a `VideoError` that names it.
+
+    Raises:
+        ValueError: A column is missing, or a number is out of range.
+
+    Example:
+        >>> clips = [{"video_id": "dive", "start_seconds": 2.0, "end_seconds": 4.5}]
+        >>> videos = Dataset.from_dict({"video_id": ["match"], "video": ["match.mp4"]})
+        >>> list(stream_clips(clips, videos, num_frames=8))  # no clip is of that video
+        []
+    """
+    reader = ClipReader(
+        _by_video(clips), num_frames, size=size, num_workers=num_workers, timeout_seconds=timeout_seconds
+    )
+    if isinstance(videos, Dataset):
+        videos = videos.to_iterable_dataset(num_shards=max(1, min(MAX_SHARDS, len(videos))))
+    names = videos.column_names or list(next(iter(videos.decode(False)), {}))
+    missing = [name for name in ("video_id", "video") if name not in names]
+    if missing:
+        raise ValueError(f"videos has no column {', '.join(missing)}, but {', '.join(names)}; rename one of them")
+    if isinstance((videos.features or {}).get("video"), Video):
+        videos = videos.cast_column("video", Video(decode=False))
+    reads = videos.map(reader.open, batched=True, batch_size=1, remove_columns=names)
+    return reads.map(reader.read, batched=True, batch_size=1, remove_columns=["path", "first"])
+
+
+def _by_video(clips: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    if isinstance(clips, Dataset | IterableDataset) and "video" in (clips.column_names or ()):
+        clips = clips.remove_columns("video")  # it might be decoded
+    found: dict[str, list[dict[str, Any]]] = {}
+    for clip in clips:
+        missing = [name for name in ("video_id", "start_seconds", "end_seconds") if name not in clip]
+        if missing:
+            raise ValueError(f"clips has no column {', '.join(missing)}, but {', '.join(clip)}; rename one of them")
+        row = {name: value for name, value in clip.items() if name != "video"}
+        found.setdefault(row["video_id"], []).append(row)
+    for rows in found.values():
+        rows.sort(key=lambda row: row["start_seconds"] or 0.0)
+    return found
+
+
+class ClipReader:
+    """The two steps of `stream_clips`, each a function of a batch of one; can be pickled and used after a fork.
+
+    Args:
+        clips: Video id -> its clips, in the order in which they are read.
+        num_frames: See `stream_clips`.
+        options: Of `VideoReaderPool`.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    def __init__(self, clips: Mapping[str, list[dict[str, Any]]], num_frames: int, **options: Any) -> None:
+        VideoReaderPool(num_frames, **options | {"num_workers": 0})  # refuses wrong numbers before anything is read
+        self.clips, self.num_frames, self.options = clips, num_frames, options
+        self._owner: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"clips": self.clips, "num_frames": self.num_frames, "options": self.options, "_owner": None}
+
+    def open(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+        """The reads of a video: its file, and the place of the first clip of each read.
+
+        Raises:
+            VideoError: It has clips but no file.
+        """
+        (video_id,), (video,) = batch["video_id"], batch["video"]
+        firsts = list(range(0, len(self.clips.get(video_id, ())), CLIPS_PER_READ))
+        path = self._file(video_id, video) if firsts else ""
+        return {"video_id": [video_id] * len(firsts), "path": [path] * len(firsts), "first": firsts}
+
+    def read(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+        """The clips of one read, with `frames`.
+
+        Raises:
+            VideoError: A clip does not decode.
+        """
+        self._start()
+        (video_id,), (path,), (first,) = batch["video_id"], batch["path"], batch["first"]
+        clips = self.clips[video_id][first : first + CLIPS_PER_READ]
+        requests = [
+            VideoRequest(place, path, clip["start_seconds"], clip["end_seconds"]) for place, clip in enumerate(clips)
+        ]
+        found = dict(self._pool.read(requests))
+        for place, clip in enumerate(clips):
+            if isinstance(failure := found[place], VideoFailure):
+                span = f"{clip['start_seconds']} to {clip['end_seconds']} s"
+                reason = failure.reason.replace(path, video_id)
+                raise VideoError(f"the clip {span} of video {video_id!r} does not decode: {reason}; or leave it out")
+        if first + CLIPS_PER_READ >= len(self.clips[video_id]):
+            self._remove(path)
+        columns: dict[str, list[Any]] = {name: [clip[name] for clip in clips] for name in clips[0]}
+        columns["frames"] = [found[place].frames.permute(0, 2, 3, 1).numpy() for place in range(len(clips))]
+        return columns
+
+    def _start(self) -> None:
+        """Make what each process has of its own; a fork leaves its parent's alone."""
+        if self._owner == os.getpid():
+            return
+        self._owner = os.getpid()
+        self._folder = PixelFolder(in_memory=False)
+        self._files: deque[str] = deque()
+        self._count = 0
+        self._pool = VideoReaderPool(self.num_frames, **self.options)
+        # Also runs at the end of a DataLoader's worker, where `atexit` does not.
+        Finalize(self, self._folder.remove, exitpriority=1)
+        Finalize(self, self._pool.close, exitpriority=2)
+
+    def _file(self, video_id: str, video: Any) -> str:
+        value = video if isinstance(video, dict) else {"path": video, "bytes": None}
+        name, content = value["path"], value["bytes"]
+        if content is None:
+            if name is None:
+                raise VideoError(
+                    f"video {video_id!r} has clips but neither bytes nor a path; leave it out with "
+                    "videos.filter(lambda row: row['video'] is not None)"
+                )
+            return cast("str", name)
+        self._start()
+        suffix = Path(name or "").suffix.lower()
+        self._count += 1
+        path = self._folder.path / f"{self._count}{suffix if suffix in VIDEO_EXTENSIONS else ''}"
+        path.write_bytes(content)
+        self._files.append(str(path))
+        while len(self._files) > MAX_FILES:
+            self._remove(self._files[0])
+        return str(path)
+
+    def _remove(self, path: str) -> None:
+        if path in self._files:
+            self._files.remove(path)
+            Path(path).unlink(missing_ok=True)
