@@ -40,8 +40,11 @@ def run(program, *arguments, home):
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """What each example prints, by name; the pairs that `measure_clip` measures are of a small miniature."""
+    """What each example prints, by name; `measure_clip` and `stream_from_hub` read a small miniature."""
+    from datasets import load_dataset
+
     from hf_datasets.miniature import MiniatureConfig, prepare_miniature
+    from hf_datasets.publish import write_folder
 
     home = tmp_path_factory.mktemp("examples")
     small = MiniatureConfig(
@@ -50,7 +53,19 @@ def printed(tmp_path_factory):
         videos_per_split={"train": 2, "validation": 2, "test": 4},
     )
     data = prepare_miniature(home / "miniature", config=small, num_workers=0, progress=False)
-    arguments = {"measure_clip": [MODEL, str(data)]}
+    options = {"data_dir": str(data), "split": "train", "cache_dir": str(home / "cache")}
+    published = write_folder(
+        {
+            f"mini-{part}": {"train": load_dataset("tfcovr", f"mini-{part}", **options).with_format("arrow").iter(100)}
+            for part in ("clips", "videos")
+        },
+        home / "published",
+        card=ROOT / "hf_datasets/tfcovr/README.md",
+    )
+    arguments = {
+        "measure_clip": [MODEL, str(data)],
+        "stream_from_hub": ["--repo", str(published), "--steps", "12", "--workers", "0"],
+    }
     paths = [str(path) for path in EXAMPLES]
     return json.loads(run(["-c", RUN_ALL], json.dumps([paths, arguments]), home=home).splitlines()[-1])
 
@@ -82,6 +97,12 @@ def test_moment_search_finds_the_true_moments(printed):
 def test_measure_clip_prints_an_accuracy_per_disruption(printed):
     for name in ("accuracy/temporal_reorder", "accuracy/action_replace", "comprehensive_accuracy"):
         assert f"{name}: 0." in printed["measure_clip"] or f"{name}: 1." in printed["measure_clip"]
+
+
+def test_stream_from_hub_trains_on_a_published_folder(printed):
+    losses = [float(line.rpartition(" ")[2]) for line in printed["stream_from_hub"].splitlines()]
+    assert len(losses) == 12
+    assert sum(losses[-3:]) < sum(losses[:3])
 
 
 def test_metric_alone_prints_both_systems_and_imports_no_other_package(printed):
