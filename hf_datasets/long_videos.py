@@ -11,7 +11,7 @@ In a stream, `videos.decode(False)` does the same. `hf_datasets.video.streaming.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict, Features, Video
 
 from hf_datasets.class_labels import labeled_features, replace_column
-from hf_datasets.sharding import Shards, shards_of
+from hf_datasets.sharding import Tables, shards_of
 
-SPLITS = ("train", "validation", "test")
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 VIDEO_SCHEMA = pa.schema(
     {
         "video_id": pa.string(),
@@ -35,7 +36,7 @@ VIDEO_SCHEMA = pa.schema(
 VIDEO_FEATURES = Features(labeled_features(VIDEO_SCHEMA, {"split": SPLITS}) | {"video": Video()})
 
 
-def video_tables(rows: Iterable[Mapping[str, Any]]) -> dict[str, Shards]:
+def video_tables(rows: Iterable[Mapping[str, Any]]) -> dict[Split, Tables]:
     """Rows of `VIDEO_SCHEMA` by split, in their order; a video alone can be a shard."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -47,7 +48,7 @@ def video_tables(rows: Iterable[Mapping[str, Any]]) -> dict[str, Shards]:
     }
 
 
-def miniature_videos(root: Path) -> dict[str, Shards]:
+def miniature_videos(root: Path) -> dict[Split, Tables]:
     """The long videos of a rendered miniature by split, sorted by id.
 
     Args:

@@ -113,7 +113,7 @@ class CompBuilder(RegisteredBuilder):
         }
         return self._generators({split: shards_of(table) for split, table in splits.items()})
 
-    def _miniature_videos(self) -> Mapping[str, Tables]:
+    def _miniature_videos(self) -> Mapping[Any, Tables]:
         self._refuse(("video_dir", "max_iou", "time_unit", "seed"), "the videos of the miniature do not depend on it")
         return miniature_videos(self._miniature_dir())
 

@@ -146,7 +146,7 @@ class TFCoVR(RegisteredBuilder):
         self._refuse(("video_dir", *SPLITTING), "the miniature has its own videos and splits")
         if self._is_videos:
             self._refuse(GENERATION, "it has videos, not triplets")
-            return dict(miniature_videos(self._miniature_dir()))
+            return miniature_videos(self._miniature_dir())
         return self._generated(*miniature_clips(self._miniature_dir()))
 
     def _release(self) -> dict[Split, Tables]:
@@ -233,7 +233,7 @@ class TFCoVR(RegisteredBuilder):
         self.rejections = found.rejections
         self.info.description = f"{self.info.description} {found.coverage}"
         if self._is_videos:
-            return dict(video_tables(self._video_rows(found.clips)))
+            return video_tables(self._video_rows(found.clips))
         return (
             {
                 split: shards_of(found.clip_tables(split)[0])

@@ -135,16 +135,17 @@ class ClipReader:
             VideoRequest(place, path, clip["start_seconds"], clip["end_seconds"]) for place, clip in enumerate(clips)
         ]
         found = dict(self._pool.read(requests))
+        frames = []
         for place, clip in enumerate(clips):
-            if isinstance(failure := found[place], VideoFailure):
+            read = found[place]
+            if isinstance(read, VideoFailure):
                 span = f"{clip['start_seconds']} to {clip['end_seconds']} s"
-                reason = failure.reason.replace(path, video_id)
+                reason = read.reason.replace(path, video_id)
                 raise VideoError(f"the clip {span} of video {video_id!r} does not decode: {reason}; or leave it out")
+            frames.append(read.frames.permute(0, 2, 3, 1).numpy())
         if first + CLIPS_PER_READ >= len(self.clips[video_id]):
             self._remove(path)
-        columns: dict[str, list[Any]] = {name: [clip[name] for clip in clips] for name in clips[0]}
-        columns["frames"] = [found[place].frames.permute(0, 2, 3, 1).numpy() for place in range(len(clips))]
-        return columns
+        return {name: [clip[name] for clip in clips] for name in clips[0]} | {"frames": frames}
 
     def _start(self) -> None:
         """Make what each process has of its own; a fork leaves its parent's alone."""
