@@ -16,7 +16,8 @@ from hf_datasets.video.streaming import stream_clips
 from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
 
 FRAMES, SIZE = 4, 32
-SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 8}
+SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 8}
+SMALL |= {"drop_path_rate": 0.0, "classifier_dropout": 0.0}
 
 
 def main(repo: str, steps: int, workers: int) -> None:
@@ -25,7 +26,8 @@ def main(repo: str, steps: int, workers: int) -> None:
     clips = load_dataset(repo, "mini-clips", split="train")
     videos = load_dataset(repo, "mini-videos", split="train", streaming=True)
     stream = stream_clips(clips, videos, num_frames=FRAMES, size=(SIZE, SIZE))
-    stream = stream.repeat(None).shuffle(seed=0, buffer_size=64)
+    # One video after another, in a new order for each epoch, and clips drawn from the last 256.
+    stream = stream.repeat(None).shuffle(seed=0, buffer_size=256, max_buffer_input_shards=1)
     labels = sorted(set(clips["label"]))
     processor = AIMVideoProcessor(do_resize=False, do_sample_frames=False)
 

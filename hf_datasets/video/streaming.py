@@ -1,23 +1,24 @@
 """Clips with their frames from a stream of whole videos, such as a dataset on the Hub that is not downloaded first."""
 
 import os
-from collections import deque
-from collections.abc import Iterable, Mapping
+import threading
+import weakref
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import count
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from datasets import Dataset, IterableDataset, Video
 
 from .failures import VideoError
 from .pool import VideoFailure, VideoReaderPool, VideoRequest
+from .reading import VideoFrames
 from .shared_memory import PixelFolder
 from .store import VIDEO_EXTENSIONS
 
 CLIPS_PER_READ = 16
 """Clips whose frames are in memory at once; more would wait in vain."""
-MAX_FILES = 2
-"""Videos of one process that lie on disk: one that is read, and one of an iteration that was given up."""
 MAX_SHARDS = 16
 
 
@@ -34,8 +35,9 @@ def stream_clips(
 
     The result is a stream of `datasets` with the shards of `videos`: `split_dataset_by_node`, the workers of a
     `DataLoader`, `shuffle(buffer_size=...)` and `state_dict()` work on it. It goes through the videos in their order,
-    and through the clips of each in the order of their starts, so shuffle it to train. A published video lies in a
-    temporary file while its clips are read, one at a time in each process.
+    and through the clips of each in the order of their starts, so shuffle it to train: then ten shards are read in
+    turns, or `max_buffer_input_shards`. A published video lies in a temporary file while its clips are read, one for
+    each shard that is being read.
 
     Args:
         clips: Rows with `video_id`, `start_seconds` and `end_seconds` (null, null: all of the video), such as
@@ -73,7 +75,7 @@ def stream_clips(
     if isinstance((videos.features or {}).get("video"), Video):
         videos = videos.cast_column("video", Video(decode=False))
     reads = videos.map(reader.open, batched=True, batch_size=1, remove_columns=names)
-    return reads.map(reader.read, batched=True, batch_size=1, remove_columns=["path", "first"])
+    return reads.map(reader.read, batched=True, batch_size=1, remove_columns=["file", "first"])
 
 
 def _by_video(clips: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -92,7 +94,7 @@ def _by_video(clips: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, An
 
 
 class ClipReader:
-    """The two steps of `stream_clips`, each a function of a batch of one; can be pickled and used after a fork.
+    """The two steps of `stream_clips`, each a function of a batch of one; for any number of threads and processes.
 
     Args:
         clips: Video id -> its clips, in the order in which they are read.
@@ -106,10 +108,18 @@ class ClipReader:
     def __init__(self, clips: Mapping[str, list[dict[str, Any]]], num_frames: int, **options: Any) -> None:
         VideoReaderPool(num_frames, **options | {"num_workers": 0})  # refuses wrong numbers before anything is read
         self.clips, self.num_frames, self.options = clips, num_frames, options
-        self._owner: int | None = None
+        self._processes: dict[int, ProcessReader] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"clips": self.clips, "num_frames": self.num_frames, "options": self.options, "_owner": None}
+        return {"clips": self.clips, "num_frames": self.num_frames, "options": self.options, "_processes": {}}
+
+    @property
+    def _own(self) -> "ProcessReader":
+        # A fork leaves its parent's reader alone; of two that threads make at the same time, one is kept.
+        process = os.getpid()
+        return self._processes.get(process) or self._processes.setdefault(
+            process, ProcessReader(self.num_frames, self.options)
+        )
 
     def open(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         """The reads of a video: its file, and the place of the first clip of each read.
@@ -119,8 +129,20 @@ class ClipReader:
         """
         (video_id,), (video,) = batch["video_id"], batch["video"]
         firsts = list(range(0, len(self.clips.get(video_id, ())), CLIPS_PER_READ))
-        path = self._file(video_id, video) if firsts else ""
-        return {"video_id": [video_id] * len(firsts), "path": [path] * len(firsts), "first": firsts}
+        file = self._file(video_id, video) if firsts else None
+        return {"video_id": [video_id] * len(firsts), "file": [file] * len(firsts), "first": firsts}
+
+    def _file(self, video_id: str, video: Any) -> "str | TemporaryVideo":
+        value = video if isinstance(video, dict) else {"path": video, "bytes": None}
+        path, content = value["path"], value["bytes"]
+        if content is not None:
+            return self._own.store(content, Path(path or "").suffix.lower())
+        if path is None:
+            raise VideoError(
+                f"video {video_id!r} has clips but neither bytes nor a path; leave it out with "
+                "videos.filter(lambda row: row['video'] is not None)"
+            )
+        return str(path)
 
     def read(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         """The clips of one read, with `frames`.
@@ -128,59 +150,64 @@ class ClipReader:
         Raises:
             VideoError: A clip does not decode.
         """
-        self._start()
-        (video_id,), (path,), (first,) = batch["video_id"], batch["path"], batch["first"]
-        clips = self.clips[video_id][first : first + CLIPS_PER_READ]
-        requests = [
-            VideoRequest(place, path, clip["start_seconds"], clip["end_seconds"]) for place, clip in enumerate(clips)
-        ]
-        found = dict(self._pool.read(requests))
+        (video_id,), (file,), (first,) = batch["video_id"], batch["file"], batch["first"]
+        clips, path = self.clips[video_id][first : first + CLIPS_PER_READ], str(file)
+        spans = [(clip["start_seconds"], clip["end_seconds"]) for clip in clips]
+        found = self._own.read(VideoRequest(place, path, *span) for place, span in enumerate(spans))
         frames = []
-        for place, clip in enumerate(clips):
+        for place, (start, end) in enumerate(spans):
             read = found[place]
             if isinstance(read, VideoFailure):
-                span = f"{clip['start_seconds']} to {clip['end_seconds']} s"
                 reason = read.reason.replace(path, video_id)
-                raise VideoError(f"the clip {span} of video {video_id!r} does not decode: {reason}; or leave it out")
+                raise VideoError(
+                    f"the clip {start} to {end} s of video {video_id!r} does not decode: {reason}; or leave it out"
+                )
             frames.append(read.frames.permute(0, 2, 3, 1).numpy())
-        if first + CLIPS_PER_READ >= len(self.clips[video_id]):
-            self._remove(path)
         return {name: [clip[name] for clip in clips] for name in clips[0]} | {"frames": frames}
 
-    def _start(self) -> None:
-        """Make what each process has of its own; a fork leaves its parent's alone."""
-        if self._owner == os.getpid():
-            return
-        self._owner = os.getpid()
-        self._folder = PixelFolder(in_memory=False)
-        self._files: deque[str] = deque()
-        self._count = 0
-        self._pool = VideoReaderPool(self.num_frames, **self.options)
-        # Also runs at the end of a DataLoader's worker, where `atexit` does not.
-        Finalize(self, self._folder.remove, exitpriority=1)
-        Finalize(self, self._pool.close, exitpriority=2)
 
-    def _file(self, video_id: str, video: Any) -> str:
-        value = video if isinstance(video, dict) else {"path": video, "bytes": None}
-        name, content = value["path"], value["bytes"]
-        if content is None:
-            if name is None:
-                raise VideoError(
-                    f"video {video_id!r} has clips but neither bytes nor a path; leave it out with "
-                    "videos.filter(lambda row: row['video'] is not None)"
-                )
-            return cast("str", name)
-        self._start()
-        suffix = Path(name or "").suffix.lower()
-        self._count += 1
-        path = self._folder.path / f"{self._count}{suffix if suffix in VIDEO_EXTENSIONS else ''}"
+class ProcessReader:
+    """The reading pool and the folder of temporary files of one process.
+
+    Args:
+        num_frames: Frames per clip.
+        options: Of `VideoReaderPool`.
+    """
+
+    def __init__(self, num_frames: int, options: Mapping[str, Any]) -> None:
+        self._num_frames, self._options = num_frames, options
+        self._lock = threading.Lock()  # shards that a shuffle reads in turns are read in threads
+        self._folder: PixelFolder | None = None
+        self._pool: VideoReaderPool | None = None
+        self._numbers = count()
+
+    def store(self, content: bytes, suffix: str) -> "TemporaryVideo":
+        """The bytes of a video as a file."""
+        with self._lock:
+            if self._folder is None:
+                self._folder = PixelFolder(in_memory=False)
+                # Also runs at the end of a DataLoader's worker, where `atexit` does not.
+                Finalize(self, self._folder.remove, exitpriority=1)
+            name = f"{next(self._numbers)}{suffix if suffix in VIDEO_EXTENSIONS else ''}"
+            path = self._folder.path / name
         path.write_bytes(content)
-        self._files.append(str(path))
-        while len(self._files) > MAX_FILES:
-            self._remove(self._files[0])
-        return str(path)
+        return TemporaryVideo(path)
 
-    def _remove(self, path: str) -> None:
-        if path in self._files:
-            self._files.remove(path)
-            Path(path).unlink(missing_ok=True)
+    def read(self, requests: Iterable[VideoRequest]) -> dict[Hashable, VideoFrames | VideoFailure]:
+        """The answer of the pool to each request, by key."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = VideoReaderPool(self._num_frames, **self._options)
+                Finalize(self, self._pool.close, exitpriority=2)
+            return dict(self._pool.read(requests))
+
+
+class TemporaryVideo:
+    """A file that is removed when nothing refers to this any more: its clips were read, or the iteration given up."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        weakref.finalize(self, path.unlink, missing_ok=True).atexit = False  # the folder goes as a whole
+
+    def __str__(self) -> str:
+        return str(self._path)
