@@ -26,7 +26,7 @@ def main(repo: str, steps: int, workers: int) -> None:
     clips = load_dataset(repo, "mini-clips", split="train")
     videos = load_dataset(repo, "mini-videos", split="train", streaming=True)
     stream = stream_clips(clips, videos, num_frames=FRAMES, size=(SIZE, SIZE))
-    # One video after another, in a new order for each epoch, and clips drawn from the last 256.
+    # One video after another, again and again, and the clips of a batch drawn from the last 256.
     stream = stream.repeat(None).shuffle(seed=0, buffer_size=256, max_buffer_input_shards=1)
     labels = sorted(set(clips["label"]))
     processor = AIMVideoProcessor(do_resize=False, do_sample_frames=False)
