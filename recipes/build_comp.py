@@ -44,9 +44,10 @@ from rich.table import Table
 
 from harness.build import Build, run
 from hf_datasets import comp
+from hf_datasets.class_labels import with_labels
 from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
 from hf_datasets.comp.construction import Construction, select_video
-from hf_datasets.comp.pairs import PAIR_SCHEMA
+from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
 from hf_datasets.records import CaptionedVideo
 
@@ -111,7 +112,7 @@ def main(config: BuildCompConfig) -> int:
         videos = build.limited(build.passed(f"{split}: annotated videos", annotated))
         rows = pairs(build, split, select(build, split, videos, config.max_iou))
         if rows:
-            tables[split] = [pa.Table.from_pylist(rows, schema=PAIR_SCHEMA)]
+            tables[split] = [with_labels(pa.Table.from_pylist(rows, schema=PAIR_SCHEMA), PAIR_FEATURES)]
             counts[split] = Counter(row["disruption_type"] for row in rows)
     facts = {f"{split}, {kind}": count for split, found in counts.items() for kind, count in found.items()}
     status = build.write(

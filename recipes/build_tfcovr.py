@@ -14,7 +14,7 @@ clips the configuration `own` with `video_dir`.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -75,20 +75,23 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(BuildTFCoVRConfig, __doc__)
 
 import polars as pl
+import pyarrow as pa
+from datasets import Features
 
 from harness.build import Build, run
+from hf_datasets.class_labels import with_labels
 from hf_datasets.miniature import MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr import builder
 from hf_datasets.tfcovr.annotations import source_clips
-from hf_datasets.tfcovr.clips import check_clips, locate
+from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, locate
 from hf_datasets.tfcovr.construction import Collection, change_frame, check_enough, compose
 from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
-from hf_datasets.tfcovr.triplets import SPLITS, split_by_video
+from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, split_by_video
 
 CARD = Path(builder.__file__).with_name("README.md")
 
@@ -137,12 +140,16 @@ def main(config: BuildTFCoVRConfig) -> int:
     found = Collection(clips, rows)
     return build.write(
         {
-            config.name: {split: rows[split]() for split in SPLITS},
-            f"{config.name}-clips": {split: found.clip_tables(split) for split in SPLITS},
+            config.name: {split: labeled(rows[split](), TRIPLET_FEATURES) for split in SPLITS},
+            f"{config.name}-clips": {split: labeled(found.clip_tables(split), CLIP_FEATURES) for split in SPLITS},
         },
         card=CARD,
         source=config.data_dir or config.source or "the miniature",
     )
+
+
+def labeled(tables: Iterable[pa.Table], features: Features) -> Iterator[pa.Table]:
+    return (with_labels(table, features) for table in tables)
 
 
 if __name__ == "__main__":

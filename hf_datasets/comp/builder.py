@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hf_datasets.class_labels import labeled_features, with_names
+from hf_datasets.class_labels import with_names
 from hf_datasets.comp.annotations import (
     OfflineAsk,
     Source,
@@ -19,11 +19,11 @@ from hf_datasets.comp.annotations import (
     read_annotations,
 )
 from hf_datasets.comp.construction import Construction, Row, select_video
-from hf_datasets.comp.pairs import PAIR_SCHEMA
+from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.release import TimeUnit, address, find_files, read_release
 from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos
-from hf_datasets.records import CaptionedVideo, DisruptionType, Rejection
+from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.video import VideoStore
@@ -40,8 +40,7 @@ CLIP_SCHEMA = pa.schema(
     }
 )
 """The miniature's single actions, a dataset of short clips and captions for `stacking.stack_clips`."""
-ROW_FEATURES = labeled_features(ROW_SCHEMA, {"disruption_type": get_args(DisruptionType)})
-"""How rows are stored; the rows of this package have `ROW_SCHEMA`, with names."""
+ROW_FEATURES = datasets.Features(PAIR_FEATURES | {"video": datasets.Value("string")})
 HOMEPAGE = "https://github.com/google-deepmind/video_comp"
 CITATION = """@inproceedings{kim2025videocomp,
   title = {VideoComp: Advancing Fine-Grained Compositional and Temporal Alignment in Video-Text Models},

@@ -1,9 +1,10 @@
 """The rows of VideoComp: a stretch of video, a text that fits it, one that does not, and the question for a judge."""
 
-from typing import Final
+from typing import Final, get_args
 
 import pyarrow as pa
 
+from hf_datasets.class_labels import labeled_features
 from hf_datasets.records import ContrastPair, DisruptionType, Rejection
 from hf_datasets.seeds import generator_for
 
@@ -24,6 +25,8 @@ PAIR_SCHEMA = pa.schema(
     }
 )
 """`decision` is JSON: the order, the replaced words or the intervals of events that were chosen."""
+PAIR_FEATURES = labeled_features(PAIR_SCHEMA, {"disruption_type": get_args(DisruptionType)})
+"""How rows are stored; the rows of this package have `PAIR_SCHEMA`, with names."""
 QUESTION: Final = (
     "Given the video and two text candidates, decide which paragraph fits the content of the video better.\n"
     "Candidate 1: {first}\nCandidate 2: {second}\n"

@@ -81,13 +81,8 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
     columns: dict[str, str] | None = None
 
 
-PARTS = {
-    "mini": ("", "-clips", "-videos"),
-    "release": ("", "-clips"),
-    "source": ("", "-clips"),
-    "own": ("", "-clips", "-videos"),
-}
-"""What an origin has: its rows, their clips, their long videos. Those of the paper are not ours to list."""
+WITH_VIDEOS = ("mini", "own")
+"""The origins that have `-videos`, too: those whose long videos are here."""
 SPLITTING = ("validation_fraction", "test_fraction")
 GENERATION = ("max_triplets_per_pair", "threshold", "top_n", "seed", *SPLITTING)
 """The parameters of `TFCoVRConfig` that only rows generated here have."""
@@ -98,7 +93,7 @@ def configurations() -> list[TFCoVRConfig]:
     return [
         TFCoVRConfig(name=f"{origin}{part}", version="1.0.0", description=text, **DEFAULTS.get(origin, {}))
         for origin, text in DESCRIPTIONS.items()
-        for part in PARTS[origin]
+        for part in ("", "-clips", *(("-videos",) if origin in WITH_VIDEOS else ()))
     ]
 
 

@@ -23,6 +23,7 @@ from datasets import load_dataset
 import hf_datasets  # noqa: F401 - registers the names
 from harness.build import run
 from harness.config import parse_config, run_recipe
+from hf_datasets.class_labels import with_names
 from hf_datasets.tfcovr.labels import parse_description
 from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.tfcovr.modifications.writer import write_modification
@@ -52,7 +53,7 @@ def tfcovr(tmp_path, *options, limit=30):
 
 
 def texts(folder):
-    return pq.read_table(folder / "source").to_pylist()
+    return with_names(pq.read_table(folder / "source")).to_pylist()
 
 
 def results(folder):
@@ -226,7 +227,7 @@ def comp(tmp_path, *options):
 
 def test_videocomp_is_built_with_every_disruption_and_decision(tmp_path):
     assert comp(tmp_path) == 0
-    rows = pq.read_table(tmp_path / "built" / "source").to_pylist()
+    rows = texts(tmp_path / "built")
     of_one = {row["disruption_type"]: row for row in rows if row["video_id"] == "v_one"}
     assert {"temporal_reorder", "segment_mismatch"} <= set(of_one)
     reordered = of_one["temporal_reorder"]
@@ -267,7 +268,7 @@ def test_videocomp_is_built_by_a_chat_model_within_the_rule_on_words(tmp_path):
 
     with ChatServer(answer) as server:
         assert comp(tmp_path, "--model", "m", "--base-url", server.url, "--max-answers", 1) == 1
-    kinds = {row["disruption_type"] for row in pq.read_table(tmp_path / "built" / "source").to_pylist()}
+    kinds = {row["disruption_type"] for row in texts(tmp_path / "built")}
     assert kinds == {"temporal_reorder", "segment_mismatch"}
     rejected = pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     assert any(row["reason"].startswith("changes too many words: precision 0.00") for row in rejected)
