@@ -79,7 +79,8 @@ def judge(predictions: Any, references: Any) -> tuple[Verdicts, DisruptionTypes]
     for row, name in enumerate(references):
         if not isinstance(name, str) or not name:
             raise ValueError(
-                f"references[{row}] must be a disruption type such as 'action_replace', not {quoted(name)}"
+                f"references[{row}] must be a disruption type such as 'action_replace', not {quoted(name)}; of a label "
+                "in a dataset take the name: rows.features['disruption_type'].int2str(rows['disruption_type'])"
             )
     right = columns[0] > columns[1]  # a tie is wrong
     return Verdicts(right, np.zeros(len(right), dtype=bool)), DisruptionTypes(references)

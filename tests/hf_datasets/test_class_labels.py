@@ -1,12 +1,16 @@
 """Columns with few fixed values: numbers with names in what is stored, names for who reads through our functions."""
 
+from pathlib import Path
+
 import datasets
+import evaluate
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
+import metrics
 from hf_datasets.class_labels import labeled_features, with_labels, with_names
 from hf_datasets.comp.contrasts import group
 from hf_datasets.tables import read_text_table
@@ -99,3 +103,14 @@ def test_a_published_file_says_the_names_to_who_has_only_pyarrow_and_datasets(
     read = Features.from_arrow_schema(pq.read_schema(tmp_path / "test.parquet"))[column]
     assert read == ClassLabel(names=names)
     assert set(pq.read_table(tmp_path / "test.parquet")[column].to_pylist()) <= {*range(len(names)), None}
+
+
+def test_the_metric_says_how_a_label_becomes_the_name_it_needs(miniature, tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    rows = datasets.load_dataset("activitynet_comp", data_dir=str(miniature), split="test")
+    similarities = [{"positive": 1.0, "negative": 0.0}] * len(rows)
+    metric = evaluate.load(str(Path(metrics.__file__).parent / "comprehensive_accuracy"))
+    with pytest.raises(ValueError, match="take the name: ") as refused:
+        metric.compute(predictions=similarities, references=rows["disruption_type"])
+    cure = str(refused.value).partition("take the name: ")[2]
+    assert metric.compute(predictions=similarities, references=eval(cure))["comprehensive_accuracy"] == 1
