@@ -95,7 +95,8 @@ def replace_column(rows: Dataset, name: str, values: pa.ChunkedArray) -> Dataset
     """A dataset with other values, of a plain type, in one column; the order of the columns stays."""
     columns = rows.column_names
     feature = Features.from_arrow_schema(pa.schema({name: values.type}))[name]
-    changed = rows.remove_columns(name).add_column(name, values, feature=feature)
+    other = "-".join([*columns, "changed"])  # no column's name
+    changed = rows.add_column(other, values, feature=feature).remove_columns(name).rename_column(other, name)
     return cast("Dataset", changed.select_columns(columns))
 
 

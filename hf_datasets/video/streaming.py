@@ -44,7 +44,8 @@ def stream_clips(
             `mini-clips`. They are read whole, here: give all of them in every process, it is the videos that are
             shared out. A column `video` is left out.
         videos: Rows with `video_id` and `video`: a `datasets.Video` or a path, such as `mini-videos`. Clips of other
-            videos are not in the result, as in a join.
+            videos are not in the result, as in a join. Unless its `num_shards` is a multiple of the nodes, pass
+            `strategy="shards"` to `split_dataset_by_node`, or each node decodes all clips and keeps its share.
         num_frames: Frames per clip, as in `read_frames`.
         size: As in `read_frames`; give (height, width) to make batches of videos of different shapes.
         num_workers: Reading processes, as in `VideoReaderPool`, of each process that iterates.
@@ -68,7 +69,7 @@ def stream_clips(
     )
     if isinstance(videos, Dataset):
         videos = videos.to_iterable_dataset(num_shards=max(1, min(MAX_SHARDS, len(videos))))
-    names = videos.column_names or list(next(iter(videos.decode(False)), {}))
+    names = videos.column_names or list(next(iter(videos), {}))  # some streams have no names before their first row
     missing = [name for name in ("video_id", "video") if name not in names]
     if missing:
         raise ValueError(f"videos has no column {', '.join(missing)}, but {', '.join(names)}; rename one of them")
