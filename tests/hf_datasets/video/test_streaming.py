@@ -10,7 +10,6 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, Features, Value, Video
 
@@ -55,13 +54,7 @@ def published(loaded, tmp_path_factory):
     """A folder with the videos' bytes, several files for the split."""
     folder = tmp_path_factory.mktemp("published") / "tfcovr"
     tables = {f"mini-{part}": {"train": rows.with_format("arrow").iter(100)} for part, rows in loaded.items()}
-    write_folder(tables, folder, card=CARD)
-    (whole,) = (folder / "mini-videos").iterdir()
-    videos = pq.read_table(whole)
-    for row in range(len(videos)):
-        pq.write_table(videos.slice(row, 1), whole.with_name(f"train-{row:05}-of-{len(videos):05}.parquet"))
-    whole.unlink()
-    return folder
+    return write_folder(tables, folder, card=CARD)
 
 
 def opened(folder, part, **options):
