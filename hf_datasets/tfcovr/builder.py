@@ -14,7 +14,7 @@ from hf_datasets.registration import RegisteredBuilder
 from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
-from hf_datasets.tfcovr.clips import CLIP_FEATURES, RECORD_SCHEMA, locate
+from hf_datasets.tfcovr.clips import CLIP_FEATURES, CLIP_SCHEMA, RECORD_SCHEMA, locate
 from hf_datasets.tfcovr.composed_benchmark import COMPOSED_HELP, clip_splits, read_composed
 from hf_datasets.tfcovr.construction import (
     Collection,
@@ -117,6 +117,8 @@ class TFCoVR(RegisteredBuilder):
 
     def _info(self) -> datasets.DatasetInfo:
         features = VIDEO_FEATURES if self._is_videos else CLIP_FEATURES if self._is_clips else TRIPLET_FEATURES
+        if self.config.name == "composed-clips":  # a benchmark of others has splits of its own
+            features = datasets.Features.from_arrow_schema(CLIP_SCHEMA)
         return datasets.DatasetInfo(
             description=self.config.description or "",
             features=features.copy(),

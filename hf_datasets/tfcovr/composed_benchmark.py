@@ -6,7 +6,6 @@ is the same stretch of the same file; where there is none, it is a clip of the s
 
 import os
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ import polars as pl
 import pyarrow as pa
 
 from hf_datasets.records import Rejection
+from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.sources.mteb_layout import Video, read_mteb_layout
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.construction import Collection
-from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA, Split, Tables
+from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA, Split
 
 COMPOSED_HELP = (
     "the composed configuration reads, from data_dir, a benchmark of composed video retrieval in mteb's layout: "
@@ -71,7 +71,7 @@ def read_composed(
             rejections.append(Rejection(why, query, query))
     if not rows:
         raise ValueError(f"{data_dir}: no query has a relevant document that is not its own clip; check qrels")
-    tables: dict[Split, Tables] = {GALLERY: partial(iter, [pa.Table.from_pylist(rows, TRIPLET_SCHEMA)])}
+    tables: dict[Split, Tables] = {GALLERY: shards_of(pa.Table.from_pylist(rows, TRIPLET_SCHEMA))}
     frame = pl.DataFrame(clips, schema=dict.fromkeys(CLIP_SCHEMA.names, pl.String) | {
         "start_seconds": pl.Float64, "end_seconds": pl.Float64,
     })  # fmt: skip

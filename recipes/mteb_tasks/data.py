@@ -9,6 +9,8 @@ from mteb.abstasks.abstask import AbsTask
 from mteb.abstasks.task_metadata import TaskMetadata
 
 import hf_datasets  # noqa: F401 - registers the datasets' names
+from hf_datasets.class_labels import with_names
+from hf_datasets.long_videos import with_paths
 
 AUTHORS_CONFIG = "release"
 
@@ -47,11 +49,15 @@ class OnOurData(AbsTask):
         super().__init__(**options)
 
     def rows(self, part: str = "", split: str | None = None, **options: Any) -> Any:
-        """The rows of a part of the configuration, such as "-clips"; of all splits without one."""
+        """The rows of a part of the configuration, such as "-clips"; of all splits without one.
+
+        Labels are names, videos are paths.
+        """
         if self.video_dir:
             options["video_dir"] = self.video_dir
         name = self.dataset_config + part
-        return load_dataset(self.dataset_name, name, data_dir=self.data_dir, split=split, **options)
+        rows = load_dataset(self.dataset_name, name, data_dir=self.data_dir, split=split, **options)
+        return with_paths(with_names(rows))
 
     def set_data(self, data: Any, described: Iterable[Any]) -> None:
         """Take what was loaded, and its hash as the revision of the dataset."""
