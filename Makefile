@@ -45,7 +45,8 @@ docs: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python docs/build.py build/docs
 
 test: lint
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not peers and not hostile"
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup \
+		-m "not slow and not peers and not hostile"
 
 test-all: lint
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not peers and not hostile"
@@ -59,7 +60,7 @@ test-hostile: $(READY)
 test-oldest: $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .venv-oldest
 	$(UV) pip install --quiet --python .venv-oldest --resolution lowest-direct --editable ".[dev]"
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 \
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist loadgroup \
 		-m "not slow and not peers and not hostile" tests
 
 test-peers: $(READY)
