@@ -24,7 +24,7 @@ from tests.hf_datasets.conftest import miniature  # noqa: F401 - the fixture of 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures"
 WEIGHTS = ROOT / "recipes" / "weights"
-CONFIGS = ("mini", "mini-clips")
+CONFIGS = ("mini", "mini-clips", "mini-videos")
 TEXT = "show with 2 turns"
 pytestmark = [
     pytest.mark.xdist_group("hub"),  # one process of `pytest -n` makes the fixtures
@@ -52,7 +52,7 @@ def published(miniature, tmp_path_factory):  # noqa: F811
     """A Hub that holds a dataset, a model, an adapter with its base, and the metrics; and what they were made of."""
     root = tmp_path_factory.mktemp("hub")
     make_runs(root / "runs", only=("stage2",))
-    dataset = ["dataset", "tfcovr", "--repo", "org/tfcovr", "--data_dir", str(miniature)]
+    dataset = ["dataset", "tfcovr", "--repo", "org/tfcovr", "--data_dir", str(miniature), "--videos"]
     commands = [
         dataset,
         ["model", "miniature-clip", "--repo", "org/miniature-clip"],
