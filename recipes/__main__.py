@@ -20,7 +20,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).absolute().parent
 VERBS = {
-    "Start here": ("quickstart",),
+    "Start here": ("quickstart", "demo"),
     "Composed retrieval (TF-CoVR)": (
         *("build_tfcovr", "analyse_tfcovr"),
         *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),

@@ -8,6 +8,7 @@ WEIGHTS = RECIPES / "weights"
 MINIATURE_CLIP = str(WEIGHTS / "miniature-clip")
 MINIATURE_VIDCLIP = str(WEIGHTS / "miniature-vidclip")
 MINIATURE_AIM = str(WEIGHTS / "miniature-aim")
+MINIATURE_TFCOVR = str(WEIGHTS / "miniature-tfcovr")
 HOW_TO_MAKE = {
     "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, "
     "`make quickstart` makes everything",
@@ -16,6 +17,7 @@ HOW_TO_MAKE = {
     MINIATURE_CLIP: "it ships with the recipes, and `python recipes/pretrain_miniature.py` makes it again",
     MINIATURE_VIDCLIP: "it ships with the recipes, and `python recipes/vidclip.py "
     "recipes/configs/vidclip_miniature_base.yaml` makes it again",
+    MINIATURE_TFCOVR: "it ships with the recipes, and `make quickstart` makes it again",
 }
 
 
