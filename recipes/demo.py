@@ -3,17 +3,19 @@
     python recipes/demo.py
     python recipes/demo.py --model outputs/stage2/model --port 8000
 
-The page is what `python recipes/publish.py demo` publishes as a Space. Here it runs at an address that only this machine
-reaches, and sends nothing anywhere. The clips of the test split are encoded once for each model and kept in
-`--embeddings`; those of the model that ships come with it.
+The page is what `python recipes/publish.py demo` publishes as a Space. Here it runs at an address that only this
+machine reaches, and sends nothing anywhere. The clips of the test split are encoded once for each model and kept in
+`--embeddings`; for the model that ships they ship, too.
 """
 
 import importlib.util
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.commands import RECIPES
 from harness.config import option, parse_config, run_recipe
@@ -91,7 +93,7 @@ def encode_clips(
     batches = read_clips(rows, processor, EmbedConfig(num_workers=config.num_workers), failures)
     with tqdm(total=len(rows), desc="encoding clips", unit="clip") as progress:
 
-        def counted():
+        def counted() -> Iterator[dict[str, Any]]:
             for clip_ids, pixels in batches:
                 yield {"clip_id": clip_ids, "pixel_values": pixels}
                 progress.update(len(clip_ids))

@@ -7,6 +7,7 @@
     python recipes/publish.py adapter miniature-aim --repo ORG/miniature-aim --base_repo ORG/miniature-clip
     python recipes/publish.py metric map_at_k --repo ORG/map_at_k
     python recipes/publish.py space FOLDER --repo ORG/my-page
+    python recipes/publish.py demo --repo ORG/subtle-demo
     python recipes/publish.py all --org ORG --dry_run
 
 NAME is a registered dataset, a folder of `recipes/weights`, a metric, or a folder. `--dry_run` lists files, sizes and
@@ -41,7 +42,12 @@ class PublishConfig:
     data_dir: str | None = option(None, "Folder of a dataset's annotations; none where it needs none.")
     video_dir: str | None = option(None, "Folder of a dataset's videos; none where it knows its own.")
     license: str | None = option(None, "License on the Hub of a model, or of a dataset's videos, such as cc-by-4.0.")
-    base_repo: str | None = option(None, "ORG/NAME of the model that this one started from; none: as its run says.")
+    base_repo: str | None = option(
+        None,
+        "ORG/NAME of the model that this one started from; none: as its run says. Of the model that a demo searches "
+        "with; none: its ORG/miniature-tfcovr.",
+    )
+    dataset_repo: str | None = option(None, "ORG/NAME of the dataset that a demo shows; none: its ORG/tfcovr.")
     output_dir: str | None = option(None, "Folder to keep what is published in; none: it is removed in the end.")
 
 
@@ -88,14 +94,14 @@ def targets_of(config: PublishConfig) -> list[Target]:
     if config.what is None:
         known = ", ".join(get_args(What))
         raise ValueError(f"say what to publish: {known}; such as `python recipes/publish.py metric map_at_k`")
-    if config.what == "demo":
-        raise ValueError(
-            "the demo is not there yet; `python recipes/publish.py space FOLDER` publishes a page of your own"
-        )
     if config.what == "all":
         if not config.org or config.name or config.repo:
             raise ValueError("all takes no name and no --repo but --org, the user or organization to publish under")
         targets = everything(config.org)
+    elif config.what == "demo":
+        if not config.repo or config.name or config.org:
+            raise ValueError("demo takes no name but --repo: `python recipes/publish.py demo --repo ORG/subtle-demo`")
+        targets = [Target("demo", "demo", config.repo, config.base_repo)]
     elif not config.name or not config.repo or config.org:
         raise ValueError(
             f"name what to publish and where: `python recipes/publish.py {config.what} NAME --repo ORG/NAME`"
@@ -123,6 +129,17 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
         return model.prepare(
             target.name, target.repo_id, folder, base_repo=target.base_repo, part=target.what, license=config.license
         )
+    if target.what == "demo":
+        from publishing import demo
+
+        org = target.repo_id.partition("/")[0]
+        return demo.prepare(
+            target.repo_id,
+            folder,
+            model_repo=target.base_repo or f"{org}/miniature-tfcovr",
+            dataset_repo=config.dataset_repo or f"{org}/tfcovr",
+            revision=config.tag if config.what == "all" else None,
+        )
     if target.what == "space":
         return copied(Path(target.name), Publication("space", target.repo_id, folder))
     from publishing import dataset
@@ -135,7 +152,7 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
         configs=configs.split(",") if configs else None,
         data_dir=config.data_dir,
         video_dir=config.video_dir,
-        videos=config.videos,
+        videos=config.videos or target.videos,
         license=config.license,
     )
 

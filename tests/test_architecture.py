@@ -22,6 +22,7 @@ OPENERS = {
     "hf_datasets/video/backends.py",
     "hf_models/tfcovr/video_processing_aim.py",
     "recipes/benchmarks/video.py",
+    "recipes/demo_space/footage.py",
 }
 DECODERS = {"VideoReader", "VideoDecoder", "VideoCapture", "read_video"}
 BANNED_STEMS = {"utils", "util", "common", "helpers", "helper", "misc"}

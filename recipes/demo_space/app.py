@@ -1,6 +1,5 @@
 """Starts the page as a Space: model and clips come from the Hub, as `demo.json` names them."""
 
-import hashlib
 import json
 import os
 import tempfile
@@ -14,7 +13,7 @@ os.environ["GRADIO_TEMP_DIR"] = str(FOLDER / "uploads")
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 
 import gradio
-from composed_search import Clip, ComposedSearch, fingerprint, read_embeddings
+from composed_search import Clip, ComposedSearch, code_hash, fingerprint, read_embeddings
 from datasets import Video, load_dataset
 from footage import Footage
 from huggingface_hub import snapshot_download
@@ -37,22 +36,13 @@ def load_model(name: str, revision: str | None, code: str) -> tuple[Any, Any]:
     return model.eval(), AutoProcessor.from_pretrained(folder, trust_remote_code=True)
 
 
-def code_hash(folder: Path) -> str:
-    """A hash of all code in a model's folder."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size}\n".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
 def load_clips(name: str, revision: str | None, split: str) -> tuple[list[Clip], dict[str, Path]]:
     """The clips of a split, and the file of each long video."""
     clips = load_dataset(name, "mini-clips", split=split, revision=revision)
     rows = clips.select_columns(["clip_id", "video_id", "description", "start_seconds", "end_seconds"])
     videos = load_dataset(name, "mini-videos", split=split, revision=revision)
     videos = videos.select_columns(["video_id", "video"]).cast_column("video", Video(decode=False))
-    files = {}
+    files: dict[str, Path] = {}
     (FOLDER / "videos").mkdir()
     for number, row in enumerate(videos):
         files[row["video_id"]] = FOLDER / "videos" / f"{number}.mp4"  # an id never becomes a file's name

@@ -85,8 +85,8 @@ class ComposedSearch:
             query = self.model.get_target_features(video_embeds=video)
         scores = (query @ self.targets.T)[0]
         order = scores.sort(descending=True, stable=True).indices.tolist()
-        found = (Hit(self.clips[row], scores[row].item()) for row in order if not self.is_own(row, clip, leave_out_video))
-        return [hit for hit, _ in zip(found, range(k), strict=False)]
+        others = [row for row in order if not self.is_own(row, clip, leave_out_video)]
+        return [Hit(self.clips[row], scores[row].item()) for row in others[:k]]
 
     def is_own(self, row: int, clip: Clip | None, leave_out_video: bool) -> bool:
         """Whether a row of the gallery is the query itself, or where that is wanted of its video."""
@@ -116,14 +116,14 @@ class ComposedSearch:
         text = " ".join(text.split())
         if len(text) > MAX_CHARACTERS or len(text.split()) > MAX_WORDS:
             raise ValueError(
-                f"the text has {len(text.split())} words and {len(text)} characters; the model reads {MAX_WORDS} words, "
-                f"and {MAX_CHARACTERS} characters are enough: shorten it"
+                f"the text has {len(text.split())} words and {len(text)} characters; write at most {MAX_WORDS} words "
+                f"and {MAX_CHARACTERS} characters"
             )
         if text:
             length = self.processor(text=[text], truncation=False, padding=False, max_length=None)["input_ids"].shape[1]
             most = self.processor.text_kwargs["max_length"]
             if length > most:
-                raise ValueError(f"the text has {length} tokens; the model reads {most}: shorten it")
+                raise ValueError(f"the text has {length} tokens; the model reads {most}; shorten it")
         return text
 
 
@@ -135,6 +135,15 @@ def fingerprint(model: Any, processor: Any) -> str:
     for name, tensor in sorted(model.vision_model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def code_hash(folder: Path) -> str:
+    """A hash of all code in a model's folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

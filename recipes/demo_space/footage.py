@@ -1,4 +1,4 @@
-"""The videos behind a gallery, and those that visitors bring: cut on demand into small files that every browser plays."""
+"""The videos of a gallery, and those that visitors bring, cut on demand into small files that every browser plays."""
 
 import hashlib
 import os

@@ -21,10 +21,11 @@ CACHE_SECONDS = (3600, 24 * 3600)
 NOTHING_YET = "Choose a clip, write what to change, and press Search."
 CSS = """
 .gradio-container { max-width: 1280px !important; margin: auto; }
+.gradio-container .html-container { padding: 2px; }
 #choices .grid-container { grid-template-columns: repeat(auto-fill, minmax(92px, 1fr)) !important; }
 #choices .caption-label { font-size: 11px; max-width: 100%; }
 .clips { list-style: none; margin: 0; padding: 0; display: grid; gap: 12px;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 148px), 1fr)); }
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 136px), 1fr)); }
 .clips li { margin: 0; border: 1px solid var(--border-color-primary); border-radius: 10px; overflow: hidden;
   background: var(--block-background-fill); }
 .clips video { display: block; width: 100%; aspect-ratio: auto 1 / 1; max-height: 340px; object-fit: contain;
@@ -71,6 +72,7 @@ class Page:
         return gr.update(value=thumbnails, selected_index=None, visible=bool(rows)), shown, said
 
     def still(self, row: int) -> Path:
+        """The thumbnail of a clip."""
         clip = self.search.clips[row]
         return self.footage.still(clip.video_id, clip.start_seconds, clip.end_seconds)
 
@@ -109,7 +111,9 @@ class Page:
         upload = Path(query["upload"]) if "upload" in query else None
         try:
             hits = self.search.find(text or "", clip=clip, upload=upload, leave_out_video=leave_out_video, k=HITS)
-            cards = "".join(self.card(hit.clip, score=hit.score) for hit in hits)
+            cards = "".join(
+                self.card(hit.clip, score=f"{rank}. score {hit.score:.2f}") for rank, hit in enumerate(hits, start=1)
+            )
         except (ValueError, OSError) as error:
             return tell(f"{plain(error)}.", wrong=True), ""
         if not hits:
@@ -117,22 +121,22 @@ class Page:
         asked = f"for “{' '.join(text.split())}”" if text and text.strip() else "that look most alike"
         return tell(f"The best {count(len(hits), 'clip')} {asked}"), f'<ul class="clips">{cards}</ul>'
 
-    def card(self, clip: Any, kind: str = "", score: float | None = None) -> str:
-        """A clip with its label, video, seconds and score."""
+    def card(self, clip: Any, kind: str = "", score: str = "") -> str:
+        """A clip with its label, video, seconds, and rank and score."""
         path = self.footage.cut(clip.video_id, clip.start_seconds, clip.end_seconds)
         place = clip.video_id
         if clip.start_seconds is not None and clip.end_seconds is not None:
             place = f"{clip.video_id}, {clip.start_seconds:.1f} to {clip.end_seconds:.1f} s"
-        return card(path, clip.label, place, "" if score is None else f"score {score:.2f}", kind)
+        return card(path, clip.label, place, score, kind)
 
 
 def card(path: Path, label: str, place: str, score: str, kind: str = "") -> str:
     """A playing clip and what is known of it; every text is escaped."""
     source = escape(f"gradio_api/file={quote(str(path))}")
     return (
-        f'<li class="{kind}"><video src="{source}" aria-label="{escape(label)}" controls autoplay muted loop playsinline>'
-        f'</video><div class="text">{escape(label)}<small><span>{escape(place)}</span>'
-        f"<span>{escape(score)}</span></small></div></li>"
+        f'<li class="{kind}"><video src="{source}" aria-label="{escape(label)}" controls autoplay muted loop '
+        f'playsinline></video><div class="text">{escape(label)}<small><span>{escape(score)}</span>'
+        f"<span>{escape(place)}</span></small></div></li>"
     )
 
 
@@ -173,12 +177,15 @@ def build_page(search: Any, footage: Any, *, title: str, note: str, examples: Se
     """
     page = Page(search, footage)
     private = {"api_visibility": "private"}
+    quiet = private | {"show_progress": "hidden"}
     with gr.Blocks(title=title, analytics_enabled=False, delete_cache=CACHE_SECONDS) as blocks:
         query, shown = gr.State(None), gr.State([])
         gr.Markdown(f"# {title}\n\n{note}")
         with gr.Row():
             with gr.Column(scale=2, min_width=320):
-                words = gr.Textbox(label="1. Choose a clip", placeholder="words of its label, such as: vault", max_lines=1)
+                words = gr.Textbox(
+                    label="1. Choose a clip", placeholder="words of its label, such as: vault", max_lines=1
+                )
                 number = gr.HTML()
                 choices = gr.Gallery(
                     show_label=False,
@@ -201,8 +208,8 @@ def build_page(search: Any, footage: Any, *, title: str, note: str, examples: Se
             with gr.Column(scale=3, min_width=320):
                 said = gr.HTML(tell(NOTHING_YET), elem_id="said")
                 found = gr.HTML(elem_id="found")
-        gr.on([blocks.load, words.change], page.choices, words, [choices, shown, number], show_progress="hidden", **private)
-        choices.select(page.choose, shown, [query, chosen], show_progress="hidden", **private)
+        gr.on([blocks.load, words.change], page.choices, words, [choices, shown, number], **quiet)
+        choices.select(page.choose, shown, [query, chosen], **quiet)
         upload.upload(page.upload, upload, [query, chosen], **private)
         gr.on([start.click, text.submit], page.find, [query, text, leave_out], [said, found], **private)
     return blocks

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from harness.model_folders import MINIATURE_CLIP, WEIGHTS
+from harness.model_folders import MINIATURE_CLIP, MINIATURE_TFCOVR, WEIGHTS
 from publishing.publication import Publication
 
 VERSION = importlib.metadata.version("subtle-video")
@@ -15,21 +15,25 @@ VERSION = importlib.metadata.version("subtle-video")
 
 @dataclass(frozen=True)
 class Target:
-    """One thing to publish: of which kind, its name here, its name on the Hub, and the base of an adapter."""
+    """One thing to publish: of which kind, its name here, its name on the Hub, and the model that it starts from.
+
+    With `videos` a dataset goes up with its videos, which is for those of the miniature.
+    """
 
     what: str
     name: str
     repo_id: str
     base_repo: str | None = None
+    videos: bool = False
 
 
 def everything(org: str) -> list[Target]:
-    """All datasets, shipped weights and metrics, each under its own name."""
+    """All datasets, shipped weights and metrics under their own names, and the demo, which shows TF-CoVR's videos."""
     import metrics
     from hf_datasets.names import BUILDERS
 
     return [
-        *(Target("dataset", name, f"{org}/{name}") for name in BUILDERS),
+        *(Target("dataset", name, f"{org}/{name}", videos=name == "tfcovr") for name in BUILDERS),
         *(
             Target(*("adapter", name, f"{org}/{name}"), f"{org}/{Path(MINIATURE_CLIP).name}")
             if (WEIGHTS / name / "adapter_config.json").is_file()
@@ -37,6 +41,7 @@ def everything(org: str) -> list[Target]:
             for name in sorted(path.name for path in WEIGHTS.iterdir() if path.is_dir())
         ),
         *(Target("metric", name, f"{org}/{name}") for name in metrics.METRICS),
+        Target("demo", "demo", f"{org}/subtle-demo", f"{org}/{Path(MINIATURE_TFCOVR).name}"),
     ]
 
 

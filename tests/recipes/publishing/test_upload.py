@@ -312,7 +312,7 @@ def test_a_header_that_the_hub_refuses_is_named(hub, call, folder):
         ({"repo": "page"}, "'page' is not a name of a repository; write ORG/NAME"),
         ({"repo": "org/../page"}, "'org/../page' is not a name of a repository"),
         ({"what": "all"}, "all takes no name and no --repo but --org"),
-        ({"what": "demo"}, "the demo is not there yet"),
+        ({"what": "demo"}, "demo takes no name but --repo: `python recipes/publish.py demo --repo ORG/subtle-demo`"),
         ({"name": "missing"}, "missing is not a folder"),
         ({"what": "metric", "name": "map_at_k"}, "publish the metric as org/map_at_k"),
         ({"what": "metric", "name": "map"}, "there is no metric 'map'; there are map_at_k"),
@@ -340,10 +340,10 @@ def test_what_others_need_comes_first():
         in_order([publication("o/a", "o/b"), publication("o/b", "o/a")])
 
 
-def test_everything_is_six_datasets_the_shipped_weights_and_three_metrics():
+def test_everything_is_six_datasets_the_shipped_weights_three_metrics_and_the_demo():
     targets = everything("org")
     kinds = [target.what for target in targets]
-    assert [kinds.count(kind) for kind in ("dataset", "model", "adapter", "metric")] == [6, 2, 1, 3]
+    assert [kinds.count(kind) for kind in ("dataset", "model", "adapter", "metric", "demo")] == [6, 3, 1, 3, 1]
     (adapter,) = (target for target in targets if target.what == "adapter")
     assert adapter == Target("adapter", "miniature-aim", "org/miniature-aim", "org/miniature-clip")
     assert any("miniature-aim/adapter_config.json" in line for line in next_release(targets))
@@ -371,7 +371,7 @@ def test_all_goes_in_order_and_a_second_run_completes_what_a_failure_left(hub, c
     assert errors.endswith(f"; published before: {', '.join(first)}\n")
     status, shown, _ = call(**everything)
     order = re.findall(r"^(org/[\w-]+): (?:published|nothing)", shown, re.MULTILINE)
-    assert (status, len(order), len(set(order))) == (0, 12, 12)
+    assert (status, len(order), len(set(order))) == (0, 14, 14)
     assert order[:2] == first
     assert max(map(order.index, ("org/miniature-clip", "org/map_at_k"))) < order.index("org/tfcovr")
     assert {len(repository.commits) for repository in hub.repositories.values()} == {2}
