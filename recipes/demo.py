@@ -37,6 +37,11 @@ class DemoConfig:
     port: int | None = option(None, "Port on this machine; none: the first free one from 7860 on.")
     num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
 
+    def __post_init__(self) -> None:
+        """Refuse what no machine has."""
+        if self.port is not None and not 0 < self.port < 65536:
+            raise ValueError(f"--port {self.port}: a port is a number from 1 to 65535")
+
 
 if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(DemoConfig, __doc__)
@@ -118,14 +123,12 @@ def main(config: DemoConfig) -> None:
         settings = json.loads((SPACE / "demo.json").read_text(encoding="utf-8"))
         texts = {name: settings[name] for name in ("title", "note", "examples")}
         page = build_page(search, Footage(videos, Path(folder, "clips")), **texts)
-        launch(
-            page,
-            Path(folder, "clips"),
-            server_name="127.0.0.1",
-            server_port=config.port,
-            quiet=True,
-            prevent_thread_lock=True,
-        )
+        here = {"server_name": "127.0.0.1", "server_port": config.port}
+        try:
+            launch(page, Path(folder, "clips"), **here, quiet=True, prevent_thread_lock=True)
+        except OSError as error:
+            taken = f"port {config.port} is" if config.port else "the ports from 7860 on are"
+            raise OSError(f"{taken} taken on this machine; name another with --port") from error
         print(f"{len(search.clips)} clips at {page.local_url} (only on this machine); end with Ctrl-C")
         page.block_thread()
 

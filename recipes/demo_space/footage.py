@@ -1,9 +1,8 @@
 """The videos of a gallery, and those that visitors bring, cut on demand into small files that every browser plays."""
 
 import hashlib
-import os
-import threading
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -36,7 +35,6 @@ class Footage:
     def __init__(self, videos: Mapping[str, str | Path], folder: Path) -> None:
         self.videos, self.folder = dict(videos), Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = threading.Lock()
 
     def cut(self, video_id: str, start_seconds: float | None, end_seconds: float | None) -> Path:
         """A clip as an H.264 file; made the first time that it is wanted.
@@ -88,16 +86,15 @@ class Footage:
         digest = hashlib.sha256(f"{video_id} {start_seconds} {end_seconds}".encode()).hexdigest()
         return self.folder / f"{digest[:24]}{ending}"
 
-    def made(self, target: Path, write: Any) -> Path:
-        """The file; written at once or not at all, once."""
-        with self.lock:
-            if not target.is_file():
-                draft = target.with_name(f"draft{target.suffix}")
-                try:
-                    write(draft)
-                    os.replace(draft, target)  # noqa: PTH105 (it overwrites everywhere)
-                finally:
-                    draft.unlink(missing_ok=True)
+    def made(self, target: Path, write: Callable[[Path], None]) -> Path:
+        """The file; written as a whole or not at all. Two visitors who want the same one may both write it."""
+        if not target.is_file():
+            draft = target.with_name(f"draft-{uuid.uuid4().hex}{target.suffix}")
+            try:
+                write(draft)
+                draft.replace(target)
+            finally:
+                draft.unlink(missing_ok=True)
         return target
 
 

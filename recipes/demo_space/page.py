@@ -18,7 +18,6 @@ HITS = 12
 MAX_UPLOAD = "50mb"
 CACHE_SECONDS = (3600, 24 * 3600)
 """How often files of visitors are looked through, and how old they become."""
-NOTHING_YET = "Choose a clip, write what to change, and press Search."
 CSS = """
 .gradio-container { max-width: 1280px !important; margin: auto; }
 .gradio-container .html-container { padding: 2px; }
@@ -32,10 +31,11 @@ CSS = """
   background: #000; }
 .clips .text { padding: 8px 10px 10px; font-size: 14px; line-height: 1.35; color: var(--body-text-color);
   overflow-wrap: anywhere; }
-.clips .text small { display: flex; justify-content: space-between; gap: 0 8px; flex-wrap: wrap;
+.clips .text small { display: flex; gap: 0 10px; flex-wrap: wrap;
   color: var(--body-text-color-subdued); font-size: 12px; margin-top: 3px; font-variant-numeric: tabular-nums; }
 .clips .query { grid-column: 1 / -1; display: flex; align-items: center; }
 .clips .query video { width: 148px; flex: none; }
+.clips .text span { max-width: 100%; }
 p.said { margin: 0; color: var(--body-text-color); }
 p.said.wrong { border-left: 4px solid #d97706; padding: 6px 10px; background: var(--block-background-fill); }
 @media (min-width: 900px) { .clips { grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); } }
@@ -76,6 +76,10 @@ class Page:
         clip = self.search.clips[row]
         return self.footage.still(clip.video_id, clip.start_seconds, clip.end_seconds)
 
+    def begin(self) -> tuple[dict[str, Any], str]:
+        """The query that the page opens with."""
+        return {"row": 0}, self.show_query({"row": 0})
+
     def choose(self, shown: list[int], event: gr.SelectData) -> tuple[dict[str, Any] | None, str]:
         """Take a clip of the gallery as the query."""
         if not 0 <= event.index < len(shown):
@@ -86,7 +90,7 @@ class Page:
         """Take a visitor's file as the query, if it is a video within the limits."""
         if not path:
             return None, ""
-        query = {"upload": path, "name": Path(path).name}
+        query = {"upload": path, "name": Path(path).name[-60:]}
         try:
             return query, self.show_query(query)
         except (ValueError, OSError) as error:
@@ -102,7 +106,7 @@ class Page:
             clip = self.search.clips[query["row"]]
             return f'<ul class="clips">{self.card(clip, "query")}</ul>'
         shown = self.footage.take(Path(query["upload"]))
-        return f'<ul class="clips">{card(shown, query["name"], "your clip", "", "query")}</ul>'
+        return f'<ul class="clips">{card(shown, query["name"], ["your clip"], "query")}</ul>'
 
     def find(self, query: dict[str, Any] | None, text: str, leave_out_video: bool) -> tuple[str, str]:
         """What was found, and a line about it."""
@@ -115,7 +119,8 @@ class Page:
                 self.card(hit.clip, score=f"{rank}. score {hit.score:.2f}") for rank, hit in enumerate(hits, start=1)
             )
         except (ValueError, OSError) as error:
-            return tell(f"{plain(error)}.", wrong=True), ""
+            said = plain(error)
+            return tell(f"{said[:1].upper()}{said[1:]}.", wrong=True), ""
         if not hits:
             return tell("Nothing is left to show: every clip is of the query's own video.", wrong=True), ""
         asked = f"for “{' '.join(text.split())}”" if text and text.strip() else "that look most alike"
@@ -124,25 +129,24 @@ class Page:
     def card(self, clip: Any, kind: str = "", score: str = "") -> str:
         """A clip with its label, video, seconds, and rank and score."""
         path = self.footage.cut(clip.video_id, clip.start_seconds, clip.end_seconds)
-        place = clip.video_id
+        facts = [score, clip.video_id]
         if clip.start_seconds is not None and clip.end_seconds is not None:
-            place = f"{clip.video_id}, {clip.start_seconds:.1f} to {clip.end_seconds:.1f} s"
-        return card(path, clip.label, place, score, kind)
+            facts.append(f"{clip.start_seconds:.1f} to {clip.end_seconds:.1f} s")
+        return card(path, clip.label, facts, kind)
 
 
-def card(path: Path, label: str, place: str, score: str, kind: str = "") -> str:
+def card(path: Path, label: str, facts: Sequence[str], kind: str = "") -> str:
     """A playing clip and what is known of it; every text is escaped."""
     source = escape(f"gradio_api/file={quote(str(path))}")
     return (
         f'<li class="{kind}"><video src="{source}" aria-label="{escape(label)}" controls autoplay muted loop '
-        f'playsinline></video><div class="text">{escape(label)}<small><span>{escape(score)}</span>'
-        f"<span>{escape(place)}</span></small></div></li>"
+        f'playsinline></video><div class="text">{escape(label)}<small>'
+        f"{''.join(f'<span>{escape(fact)}</span>' for fact in facts if fact)}</small></div></li>"
     )
 
 
 def tell(text: str, *, wrong: bool = False) -> str:
     """A line for the visitor."""
-    text = text[:1].upper() + text[1:]
     return f'<p class="said{" wrong" if wrong else ""}" role="{"alert" if wrong else "status"}">{escape(text)}</p>'
 
 
@@ -197,7 +201,11 @@ def build_page(search: Any, footage: Any, *, title: str, note: str, examples: Se
                     interactive=False,
                     elem_id="choices",
                 )
-                upload = gr.UploadButton("or upload your own (up to 20 s)", file_types=["video"], size="sm")
+                with gr.Row():
+                    upload = gr.UploadButton(
+                        "Upload a clip (up to 20 s)", file_types=["video"], size="sm", min_width=140
+                    )
+                    none = gr.Button("No clip, text alone", size="sm", min_width=140)
                 chosen = gr.HTML(elem_id="chosen")
                 text = gr.Textbox(
                     label="2. Say what to change", placeholder="empty: clips that look alike", max_lines=2, lines=1
@@ -206,12 +214,15 @@ def build_page(search: Any, footage: Any, *, title: str, note: str, examples: Se
                 leave_out = gr.Checkbox(label="Leave the query's own video out")
                 start = gr.Button("Search", variant="primary")
             with gr.Column(scale=3, min_width=320):
-                said = gr.HTML(tell(NOTHING_YET), elem_id="said")
+                said = gr.HTML(elem_id="said")
                 found = gr.HTML(elem_id="found")
         gr.on([blocks.load, words.change], page.choices, words, [choices, shown, number], **quiet)
         choices.select(page.choose, shown, [query, chosen], **quiet)
+        none.click(lambda: (None, tell("No clip: the text alone is searched for.")), None, [query, chosen], **quiet)
         upload.upload(page.upload, upload, [query, chosen], **private)
-        gr.on([start.click, text.submit], page.find, [query, text, leave_out], [said, found], **private)
+        parts = {"fn": page.find, "inputs": [query, text, leave_out], "outputs": [said, found], **private}
+        blocks.load(lambda: (*page.begin(), *examples[:1]), None, [query, chosen, text], **quiet).then(**parts)
+        gr.on([start.click, text.submit], **parts)
     return blocks
 
 
@@ -223,13 +234,20 @@ def launch(blocks: gr.Blocks, folder: Path, **options: Any) -> Any:
         folder: Where footage writes.
         **options: Of `gradio.Blocks.launch`.
     """
+    dark_enough = {
+        "button_primary_background_fill": "*primary_700",
+        "button_primary_background_fill_hover": "*primary_800",
+    }
+    theme = gr.themes.Default(primary_hue="teal").set(
+        **dark_enough, **{f"{name}_dark": color for name, color in dark_enough.items()}
+    )
     return blocks.launch(
         allowed_paths=[str(folder)],
         max_file_size=MAX_UPLOAD,
         share=False,
         footer_links=[],
         css=CSS,
-        theme=gr.themes.Default(primary_hue="teal"),
+        theme=theme,
         ssr_mode=False,
         **options,
     )
