@@ -38,9 +38,10 @@ def load_model(name: str, revision: str | None, code: str) -> tuple[Any, Any]:
 
 def load_clips(name: str, revision: str | None, split: str) -> tuple[list[Clip], dict[str, Path]]:
     """The clips of a split, and the file of each long video."""
-    clips = load_dataset(name, "mini-clips", split=split, revision=revision)
+    only = {"split": split, "revision": revision, "streaming": True}  # other splits are not downloaded
+    clips = load_dataset(name, "mini-clips", **only)
     rows = clips.select_columns(["clip_id", "video_id", "description", "start_seconds", "end_seconds"])
-    videos = load_dataset(name, "mini-videos", split=split, revision=revision)
+    videos = load_dataset(name, "mini-videos", **only)
     videos = videos.select_columns(["video_id", "video"]).cast_column("video", Video(decode=False))
     files: dict[str, Path] = {}
     (FOLDER / "videos").mkdir()
