@@ -82,7 +82,7 @@ class Page:
 
     def choose(self, shown: list[int], event: gr.SelectData) -> tuple[dict[str, Any] | None, str]:
         """Take a clip of the gallery as the query."""
-        if not 0 <= event.index < len(shown):
+        if not isinstance(event.index, int) or not 0 <= event.index < len(shown):
             return None, tell("Choose a clip.")
         return {"row": shown[event.index]}, self.show_query({"row": shown[event.index]})
 
