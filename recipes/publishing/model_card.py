@@ -1,5 +1,6 @@
 """The card of a model folder: how to load it, what was measured, how it was trained, its limits."""
 
+import json
 import re
 from pathlib import Path
 from string import Template
@@ -15,12 +16,21 @@ from publishing.runs import Run
 PYTHON_BLOCK = re.compile(r"^```python\n.*?^```\n?", re.MULTILINE | re.DOTALL)
 NEIGHBOR = re.compile(r"\]\(\.\./([\w.-]+)\)")
 """A link from one folder of `recipes/weights` to another."""
-SENTENCE_TRANSFORMERS_FILE = "modules.json"
+SENTENCE_TRANSFORMERS_FILE = "sentence_bert_config.json"
 SENTENCE_TRANSFORMERS = Template("""\
+import numpy as np
 from sentence_transformers import SentenceTransformer
 
 encoder = SentenceTransformer("$repo", trust_remote_code=True)
+clip = np.zeros((24, 96, 96, 3), dtype=np.uint8)  # RGB frames, or the path of a video
+$calls
 """)
+ENCODE = {
+    "video": 'videos = encoder.encode([{"video": clip}])',
+    "text": 'texts = encoder.encode(["show with 2 turns"])',
+    "text+video": 'queries = encoder.encode([{"video": clip, "text": "show with 2 turns"}])',
+}
+"""What a folder takes, as that file names it -> how to type it."""
 REMOTE_CODE = (
     "`trust_remote_code=True` runs the Python files of this repository: read them, and name the commit that you read "
     "as `revision=`. After `pip install subtle-video` and `import hf_models`, transformers does not need it."
@@ -106,7 +116,9 @@ def how_to_load(kind: ModelKind, folder: Path, repo_id: str, base: str | None) -
     code = kind.code.substitute(repo=repo_id, base=base or "")
     parts = [f"```bash\n{kind.install}\n```", f"```python\n{code}```"]
     if (folder / SENTENCE_TRANSFORMERS_FILE).is_file():
-        code = SENTENCE_TRANSFORMERS.substitute(repo=repo_id)
+        takes = json.loads((folder / SENTENCE_TRANSFORMERS_FILE).read_text(encoding="utf-8"))["modality_config"]
+        calls = "\n".join(line for modality, line in ENCODE.items() if modality in takes)
+        code = SENTENCE_TRANSFORMERS.substitute(repo=repo_id, calls=calls)
         parts.append(f'With `pip install "sentence-transformers>=6"`:\n\n```python\n{code}```')
     if kind.has_own_code and kind.library_name == "transformers":
         parts.append(REMOTE_CODE)

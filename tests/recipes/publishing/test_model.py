@@ -85,7 +85,8 @@ for repo, (given, name) in cases.items():
     card = open(f"org/{repo}/README.md", encoding="utf-8").read()
     names = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(re.search(r"```python\\n(.*?)```", card, re.DOTALL)[1], names)  # as the card has it
+        for block in re.findall(r"```python\\n(.*?)```", card, re.DOTALL):
+            exec(block, names)  # as the card has it
     assert printed.getvalue(), repo
     model = names["model"].eval()
     with torch.no_grad():
@@ -318,10 +319,12 @@ def test_a_run_with_both_gives_the_part_that_is_asked_for(published, tmp_path):
 
 
 def test_a_folder_that_sentence_transformers_loads_says_so(run, tmp_path):
-    (run / "model" / "modules.json").write_text("[]")
+    (run / "model" / "sentence_bert_config.json").write_text('{"modality_config": {"video": {}}}')
     card = ModelCard.load(prepare(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
     assert "sentence-transformers" in card.data.tags
     assert 'SentenceTransformer("org/name", trust_remote_code=True)' in card.text
+    assert 'encoder.encode([{"video": clip}])' in card.text
+    assert '"text"' not in card.text
 
 
 def test_names_that_the_hub_does_not_take_and_places_that_hold_something_else_are_refused(run, tmp_path):
