@@ -165,3 +165,9 @@ def judge(
 def is_empty(column: str) -> pl.Expr:
     """Whether a text is null or has no character but white space."""
     return pl.col(column).fill_null("").str.strip_chars().eq("")
+
+
+def is_span(start: pl.Expr, end: pl.Expr) -> pl.Expr:
+    """Whether two times are a stretch of a video, or both null: the whole file."""
+    whole = start.is_null() & end.is_null()
+    return whole | ((start >= 0) & (start < end) & end.is_finite()).fill_null(False)

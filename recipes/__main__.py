@@ -26,6 +26,7 @@ VERBS = {
         *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
     ),
     "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
+    "Your own footage": ("index", "search"),
     "Moments (VERIFIED)": (
         *("build_fig", "noise_evaluator", "select_captions", "analyse_fig"),
         *("embed_moments", "vcmr", "evaluate_vcmr"),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hf_datasets.class_labels import labeled_features
 from hf_datasets.long_videos import SPLITS, read_header
 from hf_datasets.records import Clip, Rejection
-from hf_datasets.tables import check_columns, is_empty, judge
+from hf_datasets.tables import check_columns, is_empty, is_span, judge
 from hf_datasets.tfcovr.labels import load_labels
 
 CLIP_SCHEMA = pa.schema(
@@ -106,12 +106,6 @@ def check_clips(
     accepted, rejections = judge(timed, checks, source=source, key="clip_id")
     check_splits(accepted, source=source)
     return accepted.drop("duration"), rejections
-
-
-def is_span(start: pl.Expr, end: pl.Expr) -> pl.Expr:
-    """Whether two times are a stretch of a video, or both null: the whole file."""
-    whole = start.is_null() & end.is_null()
-    return whole | ((start >= 0) & (start < end) & end.is_finite()).fill_null(False)
 
 
 def check_splits(clips: pl.DataFrame, *, source: str) -> None:

@@ -10,13 +10,12 @@ from pathlib import Path
 import polars as pl
 
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, judge, read_text_table
+from hf_datasets.tables import check_columns, is_empty, is_span, judge, read_text_table
 from hf_datasets.tfcovr.clips import (
     CLIP_SCHEMA,
     DURATION_TOLERANCE_SECONDS,
     check_splits,
     descriptions,
-    is_span,
     read_duration,
 )
 from hf_datasets.tfcovr.free_text import own_labels

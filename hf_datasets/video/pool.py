@@ -86,8 +86,8 @@ class VideoReaderPool:
         backend: As in `read_frames`.
         size: As in `read_frames`; resizing in the worker lets little travel between processes.
         limits: As in `read_frames`.
-        reader: Function that reads a clip, with the signature of `read_frames`, from an importable module. With another
-            one than `read_frames` a worker imports torch, which takes seconds.
+        reader: Function that reads a clip, with the signature of `read_frames`, from an importable module. With one
+            from outside `hf_datasets.video` a worker imports torch, which takes seconds.
 
     Attributes:
         quarantine: Files that hung, killed their worker or cannot be read, with the reason. They are not tried again.
@@ -112,7 +112,7 @@ class VideoReaderPool:
         backend: Backend = "auto",
         size: int | tuple[int, int] | None = None,
         limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
-        reader: Callable[..., VideoFrames] = read_frames,
+        reader: Callable[..., VideoFrames | ClipPixels] = read_frames,
     ) -> None:
         self.num_workers = _available_cores() if num_workers is None else num_workers
         counts = [num_frames] if isinstance(num_frames, int) else list(num_frames)
@@ -201,9 +201,9 @@ class VideoReaderPool:
     def _read_one(self, request: VideoRequest) -> VideoFrames | VideoFailure:
         path = str(request.path)
         try:
-            return self._reader(
-                path, start_seconds=request.start_seconds, end_seconds=request.end_seconds, **self._options
-            )
+            options = self._options | dict(request.options)
+            read = self._reader(path, start_seconds=request.start_seconds, end_seconds=request.end_seconds, **options)
+            return frames_of(read) if isinstance(read, ClipPixels) else read
         except Exception as error:  # as a worker answers it
             reason, is_fault_of_file = describe_failure(error)
             if is_fault_of_file:

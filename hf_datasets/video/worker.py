@@ -25,6 +25,7 @@ from .pyav import VideoLimits
 from .reading import ClipPixels, VideoFrames
 
 READ_PIXELS = "hf_datasets.video.reading:read_pixels"
+OWN_READERS = "hf_datasets.video."  # which give arrays and do without torch
 REQUESTS = 0  # the descriptor of the standard input
 PARENT_CHECK_SECONDS = 1
 MAX_TIMER_SECONDS = 1e9
@@ -60,7 +61,7 @@ def main() -> None:
 def _imported_reader(setup: dict[str, Any]) -> Reader:
     # All that is slow to import is imported here, where no clip's time is running.
     needed = ["av", "av.video.reformatter", "PIL.Image"]
-    if setup["reader"] != READ_PIXELS or setup["options"]["backend"] == "torchcodec":
+    if not setup["reader"].startswith(OWN_READERS) or setup["options"]["backend"] == "torchcodec":
         needed.append("torch")
     if setup["options"]["backend"] in {"torchcodec", "decord"}:
         needed.append({"torchcodec": "torchcodec.decoders", "decord": "decord"}[setup["options"]["backend"]])
@@ -169,6 +170,7 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
             start_seconds=request["start_seconds"],
             end_seconds=request["end_seconds"],
             **options,
+            **request["options"],
         )
         pixels = _pixels_of(clip)
     except Exception as error:  # any error while reading a file is reported as that file's failure

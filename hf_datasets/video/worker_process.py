@@ -8,9 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -27,12 +27,16 @@ Messages = queue.SimpleQueue[tuple["WorkerProcess", dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class VideoRequest:
-    """A clip to read: `[start_seconds, end_seconds)` of a file; None, None is all of it. `key` comes back with it."""
+    """A clip to read: `[start_seconds, end_seconds)` of a file; None, None is all of it. `key` comes back with it.
+
+    `options` are further arguments of the pool's reader, as JSON has them.
+    """
 
     key: Hashable
     path: str | os.PathLike[str]
     start_seconds: float | None = None
     end_seconds: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 class WorkerProcess:
@@ -85,6 +89,7 @@ class WorkerProcess:
             "path": os.fspath(request.path),
             "start_seconds": request.start_seconds,
             "end_seconds": request.end_seconds,
+            "options": dict(request.options),
             "slot": str(slot),
         }
         self._write(message)

@@ -1,0 +1,1 @@
+"""An index of moments by their vectors, in one folder or bucket."""

@@ -1,0 +1,114 @@
+"""Exact search of an index: the moments with the largest dot products, filtered by expressions on their columns."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .store import IndexedModel, MomentIndex, quoted
+
+COLUMNS = ("moment_id", "video", "start_seconds", "end_seconds", "label", "text", "fingerprint")
+MARGIN = 1e-4
+"""Scores of the store closer than this, relative to the largest, may change places when they are computed again."""
+EXTRA_ROWS = 16
+
+
+def search_moments(
+    index: MomentIndex,
+    model: IndexedModel,
+    query: np.ndarray,
+    *,
+    limit: int = 10,
+    where: str | None = None,
+    folder: str | None = None,
+    exclude_fingerprint: str | None = None,
+) -> list[dict[str, Any]]:
+    """The best moments for a query, exact, best first.
+
+    Equal scores (as float32 numbers) come in the order of video, start, end and id.
+
+    Args:
+        index: What to search.
+        model: One of its models, which made the query.
+        query: `(D,)`.
+        limit: Most moments to give.
+        where: A condition in SQL on the columns `moment_id, video, start_seconds, end_seconds, label, text, modified`,
+            such as "label = 'vault' AND end_seconds - start_seconds < 8".
+        folder: Only videos below this folder, a path below the index's root.
+        exclude_fingerprint: Leave out the videos with this fingerprint.
+
+    Returns:
+        For each moment its columns but the vector, and `score`, the dot product.
+
+    Raises:
+        ValueError: The query is of another length or not finite, the limit is below 1, or the condition is wrong.
+    """
+    if query.shape != (model.dimensions,) or not np.isfinite(query).all():
+        raise ValueError(f"the query must be {model.dimensions} finite numbers, not {query.shape}")
+    if limit < 1:
+        raise ValueError(f"limit must be at least 1, not {limit}")
+    condition = " AND ".join(f"({part})" for part in conditions(where, folder, exclude_fingerprint))
+    table = index.moments(model.key)
+    fetched = limit + EXTRA_ROWS
+    while True:
+        rows = nearest(table, query, fetched, condition)
+        scores = vectors_of(rows) @ query.astype(np.float32)
+        if rows.num_rows < fetched or is_decided(scores, limit):
+            return ranked(rows, scores, limit)
+        fetched *= 4  # so many are alike that ties could be cut
+
+
+def conditions(where: str | None, folder: str | None, exclude_fingerprint: str | None) -> list[str]:
+    """The filters as expressions."""
+    parts = [where] if where else []
+    if folder is not None and folder.strip("/") not in {"", "."}:
+        parts.append(f"starts_with(video, {quoted(folder.strip('/') + '/')})")
+    if exclude_fingerprint is not None:
+        parts.append(f"fingerprint != {quoted(exclude_fingerprint)}")
+    return parts
+
+
+def nearest(table: Any, query: np.ndarray, number: int, condition: str) -> pa.Table:
+    """The rows that the store finds, without an approximate index.
+
+    Raises:
+        ValueError: The condition is wrong.
+        RuntimeError: The store cannot be read.
+        OSError: The same.
+    """
+    search = table.search(query.astype(np.float32), vector_column_name="vector").distance_type("dot")
+    search = search.bypass_vector_index().select([*COLUMNS, "vector", "_distance"]).limit(number)
+    if condition:
+        search = search.where(condition, prefilter=True)
+    try:
+        return search.to_arrow()
+    except (ValueError, RuntimeError, OSError) as error:
+        if not condition:
+            raise
+        reason = str(error).removeprefix("Invalid input, ").partition("\n")[0]
+        raise ValueError(f"the filter {condition} is not understood: {reason}") from error
+
+
+def vectors_of(rows: pa.Table) -> np.ndarray:
+    """`(N, D)`."""
+    column = rows["vector"].combine_chunks()
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+
+
+def is_decided(scores: np.ndarray, limit: int) -> bool:
+    """Whether rows that were not fetched are surely worse than the first `limit`."""
+    best = np.sort(scores)[::-1]
+    return bool(best[limit - 1] - best[-1] > MARGIN * max(1.0, abs(float(best[0]))))
+
+
+def ranked(rows: pa.Table, scores: np.ndarray, limit: int) -> list[dict[str, Any]]:
+    """The best rows, equal scores in the order of the videos."""
+    found = [row | {"score": float(score)} for row, score in zip(rows.select(COLUMNS).to_pylist(), scores, strict=True)]
+    found.sort(key=lambda row: (-row["score"], *place_of(row)))
+    return found[:limit]
+
+
+def place_of(row: dict[str, Any]) -> Sequence[Any]:
+    """What equal scores are ordered by."""
+    return row["video"], row["start_seconds"], row["end_seconds"], row["moment_id"]

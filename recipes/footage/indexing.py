@@ -1,0 +1,216 @@
+"""Bringing an index up to date with its source: new, changed, moved and deleted files, committed group by group."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from filelock import FileLock, Timeout
+from tqdm import tqdm
+
+from footage.reading import Batch, GroupEnd, GroupReader, Message, Progress, ReadFile, grouped, read_ahead
+from footage.sources import Source, WantedFile
+from harness.results import writing
+from hf_datasets.footage.files import fingerprint
+from hf_datasets.footage.moments import VideoMoment
+from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
+from hf_models.moment_encoders import MomentEncoder
+
+LOCK = "run.lock"
+
+
+@dataclass
+class Changes:
+    """What an index lacks of its source.
+
+    Attributes:
+        todo: Files to read.
+        moved: The new file and the video that it was.
+        gone: Videos that are no more.
+        unchanged: Files that are done.
+    """
+
+    todo: list[WantedFile] = field(default_factory=list)
+    moved: list[tuple[WantedFile, str]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    unchanged: int = 0
+
+
+@contextmanager
+def only_writer(path: str) -> Iterator[None]:
+    """Lock an index: two writers would do everything twice. The kernel releases the lock when the process ends.
+
+    Raises:
+        OSError: Another run holds it.
+    """
+    if "://" in path:  # LanceDB itself refuses commits that conflict
+        yield
+        return
+    with writing(Path(path)):
+        Path(path).mkdir(parents=True, exist_ok=True)
+    lock = FileLock(Path(path) / LOCK)
+    try:
+        lock.acquire(timeout=1.0)
+    except Timeout:
+        raise OSError(f"another run is writing to {path}; wait until it ends, or name another --output") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def compare(source: Source, done: dict[str, dict[str, Any]], *, retry: bool) -> Changes:
+    """What changed since a file was read: a file is new content under its path, moved, or gone.
+
+    Args:
+        source: What the index is to hold.
+        done: The rows of its files.
+        retry: Read quarantined files again that have not changed.
+    """
+    changes = Changes()
+    wanted = {one.file.video: one for one in source.files}
+    gone = {video: row for video, row in done.items() if video not in wanted}
+    for video, one in wanted.items():
+        row = done.get(video)
+        if row is not None and is_done(one, row) and not (retry and row["status"] == "quarantined"):
+            changes.unchanged += 1
+        elif row is None and (old := moved_from(one, gone)) is not None:
+            changes.moved.append((one, old))
+            del gone[old]
+        else:
+            changes.todo.append(one)
+    changes.gone = sorted(gone)
+    return changes
+
+
+def is_done(wanted: WantedFile, row: dict[str, Any]) -> bool:
+    """Whether a file is as it was when it was read: its size and time, or else its content."""
+    file = wanted.file
+    if row["moments_of"] != wanted.moments_of or row["size"] != file.size:
+        return False
+    return row["modified_ns"] == file.modified_ns or is_same(wanted, row)
+
+
+def is_same(wanted: WantedFile, row: dict[str, Any]) -> bool:
+    try:
+        return bool(fingerprint(wanted.file.path) == row["fingerprint"])
+    except OSError:
+        return False
+
+
+def moved_from(wanted: WantedFile, gone: dict[str, dict[str, Any]]) -> str | None:
+    """The video that has this file's content and moments and is no more."""
+    alike = [
+        video
+        for video, row in gone.items()
+        if row["size"] == wanted.file.size and row["moments_of"] == wanted.moments_of and row["status"] == "indexed"
+    ]
+    return next((video for video in alike if is_same(wanted, gone[video])), None)
+
+
+class Indexer:
+    """Fills the tables of one model.
+
+    Attributes:
+        counts: Moments and files by what was done with them.
+        quarantined: By video, why it cannot be read.
+        failures: By moment id, why it cannot be read.
+        postponed: By video, why it was left for the next run.
+    """
+
+    def __init__(self, index: MomentIndex, model: IndexedModel, encoder: MomentEncoder) -> None:
+        self.index, self.model, self.encoder = index, model, encoder
+        self.counts = dict.fromkeys(("files_indexed", "files_moved", "files_deleted", "files_unchanged", "moments"), 0)
+        self.postponed: dict[str, str] = {}
+        self.rows: list[dict[str, Any]] = []
+
+    def run(self, changes: Changes, reader: GroupReader, *, keep_missing: bool) -> None:
+        """Do what changed: first what needs no model, then the files to read, with a progress bar of their bytes."""
+        with writing(Path(self.index.path)):
+            for wanted, old in changes.moved:
+                self.move(wanted, old)
+            if not keep_missing and changes.gone:
+                self.index.remove(self.model.key, changes.gone)
+                self.counts["files_deleted"] = len(changes.gone)
+        self.counts["files_unchanged"] = changes.unchanged
+        total = sum(wanted.file.size for wanted in changes.todo)
+        if not changes.todo:
+            return
+        with tqdm(total=total, desc="indexing", unit="B", unit_scale=True, unit_divisor=1024) as bar:
+            self.consume(read_ahead(reader, grouped(changes.todo)), bar)
+
+    def consume(self, messages: Iterator[Message], bar: Any) -> None:
+        """Embed and commit what the reader gives."""
+        for message in messages:
+            if isinstance(message, Batch):
+                self.rows += self.embed(message)
+            elif isinstance(message, Progress):
+                bar.update(message.bytes)
+            elif isinstance(message, GroupEnd):
+                with writing(Path(self.index.path)):
+                    self.commit(message.files)
+                bar.set_postfix_str(f"{self.counts['moments']:,} moments")
+
+    def embed(self, batch: Batch) -> list[dict[str, Any]]:
+        """A row for each moment of a batch, without what belongs to its file."""
+        made = self.encoder({"moments": batch.moments, "frames": batch.frames})
+        if not np.isfinite(made["vector"]).all():
+            raise ValueError(f"{self.model.name} gives vectors that are not finite; use another model or precision")
+        return [
+            {"moment": moment, "vector": vector} for moment, vector in zip(made["moments"], made["vector"], strict=True)
+        ]
+
+    def commit(self, files: Sequence[ReadFile]) -> None:
+        """Replace what the index knows of a group of files."""
+        read = {file.wanted.file.video: file for file in files}
+        self.postponed |= {video: file.reason or "" for video, file in read.items() if not file.is_lasting}
+        usable = {video: file for video, file in read.items() if file.is_lasting}
+        kept = [row for row in self.rows if (file := usable.get(row["moment"].video)) and file.reason is None]
+        moments = moment_table(
+            [row["moment"] for row in kept],
+            np.stack([row["vector"] for row in kept]) if kept else np.zeros((0, self.model.dimensions), np.float32),
+            usable,
+        )
+        self.rows = []
+        if usable:
+            self.index.replace(self.model.key, moments, [file.as_row() for file in usable.values()])
+        self.counts["moments"] += len(kept)
+        self.counts["files_indexed"] += sum(file.as_row()["status"] == "indexed" for file in usable.values())
+
+    def move(self, wanted: WantedFile, old: str) -> None:
+        """Give the moments of a file that moved its new path; nothing is encoded."""
+        key, video = self.model.key, wanted.file.video
+        row = self.index.files(key)[old]
+        rows = self.index.rows_of(key, [old, video]).select(moment_schema(self.model.dimensions).names).to_pylist()
+        rows = [one for one in rows if one["fingerprint"] == row["fingerprint"]]
+        modified = modified_at(wanted)
+        for one in rows:
+            own = one["moment_id"].removeprefix(f"{one['video']}#")
+            is_own = own != one["moment_id"]
+            one |= {"video": video, "modified": modified, "moment_id": f"{video}#{own}" if is_own else one["moment_id"]}
+        moments = pa.Table.from_pylist(rows, schema=moment_schema(self.model.dimensions))
+        described = row | {"video": video, "size": wanted.file.size, "modified_ns": wanted.file.modified_ns}
+        self.index.replace(key, moments, [described], gone=[old])
+        self.counts["files_moved"] += 1
+
+
+def modified_at(wanted: WantedFile) -> datetime:
+    """When a file was written, to the second."""
+    return datetime.fromtimestamp(wanted.file.modified_ns // 10**9, UTC)
+
+
+def moment_table(moments: Sequence[VideoMoment], vectors: np.ndarray, files: dict[str, ReadFile]) -> pa.Table:
+    """Rows of the index."""
+    dimensions = vectors.shape[1]
+    columns = {
+        **{name: [getattr(one, name) for one in moments] for name in ("moment_id", "video", "label", "text")},
+        "fingerprint": [files[one.video].fingerprint for one in moments],
+        **{name: [getattr(one, name) for one in moments] for name in ("start_seconds", "end_seconds")},
+        "modified": [modified_at(files[one.video].wanted) for one in moments],
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), dimensions),
+    }
+    return pa.table(columns, schema=moment_schema(dimensions))

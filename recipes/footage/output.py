@@ -1,0 +1,72 @@
+"""Found moments as a table for people, JSON or CSV."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+COLUMNS = ("video", "start_seconds", "end_seconds", "score", "label")
+FORMULA = re.compile(r"^\s*[=+\-@\uff0b\uff0d\uff1d\uff20]|^[\t\r\n]")  # as in hf_datasets.spreadsheets
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def records(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is given of each moment."""
+    return [{name: row[name] for name in COLUMNS} for row in found]
+
+
+def as_json(found: Sequence[dict[str, Any]]) -> str:
+    """A list of records."""
+    return json.dumps(records(found), indent=2, ensure_ascii=False)
+
+
+def as_csv(found: Sequence[dict[str, Any]]) -> str:
+    r"""CSV with a header; a text that a spreadsheet would run has an apostrophe before it.
+
+    >>> row = {"video": "a.mp4", "start_seconds": 0.0, "end_seconds": 4.0, "score": 0.5, "label": "=1+1"}
+    >>> as_csv([row])
+    "video,start_seconds,end_seconds,score,label\na.mp4,0.0,4.0,0.5,'=1+1"
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in records(found):
+        writer.writerow(
+            [f"'{value}" if isinstance(value, str) and FORMULA.search(value) else value for value in row.values()]
+        )
+    return file.getvalue().rstrip("\n")
+
+
+def as_table(found: Sequence[dict[str, Any]]) -> str:
+    """Aligned columns; what would move a terminal's cursor is shown as text."""
+    if not found:
+        return "no moment fits the filters"
+    rows = [COLUMNS, *([shown(value) for value in row.values()] for row in records(found))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    is_number = [False, True, True, True, False]
+    lines = [
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, is_number, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def shown(value: Any) -> str:
+    r"""A value as a person reads it.
+
+    >>> shown(None), shown(0.123456), shown("red\x1b[31m")
+    ('', '0.123', 'red\\x1b[31m')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return CONTROL_CHARACTERS.sub(lambda match: match.group().encode("unicode_escape").decode(), str(value))
+
+
+FORMATS = {"table": as_table, "json": as_json, "csv": as_csv}

@@ -1,0 +1,146 @@
+"""What an index is to hold: the video files of a folder or a table, and which moments of each."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+
+from hf_datasets.footage.files import VideoFile, find_videos
+from hf_datasets.footage.moments import VideoMoment, Windows, read_moments
+from hf_datasets.records import Rejection
+from hf_datasets.video import VideoError, VideoStore
+
+
+@dataclass(frozen=True)
+class WantedFile:
+    """A video file and its moments.
+
+    Attributes:
+        file: As it was found.
+        moments: Of a table; None where they follow from the video.
+        windows: The rule for windows; None for shots, or with `moments`.
+    """
+
+    file: VideoFile
+    moments: tuple[VideoMoment, ...] | None = None
+    windows: Windows | None = None
+
+    @property
+    def moments_of(self) -> str:
+        """A name for which moments are asked for, whatever the file's place is."""
+        if self.moments is None:
+            rule = self.windows
+            return "shots" if rule is None else f"windows of {rule.seconds:g} s every {rule.stride_seconds:g} s"
+        own = f"{self.file.video}#"
+        rows = [
+            astuple(replace(moment, video="", moment_id=moment.moment_id.removeprefix(own))) for moment in self.moments
+        ]
+        return "table " + hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Everything that an index is to hold.
+
+    Attributes:
+        root: The folder below which the videos are.
+        files: Ordered by their paths.
+        rejections: What cannot be indexed.
+    """
+
+    root: Path
+    files: list[WantedFile]
+    rejections: list[Rejection]
+
+
+def folder_source(folder: Path, windows: Windows | None) -> Source:
+    """All videos of a folder, cut into windows or shots.
+
+    Raises:
+        ValueError: There is no video.
+    """
+    files, rejections = find_videos(folder)
+    if not files:
+        why = f"; the first of {len(rejections)} that cannot be used: {rejections[0].reason}" if rejections else ""
+        raise ValueError(f"{folder} holds no video file{why}; see that the disk is there, nothing was changed")
+    return Source(folder.resolve(), [WantedFile(file, windows=windows) for file in files], rejections)
+
+
+def table_source(
+    table: Path, video_dir: Path | None, *, seconds_before: float = 2.0, seconds_after: float = 3.0
+) -> Source:
+    """The moments of a table and their videos, looked up with or without extension below `video_dir`.
+
+    Raises:
+        FileNotFoundError: There is no such table, or no folder of videos.
+        ValueError: The table cannot be used, or none of its videos is there.
+    """
+    moments, rejections = read_moments(table, seconds_before=seconds_before, seconds_after=seconds_after)
+    folder = video_dir or table.absolute().parent
+    return source_of(moments, folder, rejections, name=str(table))
+
+
+def source_of(moments: Iterable[VideoMoment], folder: Path, rejections: list[Rejection], *, name: str) -> Source:
+    """Moments with their video files.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+        ValueError: None of the videos is there.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder; give the one that holds the videos as --video_dir")
+    store = VideoStore(folder)
+    by_name: dict[str, list[VideoMoment]] = {}
+    for moment in moments:
+        by_name.setdefault(moment.video, []).append(moment)
+    by_video: dict[str, list[VideoMoment]] = {}
+    files: dict[str, VideoFile] = {}
+    missing: list[Rejection] = []
+    for given, theirs in by_name.items():
+        try:
+            path = store.path(given)
+            status = path.stat()
+        except (VideoError, OSError) as error:
+            reason = f"missing video: {given!r} of {name}, {len(theirs)} moments; {error}"
+            missing.append(Rejection(reason, json.dumps([moment.moment_id for moment in theirs]), given))
+            continue
+        video = Path(os.path.relpath(path, store.root)).as_posix()
+        files[video] = VideoFile(video, path, status.st_size, status.st_mtime_ns)
+        renamed = (replace(moment, video=video, moment_id=own_id(moment, given, video)) for moment in theirs)
+        by_video.setdefault(video, []).extend(renamed)
+    if not files:
+        first = f"; the first: {missing[0].reason}" if missing else ""
+        raise ValueError(f"{name}: none of its videos is in {folder}{first}; nothing was changed")
+    wanted = [
+        WantedFile(
+            files[video],
+            tuple(sorted(by_video[video], key=lambda moment: (moment.start_seconds or 0.0, moment.moment_id))),
+        )
+        for video in sorted(files)
+    ]
+    return Source(store.root, wanted, rejections + missing)
+
+
+def own_id(moment: VideoMoment, given: str, video: str) -> str:
+    """The id of a moment whose video has another path than its table says; ids that the table gives stay."""
+    rest = moment.moment_id.removeprefix(f"{given}#t=")
+    return moment.moment_id if rest == moment.moment_id else f"{video}#t={rest}"
+
+
+def miniature_source() -> Source:
+    """The test clips of TF-CoVR's miniature."""
+    from datasets import load_dataset
+
+    import hf_datasets  # noqa: F401 - registers the datasets' names
+
+    rows = load_dataset("tfcovr", "mini-clips", split="test")
+    moments = [
+        VideoMoment(
+            row["clip_id"], row["video_id"], row["start_seconds"], row["end_seconds"], row["label"], row["description"]
+        )
+        for row in rows
+    ]
+    paths = [row["video"] for row in rows if row["video"]]
+    return source_of(moments, Path(os.path.commonpath(paths)), [], name="the miniature")

@@ -1,0 +1,124 @@
+"""Search an index by a clip, by a text, or by a clip and how the wanted moment differs from it.
+
+    python recipes/search.py INDEX --text "show with 2 turns"
+    python recipes/search.py INDEX --clip query.mp4 --start_seconds 3.2 --end_seconds 5.0 --text "show with 2 turns"
+    python recipes/search.py INDEX --clip query.mp4 --exclude_same_video --format json
+    python recipes/search.py INDEX --text "a vault" --where "label = 'vault' AND end_seconds - start_seconds < 8"
+
+Prints the best moments: `video, start_seconds, end_seconds, score, label`. The search is exact. `--where` is a
+condition in SQL on `video, start_seconds, end_seconds, label, text, moment_id, modified`, such as
+"modified > timestamp '2026-01-01'". The query is embedded by the model that made the index.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import Device
+
+
+@dataclass
+class SearchConfig:
+    """What to look for, where, and how to show it."""
+
+    index: str = option("outputs/index", "Folder that index.py made, the first word, or the address of a bucket.")
+    clip: str | None = option(None, "Video file with the query clip.")
+    start_seconds: float | None = option(None, "Where the clip starts; none: at the beginning.")
+    end_seconds: float | None = option(None, "Where it ends; none: at the end.")
+    text: str | None = option(None, "What to look for, or what is different from the clip.")
+    limit: int = option(10, "Most moments to show.")
+    where: str | None = option(None, "Condition in SQL on the moments' columns.")
+    folder: str | None = option(None, "Only videos below this folder of the index.")
+    exclude_same_video: bool = option(False, "Leave out moments of the file that the clip is from, and of copies.")
+    format: Literal["table", "json", "csv"] = option("table", "How moments are shown.")
+    model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"--limit must be at least 1, not {self.limit}")
+        if self.text is not None and not self.text.strip():
+            raise ValueError("--text is empty; write what to look for, or leave it out")
+        times = (self.start_seconds, self.end_seconds)
+        if self.clip is None and (times != (None, None) or self.exclude_same_video):
+            raise ValueError("--start_seconds, --end_seconds and --exclude_same_video are of a --clip")
+        if not 0 <= (self.start_seconds or 0.0) < (float("inf") if self.end_seconds is None else self.end_seconds):
+            raise ValueError(f"--start_seconds {times[0]} --end_seconds {times[1]}: it is 0 <= start < end")
+
+
+def with_index(words: list[str]) -> list[str]:
+    """The first word as a flag: `INDEX --text dive` is `--index INDEX --text dive`."""
+    if not words or words[0].startswith("-") or words[0].endswith((".yaml", ".yml")):
+        return words
+    return ["--index", *words]
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    sys.argv[1:] = with_index(sys.argv[1:])
+    CONFIG = parse_config(SearchConfig, __doc__)
+
+from pathlib import Path
+from typing import Any
+
+from footage.output import FORMATS
+from hf_models.index.search import search_moments
+from hf_models.index.store import MomentIndex
+
+
+def query_frames(config: SearchConfig, encoder: Any) -> Any:
+    """The frames of the query clip, `(T, 3, H, W)` uint8.
+
+    Raises:
+        ValueError: The clip ends after its video.
+    """
+    from hf_datasets.video import read_frames
+
+    read = read_frames(
+        config.clip, encoder.num_frames, config.start_seconds, config.end_seconds, size=encoder.frame_size
+    )
+    if config.end_seconds is not None and read.missing_seconds:
+        end = config.end_seconds - read.missing_seconds
+        raise ValueError(
+            f"{config.clip} ends at {end:.3f} s, before --end_seconds {config.end_seconds:g}; give an end within it"
+        )
+    return read.frames
+
+
+def find(config: SearchConfig) -> list[dict[str, Any]]:
+    """The moments that fit best, best first.
+
+    Raises:
+        ValueError: There is neither clip nor text, or the index or the query is wrong.
+    """
+    if config.clip is None and config.text is None:
+        raise ValueError("say what to look for: --text, --clip, or both")
+    index = MomentIndex(config.index)
+    model = index.find(config.model)
+
+    from footage.models import load_again
+
+    encoder = load_again(model, config.device)
+    excluded = None
+    if config.exclude_same_video:
+        from hf_datasets.footage.files import fingerprint
+
+        excluded = fingerprint(Path(config.clip))
+    frames = None if config.clip is None else query_frames(config, encoder)
+    return search_moments(
+        index,
+        model,
+        encoder.query(frames, config.text),
+        limit=config.limit,
+        where=config.where,
+        folder=config.folder,
+        exclude_fingerprint=excluded,
+    )
+
+
+def main(config: SearchConfig) -> None:
+    print(FORMATS[config.format](find(config)))
+
+
+if __name__ == "__main__":
+    sys.exit(run_recipe(main, CONFIG))
