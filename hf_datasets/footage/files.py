@@ -61,13 +61,18 @@ def find_videos(folder: Path) -> tuple[list[VideoFile], list[Rejection]]:
     """
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder} is not a folder; give the one that holds the videos")
-    root, files, rejections = folder.resolve(), [], []
+    root = folder.resolve()
+    files: list[VideoFile] = []
+    rejections: list[Rejection] = []
     for place, _, names in os.walk(root, onerror=lambda error: rejections.append(_unreadable(error))):
         for name in names:
             if name.lower().endswith(VIDEO_EXTENSIONS):
                 path = Path(place, name)
                 found = _described(path, root)
-                (files if isinstance(found, VideoFile) else rejections).append(found)  # type: ignore[arg-type]
+                if isinstance(found, VideoFile):
+                    files.append(found)
+                else:
+                    rejections.append(found)
     return sorted(files, key=lambda file: file.video), rejections
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -90,7 +91,18 @@ def shots(edges: Sequence[float]) -> list[tuple[float, float]]:
 
 def cut_moments(video: str, spans: Iterable[tuple[float, float]]) -> list[VideoMoment]:
     """Moments of a video without labels; their ids name the video and the seconds."""
-    return [VideoMoment(f"{video}#t={start:g},{end:g}", video, start, end) for start, end in spans]
+    return [VideoMoment(moment_name(video, start, end), video, start, end) for start, end in spans]
+
+
+def moment_name(video: str | None, start_seconds: float | None, end_seconds: float | None) -> str:
+    """The id of a moment that has no other: the video with the seconds as a media fragment.
+
+    Example:
+        >>> moment_name("a.mp4", 0.5, 7200.0)
+        'a.mp4#t=0.5,7200'
+    """
+    times = ["" if time is None else f"{time:.3f}".rstrip("0").rstrip(".") for time in (start_seconds, end_seconds)]
+    return f"{video}#t={','.join(times)}"
 
 
 def read_moments(
@@ -135,6 +147,7 @@ def _read(path: Path, seconds_before: float, seconds_after: float) -> tuple[pl.D
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read as JSON ({error}); fetch it again") from None
     rejections: list[Rejection] = []
+    rows: Any
     if is_opensportslib(value):
         rows, rejections = rows_of_opensportslib(
             value, source=str(path), seconds_before=seconds_before, seconds_after=seconds_after
@@ -156,14 +169,14 @@ def _typed(table: pl.DataFrame) -> pl.DataFrame:
     missing = [pl.lit(None, pl.String).alias(name) for name in OPTIONAL if name not in table.columns]
     text = table.with_columns(missing).select(pl.col(*REQUIRED, *OPTIONAL).str.strip_chars())
     text = text.with_columns(pl.when(pl.all() != "").then(pl.all()))
-    own = pl.format("{}#t={},{}", "video", *(pl.col(name).fill_null("") for name in TIMES))
-    repeated = pl.int_range(pl.len()).over("video", *TIMES)
-    own = pl.when(repeated > 0).then(pl.format("{}#{}", own, repeated)).otherwise(own)
-    return text.with_columns(
+    typed = text.with_columns(
         *(pl.col(name).alias(f"said_{name}") for name in TIMES),
         *(pl.col(name).cast(pl.Float64, strict=False) for name in TIMES),
-        moment_id=pl.coalesce("moment_id", own),
     )
+    own = pl.Series([moment_name(*row) for row in typed.select("video", *TIMES).iter_rows()], dtype=pl.String)
+    repeated = pl.int_range(pl.len()).over("own")
+    own_and_number = pl.when(repeated > 0).then(pl.format("{}#{}", "own", repeated)).otherwise("own")
+    return typed.with_columns(own=own).with_columns(moment_id=pl.coalesce("moment_id", own_and_number))
 
 
 def _checks() -> dict[str, pl.Expr]:

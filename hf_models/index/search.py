@@ -53,7 +53,7 @@ def search_moments(
     fetched = limit + EXTRA_ROWS
     while True:
         rows = nearest(table, query, fetched, condition)
-        scores = vectors_of(rows) @ query.astype(np.float32)
+        scores = (vectors_of(rows) * query.astype(np.float32)).sum(1)  # row by row: equal vectors score the same
         if rows.num_rows < fetched or is_decided(scores, limit):
             return ranked(rows, scores, limit)
         fetched *= 4  # so many are alike that ties could be cut
@@ -93,7 +93,8 @@ def nearest(table: Any, query: np.ndarray, number: int, condition: str) -> pa.Ta
 def vectors_of(rows: pa.Table) -> np.ndarray:
     """`(N, D)`."""
     column = rows["vector"].combine_chunks()
-    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    vectors: np.ndarray = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size)
+    return vectors
 
 
 def is_decided(scores: np.ndarray, limit: int) -> bool:

@@ -1,0 +1,46 @@
+"""Video files of a folder: at any depth, never outside it."""
+
+import hashlib
+
+import pytest
+
+from hf_datasets.footage.files import find_videos, fingerprint
+
+
+def test_videos_are_found_at_any_depth_in_order(tmp_path):
+    for name in ("b.MP4", "a/c.mkv", "a/it's.webm", "notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"12345")
+    files, rejections = find_videos(tmp_path)
+    assert [(file.video, file.size) for file in files] == [("a/c.mkv", 5), ("a/it's.webm", 5), ("b.MP4", 5)]
+    assert not rejections
+    assert all(file.is_unchanged for file in files)
+    (tmp_path / "b.MP4").write_bytes(b"1")
+    (tmp_path / "a/c.mkv").unlink()
+    assert [file.is_unchanged for file in files] == [False, True, False]
+
+
+def test_what_leads_out_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "secret.mp4").write_bytes(b"1")
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    (folder / "link.mp4").symlink_to(tmp_path / "secret.mp4")
+    (folder / "loop.mp4").symlink_to(folder / "loop.mp4")
+    (folder / "nothing.mp4").symlink_to(folder / "gone.mp4")
+    (folder / "elsewhere").symlink_to(tmp_path)
+    files, rejections = find_videos(folder)
+    assert not files
+    kinds = sorted(rejection.reason.partition(":")[0] for rejection in rejections)
+    assert kinds == ["file that cannot be reached", "file that cannot be reached", "link out of the folder"]
+
+
+def test_a_fingerprint_is_of_the_whole_content(tmp_path):
+    path = tmp_path / "a.mp4"
+    content = bytes(range(256)) * 10_000
+    path.write_bytes(content)
+    assert fingerprint(path) == f"{hashlib.blake2b(content, digest_size=20).hexdigest()}-{len(content)}"
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(NotADirectoryError, match="is not a folder"):
+        find_videos(tmp_path / "videos")

@@ -1,0 +1,142 @@
+"""Moments of tables in every format, OpenSportsLib's JSON, windows and shots; nothing is dropped without a reason."""
+
+import json
+from itertools import pairwise
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hf_datasets.footage.moments import Windows, read_moments, shots
+
+ROWS = [
+    {"video": "a.mp4", "start_seconds": "0.5", "end_seconds": "2", "label": "vault", "text": "a vault"},
+    {"video": "b/c.mkv", "start_seconds": None, "end_seconds": None, "label": None, "text": None},
+]
+
+
+def write(path, rows):
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    match path.suffix:
+        case ".csv":
+            table.write_csv(path)
+        case ".tsv":
+            table.write_csv(path, separator="\t")
+        case ".parquet":
+            table.write_parquet(path)
+        case ".jsonl":
+            table.write_ndjson(path)
+        case ".json":
+            path.write_text(json.dumps(rows))
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".jsonl", ".json"])
+def test_every_format_gives_the_same_moments(tmp_path, suffix):
+    moments, rejections = read_moments(write(tmp_path / f"moments{suffix}", ROWS))
+    assert not rejections
+    assert [(one.moment_id, one.video, one.start_seconds, one.end_seconds, one.label, one.text) for one in moments] == [
+        ("a.mp4#t=0.5,2", "a.mp4", 0.5, 2.0, "vault", "a vault"),
+        ("b/c.mkv#t=,", "b/c.mkv", None, None, None, None),
+    ]
+
+
+def test_each_bad_row_and_column_is_named(tmp_path):
+    spans = [("1", "2"), ("2", "1"), ("x", "2"), ("-1", "2"), ("1", "nan"), ("3", "")]
+    rows = [{"video": "a.mp4", "start_seconds": start, "end_seconds": end, "camera": "2"} for start, end in spans]
+    rows += [{"video": "", "start_seconds": "1", "end_seconds": "2", "camera": None}]
+    rows += [{"video": "a\x1b.mp4", "start_seconds": "1", "end_seconds": "2", "camera": None}]
+    moments, rejections = read_moments(write(tmp_path / "moments.csv", rows))
+    assert [one.end_seconds for one in moments] == [2.0]
+    kinds = [rejection.reason.partition(":")[0] for rejection in rejections]
+    assert kinds == [
+        "unknown column",
+        "unusable span",
+        "time that is not a number",
+        "unusable span",
+        "unusable span",
+        "unusable span",
+        "empty video",
+        "control character in video or moment_id",
+    ]
+
+
+def test_the_columns_may_be_called_as_those_of_tfcovr(tmp_path):
+    row = {"clip_id": "7", "video_id": "a", "start_seconds": 1, "end_seconds": 2, "label": "x", "description": "an x"}
+    (moment,), rejections = read_moments(write(tmp_path / "clips.csv", [row, row | {"start_seconds": 0}]))
+    assert (moment.moment_id, moment.video, moment.text) == ("7", "a", "an x")
+    assert "duplicate moment id" in rejections[0].reason
+
+
+def test_repeated_spans_are_different_moments(tmp_path):
+    moments, _ = read_moments(write(tmp_path / "moments.csv", [ROWS[0], ROWS[0] | {"label": "fall"}]))
+    assert [moment.moment_id for moment in moments] == ["a.mp4#t=0.5,2", "a.mp4#t=0.5,2#1"]
+
+
+def test_events_of_opensportslib_become_moments_around_them(tmp_path):
+    items = [
+        {
+            "id": "game",
+            "inputs": [{"type": "video", "path": "game.mp4", "fps": 25.0}],
+            "events": [
+                {"head": "action", "label": "PASS", "position_ms": 12480},
+                {"head": "action", "label": "SHOT", "frame": 25},
+                {"head": "action", "label": "lost"},
+            ],
+        },
+        {"id": "clip", "inputs": [{"path": "foul.mp4"}], "labels": {"action": {"label": "Tackle"}}},
+        {"id": "none", "inputs": [{"type": "audio", "path": "x.wav"}]},
+    ]
+    path = tmp_path / "osl.json"
+    path.write_text(json.dumps({"version": "2.0", "data": items}))
+    moments, rejections = read_moments(path, seconds_before=2.0, seconds_after=3.0)
+    assert [(one.video, one.start_seconds, one.end_seconds, one.label) for one in moments] == [
+        ("game.mp4", 10.48, 15.48, "PASS"),
+        ("game.mp4", 0.0, 4.0, "SHOT"),
+        ("foul.mp4", None, None, "Tackle"),
+    ]
+    assert [rejection.reason.partition(":")[0] for rejection in rejections] == [
+        "event without a time",
+        "item without a video",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "video,start\n1,2\n", "has no column start_seconds, end_seconds"),
+        ("a.json", "{", "cannot be read as JSON"),
+        ("a.json", "[]", "has no moment"),
+        ("a.json", '{"data": 3}', "has no moment"),
+        ("a.txt", "x", "is no table of moments"),
+        ("a.csv", "", "is empty"),
+    ],
+)
+def test_a_file_that_is_no_table_is_named(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_moments(tmp_path / name)
+
+
+@given(
+    end=st.floats(0.05, 500.0),
+    seconds=st.floats(0.5, 20.0),
+    share=st.floats(0.1, 1.0),
+)
+def test_windows_cover_every_second_and_end_with_the_video(end, seconds, share):
+    spans = Windows(seconds, seconds * share).spans(end)
+    assert spans[0][0] == 0.0
+    assert spans[-1][1] == pytest.approx(end, abs=2e-3)
+    assert all(start < stop <= end + 2e-3 for start, stop in spans)
+    assert all(after[0] <= before[1] + 2e-3 for before, after in pairwise(spans))
+    assert len(set(spans)) == len(spans)
+
+
+def test_windows_with_gaps_are_refused():
+    with pytest.raises(ValueError, match="would not be found"):
+        Windows(2.0, 3.0)
+
+
+def test_shots_are_what_is_between_edges():
+    assert shots([0.0, 1.0, 1.0, 4.0]) == [(0.0, 1.0), (1.0, 4.0)]

@@ -1,0 +1,288 @@
+"""Searching an index: equal to a product of our own embeddings, and as good as the evaluation of composed retrieval."""
+
+import csv
+import io
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import evaluate_tfcovr
+import index
+import numpy as np
+import polars as pl
+import pytest
+import search
+import torch
+from colored_videos import write_colored_video
+from evaluate_tfcovr import EvaluateConfig
+from index import IndexConfig
+from search import SearchConfig
+
+from harness.config import run_recipe
+from harness.models import load_encoders
+from harness.shared_config import EmbedConfig
+from hf_datasets.video import read_frames
+from hf_models.index.search import search_moments
+from hf_models.index.store import MomentIndex
+from hf_models.moment_encoders import load_moment_encoder
+
+COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245)]
+
+
+@pytest.fixture(scope="module")
+def retriever(tiny, tmp_path_factory):
+    """A composed-retrieval model with random weights, as stage 2 writes it."""
+    folder = tmp_path_factory.mktemp("retriever") / "model"
+    torch.manual_seed(3)
+    model, processor = load_encoders(EmbedConfig(**tiny), projection_dim=16, fusion_hidden_dim=32)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def indexed(tiny, retriever, tmp_path_factory):
+    """An index of eight videos of four seconds, labeled by color, of which two are copies; and their folder."""
+    root = tmp_path_factory.mktemp("searched")
+    rows = []
+    for number in range(8):
+        path = root / "videos" / ("first" if number < 4 else "second") / f"{number}.mp4"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        turned = COLORS[number % 4 :] + COLORS[: number % 4]
+        write_colored_video(path, turned, seed=number)
+        names = {COLORS[0]: "red", COLORS[1]: "green", COLORS[2]: "=blue()", COLORS[3]: "<b>white</b>\x1b[31m"}
+        rows += [
+            {"video": f"{path.parent.name}/{path.name}", "start_seconds": place, "end_seconds": place + 1 + number % 2}
+            | {"label": names[color]}
+            for place, color in enumerate(turned[:3])
+        ]
+    shutil.copy(root / "videos/first/0.mp4", root / "videos/second/copy.mp4")
+    rows += [row | {"video": "second/copy.mp4"} for row in rows if row["video"] == "first/0.mp4"]
+    pl.DataFrame(rows).write_csv(root / "moments.csv")
+    config = IndexConfig(
+        source=str(root / "moments.csv"),
+        video_dir=str(root / "videos"),
+        output=str(root / "index"),
+        model=retriever,
+        num_workers=0,
+        device="cpu",
+    )
+    index.run(config)
+    return config
+
+
+@pytest.fixture
+def config(indexed):
+    clip = str(Path(indexed.video_dir, "first/1.mp4"))
+    return SearchConfig(
+        index=indexed.output, clip=clip, start_seconds=1, end_seconds=3, text="show red", device="cpu", limit=100
+    )
+
+
+def all_rows(config):
+    opened = MomentIndex(config.index)
+    return opened.moments(opened.active.key).to_arrow().to_pylist()
+
+
+@pytest.mark.parametrize("parts", ["both", "clip", "text"])
+def test_scores_are_the_products_of_our_own_embeddings(config, retriever, parts):
+    if parts == "clip":
+        config = replace(config, text=None)
+    elif parts == "text":
+        config = replace(config, clip=None, start_seconds=None, end_seconds=None)
+    found = search.find(config)
+    encoder = load_moment_encoder(retriever)
+    frames = read_frames(config.clip, 4, 1, 3, size=(16, 16)).frames if config.clip else None
+    query = encoder.query(frames, config.text)
+    rows = all_rows(config)
+    scores = {row["moment_id"]: float(np.dot(np.asarray(row["vector"], np.float64), query)) for row in rows}
+    assert len(found) == len(rows) == 27
+    assert [row["score"] for row in found] == pytest.approx(sorted(scores.values(), reverse=True), abs=1e-6)
+    assert all(row["score"] == pytest.approx(scores[row["moment_id"]], abs=1e-6) for row in found)
+
+
+def test_equal_moments_come_in_the_order_of_their_videos(config):
+    found = [row["video"] for row in search.find(config)]
+    places = [(place, video) for place, video in enumerate(found) if video in {"first/0.mp4", "second/copy.mp4"}]
+    assert [video for _, video in places] == ["first/0.mp4", "second/copy.mp4"] * 3
+    assert all(second - first == 1 for (first, _), (second, _) in zip(places[::2], places[1::2], strict=True))
+
+
+def test_few_results_are_the_first_of_many(config):
+    assert search.find(replace(config, limit=5)) == search.find(config)[:5]
+
+
+def test_ties_across_the_limit_are_decided_by_all_that_are_tied(tmp_path):
+    from footage.indexing import moment_table  # noqa: F401 - the store is filled by hand
+    from hf_models.index.store import IndexedModel, moment_schema
+
+    opened = MomentIndex.create(tmp_path / "index")
+    model = opened.add(IndexedModel("k", "m", {}, 2, "/"))
+    import pyarrow as pa
+
+    rows = [
+        {
+            "moment_id": str(n),
+            "video": f"{999 - n:03}.mp4",
+            "start_seconds": 0.0,
+            "end_seconds": 1.0,
+            "vector": [1.0, 0.0],
+        }
+        for n in range(300)
+    ]
+    opened.moments("k").add(pa.Table.from_pylist(rows, schema=moment_schema(2)))
+    found = search_moments(opened, model, np.array([1.0, 0.0], np.float32), limit=3)
+    assert [row["video"] for row in found] == ["700.mp4", "701.mp4", "702.mp4"]
+
+
+def test_filters_are_expressions_of_the_store(config):
+    everything = search.find(config)
+    short = search.find(replace(config, where="label = 'red' AND end_seconds - start_seconds < 2"))
+    assert short == [
+        row for row in everything if row["label"] == "red" and row["end_seconds"] - row["start_seconds"] < 2
+    ]
+    second = search.find(replace(config, folder="second/"))
+    assert second == [row for row in everything if row["video"].startswith("second/")]
+    assert not search.find(replace(config, where="modified < timestamp '1990-01-01'"))
+    assert search.find(replace(config, where="modified > timestamp '1990-01-01'")) == everything
+    either = search.find(replace(config, where="label = 'red' OR label = 'green'", folder="first"))
+    assert {row["label"] for row in either} == {"red", "green"}
+    assert all(row["video"].startswith("first/") for row in either)
+
+
+def test_moments_of_the_same_video_and_its_copies_can_be_left_out(config, indexed):
+    own = replace(config, clip=str(Path(indexed.video_dir, "first/0.mp4")), exclude_same_video=True)
+    videos = {row["video"] for row in search.find(own)}
+    assert len(videos) == 7
+    assert not videos & {"first/0.mp4", "second/copy.mp4"}
+
+
+def printed(config, capsys):
+    search.main(config)
+    return capsys.readouterr().out
+
+
+def test_every_format_has_the_same_records(config, capsys):
+    config = replace(config, limit=27)
+    records = json.loads(printed(replace(config, format="json"), capsys))
+    assert set(records[0]) == {"video", "start_seconds", "end_seconds", "score", "label"}
+    table = list(csv.DictReader(io.StringIO(printed(replace(config, format="csv"), capsys))))
+    assert [row["video"] for row in table] == [row["video"] for row in records]
+    assert {row["label"] for row in table} >= {"'=blue()", "red"}  # no formula for a spreadsheet
+    shown = printed(config, capsys)
+    assert "\x1b" not in shown
+    assert "<b>white</b>\\x1b[31m" in shown
+    assert len(shown.splitlines()) == 28
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"clip": None, "text": None, "start_seconds": None, "end_seconds": None}, "say what to look for"),
+        ({"end_seconds": 9}, "ends at 4.000 s"),
+        ({"start_seconds": 7, "end_seconds": 9}, "no frame in"),
+        ({"clip": "gone.mp4"}, "no such video file"),
+        ({"text": " ".join(["show"] * 50)}, "the text has 52 tokens and the model reads 32"),
+        ({"where": "lable = 'red'"}, "No field named lable"),
+        ({"where": "label = "}, "is not understood"),
+        ({"index": "nowhere"}, "there is no index nowhere"),
+        ({"model": "other"}, "holds no vectors of 'other'"),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(config, capsys, change, message):
+    assert run_recipe(search.main, replace(config, **change)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"text": "  "}, "--text is empty"),
+        ({"limit": 0, "text": "x"}, "--limit"),
+        ({"text": "x", "start_seconds": 1.0}, "are of a --clip"),
+        ({"clip": "a", "start_seconds": 2.0, "end_seconds": 1.0}, "0 <= start < end"),
+    ],
+)
+def test_a_query_that_cannot_be_is_refused_at_once(given, message):
+    with pytest.raises(ValueError, match=message):
+        SearchConfig(**given)
+
+
+def test_an_empty_folder_holds_no_index(config, tmp_path, capsys):
+    assert run_recipe(search.main, replace(config, index=str(tmp_path))) == 2
+    assert "holds no index" in capsys.readouterr().err
+
+
+def test_a_model_that_was_trained_again_in_the_same_place_is_refused(config, indexed, retriever, tmp_path, capsys):
+    folder = tmp_path / "model"
+    shutil.copytree(retriever, folder)
+    made = replace(indexed, output=str(tmp_path / "index"), model=str(folder))
+    index.run(made)
+    query = replace(config, index=made.output)
+    assert search.find(query)
+    model = load_moment_encoder(str(folder)).model
+    torch.nn.init.normal_(next(weight for weight in model.parameters() if weight.ndim > 1))
+    model.save_pretrained(folder)
+    assert run_recipe(search.main, query) == 2
+    assert "has changed since it made the vectors of the index (other weights)" in capsys.readouterr().err
+
+
+def test_a_model_of_videos_alone_takes_no_text(config, indexed, tiny, tmp_path, capsys):
+    made = replace(indexed, output=str(tmp_path / "index"), model=tiny["vision_model"])
+    index.run(made)
+    assert run_recipe(search.main, replace(config, index=made.output)) == 2
+    assert "embeds videos only" in capsys.readouterr().err
+    best = search.find(replace(config, index=made.output, text=None, start_seconds=0, end_seconds=2))[0]
+    assert (best["video"], best["start_seconds"], best["score"]) == ("first/1.mp4", 0.0, pytest.approx(1.0))
+
+
+def test_map_of_searches_is_that_of_the_evaluation(tiny, embedded, retriever, tmp_path):
+    evaluated = EvaluateConfig(
+        dataset=tiny["dataset"],
+        models=[retriever],
+        embeddings=embedded,
+        num_workers=0,
+        output_dir=str(tmp_path / "evaluation"),
+    )
+    metrics = evaluate_tfcovr.run(evaluated)["two-stage"]
+    clips = pl.read_parquet(Path(tiny["dataset"], "mini-clips/test.parquet"))
+    paths = dict(clips.select("clip_id", "video").iter_rows())
+    table = clips.select("clip_id", "video_id", "start_seconds", "end_seconds", "label")
+    table.write_parquet(tmp_path / "clips.parquet")
+    video_dir = str(Path(next(iter(paths.values()))).parent)
+    made = IndexConfig(
+        source=str(tmp_path / "clips.parquet"),
+        video_dir=video_dir,
+        output=str(tmp_path / "index"),
+        model=retriever,
+        num_workers=0,
+        device="cpu",
+    )
+    index.run(made)
+    opened, encoder = MomentIndex(made.output), load_moment_encoder(retriever)
+    predictions = pl.read_parquet(tmp_path / "evaluation" / "predictions.parquet")
+    ranked, references = [], []
+    for row in predictions.iter_rows(named=True):
+        frames = read_frames(paths[row["query_clip_id"]], 4, size=(16, 16)).frames
+        found = search_moments(
+            opened,
+            opened.active,
+            encoder.query(frames, row["modification_text"]),
+            limit=50,
+            where=f"moment_id != '{row['query_clip_id']}'",
+        )
+        assert [one["score"] for one in found] == pytest.approx(row["scores"], abs=1e-6)
+        ranked.append([one["moment_id"] for one in found])
+        references.append(row["target_clip_ids"])
+    import evaluate as evaluate_library
+
+    import metrics as our_metrics
+
+    metric = evaluate_library.load(our_metrics.space("map_at_k"))
+    own = predictions["query_clip_id"].to_list()
+    again = metric.compute(predictions=ranked, references=references, k=[5, 10, 25, 50], exclude=own)
+    assert len(ranked) == 36
+    for k in (5, 10, 25, 50):
+        assert again[f"map@{k}"] == pytest.approx(metrics[f"map@{k}"], abs=1e-6)
