@@ -81,8 +81,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from transformers.utils.logging import disable_progress_bar
-
 from footage.indexing import Changes, Indexer, compare, only_writer
 from footage.models import described, load_model
 from footage.reading import GroupReader
@@ -145,7 +143,6 @@ def register(index: MomentIndex, encoder: MomentEncoder, config: IndexConfig, so
 
 def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
     """Bring the index up to date."""
-    disable_progress_bar()
     index = MomentIndex.create(config.output)
     encoder = load_model(config)
     model = register(index, encoder, config, source)

@@ -33,6 +33,7 @@ class SearchConfig:
     exclude_same_video: bool = option(False, "Leave out moments of the file that the clip is from, and of copies.")
     format: Literal["table", "json", "csv"] = option("table", "How moments are shown.")
     model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
+    trust_remote_code: bool = option(False, "Run the code that the model's folder or repository holds.")
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
 
     def __post_init__(self) -> None:
@@ -98,7 +99,7 @@ def find(config: SearchConfig) -> list[dict[str, Any]]:
 
     from footage.models import load_again
 
-    encoder = load_again(model, config.device)
+    encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
     excluded = None
     if config.exclude_same_video:
         from hf_datasets.footage.files import fingerprint

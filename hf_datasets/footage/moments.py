@@ -44,7 +44,7 @@ class VideoMoment:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows of equal length, each beginning `stride_seconds` after the one before; the last one ends with the video.
+    """Windows of one length, each beginning `stride_seconds` after the one before; the last one ends with the video.
 
     Raises:
         ValueError: A length is not positive, or there would be gaps.
@@ -63,19 +63,25 @@ class Windows:
     def spans(self, end_seconds: float) -> list[tuple[float, float]]:
         """The windows of a video that ends at `end_seconds`; a shorter video is one window.
 
+        Where less than a tenth of a window is left over, the last window is that much longer.
+
         Example:
             >>> Windows(4.0, 2.0).spans(9.0)
             [(0.0, 4.0), (2.0, 6.0), (4.0, 8.0), (5.0, 9.0)]
+            >>> Windows(4.0, 2.0).spans(8.04)
+            [(0.0, 4.0), (2.0, 6.0), (4.0, 8.04)]
         """
         end_seconds = round(end_seconds, 3)
         if end_seconds <= self.seconds:
             return [(0.0, end_seconds)]
         number = int((end_seconds - self.seconds) / self.stride_seconds + 1e-9) + 1
-        spans = [
-            (round(n * self.stride_seconds, 3), round(n * self.stride_seconds + self.seconds, 3)) for n in range(number)
-        ]
-        if end_seconds - spans[-1][1] > 1e-3:
+        starts = [place * self.stride_seconds for place in range(number)]
+        spans = [(round(start, 3), round(start + self.seconds, 3)) for start in starts]
+        left = end_seconds - spans[-1][1]
+        if left > self.seconds / 10:
             spans.append((round(end_seconds - self.seconds, 3), end_seconds))
+        elif left:
+            spans[-1] = spans[-1][0], end_seconds
         return spans
 
 

@@ -224,7 +224,9 @@ class MomentIndex:
         videos = [row["video"] for row in files] + gone
         is_theirs = f"video IN ({', '.join(map(quoted, videos))})"
         table = self.moments(key)
-        if moments.num_rows:
+        if moments.num_rows and not table.count_rows(is_theirs + _or_named_as(moments)):
+            table.add(moments)  # as nearly always; a merge would read all ids of the table
+        elif moments.num_rows:
             merge = table.merge_insert("moment_id").when_matched_update_all().when_not_matched_insert_all()
             merge.when_not_matched_by_source_delete(is_theirs).execute(moments)
         elif table.count_rows(is_theirs):
@@ -259,6 +261,13 @@ def same_name(name: str, other: str) -> bool:
     if Path(name).exists() or Path(other).exists():
         return Path(name).resolve() == Path(other).resolve() or f"/{other}".endswith(f"/{name}")
     return f"/{other}".endswith(f"/{name}")
+
+
+def _or_named_as(moments: pa.Table) -> str:
+    """The condition that a row has the id of a moment, of those whose ids do not name their video."""
+    rows = moments.select(["moment_id", "video"]).to_pylist()
+    names = [row["moment_id"] for row in rows if not row["moment_id"].startswith(f"{row['video']}#")]
+    return f" OR moment_id IN ({', '.join(map(quoted, names))})" if names else ""
 
 
 def quoted(text: str) -> str:

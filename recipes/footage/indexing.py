@@ -29,13 +29,13 @@ class Changes:
 
     Attributes:
         todo: Files to read.
-        moved: The new file and the video that it was.
+        moved: The new file, and the row of the file that it was.
         gone: Videos that are no more.
         unchanged: Files that are done.
     """
 
     todo: list[WantedFile] = field(default_factory=list)
-    moved: list[tuple[WantedFile, str]] = field(default_factory=list)
+    moved: list[tuple[WantedFile, dict[str, Any]]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     unchanged: int = 0
 
@@ -79,8 +79,7 @@ def compare(source: Source, done: dict[str, dict[str, Any]], *, retry: bool) -> 
         if row is not None and is_done(one, row) and not (retry and row["status"] == "quarantined"):
             changes.unchanged += 1
         elif row is None and (old := moved_from(one, gone)) is not None:
-            changes.moved.append((one, old))
-            del gone[old]
+            changes.moved.append((one, gone.pop(old)))
         else:
             changes.todo.append(one)
     changes.gone = sorted(gone)
@@ -131,8 +130,8 @@ class Indexer:
     def run(self, changes: Changes, reader: GroupReader, *, keep_missing: bool) -> None:
         """Do what changed: first what needs no model, then the files to read, with a progress bar of their bytes."""
         with writing(Path(self.index.path)):
-            for wanted, old in changes.moved:
-                self.move(wanted, old)
+            for wanted, row in changes.moved:
+                self.move(wanted, row)
             if not keep_missing and changes.gone:
                 self.index.remove(self.model.key, changes.gone)
                 self.counts["files_deleted"] = len(changes.gone)
@@ -181,10 +180,9 @@ class Indexer:
         self.counts["moments"] += len(kept)
         self.counts["files_indexed"] += sum(file.as_row()["status"] == "indexed" for file in usable.values())
 
-    def move(self, wanted: WantedFile, old: str) -> None:
+    def move(self, wanted: WantedFile, row: dict[str, Any]) -> None:
         """Give the moments of a file that moved its new path; nothing is encoded."""
-        key, video = self.model.key, wanted.file.video
-        row = self.index.files(key)[old]
+        key, video, old = self.model.key, wanted.file.video, row["video"]
         rows = self.index.rows_of(key, [old, video]).select(moment_schema(self.model.dimensions).names).to_pylist()
         rows = [one for one in rows if one["fingerprint"] == row["fingerprint"]]
         modified = modified_at(wanted)

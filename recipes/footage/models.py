@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 from harness.model_folders import check_model_folder
 from hf_models.index.store import IndexedModel
@@ -23,6 +24,7 @@ def device_of(name: str) -> torch.device:
 def load_model(config: Any) -> MomentEncoder:
     """The encoder of a configuration."""
     check_folder(config.model)
+    disable_progress_bar()
     return load_moment_encoder(
         config.model, device_of(config.device), config.num_frames, trust_remote_code=config.trust_remote_code
     )
@@ -46,18 +48,21 @@ def described(encoder: MomentEncoder, config: Any, root: str, dimensions: int) -
     return IndexedModel(key_of(made_by), config.model, made_by, dimensions, root, details)
 
 
-def load_again(model: IndexedModel, device: str) -> MomentEncoder:
+def load_again(model: IndexedModel, device: str, *, trust_remote_code: bool = False) -> MomentEncoder:
     """The encoder that made an index's vectors.
 
     Raises:
-        ValueError: What is in its place now makes other vectors.
+        ValueError: What is in its place now makes other vectors, or it has code that was not allowed to run.
     """
     check_folder(model.name)
+    disable_progress_bar()
+    if model.details["trust_remote_code"] and not trust_remote_code:  # an index may come from anyone
+        raise ValueError(f"{model.name} runs code of its own; if you trust it, add --trust_remote_code")
     encoder = load_moment_encoder(
         model.name,
         device_of(device),
         model.details["num_frames"],
-        trust_remote_code=model.details["trust_remote_code"],
+        trust_remote_code=trust_remote_code,
     )
     files = model.details["files"]
     if files is not None and files == files_of_model(model.name):

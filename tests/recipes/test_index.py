@@ -128,20 +128,22 @@ def test_missing_videos_can_be_kept(config, videos):
 @pytest.fixture
 def killed_before(monkeypatch):
     """Make the process end before its n-th commit to a table."""
-    merge_insert = LanceTable.merge_insert
+    writers = {name: getattr(LanceTable, name) for name in ("merge_insert", "add")}
+
+    def counted(name, calls):
+        def write(self, *arguments):
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            return writers[name](self, *arguments)
+
+        return write
 
     def arrange(number):
         calls = iter(range(number))
+        for name in writers:
+            monkeypatch.setattr(LanceTable, name, counted(name, calls))
 
-        def counted(self, on):
-            if next(calls, None) is None:
-                raise KeyboardInterrupt
-            return merge_insert(self, on)
-
-        monkeypatch.setattr(LanceTable, "merge_insert", counted)
-
-    yield arrange
-    monkeypatch.setattr(LanceTable, "merge_insert", merge_insert)
+    return arrange
 
 
 def test_a_run_that_is_killed_at_any_commit_and_goes_on_equals_one_that_was_not(config, killed_before):

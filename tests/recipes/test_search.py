@@ -19,6 +19,7 @@ from evaluate_tfcovr import EvaluateConfig
 from index import IndexConfig
 from search import SearchConfig
 
+from footage.models import load_again
 from harness.config import run_recipe
 from harness.models import load_encoders
 from harness.shared_config import EmbedConfig
@@ -286,3 +287,11 @@ def test_map_of_searches_is_that_of_the_evaluation(tiny, embedded, retriever, tm
     assert len(ranked) == 36
     for k in (5, 10, 25, 50):
         assert again[f"map@{k}"] == pytest.approx(metrics[f"map@{k}"], abs=1e-6)
+
+
+def test_an_index_does_not_decide_that_code_is_run(config, indexed):
+    opened = MomentIndex(indexed.output)
+    model = opened.active
+    trusting = replace(model, details=dict(model.details) | {"trust_remote_code": True})
+    with pytest.raises(ValueError, match="if you trust it, add --trust_remote_code"):
+        load_again(trusting, "cpu")
