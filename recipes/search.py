@@ -3,6 +3,7 @@
     python recipes/search.py INDEX --text "show with 2 turns"
     python recipes/search.py INDEX --clip query.mp4 --start_seconds 3.2 --end_seconds 5.0 --text "show with 2 turns"
     python recipes/search.py INDEX --clip query.mp4 --exclude_same_video --format json
+    python recipes/search.py INDEX --text "a vault" --export found --exact
     python recipes/search.py INDEX --text "a vault" --where "label = 'vault' AND end_seconds - start_seconds < 8"
 
 Prints the best moments: `video, start_seconds, end_seconds, score, label`. The search is exact. `--where` is a
@@ -32,6 +33,9 @@ class SearchConfig:
     folder: str | None = option(None, "Only videos below this folder of the index.")
     exclude_same_video: bool = option(False, "Leave out moments of the file that the clip is from, and of copies.")
     format: Literal["table", "json", "csv"] = option("table", "How moments are shown.")
+    export: str | None = option(None, "New folder for the clips, a contact sheet, an edit list and a playlist.")
+    exact: bool = option(False, "Encode exported clips again; else copies begin at the keyframe before the moment.")
+    video_dir: str | None = option(None, "Folder of the videos for --export; none: where they were indexed.")
     model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
     trust_remote_code: bool = option(False, "Run the code that the model's folder or repository holds.")
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
@@ -41,6 +45,8 @@ class SearchConfig:
             raise ValueError(f"--limit must be at least 1, not {self.limit}")
         if self.text is not None and not self.text.strip():
             raise ValueError("--text is empty; write what to look for, or leave it out")
+        if self.export is None and (self.exact or self.video_dir):
+            raise ValueError("--exact and --video_dir are of --export")
         times = (self.start_seconds, self.end_seconds)
         if self.clip is None and (times != (None, None) or self.exclude_same_video):
             raise ValueError("--start_seconds, --end_seconds and --exclude_same_video are of a --clip")
@@ -118,7 +124,16 @@ def find(config: SearchConfig) -> list[dict[str, Any]]:
 
 
 def main(config: SearchConfig) -> None:
-    print(FORMATS[config.format](find(config)))
+    found = find(config)
+    print(FORMATS[config.format](found))
+    if config.export is not None:
+        from footage.exporting import export
+
+        root = config.video_dir or MomentIndex(config.index).find(config.model).root
+        failures = export(found, root, Path(config.export), exact=config.exact)
+        sys.stderr.write(f"{config.export}: {len(found) - len(failures)} of {len(found)} moments\n")
+        for reason in failures:
+            sys.stderr.write(f"  left out: {' '.join(reason.split())}\n")
 
 
 if __name__ == "__main__":

@@ -107,6 +107,16 @@ class OpenVideo:
         return self._container.format.name
 
     @property
+    def stream(self) -> "VideoStream":
+        """The stream that is read, as a template for a copy of it."""
+        return self._stream
+
+    @property
+    def frame_rate(self) -> Fraction:
+        """Frames per second on average, 25 where the file says nothing."""
+        return self._frame_rate
+
+    @property
     def size(self) -> tuple[int, int]:
         """Height and width in pixels, as the header gives them."""
         return self._codec.height, self._codec.width

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import av
 import evaluate_tfcovr
 import index
 import numpy as np
@@ -17,8 +18,10 @@ import torch
 from colored_videos import write_colored_video
 from evaluate_tfcovr import EvaluateConfig
 from index import IndexConfig
+from PIL import Image
 from search import SearchConfig
 
+from footage.exporting import export
 from footage.models import load_again
 from harness.config import run_recipe
 from harness.models import load_encoders
@@ -295,3 +298,54 @@ def test_an_index_does_not_decide_that_code_is_run(config, indexed):
     trusting = replace(model, details=dict(model.details) | {"trust_remote_code": True})
     with pytest.raises(ValueError, match="if you trust it, add --trust_remote_code"):
         load_again(trusting, "cpu")
+
+
+def frames_in(path):
+    with av.open(str(path)) as container:
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+def test_moments_are_exported_as_clips_and_lists(config, indexed, tmp_path):
+    found = search.find(replace(config, where="video = 'second/5.mp4'"))
+    assert not export(found, indexed.video_dir, tmp_path / "exact", exact=True)
+    made = json.loads((tmp_path / "exact/moments.json").read_text())
+    assert [row["method"] for row in made] == ["encoded"] * 3
+    for row in made:
+        frames = frames_in(tmp_path / "exact" / row["clip"])
+        span = row["start_seconds"], row["end_seconds"]
+        expected = read_frames(Path(indexed.video_dir, row["video"]), 16, *span).frames.permute(0, 2, 3, 1).numpy()
+        assert len(frames) == 16  # two seconds of eight frames
+        assert np.abs(np.stack(frames).astype(int) - expected).mean() < 8
+    lines = (tmp_path / "exact/moments.edl").read_text().splitlines()
+    first = made[0]
+    start, end = (f"00:00:0{int(first[name])}:00" for name in ("start_seconds", "end_seconds"))
+    assert lines[3] == f"001  AX       V     C        {start} {end} 00:00:00:00 00:00:02:00"
+    assert lines[4] == "* FROM CLIP NAME: second/5.mp4"
+    assert f"5.mp4#t={first['start_seconds']:.3f}," in (tmp_path / "exact/moments.m3u").read_text()
+    with Image.open(tmp_path / "exact/contact_sheet.jpg") as sheet:
+        assert sheet.width > sheet.height > 100
+
+
+def test_copied_clips_hold_the_moment(config, indexed, tmp_path):
+    found = search.find(replace(config, where="video = 'second/5.mp4'"))
+    assert not export(found, indexed.video_dir, tmp_path / "copied", exact=False)
+    for row in json.loads((tmp_path / "copied/moments.json").read_text()):
+        assert row["method"] == "copied"
+        assert row["clip_begins_seconds"] <= row["start_seconds"]
+        frames = frames_in(tmp_path / "copied" / row["clip"])
+        whole = frames_in(Path(indexed.video_dir, row["video"]))
+        begin = round(row["clip_begins_seconds"] * 8)
+        assert len(frames) >= round(row["end_seconds"] * 8) - begin
+        assert np.array_equal(np.stack(frames[:16]), np.stack(whole[begin : begin + 16]))
+
+
+def test_nothing_outside_the_folder_of_videos_is_exported(config, indexed, tmp_path):
+    shutil.copy(Path(indexed.video_dir, "first/1.mp4"), tmp_path / "secret.mp4")
+    (tmp_path / "videos").mkdir()
+    found = [search.find(config)[0] | {"video": video} for video in ("../secret.mp4", str(tmp_path / "secret.mp4"))]
+    failures = export(found, str(tmp_path / "videos"), tmp_path / "out", exact=True)
+    assert len(failures) == 2
+    assert all("is refused" in reason for reason in failures)
+    assert not list((tmp_path / "out/clips").iterdir())
+    with pytest.raises(FileExistsError, match="is not empty"):
+        export(found, str(tmp_path / "videos"), tmp_path / "out", exact=True)
