@@ -8,7 +8,7 @@
 
 A FOLDER, at any depth, is cut into windows or shots; a table (CSV, TSV, JSON, JSON lines, Parquet, or OpenSportsLib's
 JSON) names the moments: `video, start_seconds, end_seconds[, label, text, moment_id]`. Without either it indexes the
-miniature's test clips. Run it again after videos were added, changed, moved or deleted: only what is new is read. A run
+miniature's clips. Run it again after videos were added, changed, moved or deleted: only what is new is read. A run
 that was killed goes on where it was. Videos that cannot be read are named, and tried again when they change. Vectors of
 several models live side by side; searches use the active one, and `--activate` changes it, back too.
 """

@@ -130,12 +130,12 @@ def own_id(moment: VideoMoment, given: str, video: str) -> str:
 
 
 def miniature_source() -> Source:
-    """The test clips of TF-CoVR's miniature."""
+    """All clips of TF-CoVR's miniature."""
     from datasets import load_dataset
 
     import hf_datasets  # noqa: F401 - registers the datasets' names
 
-    rows = load_dataset("tfcovr", "mini-clips", split="test")
+    rows = [row for split in load_dataset("tfcovr", "mini-clips").values() for row in split]
     moments = [
         VideoMoment(
             row["clip_id"], row["video_id"], row["start_seconds"], row["end_seconds"], row["label"], row["description"]
