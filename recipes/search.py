@@ -29,6 +29,7 @@ class SearchConfig:
     end_seconds: float | None = option(None, "Where it ends; none: at the end.")
     text: str | None = option(None, "What to look for, or what is different from the clip.")
     limit: int = option(10, "Most moments to show.")
+    min_score: float | None = option(None, "Leave out moments with a lower score: nothing may fit.")
     where: str | None = option(None, "Condition in SQL on the moments' columns.")
     folder: str | None = option(None, "Only videos below this folder of the index.")
     exclude_same_video: bool = option(False, "Leave out moments of the file that the clip is from, and of copies.")
@@ -112,7 +113,7 @@ def find(config: SearchConfig) -> list[dict[str, Any]]:
 
         excluded = fingerprint(Path(config.clip))
     frames = None if config.clip is None else query_frames(config, encoder)
-    return search_moments(
+    found = search_moments(
         index,
         model,
         encoder.query(frames, config.text),
@@ -121,6 +122,10 @@ def find(config: SearchConfig) -> list[dict[str, Any]]:
         folder=config.folder,
         exclude_fingerprint=excluded,
     )
+    least = config.min_score
+    if least is not None and found and found[0]["score"] < least:
+        sys.stderr.write(f"nothing fits: the best score is {found[0]['score']:.3f}, below --min_score {least:g}\n")
+    return [row for row in found if least is None or row["score"] >= least]
 
 
 def main(config: SearchConfig) -> None:

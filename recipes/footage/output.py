@@ -42,7 +42,7 @@ def as_csv(found: Sequence[dict[str, Any]]) -> str:
 def as_table(found: Sequence[dict[str, Any]]) -> str:
     """Aligned columns; what would move a terminal's cursor is shown as text."""
     if not found:
-        return "no moment fits the filters"
+        return "no moment fits"
     rows = [COLUMNS, *([shown(value) for value in row.values()] for row in records(found))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     is_number = [False, True, True, True, False]

@@ -200,7 +200,7 @@ def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(config, v
 
 def test_a_table_names_the_moments(config, videos, tmp_path):
     table = tmp_path / "moments.csv"
-    lines = ["a,0.5,1.5,vault", "a.mp4,,,all", "gone,1,2,x", "d,0,9,late", "d,0,1,<b>bold</b>"]
+    lines = ["a,0.5,1.5,vault", "a.mp4,,,all", "gone,1,2,x", "d,0,9,late", "a,3.2,3.8,after", "d,0,1,<b>bold</b>"]
     table.write_text("\n".join(["video,start_seconds,end_seconds,label", *lines]))
     counts = index.run(replace(config, source=str(table), video_dir=str(videos)))
     found = [(row["video"], row["start_seconds"], row["end_seconds"], row["label"]) for row in rows_of(config.output)]
@@ -210,8 +210,9 @@ def test_a_table_names_the_moments(config, videos, tmp_path):
         ("d.mp4", 0.0, 1.0, "<b>bold</b>"),
     ]
     results = json.loads(Path(config.output, "results.json").read_text())
-    assert counts["moments_failed"] == 1
-    assert "ends after the video" in str(results["failures"])
+    assert counts["moments_failed"] == 2
+    assert "ends after the video" in results["failures"]["d.mp4#t=0,9"]
+    assert "no frame in" in results["failures"]["a.mp4#t=3.2,3.8"]
     assert "missing video: 'gone'" in str(results["rejections"])
 
 

@@ -155,6 +155,13 @@ def test_filters_are_expressions_of_the_store(config):
     assert all(row["video"].startswith("first/") for row in either)
 
 
+def test_nothing_fits_below_a_score(config, capsys):
+    everything = search.find(config)
+    least = everything[4]["score"]
+    assert search.find(replace(config, min_score=least)) == [row for row in everything if row["score"] >= least]
+    assert printed(replace(config, min_score=2.0), capsys) == "no moment fits\n"
+
+
 def test_moments_of_the_same_video_and_its_copies_can_be_left_out(config, indexed):
     own = replace(config, clip=str(Path(indexed.video_dir, "first/0.mp4")), exclude_same_video=True)
     videos = {row["video"] for row in search.find(own)}
