@@ -19,7 +19,7 @@ from hf_datasets.footage.moments import VideoMoment, cut_moments, shots
 from hf_datasets.video import VideoFrames
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 
-FILES_PER_GROUP = 16
+FILES_PER_GROUP = 8
 BYTES_PER_GROUP = 256 << 20
 BATCHES_AHEAD = 2
 END_TOLERANCE_SECONDS = 1.0  # as of TF-CoVR's clips: annotated times are rounded

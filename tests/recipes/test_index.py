@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -299,3 +300,9 @@ def test_an_encoder_that_gives_no_numbers_is_refused(config, monkeypatch):
     monkeypatch.setattr(index.Indexer, "embed", broken)
     with pytest.raises(ValueError, match="not finite"):
         index.run(config)
+
+
+def test_without_lancedb_the_extra_is_named(config, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    assert run_recipe(index.main, config) == 2
+    assert "pip install 'subtle-video[index]'" in capsys.readouterr().err
