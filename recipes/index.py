@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.config import option, parse_config, run_recipe
+from harness.model_folders import MINIATURE_TFCOVR
 from harness.shared_config import Device
 
 
@@ -29,8 +30,9 @@ class IndexConfig:
     output: str = option("outputs/index", "Folder of the index, or the address of a bucket.")
     video_dir: str | None = option(None, "Folder of the videos of a table; none: the table's own folder.")
     model: str = option(
-        "outputs/stage2/model",
-        "Model folder or Hub name: of stage2.py, AIM, VidCLIP, CLIP, SigLIP or sentence-transformers.",
+        MINIATURE_TFCOVR,
+        "Model folder or Hub name: of stage2.py, AIM, VidCLIP, CLIP, SigLIP or sentence-transformers. The one that "
+        "ships has only seen drawn athletes.",
     )
     activate: str | None = option(None, "Let searches use this model of the index, by name or key; reads no video.")
     cut: Literal["windows", "shots"] = option("windows", "How a folder's videos are cut into moments.")
@@ -81,16 +83,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from footage.indexing import Changes, Indexer, compare, only_writer
-from footage.models import described, load_model
-from footage.reading import GroupReader
-from footage.sources import Source, folder_source, miniature_source, table_source
 from harness.results import write_results
 from hf_datasets.footage.moments import Windows
 from hf_datasets.video.pool import VideoReaderPool
 from hf_datasets.video.spans import read_spans
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.moment_encoders import MomentEncoder
+from indexing.models import described, load_model
+from indexing.reading import GroupReader
+from indexing.sources import Source, folder_source, miniature_source, table_source
+from indexing.updating import Changes, Indexer, compare, only_writer
 
 SHOWN = 20
 

@@ -69,9 +69,9 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 from pathlib import Path
 from typing import Any
 
-from footage.output import FORMATS
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
+from indexing.output import FORMATS
 
 
 def query_frames(config: SearchConfig, encoder: Any) -> Any:
@@ -104,7 +104,7 @@ def find(config: SearchConfig) -> list[dict[str, Any]]:
     index = MomentIndex(config.index)
     model = index.find(config.model)
 
-    from footage.models import load_again
+    from indexing.models import load_again
 
     encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
     excluded = None
@@ -132,7 +132,7 @@ def main(config: SearchConfig) -> None:
     found = find(config)
     print(FORMATS[config.format](found))
     if config.export is not None:
-        from footage.exporting import export
+        from indexing.exporting import export
 
         root = config.video_dir or MomentIndex(config.index).find(config.model).root
         failures = export(found, root, Path(config.export), exact=config.exact)

@@ -112,11 +112,6 @@ class OpenVideo:
         return self._stream
 
     @property
-    def frame_rate(self) -> Fraction:
-        """Frames per second on average, 25 where the file says nothing."""
-        return self._frame_rate
-
-    @property
     def size(self) -> tuple[int, int]:
         """Height and width in pixels, as the header gives them."""
         return self._codec.height, self._codec.width

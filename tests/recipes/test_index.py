@@ -17,11 +17,11 @@ from filelock import FileLock
 from index import IndexConfig
 from lancedb.table import LanceTable
 
-from footage import reading
 from harness.config import run_recipe
 from hf_datasets.video import read_frames
 from hf_models.index.store import MomentIndex
 from hf_models.moment_encoders import load_moment_encoder
+from indexing import reading
 
 RED, GREEN, BLUE, WHITE, BLACK = (250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245), (10, 10, 10)
 VIDEOS = {

@@ -21,8 +21,6 @@ from index import IndexConfig
 from PIL import Image
 from search import SearchConfig
 
-from footage.exporting import export
-from footage.models import load_again
 from harness.config import run_recipe
 from harness.models import load_encoders
 from harness.shared_config import EmbedConfig
@@ -30,6 +28,8 @@ from hf_datasets.video import read_frames
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
 from hf_models.moment_encoders import load_moment_encoder
+from indexing.exporting import export
+from indexing.models import load_again
 
 COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245)]
 
@@ -118,8 +118,8 @@ def test_few_results_are_the_first_of_many(config):
 
 
 def test_ties_across_the_limit_are_decided_by_all_that_are_tied(tmp_path):
-    from footage.indexing import moment_table  # noqa: F401 - the store is filled by hand
     from hf_models.index.store import IndexedModel, moment_schema
+    from indexing.updating import moment_table  # noqa: F401 - the store is filled by hand
 
     opened = MomentIndex.create(tmp_path / "index")
     model = opened.add(IndexedModel("k", "m", {}, 2, "/"))

@@ -7,11 +7,11 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from footage.output import CONTROL_CHARACTERS, records, shown
 from hf_datasets.drafts import replacing, write_json
 from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_datasets.video.backends import PYAV_FILES
 from hf_datasets.video.cutting import copy_clip, encode_clip
+from indexing.output import CONTROL_CHARACTERS, records, shown
 
 SHEET_COLUMNS = 4
 PICTURE = (240, 135)

@@ -12,13 +12,13 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from footage.reading import Batch, GroupEnd, GroupReader, Message, Progress, ReadFile, grouped, read_ahead
-from footage.sources import Source, WantedFile
 from harness.results import writing
 from hf_datasets.footage.files import fingerprint
 from hf_datasets.footage.moments import VideoMoment
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from hf_models.moment_encoders import MomentEncoder
+from indexing.reading import Batch, GroupEnd, GroupReader, Message, Progress, ReadFile, grouped, read_ahead
+from indexing.sources import Source, WantedFile
 
 LOCK = "run.lock"
 

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from footage.sources import WantedFile
 from hf_datasets.footage.files import fingerprint
 from hf_datasets.footage.moments import VideoMoment, cut_moments, shots
 from hf_datasets.video import VideoFrames
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
+from indexing.sources import WantedFile
 
 FILES_PER_GROUP = 8
 BYTES_PER_GROUP = 256 << 20
