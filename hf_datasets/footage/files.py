@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +94,8 @@ def _described(path: Path, root: Path) -> VideoFile | Rejection:
         return Rejection(f"file that cannot be reached: {video} ({error})", video, video)
     if not is_inside:
         return Rejection(f"link out of the folder: {video}; copy the file into the folder", video, video)
+    if not stat.S_ISREG(status.st_mode):
+        return Rejection(f"no ordinary file: {video} is a folder, pipe, socket or device; remove it", video, video)
     return VideoFile(video, path, status.st_size, status.st_mtime_ns)
 
 
@@ -100,7 +103,7 @@ def fingerprint(path: Path) -> str:
     """A hash of a file's content, with its size in bytes: `<40 hexadecimal digits>-<size>`.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: It cannot be read, or it is a pipe or a device, which would be waited for.
 
     Example:
         >>> import tempfile
@@ -109,6 +112,8 @@ def fingerprint(path: Path) -> str:
         >>> fingerprint(path)[40:]
         '-3'
     """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path} is no ordinary file, but a folder, pipe, socket or device")
     digest, size = hashlib.blake2b(digest_size=20), 0
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):

@@ -11,6 +11,7 @@ from hf_datasets.footage.files import VideoFile, find_videos
 from hf_datasets.footage.moments import VideoMoment, Windows, read_moments
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoError, VideoStore
+from hf_datasets.video.backends import status_of_file
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def source_of(moments: Iterable[VideoMoment], folder: Path, rejections: list[Rej
     for given, theirs in by_name.items():
         try:
             path = store.path(given)
-            status = path.stat()
+            status = status_of_file(path)
         except (VideoError, OSError) as error:
             reason = f"missing video: {given!r} of {name}, {len(theirs)} moments; {error}"
             missing.append(Rejection(reason, json.dumps([moment.moment_id for moment in theirs]), given))

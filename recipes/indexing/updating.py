@@ -144,6 +144,7 @@ class Indexer:
 
     def consume(self, messages: Iterator[Message], bar: Any) -> None:
         """Embed and commit what the reader gives."""
+        done = 0
         for message in messages:
             if isinstance(message, Batch):
                 self.rows += self.embed(message)
@@ -152,6 +153,8 @@ class Indexer:
             elif isinstance(message, GroupEnd):
                 with writing(Path(self.index.path)):
                     self.commit(message.files)
+                done += sum(file.wanted.file.size for file in message.files)
+                bar.update(done - bar.n)  # what could not be read is done, too
                 bar.set_postfix_str(f"{self.counts['moments']:,} moments")
 
     def embed(self, batch: Batch) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Video files of a folder: at any depth, never outside it."""
 
 import hashlib
+import os
 
 import pytest
 
@@ -28,10 +29,14 @@ def test_what_leads_out_of_the_folder_is_refused(tmp_path):
     (folder / "loop.mp4").symlink_to(folder / "loop.mp4")
     (folder / "nothing.mp4").symlink_to(folder / "gone.mp4")
     (folder / "elsewhere").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe.mp4")
     files, rejections = find_videos(folder)
     assert not files
     kinds = sorted(rejection.reason.partition(":")[0] for rejection in rejections)
-    assert kinds == ["file that cannot be reached", "file that cannot be reached", "link out of the folder"]
+    unreachable = "file that cannot be reached"
+    assert kinds == [unreachable, unreachable, "link out of the folder", "no ordinary file"]
+    with pytest.raises(OSError, match="no ordinary file"):
+        fingerprint(folder / "pipe.mp4")
 
 
 def test_a_fingerprint_is_of_the_whole_content(tmp_path):
