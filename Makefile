@@ -44,8 +44,9 @@ docs: $(READY)
 	$(PIP) --editable ".[dev,docs]"
 	HF_HUB_OFFLINE=1 $(BIN)/python docs/build.py build/docs
 
+# By file, so that one process makes what the tests of a file share.
 test: lint
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup \
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile \
 		-m "not slow and not peers and not hostile"
 
 test-all: lint
@@ -60,7 +61,7 @@ test-hostile: $(READY)
 test-oldest: $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .venv-oldest
 	$(UV) pip install --quiet --python .venv-oldest --resolution lowest-direct --editable ".[dev]"
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist loadgroup \
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist loadfile \
 		-m "not slow and not peers and not hostile" tests
 
 test-peers: $(READY)

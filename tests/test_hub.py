@@ -26,10 +26,7 @@ FIXTURES = ROOT / "tests" / "fixtures"
 WEIGHTS = ROOT / "recipes" / "weights"
 CONFIGS = ("mini", "mini-clips", "mini-videos")
 TEXT = "show with 2 turns"
-pytestmark = [
-    pytest.mark.xdist_group("hub"),  # one process of `pytest -n` makes the fixtures
-    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 
 def run(program, tasks, folder, variables):

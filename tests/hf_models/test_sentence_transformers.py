@@ -127,6 +127,7 @@ def assert_close(found, expected):
     torch.testing.assert_close(torch.as_tensor(found), expected, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.slow  # of the families, the tests of cards and of the Hub run the same in processes of their own
 def test_a_saved_folder_of_each_family_is_a_model_where_this_package_is_not_installed(case, tmp_path):
     environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH": "", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
