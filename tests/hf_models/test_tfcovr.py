@@ -317,6 +317,7 @@ def test_the_processor_makes_what_the_model_takes(processor):
     assert make_model().get_query_features(**batch).shape == (2, 16)
 
 
+@pytest.mark.slow  # the test of the cards does so for each family in one process
 def test_a_saved_folder_works_alone_and_without_this_package(processor, tmp_path):
     model, folder = make_model(text_config=clip_text()), tmp_path / "model"
     model.save_pretrained(folder)

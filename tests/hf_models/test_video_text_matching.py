@@ -193,6 +193,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.slow  # the test of the cards does so for each family in one process
 def test_a_saved_matcher_works_where_the_package_is_not_installed(tmp_path):
     matcher, given = small_matcher(), batch()
     matcher.save_pretrained(tmp_path / "model")
