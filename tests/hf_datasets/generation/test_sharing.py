@@ -82,6 +82,14 @@ def test_the_rejection_keeps_the_last_raw_answer_if_no_further_one_arrives(cache
     assert len(outcome.request) == 64
 
 
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C raises, also where whatever started the tests ignores it, as a shell does for what it runs behind."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupts(seconds):
     """Ctrl-C in so many seconds."""
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -98,6 +106,7 @@ def interrupts_when(is_time):
     threading.Thread(target=watch, daemon=True).start()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_run_caches_pending_answers_and_sends_no_further_request(cache):
     with ChatServer(answer, seconds=lambda body: 0.5) as server:
         chat = chat_at(server, Limits(max_concurrency=4))
@@ -110,6 +119,7 @@ def test_an_interrupted_run_caches_pending_answers_and_sends_no_further_request(
         assert set(server.asked.values()) == {1}
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_run_does_not_wait_for_a_server_that_hangs(cache, monkeypatch):
     monkeypatch.setattr(engine, "GRACE_SECONDS", 0.3)
     with ChatServer(answer) as server:
