@@ -79,8 +79,8 @@ from huggingface_hub import HfApi
 from publishing.contents import files_of
 from publishing.everything import Target, everything, in_order, next_release
 from publishing.hub_errors import explained
-from publishing.publication import Publication
-from publishing.upload import Plan, check_name, check_token, look_up, look_up_if_possible, make_plan, upload
+from publishing.publication import Publication, check_repo_id
+from publishing.upload import Plan, check_token, look_up, look_up_if_possible, make_plan, upload
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -109,7 +109,7 @@ def targets_of(config: PublishConfig) -> list[Target]:
     else:
         targets = [Target(config.what, config.name, config.repo, config.base_repo)]
     for target in targets:
-        check_name(target.repo_id)
+        check_repo_id(target.repo_id)
     return targets
 
 

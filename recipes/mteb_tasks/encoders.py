@@ -207,7 +207,7 @@ class RandomEncoder(SegmentEncoder):
 
     def __init__(self, name: str = "random", *, seed: int = 0, **options: Any) -> None:
         self.seed = seed
-        super().__init__(name, f"seed-{seed}", **options)
+        super().__init__(name, f"names-seed-{seed}", **options)
 
     def frames(self, videos: Sequence[Any], pool: VideoReaderPool) -> Iterator[Any]:  # noqa: ARG002
         """The videos themselves; no frame is read."""
@@ -215,7 +215,7 @@ class RandomEncoder(SegmentEncoder):
 
     def embed_videos(self, frames: list[Any]) -> Tensor:
         """Unit-norm `(B, RANDOM_SIZE)`."""
-        return self._random([repr(video) for video in frames])
+        return self._random([named(video) for video in frames])
 
     def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:  # noqa: ARG002
         """Unit-norm `(B, RANDOM_SIZE)`."""
@@ -228,6 +228,17 @@ class RandomEncoder(SegmentEncoder):
             seed = int.from_bytes(hashlib.sha256(f"{self.seed} {item}".encode()).digest()[:8], "big")
             rows.append(np.random.default_rng(seed).standard_normal(RANDOM_SIZE, dtype=np.float32))
         return F.normalize(torch.from_numpy(np.stack(rows)), dim=-1)
+
+
+def named(video: Any) -> str:
+    """A segment by its file's name and its times: the folder is another one on each machine.
+
+    >>> named(Segment("/cache/vault.mp4", 1.0, 2.5))
+    'vault.mp4 1.0 2.5'
+    """
+    if not isinstance(video, Segment):
+        return repr(video)
+    return f"{Path(video.path).name} {video.start_seconds} {video.end_seconds}"
 
 
 def load_composed(

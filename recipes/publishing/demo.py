@@ -13,8 +13,7 @@ from harness.commands import RECIPES
 from harness.model_folders import MINIATURE_TFCOVR
 from harness.results import write_json
 from hf_models import TFCoVRForComposedRetrieval
-from publishing.publication import Publication
-from publishing.upload import check_name
+from publishing.publication import Publication, check_repo_id
 
 SPACE = RECIPES / "demo_space"
 NOT_OF_THE_SPACE = {"__init__.py", "__pycache__"}
@@ -40,7 +39,7 @@ def prepare(
         ValueError: One of the names is not `ORG/NAME`, or the embeddings that ship are not of the model that ships.
     """
     for name in (model_repo, dataset_repo):
-        check_name(name)
+        check_repo_id(name)
     shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=lambda *_: NOT_OF_THE_SPACE)
     settings = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
     settings |= {"model": model_repo, "dataset": dataset_repo, "revision": revision, "code": check_model()}

@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError, safe_open
 
 import hf_models
@@ -13,7 +12,7 @@ from hf_datasets.drafts import draft_of
 from hf_models.cards import CURVE_FILE, draw_training_curve, write_benchmark_results, write_card
 from publishing.machine_paths import read_json, without_paths
 from publishing.model_card import card_data, card_text
-from publishing.publication import Publication
+from publishing.publication import Publication, check_repo_id
 from publishing.runs import Part, Run, benchmark_results, find_run
 
 PICKLED = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz", ".h5", ".msgpack"})
@@ -79,20 +78,6 @@ def prepare(
     named = [*bases, *([dataset] if dataset else []), *(one.metric_id for one in measurements)]
     needs = tuple(dict.fromkeys(one for one in named if one.startswith(f"{namespace}/") and one != repo_id))
     return Publication("model", repo_id, folder, needs)
-
-
-def check_repo_id(repo_id: str) -> None:
-    """Refuse what is not `ORG/NAME`.
-
-    Raises:
-        ValueError: It is not.
-    """
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise ValueError(f"{repo_id!r} is not a name on the Hub: {error}") from None
-    if "/" not in repo_id:
-        raise ValueError(f"{repo_id!r} names no organization or user; write it as ORG/NAME")
 
 
 def check_place(folder: Path, model: Path) -> None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from huggingface_hub.utils import validate_repo_id
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -16,3 +18,17 @@ class Publication:
     """Every file in it goes up; nothing else does. Its `README.md` is the card."""
     needs: tuple[str, ...] = ()
     """Repositories, as `ORG/NAME`, that this one's files refer to; `publish.py all` publishes them before."""
+
+
+def check_repo_id(repo_id: str) -> None:
+    """Refuse what is not `ORG/NAME`.
+
+    Raises:
+        ValueError: With the form.
+    """
+    try:
+        validate_repo_id(repo_id)
+    except ValueError as error:
+        raise ValueError(f"{repo_id!r} is not a name on the Hub: {error}") from None
+    if "/" not in repo_id:
+        raise ValueError(f"{repo_id!r} names no organization or user; write it as ORG/NAME")

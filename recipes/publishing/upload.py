@@ -19,11 +19,11 @@ import yaml
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, RepoCard, get_token, hf_hub_url
 from huggingface_hub.errors import LocalTokenNotFoundError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
-from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status, validate_repo_id
+from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
 from publishing.contents import RECORD, check_text, files_of, machine_folders, size_text
 from publishing.hub_errors import PublishingError, explained
-from publishing.publication import Publication
+from publishing.publication import Publication, check_repo_id
 
 CARD = "README.md"
 STARTS_WITH = {"gradio": "app.py", "docker": "Dockerfile", "static": "index.html"}
@@ -178,7 +178,7 @@ def make_plan(
         ValueError: The repository's name is not one, its card is not readable, a file must not leave this machine,
             someone else filled the repository, it is public and was to be private, or has the tag for another commit.
     """
-    check_name(publication.repo_id)
+    check_repo_id(publication.repo_id)
     files = files_of(publication.folder)
     check_text(files, machine_folders(publication.folder, *private_folders))
     header_of(files[CARD])
@@ -198,20 +198,6 @@ def make_plan(
     if tag in remote.tags and not (plan.is_empty and remote.tags[tag] == remote.head):
         raise ValueError(f"{publication.repo_id} has a tag {tag} for another commit; name another --tag")
     return plan
-
-
-def check_name(repo_id: str) -> None:
-    """Refuse what is not `ORG/NAME`.
-
-    Raises:
-        ValueError: With the form.
-    """
-    try:
-        validate_repo_id(repo_id)
-    except ValueError as error:
-        raise ValueError(f"{repo_id!r} is not a name of a repository: {error}") from None
-    if "/" not in repo_id:
-        raise ValueError(f"{repo_id!r} is not a name of a repository; write ORG/NAME")
 
 
 def look_up(api: HfApi, publication: Publication) -> Remote:

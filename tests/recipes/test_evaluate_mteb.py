@@ -127,6 +127,13 @@ def test_with_the_own_clip_kept_it_is_what_trecs_program_gives(encoder, task):
         assert scores[f"recall_at_{k}_{KEPT}"] == pytest.approx(scores[f"recall_at_{k}"], abs=1e-5)
 
 
+def test_chance_does_not_depend_on_where_the_videos_are():
+    here, there, other = (Segment(path, 1.0, 2.5) for path in ("/a/vault.mp4", "/b/vault.mp4", "/a/beam.mp4"))
+    vectors = RandomEncoder().embed_videos([here, there, other])
+    assert torch.equal(vectors[0], vectors[1])
+    assert not torch.equal(vectors[0], vectors[2])
+
+
 def test_leaving_the_own_clip_out_moves_later_clips_up(task):
     ranked = ["own", "right", "wrong"]
     task = TFCoVR()

@@ -309,8 +309,8 @@ def test_a_header_that_the_hub_refuses_is_named(hub, call, folder):
     [
         ({"what": None}, "say what to publish: dataset, model, adapter, metric, space, demo, all"),
         ({"repo": None}, "name what to publish and where: `python recipes/publish.py space NAME --repo ORG/NAME`"),
-        ({"repo": "page"}, "'page' is not a name of a repository; write ORG/NAME"),
-        ({"repo": "org/../page"}, "'org/../page' is not a name of a repository"),
+        ({"repo": "page"}, "'page' names no organization or user; write it as ORG/NAME"),
+        ({"repo": "org/../page"}, "'org/../page' is not a name on the Hub"),
         ({"what": "all"}, "all takes no name and no --repo but --org"),
         ({"what": "demo"}, "demo takes no name but --repo: `python recipes/publish.py demo --repo ORG/subtle-demo`"),
         ({"name": "missing"}, "missing is not a folder"),
