@@ -10,7 +10,6 @@ Results go to `outputs` in the working directory.
 
 import difflib
 import importlib.metadata
-import importlib.util
 import re
 import runpy
 import shutil
@@ -37,8 +36,6 @@ VERBS = {
 FORMER_NAMES = ("judge_captions",)
 FOLDERS = ("configs", "accelerate", "weights")
 DISTRIBUTION = "subtle-video"
-EXTRA = ("accelerate", "jinja2", "rich")
-"""The modules of the extra `recipes` in `pyproject.toml`."""
 
 
 def main() -> int:
@@ -106,20 +103,14 @@ def show_path(words: list[str], verbs: list[str]) -> int:
     return refuse(f"there is no {word!r}; {allowed}{nearest(word, [*verbs, *FOLDERS])}")
 
 
-def is_installed(module: str) -> bool:
-    spec = importlib.util.find_spec(module)
-    return spec is not None and spec.origin is not None  # a folder of that name, such as ours of YAML files, has none
-
-
 def run(verb: str, arguments: list[str]) -> int:
     """Run a script as `python recipes/VERB.py` would."""
-    missing = [name for name in EXTRA if not is_installed(name)]
-    if missing:
-        return refuse(f"{', '.join(missing)}: not installed; run: pip install '{DISTRIBUTION}[recipes]'")
     # Python puts a script's folder in front; with -P it has put nothing there that could be replaced.
     sys.path[: 0 if sys.flags.safe_path else 1] = [str(FOLDER)]
     from harness import commands
 
+    if missing := commands.missing_modules():
+        return refuse(missing)
     commands.started_by_command = True
     script = str(FOLDER / f"{verb}.py")
     sys.argv = [script, *arguments]

@@ -4,6 +4,7 @@ Docstrings and messages spell commands as in a checkout. `as_typed` gives the ot
 `running.py` apply it to all that they show, so that no recipe has to.
 """
 
+import importlib.machinery
 import os
 import re
 import sys
@@ -20,6 +21,8 @@ IN_CHECKOUT_AND_INSTALLED = (
     (r"\brecipes/((?:accelerate|weights)/[\w./-]*\w)", r"$(subtle path \1)"),
     (r"\bmake quickstart\b", "subtle quickstart"),
 )
+EXTRA = ("accelerate", "jinja2", "rich")
+"""The modules of the extra `recipes` in `pyproject.toml`."""
 started_by_command = False
 """Set by the command `subtle`, which an editable checkout has too."""
 
@@ -47,3 +50,14 @@ def find_config(path: Path) -> Path:
         return path
     shipped = CONFIGS / path.name
     return shipped if os.path.isfile(shipped) else path  # noqa: PTH113 no error for any text
+
+
+def missing_modules() -> str | None:
+    """What every recipe needs beyond the packages and is not installed, with the command that installs it."""
+    missing = [name for name in EXTRA if not is_installed(name)]
+    return f"{', '.join(missing)}: not installed; run: pip install 'subtle-video[recipes]'" if missing else None
+
+
+def is_installed(module: str) -> bool:
+    spec = importlib.machinery.PathFinder.find_spec(module)
+    return spec is not None and spec.origin is not None  # a folder of that name, such as ours of YAML files, has none

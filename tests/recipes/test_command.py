@@ -106,19 +106,30 @@ def test_a_mistake_is_one_line_with_what_is_allowed(call, words, message):
     assert re.match(f"subtle: error: .*{message}", errors), errors
 
 
-def test_a_missing_module_of_the_extra_is_named_with_the_command_that_installs_it(call, command, monkeypatch):
-    monkeypatch.setitem(sys.modules, "rich", None)
-    assert call("stage2") == (
-        2,
-        "",
-        "subtle: error: rich: not installed; run: pip install 'subtle-video[recipes]'\n",
+def test_a_missing_module_of_the_extra_is_named_with_the_command_that_installs_it(call, monkeypatch):
+    monkeypatch.setattr(commands, "EXTRA", ("rich", "no_such_module"))
+    message = "no_such_module: not installed; run: pip install 'subtle-video[recipes]'\n"
+    assert call("stage2") == (2, "", f"subtle: error: {message}")
+
+
+def test_a_script_without_the_extra_is_one_line_too():
+    lines = (
+        "import sys, runpy",
+        "from harness import commands",
+        "commands.EXTRA = ('rich', 'no_such_module')",
+        "sys.argv = ['stage2.py']",
+        "runpy.run_path(sys.argv[0], run_name='__main__')",
     )
+    words = [sys.executable, "-c", "\n".join(lines)]
+    done = subprocess.run(words, cwd=ROOT / "recipes", capture_output=True, text=True, check=False)
+    message = "no_such_module: not installed; run: pip install 'subtle-video[recipes]'\n"
+    assert (done.returncode, done.stderr) == (2, f"stage2.py: error: {message}")
 
 
-def test_the_extra_has_the_modules_that_the_command_asks_for(command):
+def test_the_extra_has_the_modules_that_the_command_asks_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extra = project["optional-dependencies"]["recipes"]
-    assert sorted(Requirement(line).name for line in extra) == sorted(command.EXTRA)
+    assert sorted(Requirement(line).name for line in extra) == sorted(commands.EXTRA)
 
 
 def test_a_recipe_runs_as_python_runs_it(tmp_path):
