@@ -12,6 +12,16 @@ import pytest
 
 
 @pytest.fixture(scope="session")
+def warm_python():
+    """Starts programs that import torch or transformers in a fraction of the time of a new interpreter."""
+    from tests.fixtures.warm_python import WarmPython
+
+    python = WarmPython()
+    yield python
+    python.close()
+
+
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real annotations, clips and reference outputs that stands beside the checkout."""
     folder = Path(__file__).parents[2] / "shared"

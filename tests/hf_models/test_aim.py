@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -341,7 +339,7 @@ with torch.no_grad():
 """
 
 
-def test_a_saved_folder_works_where_the_package_is_not_installed(tmp_path):
+def test_a_saved_folder_works_where_the_package_is_not_installed(tmp_path, warm_python):
     model = small_aim(AIMForVideoClassification)
     model.save_pretrained(tmp_path / "model")
     processor = AIMVideoProcessor(num_frames=FRAMES, size={"height": 16, "width": 16})
@@ -351,14 +349,8 @@ def test_a_saved_folder_works_where_the_package_is_not_installed(tmp_path):
         "AutoModel",
         "AutoModelForVideoClassification",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_THE_PACKAGE, str(tmp_path / "model")],
-        cwd=tmp_path,
-        env={"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"}
+    done = warm_python.run(["-c", WITHOUT_THE_PACKAGE, tmp_path / "model"], cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     config, kind, total, logits = json.loads(done.stdout.splitlines()[-1])
     pixel_values = AutoVideoProcessor.from_pretrained(tmp_path / "model")(

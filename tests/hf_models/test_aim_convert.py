@@ -1,7 +1,6 @@
 """The converter, against a checkpoint and outputs of the reference implementation."""
 
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -31,10 +30,10 @@ def weights(reference):
     return torch.load(reference, weights_only=True)["state_dict"]
 
 
-def test_the_reference_checkpoint_converts_and_agrees(reference, expected, tmp_path):
-    command = [sys.executable, "-m", "hf_models.tfcovr.convert_aim", str(reference), str(tmp_path / "aim")]
+def test_the_reference_checkpoint_converts_and_agrees(reference, expected, tmp_path, warm_python):
+    command = ["-m", "hf_models.tfcovr.convert_aim", reference, tmp_path / "aim"]
     command += ["--adapter-scale", "0.5", "--num-attention-heads", "4"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = warm_python.run(command)
     assert done.returncode == 0, done.stderr
     assert "2 blocks of width 64, 4 frames of 32 px" in done.stdout
     model = AIMForVideoClassification.from_pretrained(tmp_path / "aim")

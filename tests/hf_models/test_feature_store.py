@@ -163,8 +163,8 @@ feature_store.FeatureStore(sys.argv[1]).append(["a"], [torch.ones(3, 2)])
 """
 
 
-def test_an_unfinished_file_of_a_killed_run_is_not_read_as_a_shard_and_the_next_run_removes_it(tmp_path):
-    killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, tmp_path], timeout=120, check=False)
+def test_an_unfinished_file_of_a_killed_run_is_not_read_as_a_shard_and_the_next_run_removes_it(tmp_path, warm_python):
+    killed = warm_python.run(["-c", KILLED_WHILE_WRITING, tmp_path])
     assert killed.returncode == -signal.SIGKILL
     (left,) = tmp_path.glob("*.tmp")
     assert not len(FeatureStore(tmp_path))

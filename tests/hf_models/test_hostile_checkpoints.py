@@ -3,7 +3,6 @@
 import os
 import random
 import struct
-import subprocess
 import sys
 import zipfile
 from io import BytesIO
@@ -241,7 +240,7 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
-def test_the_commands_stop_with_one_line_and_within_a_gigabyte(tmp_path):
+def test_the_commands_stop_with_one_line_and_within_a_gigabyte(tmp_path, warm_python):
     chosen = ["a bomb of compressed operations", "tuples 200,000 deep as a key", "doubled tuples as a key"]
     chosen += ["a call for memory", "one number as a large weight", "a call of a program"]
     paths = []
@@ -249,14 +248,7 @@ def test_the_commands_stop_with_one_line_and_within_a_gigabyte(tmp_path):
         paths.append(tmp_path / f"{number}.pth")
         paths[-1].write_bytes(HOSTILE[name][0])
     paths.append(write(tmp_path / "wide.pth", aim_weights() | {"class_embedding": torch.zeros(1_000_000)}))
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, *map(str, paths)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
+    child = warm_python.run(["-c", CHILD, *paths], cwd=tmp_path)
     lines = child.stdout.splitlines()
     assert [line[:7] for line in lines] == ["error: "] * 2 * len(paths), child.stderr[-2000:]
     assert "Traceback" not in child.stderr

@@ -1,8 +1,6 @@
 """Losses against hand-derived values, the golden table, and one process against two."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -148,18 +146,10 @@ def test_autocast_does_not_coarsen_the_loss():
     assert loss.item() == pytest.approx(0.011640, abs=1e-6)
 
 
-def test_two_processes_with_uneven_batches_equal_one_also_when_sharded_or_end_to_end(tmp_path):
+def test_two_processes_with_uneven_batches_equal_one_also_when_sharded_or_end_to_end(tmp_path, warm_python):
     script = Path(__file__).parents[1] / "fixtures" / "two_process_losses.py"
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node=2",
-        str(script),
-    ]
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    for done in warm_python.run_ranks(2, [script, tmp_path], timeout=120):
+        assert done.returncode == 0, done.stderr
     results = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in (0, 1)]
     alone = torch.load(tmp_path / "alone.pt", weights_only=True)
     for name in ("hn_nce", "infonce", "multi_positive", "sharded", "end_to_end"):

@@ -1,9 +1,6 @@
 """VideoComp's losses against values derived by hand, a plain second implementation, and themselves on two processes."""
 
 import math
-import socket
-import subprocess
-import sys
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -145,20 +142,11 @@ def test_shapes_and_options_that_do_not_fit_are_refused(call):
         call()
 
 
-def test_two_processes_equal_one_with_uneven_batches_and_where_one_has_no_negatives_or_no_rows(tmp_path):
+def test_two_processes_equal_one_with_uneven_batches_and_where_one_has_no_negatives_or_no_rows(tmp_path, warm_python):
     script = Path(__file__).parents[1] / "fixtures" / "two_process_vidclip.py"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}"]
-    done = subprocess.run(
-        [sys.executable, *command, str(script), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=150,  # one process that waits for the other would wait for ever
-    )
-    assert done.returncode == 0, done.stderr
+    # One process that waits for the other would wait for ever.
+    for done in warm_python.run_ranks(2, [script, tmp_path], timeout=150):
+        assert done.returncode == 0, done.stderr
     alone, *ranks = (torch.load(tmp_path / f"{name}.pt") for name in ("alone", "rank0", "rank1"))
     assert len(alone) == 7
     for case, expected in alone.items():

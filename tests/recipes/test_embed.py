@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -81,15 +79,14 @@ def test_a_second_run_opens_no_video(tiny, embedded, monkeypatch):
     assert sorted(Path(embedded).rglob("shard-*")) == before
 
 
-def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path):
+def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path, warm_python):
     options = {**tiny, "output_dir": tmp_path / "store", "batch_size": 1, "shard_size": 1}
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(RECIPES / "embed.py"), *arguments(options)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        while process.poll() is None and len(list(tmp_path.glob("store/video/shard-*.safetensors"))) < 3:
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+    process = warm_python.start([RECIPES / "embed.py", *arguments(options)], env=environment)
+    while process.poll() is None and len(list(tmp_path.glob("store/video/shard-*.safetensors"))) < 3:
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
     before = load(tmp_path / "store")
     assert 3 <= len(before) < 36
     embed.run(EmbedConfig(**{**options, "output_dir": str(tmp_path / "store")}))

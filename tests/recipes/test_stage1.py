@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -114,23 +112,22 @@ def test_the_base_stays_as_it_was_under_adapters(config):
 
 
 @pytest.mark.parametrize("moment", ["between checkpoints", "inside a checkpoint"])
-def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, moment):
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python, moment):
     config.epochs = 5
     measured = run(config)
     killed = replace(config, output_dir=str(tmp_path / "killed"))
     (tmp_path / "killed.yaml").write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
-    command = [sys.executable, str(RECIPES / "stage1.py"), str(tmp_path / "killed.yaml")]
+    command = [RECIPES / "stage1.py", tmp_path / "killed.yaml"]
     if moment == "inside a checkpoint":
-        command[1:2] = ["-c", DIE_INSIDE_A_CHECKPOINT, killed.output_dir]
+        command[:1] = ["-c", DIE_INSIDE_A_CHECKPOINT, killed.output_dir]
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        while process.poll() is None and (
-            moment == "inside a checkpoint" or not list(tmp_path.glob("killed/checkpoints/step-*"))
-        ):
-            time.sleep(0.002)
-        process.kill()
-        said = process.stdout.read().decode()
-    assert process.returncode == -signal.SIGKILL, said
+    process = warm_python.start(command, env=environment)
+    while process.poll() is None and (
+        moment == "inside a checkpoint" or not list(tmp_path.glob("killed/checkpoints/step-*"))
+    ):
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL, process.output()
     assert not Path(killed.output_dir, "results.json").exists()
     if moment == "inside a checkpoint":
         unfinished = tmp_path / "killed/checkpoints/unfinished"

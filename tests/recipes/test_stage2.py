@@ -63,17 +63,17 @@ def test_training_from_embeddings_learns_and_leaves_a_complete_model(config):
     assert results["signature"].split("|")[0] in card.text
 
 
-def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path):
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python):
     config.epochs, config.checkpoint_steps = 40, 7
     whole = stage2.run(config)
     killed = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "killed")})
-    command = [sys.executable, str(RECIPES / "stage2.py"), as_yaml(killed, tmp_path / "killed.yaml")]
+    command = [RECIPES / "stage2.py", as_yaml(killed, tmp_path / "killed.yaml")]
     environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL, process.stdout
+    process = warm_python.start(command, env=environment)
+    while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL, process.output()
     assert not Path(killed.output_dir, "results.json").exists()
     assert stage2.run(killed) == whole
     expected, resumed = weights(config.output_dir), weights(killed.output_dir)

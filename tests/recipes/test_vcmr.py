@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -150,19 +148,18 @@ def test_fine_queries_find_more_than_coarse_ones(config, small, tmp_path):
     assert fine["vcmr_recall@1_iou@0.5"] > coarse["vcmr_recall@1_iou@0.5"] + 0.2
 
 
-def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path):
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python):
     config.epochs, config.checkpoint_steps = 6, 4
     whole = vcmr.run(config)
     killed = replace(config, output_dir=str(tmp_path / "killed"))
     path = tmp_path / "killed.yaml"
     path.write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
     environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, str(RECIPES / "vcmr.py"), str(path)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL, process.stdout
+    process = warm_python.start([RECIPES / "vcmr.py", path], env=environment)
+    while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL, process.output()
     assert not Path(killed.output_dir, "results.json").exists()
     assert vcmr.run(killed) == whole
     expected, resumed = weights(config.output_dir), weights(killed.output_dir)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import datasets
@@ -199,28 +197,15 @@ def test_stacks_leave_nothing_on_the_disk(config):
     assert cached() == before
 
 
-def test_two_processes_end_with_the_weights_of_one(config):
+def test_two_processes_end_with_the_weights_of_one(config, warm_python):
     alone, together = (config(name, zero_init_rate=1.0) for name in ("alone", "together"))  # rounding times 20
     run(alone)
     flags = []
     for name, value in vars(together).items():
         if value is not None:
             flags += [f"--{name}", str(value)]
-    launch = [
-        "-m",
-        "accelerate.commands.launch",
-        "--multi_gpu",
-        "--num_processes",
-        "2",
-        "--main_process_port",
-        "0",
-    ]
-    done = subprocess.run(
-        [sys.executable, *launch, str(RECIPE), *flags],
-        env=os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "ACCELERATE_USE_CPU": "true"}
+    for done in warm_python.run_ranks(2, [RECIPE, *flags], env=environment):
+        assert done.returncode == 0, done.stderr
+    assert json.loads(Path(together.output_dir, "results.json").read_text())["num_processes"] == 2
     assert_same_weights(alone, together, rtol=1e-3, atol=2e-4)

@@ -1,7 +1,5 @@
 """XML, ReLoCLNet and HERO trained by several processes: negatives come from all of them."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,18 +10,10 @@ SCRIPT = Path(__file__).parents[2] / "fixtures" / "two_process_moments.py"
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(tmp_path_factory, warm_python):
     folder = tmp_path_factory.mktemp("processes")
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node=2",
-        str(SCRIPT),
-    ]
-    done = subprocess.run([*command, str(folder)], check=False, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    for done in warm_python.run_ranks(2, [SCRIPT, folder], timeout=120):
+        assert done.returncode == 0, done.stderr
     return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
 
 
