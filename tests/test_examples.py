@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +11,13 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "drawn_videos")
 # One process for all, for importing torch takes longer than what most of them do.
 RUN_ALL = """
-import contextlib, io, json, runpy, sys
+import contextlib, io, json, runpy, sys, warnings
 from pathlib import Path
 
 examples, arguments = json.loads(sys.argv[1])
 sys.path.insert(0, str(Path(examples[0]).parent))
+# An example that imports from a place that has moved.
+warnings.filterwarnings("error", category=DeprecationWarning, module="__main__$")
 printed = {}
 for path in examples:
     sys.argv = [path, *arguments.get(Path(path).stem, [])]
@@ -29,17 +29,15 @@ print(json.dumps(printed))
 MODEL = str(ROOT / "recipes" / "weights" / "miniature-clip")
 
 
-def run(program, *arguments, home):
+def run(python, *arguments, home):
     environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
-    moved = "error::DeprecationWarning:__main__"  # an example that imports from a place that has moved
-    command = [sys.executable, "-W", moved, *program, *arguments]
-    process = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home, check=False)
+    process = python.run(["-c", RUN_ALL, *arguments], env=environment, cwd=home)
     assert process.returncode == 0, process.stderr
     return process.stdout
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory):
+def printed(tmp_path_factory, warm_python):
     """What each example prints, by name; `measure_clip` and `stream_from_hub` read a small miniature."""
     from datasets import load_dataset
 
@@ -67,7 +65,7 @@ def printed(tmp_path_factory):
         "stream_from_hub": ["--repo", str(published), "--steps", "60", "--workers", "0"],
     }
     paths = [str(path) for path in EXAMPLES]
-    return json.loads(run(["-c", RUN_ALL], json.dumps([paths, arguments]), home=home).splitlines()[-1])
+    return json.loads(run(warm_python, json.dumps([paths, arguments]), home=home).splitlines()[-1])
 
 
 def test_own_clips_gives_queries_of_every_split(printed):

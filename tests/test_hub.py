@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -29,23 +27,16 @@ TEXT = "show with 2 turns"
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 
-def run(program, tasks, folder, variables):
+def run(python, program, tasks, folder, variables):
     """The last line that a program of the fixtures prints, run in another folder and isolated from this one."""
     (folder / "tasks.json").write_text(json.dumps(tasks))
-    done = subprocess.run(
-        [sys.executable, "-I", str(FIXTURES / program), "tasks.json"],
-        cwd=folder,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python.run(["-I", FIXTURES / program, "tasks.json"], cwd=folder, env=os.environ | variables)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def published(miniature, tmp_path_factory):  # noqa: F811
+def published(miniature, tmp_path_factory, warm_python):  # noqa: F811
     """A Hub that holds a dataset, a model, an adapter with its base, and the metrics; and what they were made of."""
     root = tmp_path_factory.mktemp("hub")
     make_runs(root / "runs", only=("stage2",))
@@ -58,13 +49,14 @@ def published(miniature, tmp_path_factory):  # noqa: F811
         *(["metric", name, "--repo", f"org/{name}"] for name in METRICS),
     ]
     with serve() as (_, hub):
-        shown = run("publish_commands.py", [*commands, *commands[:3]], root, environment(hub, root / "publisher"))
+        variables = environment(hub, root / "publisher")
+        shown = run(warm_python, "publish_commands.py", [*commands, *commands[:3]], root, variables)
         assert (shown.count(": published as "), shown.count(": nothing to change")) == (len(commands), 3), shown
         yield hub, root, miniature
 
 
 @pytest.fixture(scope="module")
-def read(published):
+def read(published, warm_python):
     """What someone else reads: with the Hub, and then without a connection."""
     hub, root, _ = published
     sha = hub.repository("org/retriever").head.sha
@@ -78,8 +70,8 @@ def read(published):
     }
     online = environment(hub, root / "someone")
     offline = online | {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
-    first, second = (json.loads(run("hub_reader.py", tasks, root, variables)) for variables in (online, offline))
-    return first, second, tasks
+    first, second = (run(warm_python, "hub_reader.py", tasks, root, variables) for variables in (online, offline))
+    return json.loads(first), json.loads(second), tasks
 
 
 def test_every_configuration_and_split_holds_the_rows_of_the_builder_also_streamed_by_two_workers(published, read):
@@ -102,10 +94,11 @@ def test_a_pinned_model_and_its_sentence_transformer_compute_what_they_did_befor
     torch.testing.assert_close(expected[0], expected[1], atol=1e-5, rtol=0)
 
 
-def test_a_pinned_adapter_finds_its_base_on_the_hub_and_computes_what_it_did_before(published, read):
+def test_a_pinned_adapter_finds_its_base_on_the_hub_and_computes_what_it_did_before(published, read, warm_python):
     hub, root, _ = published
     tasks = {"ours": True, "adapter": read[2]["adapter"]}
-    found = json.loads(run("hub_reader.py", tasks, root, environment(hub, root / "someone")))["adapter"]
+    found = run(warm_python, "hub_reader.py", tasks, root, environment(hub, root / "someone"))
+    found = json.loads(found)["adapter"]
     tower = CLIPVisionModel.from_pretrained(WEIGHTS / "miniature-clip")
     expected = hub_reader.run_adapter(PeftModel.from_pretrained(tower, WEIGHTS / "miniature-aim").eval())
     torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), atol=1e-5, rtol=0)

@@ -1,8 +1,6 @@
 """The configurations `*-videos`: one row for each long video, with a file or with bytes, to join clips to."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import datasets
@@ -59,7 +57,7 @@ def test_the_miniature_of_every_name_has_each_long_video_once(name, miniature):
         assert set(part.features["split"].int2str(part["split"])) == {split}
 
 
-def test_a_process_that_imports_nothing_of_ours_joins_published_clips_to_their_videos(miniature, tmp_path):
+def test_a_process_that_imports_nothing_of_ours_joins_published_clips_to_their_videos(miniature, tmp_path, warm_python):
     parts = {
         f"mini-{part}": {
             "test": datasets.load_dataset("tfcovr", f"mini-{part}", data_dir=str(miniature), split="test")
@@ -72,9 +70,7 @@ def test_a_process_that_imports_nothing_of_ours_joins_published_clips_to_their_v
     files = list((folder / "mini-videos").glob("test-*.parquet"))
     assert files
     assert not any(str(miniature).encode() in path.read_bytes() for path in files)
-    done = subprocess.run(
-        [sys.executable, "-c", JOIN, str(folder)], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = warm_python.run(["-c", JOIN, folder], cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout) == [12, 2, "test"]
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import datasets
@@ -34,22 +32,15 @@ def releases(tmp_path):
     return folder
 
 
-def test_every_name_streams_in_forked_workers_and_on_nodes_without_hanging(miniature, releases, tmp_path):
+def test_every_name_streams_in_forked_workers_and_on_nodes_without_hanging(miniature, releases, tmp_path, warm_python):
     cases = [(name, "mini", str(miniature)) for name in BUILDERS]
     cases += [(name, "mini-clips", str(miniature)) for name in ("tfcovr", "activitynet_comp")]
     cases += [("charades_fig", "mini-videos", str(miniature)), ("charades_fig", "release", str(releases))]
     cases += [("tfcovr", config, str(releases)) for config in ("release", "release-clips")]
     shared = [("tfcovr", "mini", str(miniature)), ("didemo_fig", "mini-videos", str(miniature))]
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "tests/fixtures/streaming_workers.py", json.dumps(cases), json.dumps(shared)],
-        cwd=CHECKOUT,
-        env=environment | {"PYTHONPATH": str(CHECKOUT)},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    command = ["tests/fixtures/streaming_workers.py", json.dumps(cases), json.dumps(shared)]
+    done = warm_python.run(command, cwd=CHECKOUT, env=environment | {"PYTHONPATH": str(CHECKOUT)})
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     on_nodes = {case: found.pop(case) for case in ("tfcovr mini shared", "didemo_fig mini-videos shared")}

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from warm_python import WarmPython
 
 import hf_models
 
@@ -13,7 +14,7 @@ import hf_models
 heavy = sorted({"torch", "transformers", "peft", "torchvision", "av"} & set(sys.modules))
 print(heavy)
 """
-# In a process of its own, because the order of imports is what is tested.
+# In a process of its own, because the order of imports is what is tested: of ours, transformers and peft.
 ADAPTER_FIRST = """
 import hf_models.tfcovr.adapter_aim
 from peft import PeftType
@@ -33,24 +34,25 @@ print("registered")
 """
 
 
-def output_of(code: str) -> str:
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+def output_of(code: str, python: WarmPython) -> str:
+    run = python.run(["-c", code], timeout=120)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
 
 
 def test_importing_the_package_imports_neither_torch_nor_transformers_nor_peft():
-    assert output_of(NOTHING_HEAVY) == "[]"
+    run = subprocess.run([sys.executable, "-c", NOTHING_HEAVY], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, "[]"), run.stderr
 
 
 @pytest.mark.parametrize("first", ["configuration_aim_adapter", "layers_aim_adapter"])
-def test_a_module_of_the_adapter_can_be_the_first_import(first):
+def test_a_module_of_the_adapter_can_be_the_first_import(warm_python, first):
     code = f"import hf_models.tfcovr.{first}\nfrom peft import PeftType\nprint('AIM' in PeftType.__members__)"
-    assert output_of(code) == "True"
+    assert output_of(code, warm_python) == "True"
 
 
-def test_every_class_is_registered_also_where_the_adapter_is_imported_first():
-    assert output_of(ADAPTER_FIRST) == "registered"
+def test_every_class_is_registered_also_where_the_adapter_is_imported_first(warm_python):
+    assert output_of(ADAPTER_FIRST, warm_python) == "registered"
 
 
 def test_the_table_of_classes_is_the_list_of_public_names():

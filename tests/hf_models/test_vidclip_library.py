@@ -2,8 +2,6 @@
 
 import logging
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -288,17 +286,10 @@ print(tuple(model.get_video_features(torch.zeros(2, 3, 3, 16, 16)).shape))
 """
 
 
-def test_the_model_needs_neither_torchvision_nor_av(tmp_path):
+def test_the_model_needs_neither_torchvision_nor_av(tmp_path, warm_python):
     small_vidclip().save_pretrained(tmp_path / "model")
     make_processor().save_pretrained(tmp_path / "model")
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCHVISION_AND_AV, str(tmp_path / "model")],
-        cwd=tmp_path,
-        env=os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    done = warm_python.run(["-c", WITHOUT_TORCHVISION_AND_AV, tmp_path / "model"], cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "(2, 24)"

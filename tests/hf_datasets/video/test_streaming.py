@@ -3,8 +3,6 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -141,18 +139,10 @@ def test_a_stream_goes_on_where_its_state_was_taken(stream, rows):
     assert [row["clip_id"] for row in copy] == [row["clip_id"] for row in rows[7:]]
 
 
-def test_workers_on_nodes_share_the_clips_and_leave_nothing_behind(published, rows, tmp_path):
+def test_workers_on_nodes_share_the_clips_and_leave_nothing_behind(published, rows, tmp_path, warm_python):
     environment = os.environ | {"TMPDIR": str(tmp_path), "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-c", WORKERS, str(published)]
-    done = subprocess.run(
-        command,
-        cwd=CHECKOUT,
-        env=environment | {"HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
+    command = ["-c", WORKERS, published]
+    done = warm_python.run(command, cwd=CHECKOUT, env=environment | {"HF_HUB_OFFLINE": "1"})
     assert done.returncode == 0, done.stderr[-3000:]
     num_shards, nodes = json.loads(done.stdout)
     assert num_shards == 2

@@ -1,8 +1,6 @@
 """XML, ReLoCLNet and HERO: shapes, properties that their papers imply, saving and loading, and bad input."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -155,7 +153,7 @@ print(json.dumps(totals))
 """
 
 
-def test_saved_folders_work_where_neither_the_package_nor_a_video_library_is_installed(tmp_path):
+def test_saved_folders_work_where_neither_the_package_nor_a_video_library_is_installed(tmp_path, warm_python):
     expected = []
     for name in MODELS:
         model = small(name)
@@ -163,14 +161,9 @@ def test_saved_folders_work_where_neither_the_package_nor_a_video_library_is_ins
         with torch.no_grad():
             output = model(torch.ones(1, 2, 12), torch.ones(1, 2), torch.ones(1, 3, 10), torch.ones(1, 3))
         expected.append([output.video_scores.item(), output.end_logits.sum().item()])
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_THE_PACKAGE, *(str(tmp_path / name) for name in MODELS)],
-        cwd=tmp_path,
-        env={"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"}
+    command = ["-c", WITHOUT_THE_PACKAGE, *(tmp_path / name for name in MODELS)]
+    done = warm_python.run(command, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert [row[0] for row in found] == ["XMLConfig", "ReLoCLNetConfig", "HEROConfig"]
