@@ -1,6 +1,9 @@
-"""Fixtures for all tests: no network, and the shared reference files where they exist."""
+"""Fixtures for all tests: no network, and the shared reference files where they exist; what makes the suite faster."""
 
+import atexit
+import gc
 import os
+import sys
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -9,6 +12,69 @@ os.environ.setdefault("HF_EVALUATE_OFFLINE", "1")
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
+
+# The files that take longest, the longest first. Processes take files from the front of the queue; a long one at its
+# end would keep one of them busy while the others have nothing to do. A name that is gone does no harm.
+LONGEST_FILES = [
+    "test_hub.py",
+    "recipes/test_stage1.py",
+    "recipes/test_stage2.py",
+    "hf_datasets/video/test_pool.py",
+    "recipes/harness/test_build_faults.py",
+    "recipes/test_demo.py",
+    "test_examples.py",
+    "hf_models/test_imports.py",
+    "recipes/test_vidclip.py",
+    "recipes/publishing/test_model.py",
+    "hf_datasets/test_streaming.py",
+    "hf_datasets/miniature/test_processes.py",
+    "hf_datasets/test_published_folder.py",
+    "recipes/test_vcmr.py",
+    "recipes/harness/test_build.py",
+    "hf_models/test_vidclip_losses.py",
+    "hf_models/moments/test_processes.py",
+    "hf_models/test_losses.py",
+    "metrics/test_installation.py",
+    "hf_datasets/test_preparation.py",
+    "recipes/test_evaluate_tfcovr.py",
+    "hf_models/test_tfcovr_library.py",
+    "recipes/test_index.py",
+    "recipes/test_search.py",
+]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Imports are compiled once, also where `PYTHONDONTWRITEBYTECODE` is set, and are no garbage to search for.
+
+    A search among the objects of torch and transformers takes half a second each time.
+    """
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = before
+        gc.enable()
+        gc.freeze()
+        atexit.register(gc.unfreeze)  # or libraries report what they did not free
+
+
+def pytest_configure(config):
+    if getattr(config.option, "dist", "no") == "loadfile":
+        config.option.loadscopereorder = False  # by number of tests, which says little of their time
+
+
+def pytest_collection_modifyitems(config, items):
+    """Where several processes share the tests, the longest files come first, and the doctests of modules last."""
+    places = {f"tests/{name}": place for place, name in enumerate(LONGEST_FILES)}
+
+    def place(item):
+        file = item.nodeid.partition("::")[0]
+        return places.get(file, len(places) + (not file.startswith("tests/")))
+
+    if hasattr(config, "workerinput"):
+        items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ import torch
 from colored_videos import write_colored_video
 from filelock import FileLock
 from index import IndexConfig
-from lancedb.table import LanceTable
 
 from harness.config import run_recipe
 from hf_datasets.video import read_frames
@@ -129,6 +128,8 @@ def test_missing_videos_can_be_kept(config, videos):
 @pytest.fixture
 def killed_before(monkeypatch):
     """Make the process end before its n-th commit to a table."""
+    from lancedb.table import LanceTable  # takes seconds, also where another process runs this file
+
     writers = {name: getattr(LanceTable, name) for name in ("merge_insert", "add")}
 
     def counted(name, calls):
