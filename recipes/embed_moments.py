@@ -75,9 +75,7 @@ from hf_datasets.video import VideoFrames
 from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool
 from hf_datasets.video.segments import count_segments, group_frames, segment_requests
 from hf_models.feature_store import FeatureStore
-from hf_models.moments.feature_encoders import ClipEncoder, TokenEncoder
-
-CLIPS_PER_READ = 16
+from hf_models.moments.feature_encoders import CLIPS_PER_READ, ClipEncoder, TokenEncoder
 
 
 def answers(
@@ -192,8 +190,7 @@ def run(config: EmbedMomentsConfig) -> dict[str, Any]:
     for model in (config.vision_model, config.text_model):
         check_model_folder(model)
     vision = ClipEncoder(config.vision_model, frames_per_clip=config.frames_per_clip)
-    sampler = f"{vision.frames_per_clip} frames of each clip, maximum"
-    details = {**vision.fingerprints, "sampler": sampler, "clip_seconds": config.clip_seconds}
+    details = {**vision.fingerprints, "sampler": vision.sampler, "clip_seconds": config.clip_seconds}
     store = FeatureStore(output_dir / "video", details)
     vision.model.to(accelerator.device)
     coverage = embed_videos(videos, vision, store, config, accelerator)

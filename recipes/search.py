@@ -5,10 +5,16 @@
     python recipes/search.py INDEX --clip query.mp4 --exclude_same_video --format json
     python recipes/search.py INDEX --text "a vault" --export found --exact
     python recipes/search.py INDEX --text "a vault" --where "label = 'vault' AND end_seconds - start_seconds < 8"
+    python recipes/search.py INDEX --text "a vault" --shortlist 50 --refine outputs/vcmr/model --rerank gpt-4o --dry_run
 
 Prints the best moments: `video, start_seconds, end_seconds, score, label`. The search is exact. `--where` is a
 condition in SQL on `video, start_seconds, end_seconds, label, text, moment_id, modified`, such as
 "modified > timestamp '2026-01-01'". The query is embedded by the model that made the index.
+
+A second step looks again at the best `--shortlist` moments. `--refine` gives them the start and end that a model of
+vcmr.py prefers, by the text alone. `--rerank` orders them by a cross-encoder, by the text alone, or by a chat model
+that sees frames of each moment, of the query clip and the text. `score` is that of the last step; every step's own, and
+where the moment was before, stand beside it. A moment that a step cannot judge keeps its place, which is said.
 """
 
 import sys
@@ -17,10 +23,11 @@ from typing import Literal
 
 from harness.config import option, parse_config, run_recipe
 from harness.shared_config import Device
+from indexing.two_step_config import TwoStepConfig
 
 
 @dataclass
-class SearchConfig:
+class SearchConfig(TwoStepConfig):
     """What to look for, where, and how to show it."""
 
     index: str = option("outputs/index", "Folder that index.py made, the first word, or the address of a bucket.")
@@ -36,18 +43,22 @@ class SearchConfig:
     format: Literal["table", "json", "csv"] = option("table", "How moments are shown.")
     export: str | None = option(None, "New folder for the clips, a contact sheet, an edit list and a playlist.")
     exact: bool = option(False, "Encode exported clips again; else copies begin at the keyframe before the moment.")
-    video_dir: str | None = option(None, "Folder of the videos for --export; none: where they were indexed.")
+    mute: bool = option(False, "Leave the sound out of exported clips.")
+    video_dir: str | None = option(None, "Folder of the videos, where they were moved; none: where they were indexed.")
     model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
     trust_remote_code: bool = option(False, "Run the code that the model's folder or repository holds.")
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.limit < 1:
             raise ValueError(f"--limit must be at least 1, not {self.limit}")
         if self.text is not None and not self.text.strip():
             raise ValueError("--text is empty; write what to look for, or leave it out")
-        if self.export is None and (self.exact or self.video_dir):
-            raise ValueError("--exact and --video_dir are of --export")
+        if self.export is None and (self.exact or self.mute):
+            raise ValueError("--exact and --mute are of --export")
+        if self.text is None and self.refine is not None:
+            raise ValueError("--refine finds moments by a text; give --text with it")
         times = (self.start_seconds, self.end_seconds)
         if self.clip is None and (times != (None, None) or self.exclude_same_video):
             raise ValueError("--start_seconds, --end_seconds and --exclude_same_video are of a --clip")
@@ -66,11 +77,12 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     sys.argv[1:] = with_index(sys.argv[1:])
     CONFIG = parse_config(SearchConfig, __doc__)
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hf_models.index.search import search_moments
-from hf_models.index.store import MomentIndex
+from hf_models.index.store import IndexedModel, MomentIndex
 from indexing.output import FORMATS
 
 
@@ -93,8 +105,16 @@ def query_frames(config: SearchConfig, encoder: Any) -> Any:
     return read.frames
 
 
-def find(config: SearchConfig) -> list[dict[str, Any]]:
+def to_stderr(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+
+
+def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> list[dict[str, Any]]:
     """The moments that fit best, best first.
+
+    Args:
+        config: What to look for, and where.
+        say: Takes what a user should know beside the result, one line each.
 
     Raises:
         ValueError: There is neither clip nor text, or the index or the query is wrong.
@@ -113,19 +133,37 @@ def find(config: SearchConfig) -> list[dict[str, Any]]:
 
         excluded = fingerprint(Path(config.clip))
     frames = None if config.clip is None else query_frames(config, encoder)
+    has_second_step = config.refine is not None or config.rerank is not None
     found = search_moments(
         index,
         model,
         encoder.query(frames, config.text),
-        limit=config.limit,
+        limit=config.shortlist if has_second_step else config.limit,
         where=config.where,
         folder=config.folder,
         exclude_fingerprint=excluded,
     )
     least = config.min_score
     if least is not None and found and found[0]["score"] < least:
-        sys.stderr.write(f"nothing fits: the best score is {found[0]['score']:.3f}, below --min_score {least:g}\n")
-    return [row for row in found if least is None or row["score"] >= least]
+        say(f"nothing fits: the best score is {found[0]['score']:.3f}, below --min_score {least:g}")
+    found = [row for row in found if least is None or row["score"] >= least]
+    if has_second_step:
+        found = second_step(config, index, model, found, say)
+    return found[: config.limit]
+
+
+def second_step(
+    config: SearchConfig, index: MomentIndex, model: IndexedModel, found: list[dict[str, Any]], say: Any
+) -> list[dict[str, Any]]:
+    """Refined and re-ranked moments."""
+    from hf_datasets.video import read_frames
+    from indexing.second_step import SecondStep, cache_of
+
+    step = SecondStep(config, cache_of(index, config), config.device, config.video_dir or model.root)
+    clip = None
+    if config.clip is not None and config.rerank is not None:
+        clip = read_frames(config.clip, config.rerank_frames, config.start_seconds, config.end_seconds).frames
+    return step(config.text, clip, found, say)
 
 
 def main(config: SearchConfig) -> None:

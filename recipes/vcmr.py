@@ -71,6 +71,7 @@ from transformers import get_linear_schedule_with_warmup
 from transformers.trainer_pt_utils import get_parameter_names
 
 from fig.data import load_moments, span_preset
+from fig.feature_makers import FEATURES_FILE, features_of
 from fig.measure import MomentRetrievalMeasure, selection_score
 from harness.results import replacing, write_json
 from harness.training import TrainingRun, split_batches
@@ -227,6 +228,7 @@ class VCMR(TrainingRun):
             model.load_state_dict(load_file(self.best_weights))
             with replacing(self.output_dir / "model") as unfinished:
                 model.save_pretrained(unfinished)
+                write_json(unfinished / FEATURES_FILE, features_of(self.config, self.config.granularity))
         coverage = {
             "train": self.train_split.coverage | {"moments_trained_on": len(self.rows)},
             "validation": self.validation_split.coverage,

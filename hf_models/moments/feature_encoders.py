@@ -12,6 +12,8 @@ from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, AutoVideo
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 
 FRAMES_PER_CLIP = 4
+CLIPS_PER_READ = 16
+"""Clips of a video that are read together, from which the frames of each are chosen."""
 
 
 class ClipEncoder:
@@ -41,6 +43,11 @@ class ClipEncoder:
         """The short side that the processor asks for; None leaves frames as they are."""
         size = self.processor.size or {}
         return size.get("shortest_edge") or min(size.get("height") or 0, size.get("width") or 0) or None
+
+    @property
+    def sampler(self) -> str:
+        """The choice of frames in words, for `FeatureStore`."""
+        return f"{self.frames_per_clip} frames of each clip, maximum"
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:

@@ -8,13 +8,21 @@ from collections.abc import Sequence
 from typing import Any
 
 COLUMNS = ("video", "start_seconds", "end_seconds", "score", "label")
+OF_SECOND_STEP = ("window_start_seconds", "window_end_seconds", "vector_score", "span_score", "rerank_score")
+"""Where a refined moment was, and the score of each step; None where a step has no score."""
 FORMULA = re.compile(r"^\s*[=+\-@\uff0b\uff0d\uff1d\uff20]|^[\t\r\n]")  # as in hf_datasets.spreadsheets
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def records(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is given of each moment."""
-    return [{name: row[name] for name in COLUMNS} for row in found]
+    """What is given of each moment; after a second step also what that changed."""
+    names = columns(found)
+    return [{name: row[name] for name in names} for row in found]
+
+
+def columns(found: Sequence[dict[str, Any]]) -> list[str]:
+    """The columns of some moments."""
+    return [*COLUMNS, *(name for name in OF_SECOND_STEP if found and name in found[0])]
 
 
 def as_json(found: Sequence[dict[str, Any]]) -> str:
@@ -31,7 +39,7 @@ def as_csv(found: Sequence[dict[str, Any]]) -> str:
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(columns(found))
     for row in records(found):
         writer.writerow(
             [f"'{value}" if isinstance(value, str) and FORMULA.search(value) else value for value in row.values()]
@@ -43,9 +51,10 @@ def as_table(found: Sequence[dict[str, Any]]) -> str:
     """Aligned columns; what would move a terminal's cursor is shown as text."""
     if not found:
         return "no moment fits"
-    rows = [COLUMNS, *([shown(value) for value in row.values()] for row in records(found))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    is_number = [False, True, True, True, False]
+    names = columns(found)
+    rows = [names, *([shown(value) for value in row.values()] for row in records(found))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(names))]
+    is_number = [name not in {"video", "label"} for name in names]
     lines = [
         "  ".join(
             text.rjust(width) if right else text.ljust(width)
