@@ -173,7 +173,7 @@ def main(config: SearchConfig) -> None:
         from indexing.exporting import export
 
         root = config.video_dir or MomentIndex(config.index).find(config.model).root
-        failures = export(found, root, Path(config.export), exact=config.exact)
+        failures = export(found, root, Path(config.export), exact=config.exact, mute=config.mute)
         sys.stderr.write(f"{config.export}: {len(found) - len(failures)} of {len(found)} moments\n")
         for reason in failures:
             sys.stderr.write(f"  left out: {' '.join(reason.split())}\n")

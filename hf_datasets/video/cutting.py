@@ -1,14 +1,24 @@
 """Clips cut out of videos into files of their own: copied as they are encoded, or encoded again frame by frame."""
 
+import heapq
+import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .backends import PYAV_FILES
 from .failures import VideoError
 from .pyav import OpenVideo, VideoLimits, to_rgb
+from .sound import Sound
+
+if TYPE_CHECKING:
+    import av
+    from av.container import OutputContainer
+    from av.video.stream import VideoStream
 
 COPIED = {".mp4": "mp4", ".mov": "mov", ".m4v": "mp4", ".mkv": "matroska", ".webm": "webm"}
 """What holds a copy of a stream, by the ending of the video."""
@@ -22,8 +32,9 @@ def copy_clip(
     end_seconds: float,
     *,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+    mute: bool = False,
 ) -> float:
-    """Copy the pictures of a clip without encoding them again; it begins at the last keyframe before it.
+    """Copy the pictures and the sound of a clip without encoding them again; it begins at the last keyframe before it.
 
     Args:
         path: The video; its ending is one of `COPIED`.
@@ -31,6 +42,7 @@ def copy_clip(
         start_seconds: Where the clip starts.
         end_seconds: Where it ends.
         limits: The largest frames and durations that are accepted.
+        mute: Leave the sound out.
 
     Returns:
         Where the copy begins in the video, at or before `start_seconds`.
@@ -45,22 +57,18 @@ def copy_clip(
         keys = video.span(start_seconds, end_seconds).keys
         if path.suffix.lower() not in COPIED or not video.has_timestamps:
             raise VideoError(f"{path}: its stream cannot be copied; encode the clip again")
-        last = keys[-1]
-        origin: int | None = None
-        begin = start_seconds
         try:
-            with av.open(str(output), "w", format=COPIED[path.suffix.lower()]) as container:
+            with av.open(str(output), "w", format=COPIED[path.suffix.lower()]) as container, closing(Sound(video)) as sound:
                 stream = container.add_stream_from_template(video.stream)
-                for packet in video.packets(keys[0]):
-                    if packet.pts is None or packet.dts is None:
-                        raise VideoError(f"{path}: its stream cannot be copied; encode the clip again")
-                    if packet.dts > last:
-                        break
-                    if origin is None:
-                        origin, begin = packet.pts, video.seconds(packet.pts)
-                    packet.pts, packet.dts = packet.pts - origin, packet.dts - origin
-                    packet.stream = stream
-                    container.mux(packet)
+                pictures = _copied_pictures(video, keys, stream)
+                first = next(pictures, None)
+                if first is None:
+                    raise VideoError(f"{path}: no frame of the clip can be copied; fetch the file again")
+                begin, packet = first
+                heard: Iterator[av.Packet[Any]] = iter(())
+                if sound.stream is not None and not mute:
+                    heard = sound.copied(begin, end_seconds, container.add_stream_from_template(sound.stream))
+                _mux(container, itertools.chain([packet], (packet for _, packet in pictures)), heard)
         except (av.FFmpegError, ValueError) as error:
             raise VideoError(f"{path}: its stream cannot be copied ({error}); encode the clip again") from error
     return begin
@@ -73,8 +81,9 @@ def encode_clip(
     end_seconds: float,
     *,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+    mute: bool = False,
 ) -> None:
-    """Encode exactly the frames of a clip as H.264, at the times that they have in it.
+    """Encode exactly the frames of a clip as H.264 and its sound as AAC, at the times that they have in it.
 
     Args:
         path: The video.
@@ -82,6 +91,7 @@ def encode_clip(
         start_seconds: Where the clip starts.
         end_seconds: Where it ends, exclusive.
         limits: The largest frames and durations that are accepted.
+        mute: Leave the sound out.
 
     Raises:
         VideoError: It cannot be read.
@@ -91,24 +101,71 @@ def encode_clip(
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
         keys = video.span(start_seconds, end_seconds).keys
-        with av.open(str(output), "w", format="mp4") as container:
+        frames = _even_frames(video, keys)
+        first = next(frames, None)
+        if first is None:
+            raise VideoError(f"{path}: no frame of the clip decodes; fetch the file again")
+        begin = video.seconds(first[0])
+        with av.open(str(output), "w", format="mp4") as container, closing(Sound(video)) as sound:
             options = {"crf": "18", "preset": "fast"}
             stream = container.add_stream("libx264", rate=video.frame_rate.limit_denominator(1001), options=options)
             stream.pix_fmt = "yuv420p"
             stream.codec_context.time_base = Fraction(1, TICKS_PER_SECOND)
-            first: float | None = None
-            for key, pixels in _even_frames(video, keys):
-                seconds = video.seconds(key)
-                if first is None:
-                    first = seconds
-                    stream.height, stream.width = pixels.shape[:2]
-                frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-                frame.pts = round((seconds - first) * TICKS_PER_SECOND)
-                frame.time_base = Fraction(1, TICKS_PER_SECOND)
-                container.mux(stream.encode(frame))
-            if first is None:
-                raise VideoError(f"{path}: no frame of the clip decodes; fetch the file again")
-            container.mux(stream.encode())
+            stream.height, stream.width = first[1].shape[:2]
+            heard: Iterator[av.Packet[Any]] = iter(())
+            if sound.stream is not None and not mute:
+                heard = sound.encoded(begin, end_seconds, container)
+            pictures = ((video.seconds(key) - begin, pixels) for key, pixels in itertools.chain([first], frames))
+            try:
+                _mux(container, _encoded_pictures(pictures, stream), heard)
+            except av.FFmpegError as error:
+                raise VideoError(f"{path}: the clip cannot be encoded ({error}); leave the sound out") from error
+
+
+def sound_channels(path: Path) -> int:
+    """How many channels of sound a video has; 0: none.
+
+    Raises:
+        VideoError: It cannot be read.
+    """
+    with PYAV_FILES.lend(path) as video, closing(Sound(video)) as sound:
+        return 0 if sound.stream is None else sound.stream.channels
+
+
+def _copied_pictures(
+    video: OpenVideo, keys: tuple[int, ...], stream: "VideoStream"
+) -> Iterator[tuple[float, "av.Packet[VideoStream]"]]:
+    """When the clip begins in the video, and its packets, at the times that they have in it."""
+    origin: int | None = None
+    for packet in video.packets(keys[0]):
+        if packet.pts is None or packet.dts is None:
+            raise VideoError(f"{video.path}: its stream cannot be copied; encode the clip again")
+        if packet.dts > keys[-1]:
+            return
+        origin = packet.pts if origin is None else origin
+        begin = video.seconds(origin)
+        packet.pts, packet.dts = packet.pts - origin, packet.dts - origin
+        packet.stream = stream
+        yield begin, packet
+
+
+def _encoded_pictures(
+    frames: Iterator[tuple[float, np.ndarray]], stream: "VideoStream"
+) -> Iterator["av.Packet[VideoStream]"]:
+    import av
+
+    for seconds, pixels in frames:
+        frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+        frame.pts = round(seconds * TICKS_PER_SECOND)
+        frame.time_base = Fraction(1, TICKS_PER_SECOND)
+        yield from stream.encode(frame)
+    yield from stream.encode()
+
+
+def _mux(container: "OutputContainer", *streams: Iterator["av.Packet[Any]"]) -> None:
+    """Write packets of several streams in the order of their times."""
+    for packet in heapq.merge(*streams, key=lambda packet: (packet.dts or 0) * packet.time_base):
+        container.mux(packet)
 
 
 def _even_frames(video: OpenVideo, keys: tuple[int, ...]) -> Iterator[tuple[int, np.ndarray]]:

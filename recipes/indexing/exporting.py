@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from hf_datasets.drafts import replacing, write_json
 from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_datasets.video.backends import PYAV_FILES
-from hf_datasets.video.cutting import copy_clip, encode_clip
+from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
 from indexing.output import CONTROL_CHARACTERS, records, shown
 
 SHEET_COLUMNS = 4
@@ -18,11 +18,13 @@ PICTURE = (240, 135)
 CAPTION_HEIGHT = 18
 
 
-def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: bool) -> list[str]:
+def export(
+    found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: bool, mute: bool = False
+) -> list[str]:
     """Write the moments into a new folder.
 
-    `clips/` has each moment; a copied clip begins at the last keyframe before it, an exact one is encoded again. Sound
-    is left out. `contact_sheet.jpg` shows the middle of each, `moments.edl` is an edit list (CMX 3600), `moments.m3u` a
+    `clips/` has each moment with its sound; a copied clip begins at the last keyframe before it, an exact one is encoded
+    again. `contact_sheet.jpg` shows the middle of each, `moments.edl` is an edit list (CMX 3600), `moments.m3u` a
     playlist of media fragments of the videos, `moments.json` says how each clip was made.
 
     Args:
@@ -30,6 +32,7 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
         root: The folder of the videos.
         folder: Missing or empty.
         exact: Encode every clip again.
+        mute: Leave the sound out.
 
     Returns:
         Why moments could not be cut; they are left out of everything.
@@ -47,7 +50,7 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
         for rank, (row, record) in enumerate(zip(found, records(found), strict=True), start=1):
             try:
                 path = store.path(row["video"])  # an index may come from anyone: nothing outside the folder is read
-                made = cut(path, draft / "clips", rank, row, exact=exact)
+                made = cut(path, draft / "clips", rank, row, exact=exact, mute=mute)
                 pictures.append((rank, row, picture_of(path, row)))
             except VideoError as error:
                 failures.append(str(error))
@@ -61,7 +64,7 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
     return failures
 
 
-def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool) -> dict[str, Any]:
+def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool, mute: bool) -> dict[str, Any]:
     """One clip; how it was made, and where it begins in its video."""
     span = row["start_seconds"], row["end_seconds"]
     stem = CONTROL_CHARACTERS.sub("_", path.stem)[:80]
@@ -70,14 +73,16 @@ def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool
     if not exact:
         copied = folder / f"{name}{path.suffix.lower()}"
         try:
-            begin, method, output = copy_clip(path, copied, *span), "copied", copied
+            begin, method, output = copy_clip(path, copied, *span, mute=mute), "copied", copied
         except VideoError:
             copied.unlink(missing_ok=True)
     if method == "encoded":
-        encode_clip(path, output, *span)
+        encode_clip(path, output, *span, mute=mute)
+    channels = 0 if mute else sound_channels(path)
     with PYAV_FILES.lend(path) as video:
         rate = video.frame_rate
-    return {"clip": f"clips/{output.name}", "method": method, "clip_begins_seconds": begin, "frame_rate": rate}
+    made = {"clip": f"clips/{output.name}", "method": method, "clip_begins_seconds": begin}
+    return made | {"sound_channels": channels, "frame_rate": rate}
 
 
 def picture_of(path: Path, row: dict[str, Any]) -> Image.Image:
@@ -109,7 +114,8 @@ def edit_list(rows: Sequence[dict[str, Any]]) -> str:
         start, end = (frame_number(row[name], rate) for name in ("start_seconds", "end_seconds"))
         length = max(1, end - start)
         times = [timecode(frame, rate) for frame in (start, start + length, place, place + length)]
-        lines += [f"{number:03}  AX       V     C        {' '.join(times)}", f"* FROM CLIP NAME: {shown(row['video'])}"]
+        tracks = "V" if not row["sound_channels"] else "B" if row["sound_channels"] == 1 else "AA/V"
+        lines += [f"{number:03}  AX       {tracks:<5} C        {' '.join(times)}", f"* FROM CLIP NAME: {shown(row['video'])}"]
         lines += [f"* COMMENT: {shown(row['label'])}"] if row["label"] else []
         place += length
     return "\n".join([*lines, ""])
