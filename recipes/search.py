@@ -37,6 +37,16 @@ class SearchConfig(TwoStepConfig):
     text: str | None = option(None, "What to look for, or what is different from the clip.")
     limit: int = option(10, "Most moments to show.")
     min_score: float | None = option(None, "Leave out moments with a lower score: nothing may fit.")
+    nothing_fits: bool = option(
+        False,
+        "Find nothing where no moment reaches a score that is calibrated on the index; the first such search of an "
+        "index takes longer.",
+    )
+    misfits_shown: float | None = option(
+        None,
+        "Share (0 to 1) of queries about something else for which --nothing_fits still finds something; none: 0.1 of "
+        "texts, 0.3 of clips with a text.",
+    )
     where: str | None = option(None, "Condition in SQL on the moments' columns.")
     folder: str | None = option(None, "Only videos below this folder of the index.")
     exclude_same_video: bool = option(False, "Leave out moments of the file that the clip is from, and of copies.")
@@ -57,6 +67,10 @@ class SearchConfig(TwoStepConfig):
             raise ValueError("--text is empty; write what to look for, or leave it out")
         if self.export is None and (self.exact or self.mute):
             raise ValueError("--exact and --mute are of --export")
+        if self.nothing_fits and self.min_score is not None:
+            raise ValueError("give --min_score or --nothing_fits, not both")
+        if self.misfits_shown is not None and not 0 < self.misfits_shown < 1:
+            raise ValueError(f"--misfits_shown must lie between 0 and 1, not {self.misfits_shown:g}")
         if self.text is None and self.refine is not None:
             raise ValueError("--refine finds moments by a text; give --text with it")
         times = (self.start_seconds, self.end_seconds)
@@ -143,13 +157,35 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
         folder=config.folder,
         exclude_fingerprint=excluded,
     )
-    least = config.min_score
+    least, why = config.min_score, "--min_score"
+    if config.nothing_fits and found:
+        least, why = calibrated(config, index, model, encoder)
     if least is not None and found and found[0]["score"] < least:
-        say(f"nothing fits: the best score is {found[0]['score']:.3f}, below --min_score {least:g}")
-    found = [row for row in found if least is None or row["score"] >= least]
+        say(f"nothing fits: the best score is {found[0]['score']:.3f}, below {least:.3f} ({why})")
+    if config.min_score is not None or (least is not None and found and found[0]["score"] < least):
+        found = [row for row in found if row["score"] >= least]
     if has_second_step:
         found = second_step(config, index, model, found, say)
     return found[: config.limit]
+
+
+def calibrated(config: SearchConfig, index: MomentIndex, model: IndexedModel, encoder: Any) -> tuple[float, str]:
+    """The least score of `--nothing_fits`, and what it was chosen by."""
+    from indexing.calibration import kind_of, threshold_of
+    from indexing.second_step import cache_of
+
+    found = threshold_of(
+        index,
+        model,
+        encoder,
+        kind_of(encoder, clip=config.clip is not None, text=config.text is not None),
+        cache=cache_of(index, config),
+        root=config.video_dir or model.root,
+        misfits_shown=config.misfits_shown,
+        where=config.where,
+        folder=config.folder,
+    )
+    return found.score, found.why
 
 
 def second_step(

@@ -58,7 +58,10 @@ def copy_clip(
         if path.suffix.lower() not in COPIED or not video.has_timestamps:
             raise VideoError(f"{path}: its stream cannot be copied; encode the clip again")
         try:
-            with av.open(str(output), "w", format=COPIED[path.suffix.lower()]) as container, closing(Sound(video)) as sound:
+            with (
+                av.open(str(output), "w", format=COPIED[path.suffix.lower()]) as container,
+                closing(Sound(video)) as sound,
+            ):
                 stream = container.add_stream_from_template(video.stream)
                 pictures = _copied_pictures(video, keys, stream)
                 first = next(pictures, None)
@@ -135,7 +138,14 @@ def sound_channels(path: Path) -> int:
 def _copied_pictures(
     video: OpenVideo, keys: tuple[int, ...], stream: "VideoStream"
 ) -> Iterator[tuple[float, "av.Packet[VideoStream]"]]:
-    """When the clip begins in the video, and its packets, at the times that they have in it."""
+    """The packets of a clip at the times that they have in it.
+
+    Yields:
+        When the clip begins in the video, and a packet.
+
+    Raises:
+        VideoError: The container has no times.
+    """
     origin: int | None = None
     for packet in video.packets(keys[0]):
         if packet.pts is None or packet.dts is None:

@@ -34,7 +34,11 @@ class Sound:
         self._container.close()
 
     def _packets(self, begin_seconds: float) -> Iterator["av.Packet[AudioStream]"]:
-        """From a little before a time on."""
+        """Demux the sound.
+
+        Yields:
+            Packets from a little before a time on.
+        """
         import av
 
         stream = cast("AudioStream", self.stream)
@@ -49,9 +53,11 @@ class Sound:
     def copied(
         self, begin_seconds: float, end_seconds: float, stream: "AudioStream"
     ) -> Iterator["av.Packet[AudioStream]"]:
-        """The packets of a clip for another file, at the times that they have in it.
+        """Copy the sound of a clip.
 
-        The first begins at most half a packet (some 10 milliseconds) before the clip or a whole one after it.
+        Yields:
+            Packets for another file, at the times that they have in the clip. The first begins at most half a packet,
+            some 10 milliseconds, before or after the clip.
         """
         for packet in self._packets(begin_seconds):
             if packet.pts is None or packet.dts is None or not packet.size:
@@ -82,7 +88,11 @@ class Sound:
         yield from stream.encode()
 
     def _frames(self, begin_seconds: float, end_seconds: float) -> Iterator["av.AudioFrame"]:
-        """Frames with exactly the samples of a clip."""
+        """Decode the sound of a clip.
+
+        Yields:
+            Frames with exactly its samples.
+        """
         import av
 
         for packet in self._packets(begin_seconds):

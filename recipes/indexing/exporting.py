@@ -18,14 +18,12 @@ PICTURE = (240, 135)
 CAPTION_HEIGHT = 18
 
 
-def export(
-    found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: bool, mute: bool = False
-) -> list[str]:
+def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: bool, mute: bool = False) -> list[str]:
     """Write the moments into a new folder.
 
-    `clips/` has each moment with its sound; a copied clip begins at the last keyframe before it, an exact one is encoded
-    again. `contact_sheet.jpg` shows the middle of each, `moments.edl` is an edit list (CMX 3600), `moments.m3u` a
-    playlist of media fragments of the videos, `moments.json` says how each clip was made.
+    `clips/` has each moment with its sound; a copied clip begins at the last keyframe before it, an exact one is
+    encoded again. `contact_sheet.jpg` shows the middle of each, `moments.edl` is an edit list (CMX 3600), `moments.m3u`
+    a playlist of media fragments of the videos, `moments.json` says how each clip was made.
 
     Args:
         found: As `search_moments` gives them.
@@ -115,7 +113,10 @@ def edit_list(rows: Sequence[dict[str, Any]]) -> str:
         length = max(1, end - start)
         times = [timecode(frame, rate) for frame in (start, start + length, place, place + length)]
         tracks = "V" if not row["sound_channels"] else "B" if row["sound_channels"] == 1 else "AA/V"
-        lines += [f"{number:03}  AX       {tracks:<5} C        {' '.join(times)}", f"* FROM CLIP NAME: {shown(row['video'])}"]
+        lines += [
+            f"{number:03}  AX       {tracks:<5} C        {' '.join(times)}",
+            f"* FROM CLIP NAME: {shown(row['video'])}",
+        ]
         lines += [f"* COMMENT: {shown(row['label'])}"] if row["label"] else []
         place += length
     return "\n".join([*lines, ""])

@@ -142,7 +142,10 @@ class Refiner:
         self.name, self.num_workers, self.timeout_seconds = str(folder), num_workers, timeout_seconds
         self.model = load_moment_model(Path(folder)).to(device)
         self.made = what_made_features(Path(folder))
-        vision, text = vision_model or shipped(self.made["vision_model"]), text_model or shipped(self.made["text_model"])
+        vision, text = (
+            vision_model or shipped(self.made["vision_model"]),
+            text_model or shipped(self.made["text_model"]),
+        )
         for name in (vision, text):
             check_model_folder(name)
         self.vision = ClipEncoder(vision, frames_per_clip=self.made["frames_per_clip"])
@@ -183,7 +186,9 @@ class Refiner:
         places = {stretch: place for place, stretch in enumerate(known)}
         refined = []
         for row, stretch in zip(rows, stretches, strict=True):
-            found = None if stretch is None else best_span(ranking, places[stretch], stretch.first * self.clip_seconds, row)
+            found = (
+                None if stretch is None else best_span(ranking, places[stretch], stretch.first * self.clip_seconds, row)
+            )
             refined.append(self.moved(row, found))
         return without_repeats(reordered(refined, "span_score"), self.made["nms_threshold"]), failures
 

@@ -178,8 +178,8 @@ class ChatReranker:
             )
         dollars = "" if meter.usd is None else f", ${meter.usd:,.4f}"
         return (
-            f"{model}: {meter.requests:,} requests, {meter.cached:,} answered before, {meter.input_tokens:,} tokens in, "
-            f"{meter.output_tokens:,} out{dollars}"
+            f"{model}: {meter.requests:,} requests, {meter.cached:,} answered before, {meter.input_tokens:,} tokens "
+            f"in, {meter.output_tokens:,} out{dollars}"
         )
 
 
@@ -204,7 +204,11 @@ class MatcherReranker:
         self.scorer = Scorer(matcher.to(device).eval(), processor, tokenizer)
 
     def __call__(
-        self, text: str | None, clip: Tensor | None, rows: Sequence[Row], path_of: Paths
+        self,
+        text: str | None,
+        clip: Tensor | None,  # noqa: ARG002 it reads texts alone
+        rows: Sequence[Row],
+        path_of: Paths,
     ) -> tuple[list[Row], dict[str, str]]:
         """Score and order moments by the text alone; see `ChatReranker`.
 

@@ -93,7 +93,9 @@ def make_reranker(config: TwoStepConfig, cache: Path, device: str) -> Any:
 
     if Path(str(config.rerank)).is_dir():
         if config.dry_run or config.base_url or config.max_usd is not None:
-            raise ValueError(f"{config.rerank} is a folder, so it runs here; leave out --dry_run, --base_url and --max_usd")
+            raise ValueError(
+                f"{config.rerank} is a folder, so it runs here; leave out --dry_run, --base_url and --max_usd"
+            )
         return MatcherReranker(str(config.rerank), device_of(device), num_frames=config.rerank_frames)
     from harness.build import open_chat
     from hf_datasets.generation.cache import AnswerCache

@@ -45,9 +45,7 @@ def signals(path):
     """When the picture turns white, and when the tone begins; None without sound."""
     with av.open(str(path)) as container:
         origin = float(container.start_time or 0) / 1_000_000
-        white = next(
-            frame.time for frame in container.decode(video=0) if frame.to_ndarray(format="gray").mean() > 128
-        )
+        white = next(frame.time for frame in container.decode(video=0) if frame.to_ndarray(format="gray").mean() > 128)
     with av.open(str(path)) as container:
         if not container.streams.audio:
             return white - origin, None
