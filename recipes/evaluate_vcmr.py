@@ -3,6 +3,7 @@
     python recipes/evaluate_vcmr.py
     python recipes/evaluate_vcmr.py --models outputs/vcmr/model --queries fine coarse
     python recipes/evaluate_vcmr.py --compare --seeds 0 1 2 3 4
+    python recipes/evaluate_vcmr.py --compare --seeds 0 1 2 3 4 --train_on fine --two_step
 
 The corpus is every video of the split. `--compare` trains what is missing of XML, ReLoCLNet and HERO on coarse and on
 fine captions (`vcmr.py`) and measures each on the captions of `--queries`, as Tables 4 to 6 of VERIFIED; several seeds
@@ -19,13 +20,15 @@ It writes to `OUTPUT_DIR`:
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.config import option, parse_config, run_recipe
+from harness.model_folders import MINIATURE_CLIP
 from harness.shared_config import Device, Granularity, MomentDataConfig
 
 
@@ -44,6 +47,13 @@ class EvaluateVCMRConfig(MomentDataConfig):
     seeds: list[int] = option([0], "Seeds of the training that --compare does.")
     vcmr_config: str | None = option(None, "YAML file of vcmr.py for that training; none: its defaults.")
     runs_dir: str = option("outputs/vcmr_runs", "Folder for the models that --compare trains.")
+    two_step: bool = option(False, "Measure what the models add to an index of windows, as search.py --refine.")
+    matchers: list[str] = option([], "Cross-encoders for --two_step to re-rank with: one, or one for each seed.")
+    index_model: str = option(MINIATURE_CLIP, "Model of the vectors of --two_step: a model folder or a Hub name.")
+    window_seconds: float = option(2.0, "Length of a window of --two_step; one begins every half of it.")
+    shortlist: int = option(50, "Windows that the second step of --two_step looks at.")
+    rerank_shortlist: int = option(20, "Moments that --matchers look at.")
+    max_queries: int | None = option(None, "Queries of --two_step, drawn by the seed; none: all.")
     legacy_truncate: bool = option(False, "Let NMS see the first 100 candidates only, as the released code does.")
     batch_size: int = option(64, "Queries or videos per forward pass.")
     memory_megabytes: float = option(96, "Memory for the scores of a block of the corpus, in megabytes.")
@@ -58,6 +68,7 @@ class EvaluateVCMRConfig(MomentDataConfig):
 if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(EvaluateVCMRConfig, __doc__)
 
+import polars as pl
 from accelerate import Accelerator
 from rich.console import Console
 from rich.table import Table
@@ -66,9 +77,10 @@ from transformers.utils.logging import disable_progress_bar
 from vcmr import VCMRConfig, make_features
 from vcmr import run as train
 
-from fig.data import load_moments
+from fig.data import load_moments, read_rows
 from fig.measure import MomentRetrievalMeasure
 from harness.accelerator import make_accelerator
+from harness.data import open_dataset
 from harness.over_seeds import in_percent, summarize
 from harness.results import write_results
 from hf_models.moments.dataset import MomentSplit
@@ -185,6 +197,9 @@ def show(results: dict[str, dict[str, float]], coverage: dict[str, Any], signatu
 
 def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
     """Measure and write everything; returns the metrics by system."""
+    if config.two_step:
+        make_features(config, config.device)
+        return two_step(config, list(trained_models(config)))
     output_dir = Path(config.output_dir)
     evaluations: dict[str, list[Evaluation]] = {}
     measure = MomentRetrievalMeasure()
@@ -199,6 +214,106 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
             if accelerator.is_main_process:
                 several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure))
     return finish(config, evaluations, measure, Accelerator())
+
+
+def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:
+    """Measure a search in two steps on an index of windows, write and show it; returns the metrics by system."""
+    from indexing.second_step import SecondStep
+    from indexing.steps import IOU, METRICS, K, Queries, added, some
+    from indexing.two_step_config import TwoStepConfig
+
+    output_dir, queried = Path(config.output_dir), config.queries[0]
+    opened, encoder, root = index_of_windows(config)
+    rows = read_rows(config, config.split, queried).to_dicts()
+    queries = Queries(
+        opened, opened.active, encoder, some(rows, config.max_queries, config.seed), shortlist=config.shortlist
+    )
+    by_seed: dict[str, list[dict[str, float]]] = {"vectors": [queries.measure("vectors")]}
+
+    def step(shortlist: int, **models: str) -> Any:
+        made = SecondStep(TwoStepConfig(**models), output_dir / "search_cache", config.device, root)
+        return lambda text, found: made(text, None, found[:shortlist], skip)
+
+    matchers = [step(config.rerank_shortlist, rerank=matcher) for matcher in config.matchers]
+    for matcher in matchers:
+        by_seed.setdefault("vectors + matcher", []).append(queries.measure("matcher", matcher))
+    for trained, folder in models:
+        name = f"vectors + {trained}"
+        several = by_seed.setdefault(name, [])
+        refine = step(config.shortlist, refine=str(folder))
+        if matchers:
+            both = partial(in_turn, (refine, matchers[len(several) % len(matchers)]))
+            by_seed.setdefault(f"{name} + matcher", []).append(queries.measure(f"{name} + matcher", both))
+        several.append(queries.measure(name, refine))
+    results = {name: summarize(several) for name, several in by_seed.items()}
+    write_results(
+        output_dir,
+        results,
+        config=config,
+        seed=config.seed,
+        by_seed=by_seed,
+        added_to_vectors=added(results, "vectors"),
+        coverage={"queries": len(rows), "queries_used": len(queries.rows)},
+        models=[str(folder) for _, folder in models],
+    )
+    table = Table("search", *(f"R@{k}\nIoU {iou}" for iou in IOU for k in K), "s/query")
+    for name, values in results.items():
+        table.add_row(name, *(in_percent(values, metric) for metric in METRICS), f"{values['seconds']:.3f}")
+    error = max(values[f"{metric}_error"] for values in results.values() for metric in METRICS)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    print(
+        f"VCMR recall in %, {config.split}, {len(queries.rows)} queries ({queried}), mean ± standard deviation over "
+        f"seeds; another set of as many queries moves a figure by up to {100 * error:.1f} (its standard error)"
+    )
+    return results
+
+
+def in_turn(steps: Sequence[Any], text: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is found after one step after another."""
+    for step in steps:
+        found = step(text, found)
+    return found
+
+
+def skip(message: str) -> None:
+    """Leave out what a search says beside its result; of a measurement it would come with every query."""
+
+
+def index_of_windows(config: EvaluateVCMRConfig) -> tuple[Any, Any, str]:
+    """An index of the split's videos cut into windows, its encoder, and the folder of the videos."""
+    from index import IndexConfig
+    from index import run as make_index
+
+    from hf_datasets.footage.moments import Windows
+    from hf_models.index.store import MomentIndex
+    from indexing.models import load_again
+
+    videos = [row for row in open_dataset(config, config.split, part="-videos") if row["video"]]
+    if not videos:
+        raise SystemExit(f"no video of {config.dataset!r}, {config.split!r}, is there; --two_step reads them")
+    windows = Windows(config.window_seconds, config.window_seconds / 2)
+    table = pl.DataFrame(
+        [
+            {"video": Path(row["video"]).name, "start_seconds": start, "end_seconds": end}
+            for row in videos
+            for start, end in windows.spans(row["duration_seconds"])
+        ]
+    )
+    output_dir, root = Path(config.output_dir), str(Path(videos[0]["video"]).parent)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    table.write_csv(output_dir / "windows.csv")
+    make_index(
+        IndexConfig(
+            source=str(output_dir / "windows.csv"),
+            video_dir=root,
+            output=str(output_dir / "index"),
+            model=config.index_model,
+            device=config.device,
+        )
+    )
+    opened = MomentIndex(output_dir / "index")
+    opened.activate(config.index_model)
+    return opened, load_again(opened.active, config.device), root
 
 
 def finish(

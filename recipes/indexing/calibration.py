@@ -25,29 +25,25 @@ OWN_MOMENTS = 256
 OWN_QUANTILE = 0.01
 MISFITS_SHOWN = {"text": 0.1, "both": 0.3}
 """On the miniature, queries with an answer keep 98 % of their answers, and 8 to 9 of 10 others are told."""
-SENTENCES = tuple(
-    " ".join(
-        """
-        a cat sleeps on a sofa; two men repair a car engine; rain falls on a city street at night; a woman reads a
-        newspaper in a cafe; a train leaves the station; children build a sandcastle on the beach; a chef cuts onions
-        in a kitchen; a dog chases a ball in a park; a plane lands on a runway; people shop in a supermarket; a man
-        plays the piano; a teacher writes on a blackboard; a ship sails past a lighthouse; a farmer drives a tractor;
-        a bird builds a nest; a barber cuts hair; an elephant drinks from a river; a family eats dinner at a table; a
-        painter paints a wall; snow covers a village in the mountains; a doctor talks to a patient; a bus stops at a
-        crossing; a fisherman mends a net; a crowd waits in front of a shop; a potter shapes a bowl; a baby laughs in
-        a bath; a clerk stamps a form; smoke rises from a chimney; a spider spins a web; a tailor sews a coat; a queue
-        of cars on a motorway; a gardener waters flowers; a judge enters a court; a robot welds a frame; a cow grazes
-        on a meadow; a violinist tunes her instrument; a worker stacks boxes in a warehouse; a volcano erupts; a
-        couple dances at a wedding; a politician gives a speech; a baker takes bread from an oven; waves break on
-        rocks; a mechanic changes a tire; a monkey eats a banana; a nurse takes a blood sample; a student types on a
-        laptop; a waiter carries plates; a windmill turns in the wind; fireworks over a bridge; a vet examines a
-        horse; a carpenter saws a plank; a helicopter hovers over a forest; a girl brushes her teeth; a fox crosses a
-        field; a welder lights a torch; an old man feeds pigeons; a truck unloads sand; a choir sings in a church; a
-        glacier melts; a reporter holds a microphone; a bee lands on a flower; a plumber fixes a sink; a market with
-        fruit and vegetables; a satellite circles the earth
-        """.split()
-    ).split("; ")
-)
+EVERYDAY = """
+a cat sleeps on a sofa; two men repair a car engine; rain falls on a city street at night; a woman reads a newspaper
+in a cafe; a train leaves the station; children build a sandcastle on the beach; a chef cuts onions in a kitchen; a
+dog chases a ball in a park; a plane lands on a runway; people shop in a supermarket; a man plays the piano; a
+teacher writes on a blackboard; a ship sails past a lighthouse; a farmer drives a tractor; a bird builds a nest; a
+barber cuts hair; an elephant drinks from a river; a family eats dinner at a table; a painter paints a wall; snow
+covers a village in the mountains; a doctor talks to a patient; a bus stops at a crossing; a fisherman mends a net;
+a crowd waits in front of a shop; a potter shapes a bowl; a baby laughs in a bath; a clerk stamps a form; smoke
+rises from a chimney; a spider spins a web; a tailor sews a coat; a queue of cars on a motorway; a gardener waters
+flowers; a judge enters a court; a robot welds a frame; a cow grazes on a meadow; a violinist tunes her instrument;
+a worker stacks boxes in a warehouse; a volcano erupts; a couple dances at a wedding; a politician gives a speech; a
+baker takes bread from an oven; waves break on rocks; a mechanic changes a tire; a monkey eats a banana; a nurse
+takes a blood sample; a student types on a laptop; a waiter carries plates; a windmill turns in the wind; fireworks
+over a bridge; a vet examines a horse; a carpenter saws a plank; a helicopter hovers over a forest; a girl brushes
+her teeth; a fox crosses a field; a welder lights a torch; an old man feeds pigeons; a truck unloads sand; a choir
+sings in a church; a glacier melts; a reporter holds a microphone; a bee lands on a flower; a plumber fixes a sink;
+a market with fruit and vegetables; a satellite circles the earth
+"""
+SENTENCES = tuple(" ".join(EVERYDAY.split()).split("; "))
 
 
 @dataclass(frozen=True)

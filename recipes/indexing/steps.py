@@ -1,0 +1,100 @@
+"""What each step of a search adds: moments of known queries, found by vectors, refined and re-ranked."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import evaluate
+import numpy as np
+from tqdm import tqdm
+
+import metrics
+from hf_models.index.search import search_moments
+from hf_models.index.store import IndexedModel, MomentIndex
+from hf_models.moment_encoders import MomentEncoder
+
+Row = dict[str, Any]
+Step = Callable[[str, list[Row]], list[Row]]
+K, IOU = (1, 5, 10), (0.5, 0.7)
+METRICS = [f"vcmr_recall@{k}_iou@{iou}" for iou in IOU for k in K]
+
+
+class Queries:
+    """Texts with the moment that each describes, and the shortlist of each by vectors.
+
+    Args:
+        index: Windows of the videos.
+        model: Its model.
+        encoder: That model.
+        rows: `caption, video_id, start_seconds, end_seconds` of each query.
+        shortlist: Moments of each query.
+    """
+
+    def __init__(
+        self,
+        index: MomentIndex,
+        model: IndexedModel,
+        encoder: MomentEncoder,
+        rows: Sequence[Row],
+        *,
+        shortlist: int,
+    ) -> None:
+        self.rows = rows
+        evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
+        self.metric = evaluate.load(metrics.space("vcmr_recall"))
+        begun = time.perf_counter()
+        self.shortlists = [
+            search_moments(index, model, encoder.query(text=row["caption"]), limit=shortlist)
+            for row in tqdm(rows, desc="vectors", unit="query")
+        ]
+        self.seconds = (time.perf_counter() - begun) / len(rows)
+
+    def measure(self, name: str, step: Step | None = None) -> dict[str, float]:
+        """VCMR recall in [0, 1] after a step, and `seconds` per query that the step takes.
+
+        Each recall has its standard error (`..._error`): how far it moves from one set of so many queries to another.
+        """
+        begun = time.perf_counter()
+        found = self.shortlists
+        if step is not None:
+            found = [
+                step(row["caption"], rows)
+                for row, rows in zip(tqdm(self.rows, desc=name, unit="query"), self.shortlists, strict=True)
+            ]
+        seconds = self.seconds if step is None else (time.perf_counter() - begun) / len(self.rows)
+        predictions = [
+            {
+                "video_id": [Path(row["video"]).stem for row in rows],
+                "start": [row["start_seconds"] for row in rows],
+                "end": [row["end_seconds"] for row in rows],
+            }
+            for rows in found
+        ]
+        references = [
+            {"video_id": row["video_id"], "spans": [[row["start_seconds"], row["end_seconds"]]]} for row in self.rows
+        ]
+        measured = self.metric.compute(
+            predictions=predictions, references=references, task="vcmr", k=list(K), iou=list(IOU)
+        )
+        results = {name: float(measured[name]) for name in METRICS}
+        errors = {f"{name}_error": math.sqrt(value * (1 - value) / len(found)) for name, value in results.items()}
+        return results | errors | {"seconds": seconds}
+
+
+def some(rows: Sequence[Row], number: int | None, seed: int) -> list[Row]:
+    """That many rows, drawn by the seed; None: all."""
+    if number is None or number >= len(rows):
+        return list(rows)
+    chosen = np.random.default_rng(seed).choice(len(rows), number, replace=False)
+    return [rows[place] for place in sorted(chosen)]
+
+
+def added(results: Mapping[str, Mapping[str, float]], first: str) -> dict[str, dict[str, float]]:
+    """What each system has more than the first one."""
+    return {
+        name: {metric: values[metric] - results[first][metric] for metric in METRICS}
+        for name, values in results.items()
+        if name != first
+    }
