@@ -102,6 +102,10 @@ def load_moment_model(folder: Path) -> MomentRetrievalModel:
     Raises:
         ValueError: The folder holds something else.
     """
+    if not folder.is_dir():
+        raise ValueError(
+            f"{folder} is not a folder; give the one that `subtle vcmr` wrote, or fetch it: `hf download {folder}`"
+        )
     check_model_folder(str(folder))
     disable_progress_bar()
     model = AutoModel.from_pretrained(folder)
