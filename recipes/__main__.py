@@ -60,7 +60,7 @@ def show(text: str) -> int:
 
 def refuse(message: str) -> int:
     """One line on stderr; exit status 2."""
-    sys.stderr.write(f"subtle: error: {message}\n")
+    sys.stderr.write(f"error: {message}\n")
     return 2
 
 

@@ -308,7 +308,7 @@ class ConfigParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with one line on stderr and exit status 2."""
-        self.exit(2, as_typed(f"{self.prog}: error: {' '.join(message.split())}\n"))
+        self.exit(2, as_typed(f"error: {' '.join(message.split())}\n"))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit; requested text goes to stdout, an error to stderr."""

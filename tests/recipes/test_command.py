@@ -103,13 +103,13 @@ def test_path_prints_where_a_script_a_folder_or_a_file_is(call, name, path):
 def test_a_mistake_is_one_line_with_what_is_allowed(call, words, message):
     status, shown, errors = call(*words)
     assert (status, shown, errors.count("\n")) == (2, "", 1)
-    assert re.match(f"subtle: error: .*{message}", errors), errors
+    assert re.match(f"error: .*{message}", errors), errors
 
 
 def test_a_missing_module_of_the_extra_is_named_with_the_command_that_installs_it(call, monkeypatch):
     monkeypatch.setattr(commands, "EXTRA", ("rich", "no_such_module"))
     message = "no_such_module: not installed; run: pip install 'subtle-video[recipes]'\n"
-    assert call("stage2") == (2, "", f"subtle: error: {message}")
+    assert call("stage2") == (2, "", f"error: {message}")
 
 
 def test_a_script_without_the_extra_is_one_line_too():
@@ -123,7 +123,7 @@ def test_a_script_without_the_extra_is_one_line_too():
     words = [sys.executable, "-c", "\n".join(lines)]
     done = subprocess.run(words, cwd=ROOT / "recipes", capture_output=True, text=True, check=False)
     message = "no_such_module: not installed; run: pip install 'subtle-video[recipes]'\n"
-    assert (done.returncode, done.stderr) == (2, f"stage2.py: error: {message}")
+    assert (done.returncode, done.stderr) == (2, f"error: {message}")
 
 
 def test_the_extra_has_the_modules_that_the_command_asks_for():
@@ -139,7 +139,7 @@ def test_a_recipe_runs_as_python_runs_it(tmp_path):
     assert "    accelerate launch $(subtle path stage2)\n" in help_[1]
     status, shown, errors = run("stage2", "--epoch", "3", folder=tmp_path)
     assert (status, shown) == (2, "")
-    assert errors == "subtle stage2: error: there is no flag --epoch; did you mean --epochs?\n"
+    assert errors == "error: there is no flag --epoch; did you mean --epochs?\n"
 
 
 def test_a_script_has_the_arguments_the_path_and_the_name_that_python_gives_it(call, command, tmp_path, monkeypatch):

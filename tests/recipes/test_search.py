@@ -337,6 +337,35 @@ def test_moments_are_exported_as_clips_and_lists(config, indexed, tmp_path):
         assert sheet.width > sheet.height > 100
 
 
+def test_exported_clips_have_their_sound_and_the_edit_list_its_tracks(config, indexed, tmp_path):
+    videos = tmp_path / "videos"
+    shutil.copytree(indexed.video_dir, videos)
+    with av.open(str(videos / "second/6.mp4")) as silent, av.open(str(tmp_path / "heard.mp4"), "w") as heard:
+        pictures = heard.add_stream_from_template(silent.streams.video[0])
+        sound = heard.add_stream("aac", rate=24000, layout="mono")
+        tone = (0.5 * np.sin(np.arange(4 * 24000) / 10)).astype(np.float32)[None]
+        frame = av.AudioFrame.from_ndarray(tone, "fltp", "mono")
+        frame.sample_rate, frame.pts = 24000, 0
+        packets = [*sound.encode(frame), *sound.encode()]
+        for packet in silent.demux(video=0):
+            if packet.size:
+                packet.stream = pictures
+                packets.append(packet)
+        for packet in sorted(packets, key=lambda packet: packet.dts * packet.time_base):
+            heard.mux(packet)
+    shutil.move(tmp_path / "heard.mp4", videos / "second/6.mp4")
+    found = search.find(replace(config, where="video IN ('second/5.mp4', 'second/6.mp4')"))
+    for name, options in {"exact": {"exact": True}, "mute": {"exact": True, "mute": True}}.items():
+        assert not export(found, str(videos), tmp_path / name, **options)
+        made = json.loads((tmp_path / name / "moments.json").read_text())
+        lines = [line for line in (tmp_path / name / "moments.edl").read_text().splitlines() if " AX " in line]
+        for row, line in zip(made, lines, strict=True):
+            is_heard = row["video"] == "second/6.mp4" and name != "mute"
+            assert line[5:24] == f"AX       {'B' if is_heard else 'V'}     C   "
+            with av.open(str(tmp_path / name / row["clip"])) as container:
+                assert bool(container.streams.audio) == is_heard
+
+
 def test_copied_clips_hold_the_moment(config, indexed, tmp_path):
     found = search.find(replace(config, where="video = 'second/5.mp4'"))
     assert not export(found, indexed.video_dir, tmp_path / "copied", exact=False)
