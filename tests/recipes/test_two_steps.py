@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import evaluate_vcmr
 import index
 import pytest
 import search
@@ -15,6 +16,7 @@ from colored_videos import write_colored_video
 from datasets import Dataset
 from embed_moments import EmbedMomentsConfig
 from embed_moments import run as embed
+from evaluate_vcmr import EvaluateVCMRConfig
 from index import IndexConfig
 from search import SearchConfig
 from torch.nn import functional as F
@@ -31,7 +33,7 @@ from hf_models.feature_store import open_features
 from hf_models.moments.feature_encoders import TokenEncoder
 from hf_models.video_text_matching import Scorer, load_matcher
 from indexing import refining
-from indexing.refining import Refiner
+from indexing.refining import Refiner, overlap
 
 COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245), (20, 20, 20)]
 SECONDS = 11
@@ -443,3 +445,34 @@ def test_a_mistake_of_the_second_step_is_one_line(config, trained, matcher, caps
 def test_options_that_contradict_each_other_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         SearchConfig(**{"text": "show red", **given})
+
+
+def test_what_each_step_adds_is_measured_with_its_spread(config, footage, trained, matcher, tmp_path, capsys):
+    output = tmp_path / "steps"
+    measured = evaluate_vcmr.run(
+        EvaluateVCMRConfig(
+            two_step=True,
+            models=[str(trained / "model")] * 2,
+            matchers=[matcher],
+            dataset=str(trained / "data"),
+            features=str(trained / "features"),
+            device="cpu",
+            shortlist=12,
+            rerank_shortlist=3,
+            output_dir=str(output),
+        )
+    )
+    assert list(measured) == ["vectors", "vectors + matcher", "vectors + model", "vectors + model + matcher"]
+    truth = {"video": "0.mp4", "start_seconds": 0.0, "end_seconds": 2.0}
+    query = replace(config, index=str(output / "index"), shortlist=12)
+    for name, steps in {"vectors": {}, "vectors + model": {"refine": str(trained / "model")}}.items():
+        found = search.find(replace(query, **steps, limit=12))
+        for k in (1, 5, 10):
+            hit = any(row["video"] == "0.mp4" and overlap(row, truth) >= 0.7 for row in found[:k])
+            assert measured[name][f"vcmr_recall@{k}_iou@0.7"] == float(hit)
+            assert measured[name][f"vcmr_recall@{k}_iou@0.7_error"] == 0.0  # of one query
+    assert "vcmr_recall@1_iou@0.5_std" in measured["vectors + model"]
+    written = json.loads((output / "results.json").read_text())
+    assert len(written["by_seed"]["vectors + model"]) == 2
+    assert written["coverage"] == {"queries": 1, "queries_used": 1}
+    assert "vectors + model + matcher" in capsys.readouterr().out
