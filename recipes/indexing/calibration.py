@@ -17,7 +17,7 @@ from hf_datasets.drafts import write_json
 from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_models.index.search import conditions
 from hf_models.index.store import IndexedModel, MomentIndex
-from hf_models.moment_encoders import ComposedMomentEncoder, MomentEncoder
+from hf_models.moment_encoders import ComposedMomentEncoder, MomentEncoder, key_of
 
 Kind = Literal["text", "clip", "both"]
 ROWS_PER_BATCH = 8192
@@ -107,13 +107,15 @@ def threshold_of(
     """
     condition = " AND ".join(f"({part})" for part in conditions(where, folder, None))
     table = index.moments(model.key)
-    path = cache / f"threshold-{model.key}-{kind}.json"
-    known = kept_scores(path, table.version)
+    place = index.path if "://" in index.path else str(Path(index.path).resolve())
+    path = cache / f"threshold-{kind}-{key_of({'index': place, 'model': model.key})}.json"
+    state = [table.version, table.count_rows()]
+    known = kept_scores(path, state)
     if condition not in known:
         scan = Scan(table, condition)
         best = scan.best_elsewhere() if kind == "clip" else scan.best(misfits(encoder, kind, scan, root))
         known |= {condition: best}
-        write_json(path, {"version": table.version, "scores": known})
+        write_json(path, {"state": state, "scores": known})
     scores = known[condition]
     if kind == "clip":
         return Threshold(
@@ -128,12 +130,12 @@ def threshold_of(
     )
 
 
-def kept_scores(path: Path, version: int) -> dict[str, list[float]]:
-    """What was computed for this version of an index, by condition; nothing where the file is absent or damaged."""
+def kept_scores(path: Path, state: list[int]) -> dict[str, list[float]]:
+    """What was computed for this state of an index, by condition; nothing where the file is absent or damaged."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         scores = {str(name): [float(one) for one in values] for name, values in kept["scores"].items()}
-        return scores if kept["version"] == version and all(map(len, scores.values())) else {}
+        return scores if kept["state"] == state and all(map(len, scores.values())) else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

@@ -22,8 +22,7 @@ from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
 from fig.feature_makers import FEATURES_FILE, features_of
-from harness.commands import RECIPES
-from harness.model_folders import check_model_folder
+from harness.model_folders import WEIGHTS, check_model_folder
 from harness.shared_config import MomentDataConfig
 from hf_datasets.footage.files import fingerprint
 from hf_datasets.video.failures import VideoError
@@ -77,10 +76,20 @@ def what_made_features(folder: Path) -> dict[str, Any]:
     return made
 
 
-def shipped(name: str) -> str:
-    """A model by its name, or the one that ships, where another machine had it in another place."""
-    own = RECIPES / "weights" / Path(name).name
-    return str(own) if not Path(name).exists() and own.is_dir() and "weights" in Path(name).parts else name
+def encoder_named(name: str, flag: str) -> str:
+    """An encoder by its name, or the one that ships, where another machine had it in another place.
+
+    Raises:
+        ValueError: It was a folder of another machine.
+    """
+    own = WEIGHTS / Path(name).name
+    if not Path(name).exists() and own.is_dir():
+        return str(own)
+    if not Path(name).exists() and (name.count("/") > 1 or name.startswith(("/", "<", "."))):
+        raise ValueError(
+            f"the features of --refine were made by {name}, which is not here; say where it is with {flag}"
+        )
+    return name
 
 
 def check_maker(what: str, flag: str, name: str, made: Mapping[str, str], expected: Mapping[str, Any]) -> None:
@@ -146,10 +155,8 @@ class Refiner:
         self.name, self.num_workers, self.timeout_seconds = str(folder), num_workers, timeout_seconds
         self.model = load_moment_model(Path(folder)).to(device)
         self.made = what_made_features(Path(folder))
-        vision, text = (
-            vision_model or shipped(self.made["vision_model"]),
-            text_model or shipped(self.made["text_model"]),
-        )
+        vision = vision_model or encoder_named(self.made["vision_model"], "--refine_vision_model")
+        text = text_model or encoder_named(self.made["text_model"], "--refine_text_model")
         for name in (vision, text):
             check_model_folder(name)
         self.vision = ClipEncoder(vision, frames_per_clip=self.made["frames_per_clip"])

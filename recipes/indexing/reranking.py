@@ -148,13 +148,13 @@ class ChatReranker:
         task = RerankTask(text, [] if clip is None else self.parts(clip), frames_of)
         candidates = [Candidate(rank, row) for rank, row in enumerate(rows, start=1)]
         outcomes = list(generate(task, candidates, self.chat, self.cache, max_answers=1))
-        if isinstance(self.chat, DryRun):
-            return list(rows), {}
         failures = {
             one.key: outcome.reason
             for one, outcome in zip(candidates, outcomes, strict=True)
             if isinstance(outcome, Rejection)
         }
+        if isinstance(self.chat, DryRun):
+            return list(rows), failures
         scores = [None if isinstance(outcome, Rejection) else float(outcome) for outcome in outcomes]
         return scored(rows, scores), failures
 

@@ -1,5 +1,6 @@
 """The second step of a search: refined and re-ranked moments, and what is said about both."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,10 +21,10 @@ SHOWN = 5
 
 
 def cache_of(index: MomentIndex, config: TwoStepConfig) -> Path:
-    """The folder for what searches of an index compute."""
+    """The folder for what searches of an index compute: in the index where it can be written."""
     if config.search_cache is not None:
         return Path(config.search_cache)
-    if "://" not in index.path:
+    if "://" not in index.path and os.access(index.path, os.W_OK):
         return Path(index.path) / "search_cache"
     return Path(datasets.config.HF_DATASETS_CACHE) / "subtle-search"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 import hf_models
+from fig.feature_makers import FEATURES_FILE
 from harness.results import write_json
 from hf_datasets.drafts import draft_of
 from hf_models.cards import CURVE_FILE, draw_training_curve, write_benchmark_results, write_card
@@ -218,3 +219,6 @@ def forget_machine(draft: Path) -> None:
             kept = {key: value for key, value in settings.items() if key not in FROM_THIS_MACHINE}
             if kept != settings:
                 path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    features = draft / FEATURES_FILE
+    if features.is_file():
+        write_json(features, without_paths(read_json(features)))
