@@ -86,9 +86,7 @@ def encoder_named(name: str, flag: str) -> str:
     if not Path(name).exists() and own.is_dir():
         return str(own)
     if not Path(name).exists() and (name.count("/") > 1 or name.startswith(("/", "<", "."))):
-        raise ValueError(
-            f"the features of --refine were made by {name}, which is not here; say where it is with {flag}"
-        )
+        raise ValueError(f"the features of --refine were made by {name}, which is not here; name its place with {flag}")
     return name
 
 

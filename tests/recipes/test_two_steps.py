@@ -1,27 +1,22 @@
 """The second step of a search: spans of a model of moments, and another order by a cross-encoder or a chat model."""
 
-import functools
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import evaluate_vcmr
-import index
 import pytest
 import search
 import torch
-from chat_server import ChatServer
-from colored_videos import write_colored_video
 from datasets import Dataset
 from embed_moments import EmbedMomentsConfig
 from embed_moments import run as embed
 from evaluate_vcmr import EvaluateVCMRConfig
-from index import IndexConfig
 from search import SearchConfig
+from small_footage import SECONDS, footage_in, loaded_once, shortlist
 from torch.nn import functional as F
 
-import indexing.models
 from fig.feature_makers import FEATURES_FILE, features_of
 from harness.config import run_recipe
 from harness.model_folders import MINIATURE_CLIP
@@ -35,8 +30,6 @@ from hf_models.video_text_matching import Scorer, load_matcher
 from indexing import refining
 from indexing.refining import Refiner, overlap
 
-COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245), (20, 20, 20)]
-SECONDS = 11
 CLIP_SECONDS = 0.5
 CARD = """---
 configs:
@@ -50,25 +43,7 @@ configs:
 
 @pytest.fixture(scope="module")
 def footage(tmp_path_factory):
-    """Four videos of eleven seconds, and an index of windows of two seconds by the CLIP that ships."""
-    root = tmp_path_factory.mktemp("footage")
-    (root / "videos").mkdir()
-    for number in range(4):
-        colors = [COLORS[(number + step * (number + 1)) % len(COLORS)] for step in range(SECONDS)]
-        write_colored_video(root / "videos" / f"{number}.mp4", colors, seed=number)
-    index.run(
-        IndexConfig(
-            source=str(root / "videos"),
-            output=str(root / "index"),
-            model=MINIATURE_CLIP,
-            window_seconds=2,
-            stride_seconds=1,
-            num_frames=2,
-            num_workers=0,
-            device="cpu",
-        )
-    )
-    return root
+    return footage_in(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -132,29 +107,9 @@ def refiner_of(trained, cache, model="model", **options):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def loaded_once():
-    """The index's encoder and the shortlist of each index are made once; loading takes half a second."""
-    load, loaded = indexing.models.load_again, {}
-
-    def load_once(model, *arguments, **options):
-        if model.key not in loaded:
-            loaded[model.key] = load(model, *arguments, **options)
-        return loaded[model.key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(indexing.models, "load_again", load_once)
+def encoder_loaded_once():
+    with loaded_once():
         yield
-    shortlists.cache_clear()
-
-
-@functools.cache
-def shortlists(folder):
-    query = SearchConfig(index=folder, text="show red", limit=50, device="cpu")
-    return search.find(query)
-
-
-def shortlist(config):
-    return shortlists(config.index)
 
 
 def paths(footage):
@@ -296,88 +251,6 @@ def test_moments_of_a_video_that_is_gone_or_changed_keep_their_place(config, foo
     assert all(row["score"] == row["vector_score"] for row in unread)
     assert "keep their place" in said[0]
     assert "changed since it was indexed" in said[0] or "is not under" in said[0]
-
-
-@pytest.fixture
-def chat(config, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    return replace(config, rerank="tiny-judge", shortlist=8, input_usd=1.0, output_usd=2.0)
-
-
-def answers_for(config, answer_of):
-    """A server's answer by the frames of each moment of the shortlist."""
-    from hf_datasets.generation.images import image_part
-
-    root = Path(config.index).parent / "videos"
-    known = {}
-    for rank, row in enumerate(shortlist(config)[: config.shortlist]):
-        frames = read_frames(root / row["video"], 2, row["start_seconds"], row["end_seconds"]).frames
-        known[image_part(frames[1], max_side=448)["image_url"]["url"]] = answer_of(rank)
-
-    def answer(body):
-        images = [part["image_url"]["url"] for part in body["messages"][-1]["content"] if part["type"] == "image_url"]
-        return known[images[-1]]
-
-    return answer
-
-
-def test_a_chat_model_orders_and_what_it_cannot_judge_keeps_its_place(chat):
-    given = ['{"score": 3}', "I like it.", '```json\n{"score": 9}\n```', '{"score": 11}', '{"score": 3}']
-    given += ["I'm sorry, I can't help with that.", '{"score": 4}', '{"score": true}']
-    first = shortlist(chat)[:8]
-    said = []
-    with ChatServer(answer=answers_for(chat, given.__getitem__)) as server:
-        query = replace(chat, base_url=server.url)
-        found = search.find(query, say=said.append)
-        assert sum(server.asked.values()) == 8
-        places = [first.index(next(one for one in first if one["moment_id"] == row["moment_id"])) for row in found]
-        assert places == [2, 1, 6, 3, 0, 5, 4, 7]  # 9, -, 4, -, 3, -, 3, -
-        assert [row["rerank_score"] for row in found] == [9, None, 4, None, 3, None, 3, None]
-        assert [row["score"] for row in found] == [
-            row["vector_score"] if row["rerank_score"] is None else row["rerank_score"] for row in found
-        ]
-        assert said[0].startswith("4 of 8 moments have no score of --rerank and keep their place: ")
-        assert "refused by the model (1)" in said[0]
-        assert "8 requests, 0 answered before" in said[1]
-        assert search.find(query, say=said.append) == found  # nothing is paid for twice
-        assert sum(server.asked.values()) == 8
-        assert "0 requests, 8 answered before" in said[-1]
-        assert "sk-secret" not in " ".join(said)
-
-
-def test_a_request_shows_the_query_clip_first_and_asks_for_json(chat, footage):
-    with ChatServer(answer=lambda body: '{"score": 1}') as server:
-        clip = {"clip": str(footage / "videos/0.mp4"), "start_seconds": 1.0, "end_seconds": 3.0}
-        search.find(replace(chat, base_url=server.url, shortlist=1, **clip), say=lambda message: None)
-        (body,) = server.bodies
-    content = body["messages"][-1]["content"]
-    kinds = [part["type"] for part in content]
-    assert kinds == ["text", "image_url", "image_url", "text", "image_url", "image_url", "text"]
-    assert content[0]["text"] == "The query clip, in order:"
-    assert "show red" in content[-1]["text"]
-    assert body["response_format"]["json_schema"]["strict"] is True
-
-
-def test_a_dry_run_says_how_many_calls_it_would_take_and_their_price(chat, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY")
-    said = []
-    found = search.find(replace(chat, dry_run=True), say=said.append)
-    assert "would make 8 requests" in said[0]
-    assert "$0.00" in said[0]
-    assert [row["moment_id"] for row in found] == [row["moment_id"] for row in shortlist(chat)[:8]]
-
-
-def test_a_wrong_key_or_a_budget_stops_in_one_line(chat, capsys):
-    with ChatServer(fault=lambda body, times: "bad_key") as server:
-        assert run_recipe(search.main, replace(chat, base_url=server.url)) == 2
-        captured = capsys.readouterr()
-        assert captured.err.count("\n") == 1
-        assert "key" in captured.err
-        assert "sk-secret" not in captured.err
-    with ChatServer(answer=lambda body: '{"score": 1}') as server:
-        assert run_recipe(search.main, replace(chat, base_url=server.url, max_usd=1e-6)) == 2
-        assert "budget" in capsys.readouterr().err
-        assert not server.asked
 
 
 @pytest.fixture(scope="module")
