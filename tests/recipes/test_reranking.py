@@ -17,7 +17,7 @@ from hf_datasets.video import read_frames
 @pytest.fixture(scope="module")
 def footage(tmp_path_factory):
     with loaded_once():
-        yield footage_in(tmp_path_factory)
+        yield footage_in(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture

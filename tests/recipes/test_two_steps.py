@@ -43,7 +43,7 @@ configs:
 
 @pytest.fixture(scope="module")
 def footage(tmp_path_factory):
-    return footage_in(tmp_path_factory)
+    return footage_in(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="module")
