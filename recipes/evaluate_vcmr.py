@@ -20,9 +20,8 @@ It writes to `OUTPUT_DIR`:
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -228,23 +227,22 @@ def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict
     queries = Queries(
         opened, opened.active, encoder, some(rows, config.max_queries, config.seed), shortlist=config.shortlist
     )
-    by_seed: dict[str, list[dict[str, float]]] = {"vectors": [queries.measure("vectors")]}
+    by_seed = {"vectors": [queries.measure(queries.shortlists, queries.seconds)]}
 
-    def step(shortlist: int, **models: str) -> Any:
+    def measured(name: str, shortlist: int, found: list[Any], **models: str) -> list[Any]:
         made = SecondStep(TwoStepConfig(**models), output_dir / "search_cache", config.device, root)
-        return lambda text, found: made(text, None, found[:shortlist], skip)
+        step = queries.after(lambda text, before: made(text, None, before[:shortlist], skip), found, name)
+        by_seed.setdefault(name, []).append(queries.measure(*step))
+        return step[0]
 
-    matchers = [step(config.rerank_shortlist, rerank=matcher) for matcher in config.matchers]
-    for matcher in matchers:
-        by_seed.setdefault("vectors + matcher", []).append(queries.measure("matcher", matcher))
+    for matcher in config.matchers:
+        measured("vectors + matcher", config.rerank_shortlist, queries.shortlists, rerank=matcher)
     for trained, folder in models:
         name = f"vectors + {trained}"
-        several = by_seed.setdefault(name, [])
-        refine = step(config.shortlist, refine=str(folder))
-        if matchers:
-            both = partial(in_turn, (refine, matchers[len(several) % len(matchers)]))
-            by_seed.setdefault(f"{name} + matcher", []).append(queries.measure(f"{name} + matcher", both))
-        several.append(queries.measure(name, refine))
+        refined = measured(name, config.shortlist, queries.shortlists, refine=str(folder))
+        if config.matchers:
+            matcher = config.matchers[(len(by_seed[name]) - 1) % len(config.matchers)]
+            measured(f"{name} + matcher", config.rerank_shortlist, refined, rerank=matcher)
     results = {name: summarize(several) for name, several in by_seed.items()}
     write_results(
         output_dir,
@@ -266,13 +264,6 @@ def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict
         f"seeds; another set of as many queries moves a figure by up to {100 * error:.1f} (its standard error)"
     )
     return results
-
-
-def in_turn(steps: Sequence[Any], text: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is found after one step after another."""
-    for step in steps:
-        found = step(text, found)
-    return found
 
 
 def skip(message: str) -> None:

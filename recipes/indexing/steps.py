@@ -51,19 +51,18 @@ class Queries:
         ]
         self.seconds = (time.perf_counter() - begun) / len(rows)
 
-    def measure(self, name: str, step: Step | None = None) -> dict[str, float]:
-        """VCMR recall in [0, 1] after a step, and `seconds` per query that the step takes.
+    def after(self, step: Step, found: Sequence[list[Row]], name: str) -> tuple[list[list[Row]], float]:
+        """What a step makes of what was found before for each query, and the seconds that it takes for one."""
+        begun = time.perf_counter()
+        rows = tqdm(self.rows, desc=name, unit="query")
+        made = [step(row["caption"], before) for row, before in zip(rows, found, strict=True)]
+        return made, (time.perf_counter() - begun) / len(self.rows)
+
+    def measure(self, found: Sequence[list[Row]], seconds: float) -> dict[str, float]:
+        """VCMR recall in [0, 1] of what was found for each query, and `seconds` as they are.
 
         Each recall has its standard error (`..._error`): how far it moves from one set of so many queries to another.
         """
-        begun = time.perf_counter()
-        found = self.shortlists
-        if step is not None:
-            found = [
-                step(row["caption"], rows)
-                for row, rows in zip(tqdm(self.rows, desc=name, unit="query"), self.shortlists, strict=True)
-            ]
-        seconds = self.seconds if step is None else (time.perf_counter() - begun) / len(self.rows)
         predictions = [
             {
                 "video_id": [Path(row["video"]).stem for row in rows],
