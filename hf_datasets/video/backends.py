@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import numpy as np
 
+from .colors import to_rgb
 from .failures import VideoError
-from .pyav import OpenVideo, to_rgb
+from .pyav import OpenVideo
 
 if TYPE_CHECKING:
     from decord import VideoReader

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .backends import PYAV_FILES
+from .colors import to_rgb
 from .failures import VideoError
-from .pyav import OpenVideo, VideoLimits, to_rgb
+from .pyav import OpenVideo, VideoLimits
 from .sound import Sound
 
 if TYPE_CHECKING:

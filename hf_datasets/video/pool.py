@@ -12,7 +12,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -25,6 +25,7 @@ from .pyav import VideoLimits
 from .reading import ClipPixels, VideoFrames, frames_of, read_frames
 from .resizing import resized_size
 from .shared_memory import PixelFolder
+from .waiting import Run
 from .worker import READ_PIXELS
 from .worker_process import START_TIMEOUT_SECONDS, Messages, VideoRequest, WorkerProcess
 
@@ -33,38 +34,6 @@ __all__ = ["NO_FILE", "VideoFailure", "VideoReaderPool", "VideoRequest", "unread
 TIMED_OUT = "signal SIGALRM"
 ENDED_FROM_OUTSIDE = "it was ended from outside"
 CAUSED_BY_LOAD = {TIMED_OUT, ENDED_FROM_OUTSIDE, "signal SIGKILL"}
-
-
-@dataclass(slots=True)
-class _Run:
-    """The requests of one call that no worker holds.
-
-    Attributes:
-        waiting: In the order in which they are to be read.
-        postponed: By file, the requests that timed out, which a loaded machine can cause, and those behind them.
-        retried: The postponed request that is being tried once more, while no other request is running.
-    """
-
-    waiting: deque[VideoRequest]
-    postponed: dict[str, deque[VideoRequest]] = field(default_factory=dict)
-    retried: VideoRequest | None = None
-
-    def postpone(self, request: VideoRequest) -> None:
-        """Set a request aside until nothing else is left."""
-        self.postponed.setdefault(str(request.path), deque()).append(request)
-
-    def is_postponed(self, request: VideoRequest) -> bool:
-        return str(request.path) in self.postponed and request is not self.retried
-
-    def retry_next(self) -> None:
-        self.retried = next(iter(self.postponed.values())).popleft()
-        self.waiting.append(self.retried)
-
-    def release(self, request: VideoRequest) -> None:
-        """After the answer to a retried request, queue the others of its file again."""
-        if request is self.retried:
-            self.retried = None
-            self.waiting.extend(self.postponed.pop(str(request.path)))
 
 
 class VideoReaderPool:
@@ -169,12 +138,34 @@ class VideoReaderPool:
             RuntimeError: If the pool is closed, already reading, or its workers cannot start.
             OSError: If there is no room for the frames in the folder through which they come.
         """
+        in_order = sorted(requests, key=lambda request: (str(request.path), request.start_seconds or 0.0))
+        yield from self._read(Run(deque(in_order)))
+
+    def read_on_demand(
+        self, requests: Iterator[VideoRequest | None]
+    ) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+        """Read clips in the order of an iterator, from which a request is taken when a worker has room for it.
+
+        Args:
+            requests: Gives None while it has no request, and is asked again after the next answer; so it may only do
+                that while an answer is still to come.
+
+        Yields:
+            As `read`.
+
+        Raises:
+            RuntimeError: As `read`.
+            OSError: As `read`.
+        """
+        yield from self._read(Run(deque(), requests))
+
+    def _read(self, run: Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
         if self._is_reading or not self._close.alive:
             state = "already reading: finish or close that iterator, or make" if self._is_reading else "closed; make"
             raise RuntimeError(f"this pool is {state} another pool")
         self._is_reading = True
-        run = _Run(deque(sorted(requests, key=lambda request: (str(request.path), request.start_seconds or 0.0))))
         try:
+            run.refill(self.num_workers + 1)
             if not self.num_workers:
                 yield from self._read_in_this_process(run)
             while run.waiting or run.postponed or self._num_busy:
@@ -184,6 +175,7 @@ class VideoReaderPool:
                 self._hand_out(run)
                 if run.waiting or self._num_busy:
                     yield from self._collect(run)
+                run.refill(self.num_workers + 1)
         finally:
             self._is_reading = False
             for worker in self._workers:
@@ -191,12 +183,13 @@ class VideoReaderPool:
                     worker.drop()
                     worker.kill_reader()
 
-    def _read_in_this_process(self, run: _Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+    def _read_in_this_process(self, run: Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
         while run.waiting:
             yield from self._skip(run)
             if run.waiting:
                 request = run.waiting.popleft()
                 yield request.key, self._read_one(request)
+            run.refill(1)
 
     def _read_one(self, request: VideoRequest) -> VideoFrames | VideoFailure:
         path = str(request.path)
@@ -214,14 +207,14 @@ class VideoReaderPool:
     def _num_busy(self) -> int:
         return sum(bool(worker.held) for worker in self._workers)
 
-    def _is_sendable(self, run: _Run) -> bool:
+    def _is_sendable(self, run: Run) -> bool:
         return (
             bool(run.waiting)
             and str(run.waiting[0].path) not in self.quarantine
             and not run.is_postponed(run.waiting[0])
         )
 
-    def _skip(self, run: _Run) -> Iterator[tuple[Hashable, VideoFailure]]:
+    def _skip(self, run: Run) -> Iterator[tuple[Hashable, VideoFailure]]:
         while run.waiting and not self._is_sendable(run):
             request = run.waiting.popleft()
             if reason := self.quarantine.get(str(request.path)):
@@ -230,16 +223,22 @@ class VideoReaderPool:
             else:
                 run.postpone(request)
 
-    def _hand_out(self, run: _Run) -> None:
+    def _hand_out(self, run: Run) -> None:
         folder = cast("Path", self._folder)  # there is one wherever there are workers
         while len(self._workers) < min(self.num_workers, len(run.waiting) + self._num_busy):
             self._workers.append(WorkerProcess(self._setup, folder, self._messages))
         for worker in sorted(self._workers, key=lambda worker: len(worker.held)):
             while worker.slots and worker.is_ready and self._is_sendable(run):
+                lane = run.waiting[0].lane
+                if lane is not None and run.lanes.setdefault(lane, worker) is not worker:
+                    if run.lanes[lane] in self._workers:
+                        break
+                    run.lanes[lane] = worker
                 self._num_requests += 1
                 worker.send(self._num_requests, run.waiting.popleft())
+                run.refill(1)
 
-    def _collect(self, run: _Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+    def _collect(self, run: Run) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
         # Take one message, or stop the workers whose messages are overdue.
         try:
             worker, message = self._messages.get(timeout=self._seconds_left())
@@ -291,7 +290,7 @@ class VideoReaderPool:
         )
 
     def _give_up(
-        self, worker: WorkerProcess, run: _Run, cause: str, *, is_gone: bool
+        self, worker: WorkerProcess, run: Run, cause: str, *, is_gone: bool
     ) -> Iterator[tuple[Hashable, VideoFailure]]:
         has_started = worker.reader_pid is not None or worker.is_killed
         if is_gone or not has_started:
@@ -304,7 +303,7 @@ class VideoReaderPool:
             run.waiting.extendleft(reversed(held[1:]))  # not at fault: they were only next in line
             yield from self._record_death(held[0], run, cause)
 
-    def _record_death(self, request: VideoRequest, run: _Run, cause: str) -> Iterator[tuple[Hashable, VideoFailure]]:
+    def _record_death(self, request: VideoRequest, run: Run, cause: str) -> Iterator[tuple[Hashable, VideoFailure]]:
         if cause in CAUSED_BY_LOAD and request is not run.retried:
             run.postpone(request)
             return

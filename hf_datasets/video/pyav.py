@@ -5,15 +5,12 @@ time of decoding a frame, so the exact timestamps of a span are read first, and 
 """
 
 import math
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
-
-import numpy as np
 
 from .failures import VideoError, VideoSpanError
 
@@ -30,8 +27,6 @@ OPEN_OPTIONS = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
 SKIPPABLE_CODECS = {"h264", "hevc"}
 # Fewer frames than this between two wanted ones are decoded rather than jumped over.
 MIN_FRAMES_TO_JUMP = 6
-
-_local = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +81,10 @@ class OpenVideo:
         self._stream = stream
         self._codec = stream.codec_context
         self.tick = stream.time_base
-        self._origin = self._start_of_container()
+        self.origin = self._start_of_container()
         self._keyframes: list[int] = []
         self._whole: Span | None = None
+        self._sequence: tuple[int, Iterator[tuple[int, av.VideoFrame]]] | None = None  # see `decode_on`
         # AVI stores decoding times and MPEG-PS only some times; with B-frames the others would be guesses.
         self._by_number = self.format in {"avi", "mpeg"} and self._codec.has_b_frames
 
@@ -147,9 +143,9 @@ class OpenVideo:
     @property
     def _promised_seconds(self) -> float:
         if self._stream.duration is not None:
-            return float(((self._stream.start_time or 0) + self._stream.duration) * self.tick - self._origin)
+            return float(((self._stream.start_time or 0) + self._stream.duration) * self.tick - self.origin)
         # Some containers count this from zero and some from their start; the smaller value is safe for both.
-        return (self._container.duration or 0) / 1_000_000 - max(0.0, float(self._origin))
+        return (self._container.duration or 0) / 1_000_000 - max(0.0, float(self.origin))
 
     def check(self, limits: VideoLimits) -> None:
         """Refuse a file beyond `limits`.
@@ -171,15 +167,15 @@ class OpenVideo:
 
     def seconds(self, key: int) -> float:
         """When the frame `key` is presented, in seconds from the start of the container."""
-        return float(key / self.frame_rate if self._by_number else key * self.tick - self._origin)
+        return float(key / self.frame_rate if self._by_number else key * self.tick - self.origin)
 
     def _key_at(self, seconds: float) -> int:
         """The first key at or after `seconds`."""
         at = Fraction(seconds) - TOLERANCE_SECONDS
-        return math.ceil(at * self.frame_rate if self._by_number else (at + self._origin) / self.tick)
+        return math.ceil(at * self.frame_rate if self._by_number else (at + self.origin) / self.tick)
 
     def _key_shown_at(self, seconds: float) -> int:
-        return math.floor((Fraction(seconds) + TOLERANCE_SECONDS + self._origin) / self.tick)
+        return math.floor((Fraction(seconds) + TOLERANCE_SECONDS + self.origin) / self.tick)
 
     def span(self, start_seconds: float | None, end_seconds: float | None) -> Span:
         """The frames presented in `[start_seconds, end_seconds)`; None is the beginning or the end of the video.
@@ -289,6 +285,7 @@ class OpenVideo:
         yield from self._demux()
 
     def _seek(self, key: int) -> None:
+        self._sequence = None
         try:
             self._container.seek(key, stream=self._stream)
         except self._errors:  # raw streams cannot seek
@@ -343,6 +340,42 @@ class OpenVideo:
         for group in [wanted] if thorough else self._groups(wanted):
             yield from self._decode_group(group, thorough=thorough)
 
+    def expect(self, keyframes: Collection[int], *, by_number: bool) -> None:
+        """Take the place of a scan by `span`, where a `Timeline` of the file is known: `decode` enters at these."""
+        self._keyframes, self._by_number, self._whole = sorted(keyframes), by_number, None
+
+    def decode_on(self, keys: Collection[int]) -> Iterator[tuple[int, "av.VideoFrame"]]:
+        """Decode the frames `keys` and all between; where possible, go on where the call before ended.
+
+        Yields:
+            As `decode`.
+        """
+        wanted = sorted(set(keys))
+        first = 0 if self._by_number else self._keyframe_of(wanted[0])
+        at, frames = self._sequence or (wanted[0], iter(()))
+        if not first <= at < wanted[0]:
+            frames = self._in_sequence(wanted[0])
+        self._sequence = None
+        for key, frame in frames:
+            if key in keys:
+                yield key, frame
+            if key >= wanted[-1]:
+                self._sequence = key, frames
+                return
+
+    def _in_sequence(self, key: int) -> Iterator[tuple[int, "av.VideoFrame"]]:
+        # All frames from the keyframe of `key` on.
+        if self._by_number:
+            yield from enumerate(self._in_order())
+            return
+        keyframe, entered = self._keyframe_of(key), False
+        for packet in self.packets(key):
+            self._codec.skip_frame = "DEFAULT"
+            entered = entered or packet.pts == keyframe
+            if entered:
+                yield from ((frame.pts, frame) for frame in self._feed(packet) if frame.pts is not None)
+        yield from ((frame.pts, frame) for frame in self._feed(None) if frame.pts is not None)
+
     def _keyframe_of(self, key: int) -> int:
         return self._keyframes[max(bisect_right(self._keyframes, key) - 1, 0)] if self._keyframes else key
 
@@ -380,16 +413,3 @@ class OpenVideo:
             if frame.pts in unseen:
                 unseen.discard(frame.pts)
                 yield frame.pts, frame
-
-
-def to_rgb(frame: "av.VideoFrame", height: int, width: int) -> np.ndarray:
-    """A decoded frame as `(height, width, 3)` uint8 RGB, upright where the container asks for a rotation."""
-    from av.video.reformatter import VideoReformatter
-
-    # One reformatter per thread: a new one per frame builds its tables again, a quarter of the time of a small clip.
-    if not hasattr(_local, "reformatter"):
-        _local.reformatter = VideoReformatter()
-    rgb = _local.reformatter.reformat(frame, width=width, height=height, format="rgb24", threads=1)
-    plane = rgb.planes[0]
-    pixels = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)[:, : 3 * width].reshape(height, width, 3)
-    return np.rot90(pixels, frame.rotation // 90) if frame.rotation else pixels

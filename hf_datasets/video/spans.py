@@ -1,23 +1,31 @@
-"""Several clips of a video in one reading, where the video ends, and where its shots change: a reader for a pool.
+"""Frames of a video by their keys, each decoded once, and what is needed to plan that: a reader for a pool.
 
 `read_spans` has the signature of `read_frames`, so that a `VideoReaderPool` runs it in its workers, where a file that
-hangs costs one time limit. What else it is to do is in `VideoRequest.options`.
+hangs costs one time limit. What else it is to do is in `VideoRequest.options`. Whoever reads many clips of a video
+
+1. asks for its `Timeline` (`find="timeline"`, and `timeline_of` the answer),
+2. takes the keys of the frames of each clip (`clip_keys`), and cuts all of them into reads (`Timeline.reads`),
+3. requests each read (`request_of`), whose answer names the frames that it brings in `indices`.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from .backends import PYAV_FILES, Backend
+from .colors import to_rgb
 from .failures import VideoError, VideoSpanError
-from .pyav import OpenVideo, VideoLimits, to_rgb
-from .reading import ClipPixels, read_pixels, sampled_indices
+from .pyav import OpenVideo, VideoLimits
+from .reading import ClipPixels, VideoFrames, read_pixels, sampled_indices
 from .resizing import resize, resized_size
+from .timeline import FrameRead, Timeline
+from .worker_process import VideoRequest
 
-Find = Literal["end", "shots"]
+Find = Literal["timeline", "shots"]
 NO_PIXELS = np.zeros((1, 1, 1, 3), np.uint8)
 
 
@@ -30,61 +38,66 @@ def read_spans(
     backend: Backend = "auto",
     size: int | tuple[int, int] | None = None,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
-    spans: Sequence[tuple[float, float]] | None = None,
+    frames: dict[str, Any] | None = None,
     find: Find | None = None,
 ) -> ClipPixels:
-    """Read one clip, as `read_frames` does; or several of one video; or find its end or its shots.
+    """Read one clip, as `read_frames` does; or frames by their keys; or find the timeline of a video or its shots.
 
     Args:
         path: A video file.
-        num_frames: Of each clip.
+        num_frames: Of one clip.
         start_seconds: See `read_frames`.
         end_seconds: See `read_frames`.
-        backend: For one clip alone; several are read with PyAV.
+        backend: For one clip; frames by their keys are read with PyAV.
         size: See `read_frames`.
         limits: See `read_frames`.
-        spans: Clips, each `[start, end)` in seconds. No frame is decoded twice, and each clip has the frames that it
-            has when it is read alone.
-        find: "end": the only timestamp is where the last frame ends; "shots": the timestamps are where shots begin,
-            from 0 on, and where the last one ends. There are no frames to use.
-
-    Returns:
-        The frames of the clips, one clip after the other; `num_frames_in_clip` is of all together.
+        frames: A `FrameRead` as `request_of` writes it. The answer has the frames that decode, and their keys as
+            `indices`.
+        find: "timeline": the answer is for `timeline_of`; "shots": that, and the timestamps are where shots begin,
+            from 0 on, and where the last one ends.
 
     Raises:
         VideoError: See `read_frames`.
-        VideoSpanError: A clip of several has no frame, or does not decode whole: read each one alone.
     """
     path = Path(path)
     if find is not None:
         with PYAV_FILES.lend(path) as video:
             video.check(limits)
-            end = end_of(video)
-        times = (end,) if find == "end" else shot_edges(path, end)
-        return ClipPixels(NO_PIXELS, (0,), times, 1, 0.0)
-    if spans is None:
+            timeline = Timeline.of(video)
+        times = () if find == "timeline" else shot_edges(path, timeline.end_seconds)
+        return ClipPixels(timeline.packed().reshape(1, 1, -1, 1), (), times, len(timeline.keys), 0.0)
+    if frames is None:
         return read_pixels(path, num_frames, start_seconds, end_seconds, backend=backend, size=size, limits=limits)
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
-        found = [video.span(*span) for span in spans]
-        indices = [sampled_indices(len(span.keys), num_frames) for span in found]
-        keys = [span.keys[index] for span, chosen in zip(found, indices, strict=True) for index in chosen]
-        once = sorted(set(keys))
-        pixels = _resized_frames(video, once, size, limits)
-        times = tuple(video.seconds(key) for key in keys)
-    if len(pixels) < len(once):
-        raise VideoSpanError(f"{path}: {len(once) - len(pixels)} frames do not decode; read each clip alone")
+        video.expect(frames["keyframes"], by_number=frames["by_number"])
+        pixels = _resized_frames(video, frames["keys"], size, limits, goes_on=frames["run"] is not None)
+        found = sorted(pixels)
+        times = tuple(video.seconds(key) for key in found)
     return ClipPixels(
-        np.stack([pixels[key] for key in keys]),
-        tuple(index for chosen in indices for index in chosen),
-        times,
-        sum(len(span.keys) for span in found),
-        sum(span.missing_seconds for span in found),
+        np.stack([pixels[key] for key in found]) if found else NO_PIXELS, tuple(found), times, len(found), 0.0
     )
 
 
+def timeline_of(answer: VideoFrames) -> Timeline:
+    """The timeline in the answer to `find`."""
+    return Timeline.unpacked(answer.frames.numpy())
+
+
+def clip_keys(timeline: Timeline, start_seconds: float, end_seconds: float, num_frames: int) -> list[int]:
+    """The frames that `read_frames` gives of a clip; none where the video ends before the clip starts."""
+    keys = timeline.span(start_seconds, end_seconds)
+    return [int(keys[index]) for index in sampled_indices(len(keys), num_frames)] if len(keys) else []
+
+
+def request_of(key: Hashable, path: str | os.PathLike[str], read: FrameRead, timeline: Timeline) -> VideoRequest:
+    """The request of a read."""
+    lane = None if read.run is None else (str(path), read.run)
+    return VideoRequest(key, path, options={"frames": asdict(read) | {"by_number": timeline.by_number}}, lane=lane)
+
+
 def _resized_frames(
-    video: OpenVideo, keys: list[int], size: int | tuple[int, int] | None, limits: VideoLimits
+    video: OpenVideo, keys: list[int], size: int | tuple[int, int] | None, limits: VideoLimits, *, goes_on: bool
 ) -> dict[int, np.ndarray]:
     # One at a time: many frames of full size would take gigabytes.
     height, width = video.size
@@ -92,22 +105,17 @@ def _resized_frames(
         new_height, new_width = resized_size(height, width, size)
         if new_height * new_width > limits.max_pixels:
             raise VideoSpanError(f"{video.path}: frames of {new_width} x {new_height} are too large")
-    pixels = {}
-    for key, frame in video.decode(keys):
-        rgb = to_rgb(frame, height, width)
-        pixels[key] = rgb.copy() if size is None else resize(rgb[None], size)[0]
+    pixels: dict[int, np.ndarray] = {}
+
+    def keep(found: Any) -> None:
+        for key, frame in found:
+            rgb = to_rgb(frame, height, width)
+            pixels[key] = rgb.copy() if size is None else resize(rgb[None], size)[0]
+
+    keep(video.decode_on(keys) if goes_on else video.decode(keys))
+    if video.has_timestamps and (lost := [key for key in keys if key not in pixels]):
+        keep(video.decode(lost, thorough=True))
     return pixels
-
-
-def end_of(video: OpenVideo) -> float:
-    """Where the last frame of a video ends, in seconds from its start.
-
-    Raises:
-        VideoError: It has no frame.
-    """
-    keys = video.span(None, None).keys
-    first, last = video.seconds(keys[0]), video.seconds(keys[-1])
-    return last + ((last - first) / (len(keys) - 1) if len(keys) > 1 else 0.04)
 
 
 def shot_edges(path: Path, end_seconds: float) -> tuple[float, ...]:

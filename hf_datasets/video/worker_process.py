@@ -29,7 +29,8 @@ Messages = queue.SimpleQueue[tuple["WorkerProcess", dict[str, Any]]]
 class VideoRequest:
     """A clip to read: `[start_seconds, end_seconds)` of a file; None, None is all of it. `key` comes back with it.
 
-    `options` are further arguments of the pool's reader, as JSON has them.
+    `options` are further arguments of the pool's reader, as JSON has them. Requests of one `lane` go to one worker, as
+    what it has in memory of the last helps with the next.
     """
 
     key: Hashable
@@ -37,6 +38,7 @@ class VideoRequest:
     start_seconds: float | None = None
     end_seconds: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    lane: Hashable = None
 
 
 class WorkerProcess:

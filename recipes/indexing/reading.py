@@ -1,67 +1,32 @@
 """The frames of the moments of many videos: planned, read in worker processes and batched ahead of the model.
 
 Videos come in groups, whose batches do not depend on anything that was read before: after a kill the groups that are
-left are the same, and so are their vectors.
+left are the same, and so are their vectors. Reading does not stop between them: while the frames of one file are read,
+the next files are hashed and planned.
 """
 
 import itertools
-import json
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from hf_datasets.footage.files import fingerprint
-from hf_datasets.footage.moments import VideoMoment, cut_moments, shots
+from hf_datasets.footage.moments import VideoMoment
 from hf_datasets.video import VideoFrames
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.spans import request_of, timeline_of
+from indexing.planning import FilePlan, ReadFile, plan_moments
 from indexing.sources import WantedFile
 
 FILES_PER_GROUP = 8
 BYTES_PER_GROUP = 256 << 20
 BATCHES_AHEAD = 2
-END_TOLERANCE_SECONDS = 1.0  # as of TF-CoVR's clips: annotated times are rounded
+READS_AHEAD_PER_WORKER = 5  # that wait for those before them: three are held by the worker
 CHANGED = "it changed or vanished while it was indexed"
-
-
-@dataclass
-class ReadFile:
-    """What became of a file.
-
-    Attributes:
-        wanted: The file and its moments.
-        fingerprint: Of its content.
-        moments: Those to read, each with its times.
-        failures: By moment id, why it could not be read.
-        reason: Why the whole file cannot be used; None where it can.
-        is_lasting: Whether `reason` stays until the file changes.
-    """
-
-    wanted: WantedFile
-    fingerprint: str = ""
-    moments: list[VideoMoment] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)
-    reason: str | None = None
-    is_lasting: bool = True
-
-    def as_row(self) -> dict[str, Any]:
-        """The row of the index's table of files."""
-        file = self.wanted.file
-        kept = [moment for moment in self.moments if moment.moment_id not in self.failures]
-        reason = self.reason or (next(iter(self.failures.values()), "no moment") if not kept else None)
-        return {
-            "video": file.video,
-            "fingerprint": self.fingerprint,
-            "moments_of": self.wanted.moments_of,
-            "status": "indexed" if reason is None else "quarantined",
-            "reason": reason,
-            "failures": json.dumps(self.failures),
-            "size": file.size,
-            "modified_ns": file.modified_ns,
-            "num_moments": len(kept) if self.reason is None else 0,
-        }
 
 
 @dataclass(frozen=True)
@@ -102,147 +67,236 @@ def grouped(files: Iterable[WantedFile]) -> Iterator[list[WantedFile]]:
 
 
 class GroupReader:
-    """Reads groups of files, one after the other.
+    """Reads groups of files; see `read_all`.
 
     Args:
         pool: With `spans.read_spans` as its reader.
         num_frames: Of each moment.
         batch_size: Moments of a batch.
-        moments_per_read: Moments of one file that a worker reads together, each frame once.
+        moments_per_read: As many frames as these have are read together, or a few more or less.
     """
 
     def __init__(self, pool: VideoReaderPool, num_frames: int, *, batch_size: int, moments_per_read: int) -> None:
         self.pool, self.num_frames, self.batch_size = pool, num_frames, batch_size
-        self.moments_per_read = moments_per_read
+        self.frames_per_read = moments_per_read * num_frames
 
     def read(self, group: list[WantedFile]) -> Iterator[Message]:
         """The batches of a group and its end."""
-        files = [ReadFile(wanted) for wanted in group]
-        for file in files:
-            self.identify(file)
-        self.plan(files)
-        waiting: list[tuple[VideoMoment, Any]] = []
-        for found in self.frames(files):
-            if isinstance(found, Progress):
-                yield found
+        return self.read_all([group])
+
+    def read_all(self, groups: Iterable[list[WantedFile]]) -> Iterator[Message]:
+        """The batches of each group and its end, one group after the other.
+
+        Raises:
+            OSError: See `VideoReaderPool.read`.
+        """
+        reading = Reading(self, groups)
+        try:
+            for key, answer in self.pool.read_on_demand(reading.requests()):
+                reading.answer(*key, answer)
+                yield from reading.new_messages()
+            yield from reading.new_messages()
+        finally:
+            reading.stopped.set()
+        if reading.files:
+            raise RuntimeError(f"the frames of {reading.files[0].file.wanted.file.video} have not come")
+
+
+@dataclass(eq=False)
+class FileInWork:
+    """A file between its discovery and its last moment.
+
+    Attributes:
+        number: Of all files, in order.
+        file: What is known of it.
+        hashed: Done when its fingerprint is known.
+        group: When it is the last of a group, all files of that.
+        plan: Once its frames are known.
+        sent: How many reads were requested.
+        taken: How many reads were taken over.
+        answers: Of reads that wait for those before them; None: no frames.
+        alone: Moments that are read alone, when everything else is read; None before.
+    """
+
+    number: int
+    file: ReadFile
+    hashed: "Future[None]"
+    group: list[ReadFile] | None = None
+    is_asked: bool = False
+    plan: FilePlan | None = None
+    sent: int = 0
+    taken: int = 0
+    answers: dict[int, Any] = field(default_factory=dict)
+    alone: list[VideoMoment] | None = None
+
+    @property
+    def num_reads(self) -> int:
+        """How many reads there are to request now."""
+        if self.plan is None or self.file.reason is not None:
+            return 0
+        return len(self.plan.reads if self.alone is None else self.alone)
+
+
+class Reading:
+    """One run of a `GroupReader`: what is requested and what becomes of the answers.
+
+    Attributes:
+        files: Those in work, in order.
+        stopped: Set when nobody wants more.
+    """
+
+    def __init__(self, reader: GroupReader, groups: Iterable[list[WantedFile]]) -> None:
+        self.reader, self.groups = reader, iter(groups)
+        self.files: deque[FileInWork] = deque()
+        self.hashing: queue.SimpleQueue[FileInWork] = queue.SimpleQueue()
+        self.stopped = threading.Event()
+        self.messages: list[Message] = []
+        self.batch: list[tuple[VideoMoment, Any]] = []
+        self.num_files = self.num_running = 0
+        self.files_ahead = 2 + 2 * reader.pool.num_workers
+        self.reads_ahead = READS_AHEAD_PER_WORKER * max(1, reader.pool.num_workers)
+        threading.Thread(target=self.hash_files, daemon=True).start()
+
+    def hash_files(self) -> None:
+        """Find the fingerprints of files, one after the other."""
+        while not self.stopped.is_set():
+            with suppress(queue.Empty):
+                work = self.hashing.get(timeout=0.2)
+                try:
+                    work.file.identify()
+                except BaseException as error:
+                    work.hashed.set_exception(error)
+                else:
+                    work.hashed.set_result(None)
+
+    def requests(self) -> Iterator[VideoRequest | None]:
+        """For `VideoReaderPool.read_on_demand`."""
+        while True:
+            self.look_ahead()
+            self.advance()
+            request = self.next_request()
+            if request is None and not self.num_running:
+                if not self.files or self.files[0].hashed.done():
+                    return
+                self.files[0].hashed.result()  # nothing else is under way
                 continue
-            waiting.append(found)
-            if len(waiting) == self.batch_size:
-                yield Batch(*map(list, zip(*waiting, strict=True)))
-                waiting = []
-        if waiting:
-            yield Batch(*map(list, zip(*waiting, strict=True)))
-        for file in files:
-            if not file.wanted.file.is_unchanged:
-                file.reason, file.is_lasting = CHANGED, False
-        yield GroupEnd(files)
+            self.num_running += request is not None
+            yield request
+
+    def look_ahead(self) -> None:
+        """Have the fingerprints of the next files found."""
+        while len(self.files) < self.files_ahead and (group := next(self.groups, None)) is not None:
+            files = [ReadFile(wanted) for wanted in group]
+            for place, file in enumerate(files, start=1):
+                self.num_files += 1
+                work = FileInWork(self.num_files, file, Future(), files if place == len(files) else None)
+                self.files.append(work)
+                self.hashing.put(work)
+
+    def next_request(self) -> VideoRequest | None:
+        """What a worker can do now: plan the next files, else read the frames of the first that are planned."""
+        files = list(itertools.islice(self.files, self.files_ahead))
+        for work in files:
+            if not work.is_asked and work.hashed.done() and work.file.reason is None:
+                work.is_asked = True
+                wanted = work.file.wanted
+                finds_shots = wanted.moments is None and wanted.windows is None
+                options = {"find": "shots" if finds_shots else "timeline"}
+                return VideoRequest((work.number, None), wanted.file.path, options=options)
+        if sum(work.sent - work.taken for work in files) < self.reads_ahead:
+            for work in files:
+                if work.sent < work.num_reads:
+                    work.sent += 1
+                    return self.frames_of(work, work.sent - 1)
+        return None
 
     @staticmethod
-    def identify(file: ReadFile) -> None:
-        """Set the fingerprint of a file."""
-        try:
-            file.fingerprint = fingerprint(file.wanted.file.path)
-        except OSError as error:
-            file.reason, file.is_lasting = f"{file.wanted.file.video}: {error.strerror or error}", False
+    def frames_of(work: FileInWork, place: int) -> VideoRequest:
+        """The request of a read."""
+        key, path = (work.number, place), work.file.wanted.file.path
+        if work.alone is not None:
+            return VideoRequest(key, path, work.alone[place].start_seconds, work.alone[place].end_seconds)
+        assert work.plan is not None
+        return request_of(key, path, work.plan.reads[place], work.plan.timeline)
 
-    def plan(self, files: Sequence[ReadFile]) -> None:
-        """Find where each video ends, and its moments."""
-        usable = {number: file for number, file in enumerate(files) if file.reason is None}
-        requests = []
-        for number, file in usable.items():
-            finds_shots = file.wanted.moments is None and file.wanted.windows is None
-            options = {"find": "shots" if finds_shots else "end"}
-            requests.append(VideoRequest(number, file.wanted.file.path, options=options))
-        for number, answer in self.pool.read(requests):
-            file = usable[number]
-            if isinstance(answer, VideoFailure):
-                file.reason = answer.reason
+    def answer(self, number: int, place: int | None, answer: VideoFrames | VideoFailure) -> None:
+        """Take over an answer, and all that waited for it."""
+        self.num_running -= 1
+        work = next((work for work in self.files if work.number == number), None)
+        if work is None:
+            return  # of a file that was given up
+        if isinstance(answer, VideoFailure) and (
+            place is None or str(work.file.wanted.file.path) in self.reader.pool.quarantine
+        ):
+            work.file.reason = answer.reason
+        elif place is not None:
+            work.answers[place] = answer
+        else:
+            timeline = timeline_of(answer)
+            plan_moments(work.file, timeline, answer.timestamps_seconds)
+            work.plan = FilePlan(work.file, timeline, self.reader.num_frames, self.reader.frames_per_read)
+        self.advance()
+
+    def advance(self) -> None:
+        """Take over the answers whose turn it is, and finish files."""
+        while self.files:
+            work = self.files[0]
+            if work.file.reason is None:
+                if not work.hashed.done() or work.plan is None:
+                    return
+                self.take_reads(work)
+                if work.taken < work.num_reads:
+                    return
+                if work.alone is None:
+                    work.alone, work.sent, work.taken = work.plan.left, 0, 0
+                    continue
+            self.finish(work)
+
+    def take_reads(self, work: FileInWork) -> None:
+        """Take over the answers to the reads of a file, in order."""
+        assert work.plan is not None
+        while work.taken in work.answers and work.file.reason is None:
+            answer, number = work.answers.pop(work.taken), work.taken
+            work.taken += 1
+            if work.alone is None:
+                is_read = isinstance(answer, VideoFrames) and answer.indices
+                pixels = answer.frames.permute(0, 2, 3, 1).numpy() if is_read else ()
+                keys = answer.indices if is_read else ()
+                for moment, frames in work.plan.add(number, dict(zip(keys, pixels, strict=True))):
+                    self.add(moment, frames)
+                self.messages.append(Progress(work.file.wanted.file.size // len(work.plan.reads)))
+            elif isinstance(answer, VideoFrames):
+                self.add(work.alone[number], answer.frames)
             else:
-                plan_moments(file, answer.timestamps_seconds)
+                work.file.failures[work.alone[number].moment_id] = answer.reason
 
-    def frames(self, files: Sequence[ReadFile]) -> Iterator[tuple[VideoMoment, Any] | Progress]:
-        """The frames of each moment in the order of files and moments, those of failed reads in the end."""
-        parts = [(file, part) for file in files for part in self.parts_of(file)]
-        alone: list[tuple[ReadFile, list[VideoMoment]]] = []
-        for number, answer in in_order(self.pool.read(self.requests(parts)), len(parts)):
-            file, part = parts[number]
-            if isinstance(answer, VideoFrames):
-                yield from zip(part, self.split(answer, len(part)), strict=True)
-            elif str(file.wanted.file.path) in self.pool.quarantine:
-                file.reason = answer.reason
-            elif len(part) == 1:
-                file.failures[part[0].moment_id] = answer.reason
-            else:
-                alone += [(file, [moment]) for moment in part]
-            yield Progress(file.wanted.file.size * len(part) // max(1, len(file.moments)))
-        for number, answer in in_order(self.pool.read(self.requests(alone)), len(alone)):
-            file, (moment,) = alone[number]
-            if isinstance(answer, VideoFrames):
-                yield moment, answer.frames
-            elif str(file.wanted.file.path) in self.pool.quarantine:
-                file.reason = answer.reason
-            else:
-                file.failures[moment.moment_id] = answer.reason
+    def add(self, moment: VideoMoment, frames: Any) -> None:
+        """Add a moment to the batch."""
+        self.batch.append((moment, frames))
+        if len(self.batch) == self.reader.batch_size:
+            self.end_batch()
 
-    def parts_of(self, file: ReadFile) -> Iterator[list[VideoMoment]]:
-        """The moments of a file that are read together."""
-        moments = [] if file.reason else [one for one in file.moments if one.moment_id not in file.failures]
-        for start in range(0, len(moments), self.moments_per_read):
-            yield moments[start : start + self.moments_per_read]
+    def end_batch(self) -> None:
+        """Hand the batch over."""
+        if self.batch:
+            self.messages.append(Batch(*map(list, zip(*self.batch, strict=True))))
+            self.batch = []
 
-    def requests(self, parts: Sequence[tuple[ReadFile, list[VideoMoment]]]) -> list[VideoRequest]:
-        """What the pool is to read, by number."""
-        requests = []
-        for number, (file, part) in enumerate(parts):
-            start, end = part[0].start_seconds, part[0].end_seconds
-            options = {}
-            if len(part) > 1:
-                options["spans"] = [[moment.start_seconds, moment.end_seconds] for moment in part]
-                end = None
-            requests.append(VideoRequest(number, file.wanted.file.path, start, end, options))
-        return requests
+    def finish(self, work: FileInWork) -> None:
+        """Leave a file behind, and with the last one its group."""
+        self.files.popleft()
+        if work.group is None:
+            return
+        self.end_batch()
+        for file in work.group:
+            if not file.wanted.file.is_unchanged:
+                file.reason, file.is_lasting = CHANGED, False
+        self.messages.append(GroupEnd(work.group))
 
-    def split(self, read: VideoFrames, number: int) -> list[Any]:
-        """The frames of each of several moments."""
-        size = self.num_frames
-        return [read.frames[place * size : (place + 1) * size] for place in range(number)]
-
-
-def plan_moments(file: ReadFile, times: Sequence[float]) -> None:
-    """Set the moments of a file whose end, or the edges of whose shots, are known."""
-    wanted, end = file.wanted, round(times[-1], 3)
-    if wanted.windows is not None:
-        file.moments = cut_moments(wanted.file.video, wanted.windows.spans(end))
-    elif wanted.moments is None:
-        file.moments = cut_moments(wanted.file.video, shots(times))
-    else:
-        file.moments = [
-            moment if moment.end_seconds is not None else replace(moment, start_seconds=0.0, end_seconds=end)
-            for moment in wanted.moments
-        ]
-        for moment in file.moments:
-            if moment.end_seconds > end + END_TOLERANCE_SECONDS:
-                file.failures[moment.moment_id] = (
-                    f"{moment.video}: the moment {moment.start_seconds:g} to {moment.end_seconds:g} s ends after the "
-                    f"video, which has {end:g} s; correct it"
-                )
-
-
-def in_order(answers: Iterable[tuple[Any, Any]], number: int) -> Iterator[tuple[int, Any]]:
-    """The answers 0 to `number` - 1 in this order, each as soon as those before it have come.
-
-    >>> list(in_order([(1, "b"), (0, "a")], 2))
-    [(0, 'a'), (1, 'b')]
-    """
-    early: dict[int, Any] = {}
-    following = 0
-    for place, answer in answers:
-        early[place] = answer
-        while following in early:
-            yield following, early.pop(following)
-            following += 1
-    if following != number:
-        raise RuntimeError(f"{number - following} reads have no answer")
+    def new_messages(self) -> list[Message]:
+        """What was not handed over yet."""
+        messages, self.messages = self.messages, []
+        return messages
 
 
 def read_ahead(reader: GroupReader, groups: Iterable[list[WantedFile]]) -> Iterator[Message]:
@@ -270,7 +324,7 @@ def fill(
     """Put all that the reader gives into a queue, and in the end None, or the error that ended it."""
     ending: BaseException | None = None
     try:
-        for message in itertools.chain.from_iterable(map(reader.read, groups)):
+        for message in reader.read_all(groups):
             put(messages, message, stopped)
             if stopped.is_set():
                 return

@@ -1,6 +1,7 @@
 """Bringing an index up to date with its source: new, changed, moved and deleted files, committed group by group."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +18,8 @@ from hf_datasets.footage.files import fingerprint
 from hf_datasets.footage.moments import VideoMoment
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from hf_models.moment_encoders import MomentEncoder
-from indexing.reading import Batch, GroupEnd, GroupReader, Message, Progress, ReadFile, grouped, read_ahead
+from indexing.planning import ReadFile
+from indexing.reading import Batch, GroupEnd, GroupReader, Message, Progress, grouped, read_ahead
 from indexing.sources import Source, WantedFile
 
 LOCK = "run.lock"
@@ -145,17 +147,28 @@ class Indexer:
     def consume(self, messages: Iterator[Message], bar: Any) -> None:
         """Embed and commit what the reader gives."""
         done = 0
-        for message in messages:
-            if isinstance(message, Batch):
-                self.rows += self.embed(message)
-            elif isinstance(message, Progress):
-                bar.update(message.bytes)
-            elif isinstance(message, GroupEnd):
-                with writing(Path(self.index.path)):
-                    self.commit(message.files)
-                done += sum(file.wanted.file.size for file in message.files)
-                bar.update(done - bar.n)  # what could not be read is done, too
+        with ThreadPoolExecutor(1) as writer:  # the model need not wait for the disk
+            commit: Future[None] | None = None
+            for message in messages:
+                if isinstance(message, Batch):
+                    self.rows += self.embed(message)
+                elif isinstance(message, Progress):
+                    bar.update(message.bytes)
+                elif isinstance(message, GroupEnd):
+                    if commit is not None:
+                        commit.result()
+                    commit, self.rows = writer.submit(self.write, message.files, self.rows), []
+                    done += sum(file.wanted.file.size for file in message.files)
+                    bar.update(done - bar.n)  # what could not be read is done, too
+                    bar.set_postfix_str(f"{self.counts['moments']:,} moments")
+            if commit is not None:
+                commit.result()
                 bar.set_postfix_str(f"{self.counts['moments']:,} moments")
+
+    def write(self, files: Sequence[ReadFile], rows: list[dict[str, Any]]) -> None:
+        """Commit a group, with the words of a recipe where the disk is full."""
+        with writing(Path(self.index.path)):
+            self.commit(files, rows)
 
     def embed(self, batch: Batch) -> list[dict[str, Any]]:
         """A row for each moment of a batch, without what belongs to its file."""
@@ -166,18 +179,17 @@ class Indexer:
             {"moment": moment, "vector": vector} for moment, vector in zip(made["moments"], made["vector"], strict=True)
         ]
 
-    def commit(self, files: Sequence[ReadFile]) -> None:
-        """Replace what the index knows of a group of files."""
+    def commit(self, files: Sequence[ReadFile], rows: list[dict[str, Any]]) -> None:
+        """Replace what the index knows of a group of files by these rows."""
         read = {file.wanted.file.video: file for file in files}
         self.postponed |= {video: file.reason or "" for video, file in read.items() if not file.is_lasting}
         usable = {video: file for video, file in read.items() if file.is_lasting}
-        kept = [row for row in self.rows if (file := usable.get(row["moment"].video)) and file.reason is None]
+        kept = [row for row in rows if (file := usable.get(row["moment"].video)) and file.reason is None]
         moments = moment_table(
             [row["moment"] for row in kept],
             np.stack([row["vector"] for row in kept]) if kept else np.zeros((0, self.model.dimensions), np.float32),
             usable,
         )
-        self.rows = []
         if usable:
             self.index.replace(self.model.key, moments, [file.as_row() for file in usable.values()])
         self.counts["moments"] += len(kept)

@@ -88,7 +88,7 @@ def test_a_folder_becomes_windows_with_the_vectors_of_their_frames(config, video
 def test_a_second_run_reads_nothing(config, monkeypatch):
     index.run(config)
     before = rows_of(config.output)
-    monkeypatch.setattr(reading.GroupReader, "read", None)
+    monkeypatch.setattr(reading.GroupReader, "read_all", None)
     counts = index.run(config)
     assert (counts["files_unchanged"], counts["files_indexed"]) == (4, 0)
     assert rows_of(config.output) == before
@@ -102,12 +102,14 @@ def test_only_what_changed_is_read_again(config, videos, monkeypatch):
     write_colored_video(videos / "new.mp4", (WHITE,), seed=8)
     os.utime(videos / "b/it's.mkv", ns=(1, 1))  # touched, the same content
     read = []
-    original = reading.GroupReader.read
-    monkeypatch.setattr(
-        reading.GroupReader,
-        "read",
-        lambda self, group: [read.extend(one.file.video for one in group), *original(self, group)][1:],
-    )
+    read_all = reading.GroupReader.read_all
+
+    def noting(self, groups):
+        groups = list(groups)
+        read.extend(one.file.video for group in groups for one in group)
+        return read_all(self, groups)
+
+    monkeypatch.setattr(reading.GroupReader, "read_all", noting)
     counts = index.run(config)
     assert read == ["c.mp4", "new.mp4"]
     changes = {name: counts[f"files_{name}"] for name in ("indexed", "moved", "deleted", "unchanged")}
@@ -180,23 +182,34 @@ def test_broken_videos_are_named_and_tried_again_when_they_change(config, videos
     assert sorted(results["quarantined"]) == ["empty.mp4", "text.avi"]
 
 
-def test_a_file_that_changes_while_it_is_read_is_left_for_the_next_run(config, videos, monkeypatch, capsys):
-    original = reading.GroupReader.frames
+def test_files_that_change_vanish_or_grow_while_they_are_read_are_left_for_the_next_run(
+    config, videos, monkeypatch, capsys
+):
+    index.run(config)
+    before = {video: spans_of(config.output, video) for video in VIDEOS}
+    for seed, (name, colors) in enumerate(VIDEOS.items()):
+        write_colored_video(videos / name, colors[::-1], seed=20 + seed)
 
-    def frames(self, files):
-        yield from original(self, files)
-        for file in files:
-            if file.wanted.file.video == "a.mp4":
-                write_colored_video(videos / "a.mp4", (BLUE, BLUE), seed=5)
-            if file.wanted.file.video == "c.mp4":
-                (videos / "c.mp4").unlink()
+    def change(work):
+        path = videos / work.file.wanted.file.video
+        match path.name:
+            case "a.mp4":
+                write_colored_video(path, (BLUE, BLUE), seed=5)
+            case "c.mp4":
+                path.unlink()
+            case "it's.mkv":
+                path.write_bytes(path.read_bytes() + b"more")
 
-    monkeypatch.setattr(reading.GroupReader, "frames", frames)
+    finish = reading.Reading.finish
+    monkeypatch.setattr(reading.Reading, "finish", lambda self, work: [change(work), finish(self, work)])
     counts = index.run(config)
-    assert (counts["files_postponed"], counts["files_in_index"]) == (2, 2)
-    assert "a.mp4: it changed or vanished" in capsys.readouterr().out
-    monkeypatch.setattr(reading.GroupReader, "frames", original)
-    assert index.run(config)["files_in_index"] == 3
+    assert (counts["files_postponed"], counts["files_indexed"]) == (3, 1)
+    shown = capsys.readouterr().out
+    assert all(f"{video}: it changed or vanished" in shown for video in ("a.mp4", "b/it's.mkv", "c.mp4"))
+    assert {video: spans_of(config.output, video) for video in VIDEOS} == before, "what was known is kept"
+    monkeypatch.setattr(reading.Reading, "finish", finish)
+    counts = index.run(config)
+    assert (counts["files_postponed"], counts["files_indexed"], counts["files_deleted"]) == (0, 2, 1)
     assert len(spans_of(config.output, "a.mp4")) == 3
 
 

@@ -1,69 +1,123 @@
-"""Several clips of a video in one reading: the frames of each are those of reading it alone, none decoded twice."""
+"""Frames of many clips of a video: those that each clip has alone, and none of them decoded twice."""
+
+from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from colored_videos import write_colored_video
+import torch
+from videos import number_of, write_video
 
-from hf_datasets.video.failures import VideoFailure, VideoSpanError
+from hf_datasets.video import timeline as timelines
+from hf_datasets.video.failures import VideoFailure
 from hf_datasets.video.pool import VideoReaderPool, VideoRequest
 from hf_datasets.video.pyav import OpenVideo
-from hf_datasets.video.reading import read_pixels
-from hf_datasets.video.spans import read_spans
+from hf_datasets.video.reading import frames_of, read_pixels
+from hf_datasets.video.spans import clip_keys, read_spans, request_of, timeline_of
 
-COLORS = [(250, 10, 10), (10, 250, 10), (10, 10, 250), (250, 250, 10), (10, 250, 250)]
-SPANS = [(0.0, 2.0), (1.0, 3.0), (2.0, 4.0), (2.3, 2.9), (4.5, 5.0)]
+NUM_FRAMES = 150
+SPANS = [(start / 5, start / 5 + 1.3) for start in range(24)] + [(0.0, 6.0), (2.0, 2.1), (5.5, 9.0), (0.5, 0.51)]
+OPEN_GOP = {"g": "12", "bf": "5", "b-pyramid": "normal", "x264-params": "open-gop=1:scenecut=0:b-adapt=0"}
+VIDEOS = {
+    "closed": (".mp4", {}),
+    "open": (".mkv", {"options": OPEN_GOP}),
+    "open-hevc": (".mp4", {"codec": "libx265", "options": {"x265-params": "keyint=12:bframes=4:log-level=none"}}),
+    "transport": (".ts", {}),
+    "numbered": (".avi", {}),
+    "one-keyframe": (".mp4", {"options": {"g": "1000", "bf": "3", "sc_threshold": "0"}}),
+    "edited": (".mp4", {"shift": -7, "container_options": {"use_editlist": "1"}}),
+    "variable": (".mkv", {"ticks": [3 * n + n % 3 for n in range(NUM_FRAMES)], "time_base": Fraction(1, 75)}),
+}
 
 
-@pytest.fixture(scope="module", params=[".mp4", ".mkv", ".avi"])
+@pytest.fixture(scope="module", params=VIDEOS)
 def video(request, tmp_path_factory):
-    return write_colored_video(tmp_path_factory.mktemp("spans") / f"a{request.param}", COLORS)
+    suffix, options = VIDEOS[request.param]
+    return write_video(tmp_path_factory.mktemp("spans") / f"a{suffix}", NUM_FRAMES, **options)
 
 
-def test_each_clip_has_the_frames_that_it_has_alone(video):
-    together = read_spans(video, 4, size=24, spans=SPANS)
-    alone = [read_pixels(video, 4, *span, size=24) for span in SPANS]
-    assert np.array_equal(together.pixels, np.concatenate([clip.pixels for clip in alone]))
-    assert together.timestamps_seconds == tuple(time for clip in alone for time in clip.timestamps_seconds)
-    assert together.num_frames_in_clip == sum(clip.num_frames_in_clip for clip in alone)
+@pytest.fixture(scope="module")
+def alone(video):
+    return [read_pixels(video, 5, *span, size=48).pixels for span in SPANS]
 
 
-def test_no_frame_is_decoded_twice(video, monkeypatch):
-    decoded = []
-    decode = OpenVideo.decode
-
-    def counting(self, keys, **options):
-        for key, frame in decode(self, keys, **options):
-            decoded.append(key)
-            yield key, frame
-
-    monkeypatch.setattr(OpenVideo, "decode", counting)
-    read_spans(video, 8, spans=SPANS)
-    assert len(decoded) == len(set(decoded)) > 20
+@pytest.fixture(scope="module")
+def two_workers():
+    with VideoReaderPool(5, num_workers=2, size=48, reader=read_spans) as pool:
+        yield pool
 
 
-def test_the_end_is_where_the_last_frame_ends(video):
-    assert read_spans(video, 1, find="end").timestamps_seconds == pytest.approx((5.0,), abs=0.01)
+@pytest.fixture
+def decoded(monkeypatch):
+    """How often the decoder gave each frame, by the number that the frame shows."""
+    times = Counter()
+    feed = OpenVideo._feed
+
+    def counting(self, packet):
+        frames = feed(self, packet)
+        pixels = (torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1) for frame in frames)
+        times.update(map(number_of, pixels))
+        return frames
+
+    monkeypatch.setattr(OpenVideo, "_feed", counting)
+    return times
 
 
-def test_a_span_after_the_end_is_an_error(video):
-    with pytest.raises(VideoSpanError, match="no frame in"):
-        read_spans(video, 4, spans=[(0.0, 1.0), (7.0, 8.0)])
+def read_all(pool, path, num_frames, spans, frames_per_read):
+    """The frames of each clip, as whoever indexes a video reads them."""
+    ((_, answer),) = pool.read([VideoRequest("plan", path, options={"find": "timeline"})])
+    timeline = timeline_of(answer)
+    keys = [clip_keys(timeline, *span, num_frames) for span in spans]
+    reads = timeline.reads(sorted({key for one in keys for key in one}), frames_per_read)
+    frames = {}
+    requests = [request_of(number, path, read, timeline) for number, read in enumerate(reads)]
+    for number, answer in pool.read_on_demand(iter(requests)):
+        assert answer.indices == reads[number].keys
+        frames |= zip(answer.indices, answer.frames.permute(0, 2, 3, 1).numpy(), strict=True)
+    return reads, [np.stack([frames[key] for key in one]) for one in keys]
 
 
-def test_workers_read_several_clips_too(tmp_path):
-    video = write_colored_video(tmp_path / "a.mp4", COLORS)
-    requests = [
-        VideoRequest("several", video, options={"spans": SPANS}),
-        VideoRequest("end", video, options={"find": "end"}),
-        VideoRequest("one", video, 1.0, 2.0),
-        VideoRequest("late", video, options={"spans": [[9.0, 10.0]]}),
-    ]
-    with VideoReaderPool(4, num_workers=1, size=24, reader=read_spans) as pool:
-        answers = dict(pool.read(requests))
-        assert not pool.quarantine
-    assert np.array_equal(
-        answers["several"].frames.permute(0, 2, 3, 1).numpy(), read_spans(video, 4, size=24, spans=SPANS).pixels
-    )
-    assert answers["end"].timestamps_seconds == pytest.approx((5.0,), abs=0.01)
-    assert len(answers["one"].frames) == 4
+@pytest.mark.parametrize("frames_per_read", [4, 60])
+def test_each_clip_has_the_frames_that_it_has_alone_and_none_is_decoded_twice(video, alone, decoded, frames_per_read):
+    with VideoReaderPool(5, num_workers=0, size=48, reader=read_spans) as pool:
+        reads, together = read_all(pool, video, 5, SPANS, frames_per_read)
+    assert len(reads) > 1 or frames_per_read == 60
+    assert all(map(np.array_equal, alone, together))
+    assert max(decoded.values()) == 1
+    assert 60 < len(decoded) <= NUM_FRAMES
+
+
+def test_workers_read_the_same(video, alone, two_workers):
+    _, together = read_all(two_workers, video, 5, SPANS, 8)
+    assert all(map(np.array_equal, alone, together))
+    assert not two_workers.quarantine
+
+
+def test_the_timeline_knows_the_end_and_survives_its_journey(video):
+    answer = frames_of(read_spans(video, 1, find="timeline"))
+    timeline = timeline_of(answer)
+    assert timeline.end_seconds == pytest.approx(6.0, abs=0.3)
+    again = timelines.Timeline.unpacked(timeline.packed())
+    for name in ("keys", "keyframes", "leading"):
+        assert np.array_equal(getattr(again, name), getattr(timeline, name))
+    assert (again.tick, again.origin, again.end_key) == (timeline.tick, timeline.origin, timeline.end_key)
+    assert clip_keys(timeline, 9.0, 10.0, 4) == []
+
+
+def test_a_read_is_small_also_where_decoding_cannot_start_anew(tmp_path, monkeypatch):
+    path = write_video(tmp_path / "a.mp4", NUM_FRAMES, options={"g": "1000", "sc_threshold": "0"})
+    monkeypatch.setattr(timelines, "MAX_FRAMES_TO_DECODE", 20)
+    timeline = timeline_of(frames_of(read_spans(path, 1, find="timeline")))
+    assert len(timeline.keyframes) == 1
+    reads = timeline.reads(list(map(int, timeline.keys)), 1000)
+    assert len(reads) > NUM_FRAMES / 25
+    assert max(len(read.keys) for read in reads) <= 25
+
+
+def test_workers_read_one_clip_too(tmp_path, two_workers):
+    video = write_video(tmp_path / "a.mp4", NUM_FRAMES)
+    requests = [VideoRequest("one", video, 1.0, 2.0), VideoRequest("late", video, 9.0, 10.0)]
+    answers = dict(two_workers.read(requests))
+    assert not two_workers.quarantine
+    assert len(answers["one"].frames) == 5
     assert isinstance(answers["late"], VideoFailure)

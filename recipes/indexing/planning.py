@@ -1,0 +1,135 @@
+"""Which frames each moment of a file needs, and the reads that bring them, each frame once."""
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from hf_datasets.footage.files import fingerprint
+from hf_datasets.footage.moments import VideoMoment, cut_moments, shots
+from hf_datasets.video.spans import clip_keys
+from hf_datasets.video.timeline import Timeline
+from indexing.sources import WantedFile
+
+END_TOLERANCE_SECONDS = 1.0  # as of TF-CoVR's clips: annotated times are rounded
+
+
+@dataclass
+class ReadFile:
+    """What became of a file.
+
+    Attributes:
+        wanted: The file and its moments.
+        fingerprint: Of its content.
+        moments: Those to read, each with its times.
+        failures: By moment id, why it could not be read.
+        reason: Why the whole file cannot be used; None where it can.
+        is_lasting: Whether `reason` stays until the file changes.
+    """
+
+    wanted: WantedFile
+    fingerprint: str = ""
+    moments: list[VideoMoment] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    reason: str | None = None
+    is_lasting: bool = True
+
+    def identify(self) -> None:
+        """Set the fingerprint."""
+        try:
+            self.fingerprint = fingerprint(self.wanted.file.path)
+        except OSError as error:
+            self.reason, self.is_lasting = f"{self.wanted.file.video}: {error.strerror or error}", False
+
+    def as_row(self) -> dict[str, Any]:
+        """The row of the index's table of files."""
+        file = self.wanted.file
+        kept = [moment for moment in self.moments if moment.moment_id not in self.failures]
+        reason = self.reason or (next(iter(self.failures.values()), "no moment") if not kept else None)
+        return {
+            "video": file.video,
+            "fingerprint": self.fingerprint,
+            "moments_of": self.wanted.moments_of,
+            "status": "indexed" if reason is None else "quarantined",
+            "reason": reason,
+            "failures": json.dumps(self.failures),
+            "size": file.size,
+            "modified_ns": file.modified_ns,
+            "num_moments": len(kept) if self.reason is None else 0,
+        }
+
+
+def plan_moments(file: ReadFile, timeline: Timeline, edges: Sequence[float]) -> None:
+    """Set the moments of a file whose frames are known, and the edges of whose shots where it is cut into them."""
+    wanted, end = file.wanted, round(timeline.end_seconds, 3)
+    if wanted.windows is not None:
+        file.moments = cut_moments(wanted.file.video, wanted.windows.spans(end))
+    elif wanted.moments is None:
+        file.moments = cut_moments(wanted.file.video, shots(edges))
+    else:
+        file.moments = [
+            moment if moment.end_seconds is not None else replace(moment, start_seconds=0.0, end_seconds=end)
+            for moment in wanted.moments
+        ]
+        for moment in file.moments:
+            if moment.end_seconds > end + END_TOLERANCE_SECONDS:
+                file.failures[moment.moment_id] = (
+                    f"{moment.video}: the moment {moment.start_seconds:g} to {moment.end_seconds:g} s ends after the "
+                    f"video, which has {end:g} s; correct it"
+                )
+
+
+class FilePlan:
+    """The moments of a file, each of which is complete when the last of its frames has been read.
+
+    They come in the order in which they are complete, which the file alone decides: as few frames as possible wait.
+
+    Args:
+        file: With its moments; gets the failures of those without frames.
+        timeline: Of the file.
+        num_frames: Of each moment.
+        frames_per_read: About how many frames are read together.
+
+    Attributes:
+        reads: In the order of the video.
+        left: Moments whose frames do not all decode, which are to be read one by one.
+    """
+
+    def __init__(self, file: ReadFile, timeline: Timeline, num_frames: int, frames_per_read: int) -> None:
+        found = []
+        for moment in file.moments:
+            if moment.moment_id in file.failures:
+                continue
+            keys = clip_keys(timeline, moment.start_seconds, moment.end_seconds, num_frames)
+            if keys:
+                found.append((moment, keys))
+            else:
+                file.failures[moment.moment_id] = (
+                    f"{file.wanted.file.path}: no frame in [{moment.start_seconds}, {moment.end_seconds}) seconds; the "
+                    f"video has {timeline.end_seconds:.3f} s: fix the annotation, or check that this is the right file"
+                )
+        self.timeline = timeline
+        self.waiting = deque(sorted(found, key=lambda one: max(one[1])))
+        self.uses = Counter(key for _, keys in found for key in set(keys))
+        self.reads = timeline.reads(sorted(self.uses), frames_per_read) if found else []
+        self.kept: dict[int, np.ndarray] = {}
+        self.left: list[VideoMoment] = []
+
+    def add(self, number: int, pixels: Mapping[int, np.ndarray]) -> Iterator[tuple[VideoMoment, Any]]:
+        """Take the frames of the next read, by their keys; gives the moments that are complete now."""
+        at = self.reads[number].keys[-1]
+        have = self.kept | dict(pixels)
+        while self.waiting and max(self.waiting[0][1]) <= at:
+            moment, keys = self.waiting.popleft()
+            self.uses.subtract(set(keys))
+            if all(key in have for key in keys):
+                frames = np.stack([have[key] for key in keys])
+                yield moment, torch.from_numpy(frames).permute(0, 3, 1, 2)  # (T, C, H, W), as `read_frames` has them
+            else:
+                self.left.append(moment)
+        # Copied, or a frame would keep all frames of its read in memory.
+        self.kept = {key: frame if key in self.kept else frame.copy() for key, frame in have.items() if self.uses[key]}
