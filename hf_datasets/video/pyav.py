@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -141,7 +142,8 @@ class OpenVideo:
         return self._stream.average_rate or self._stream.guessed_rate or Fraction(25)
 
     @property
-    def _promised_seconds(self) -> float:
+    def promised_seconds(self) -> float:
+        """Where the last frame ends by the header, from the start of the container."""
         if self._stream.duration is not None:
             return float(((self._stream.start_time or 0) + self._stream.duration) * self.tick - self.origin)
         # Some containers count this from zero and some from their start; the smaller value is safe for both.
@@ -159,9 +161,9 @@ class OpenVideo:
                 f"{self.path}: frames of {width} x {height} exceed max_pixels={limits.max_pixels}; re-encode the "
                 "video smaller, or raise VideoLimits.max_pixels if you trust the file"
             )
-        if self._promised_seconds > limits.max_duration_seconds:
+        if self.promised_seconds > limits.max_duration_seconds:
             raise VideoError(
-                f"{self.path}: {self._promised_seconds:.0f} s exceed max_duration_seconds="
+                f"{self.path}: {self.promised_seconds:.0f} s exceed max_duration_seconds="
                 f"{limits.max_duration_seconds:.0f}; cut the video, or raise VideoLimits.max_duration_seconds"
             )
 
@@ -197,7 +199,7 @@ class OpenVideo:
         if not span.keys:
             raise VideoSpanError(
                 f"{self.path}: no frame in [{start_seconds}, {end_seconds}) seconds; the video has "
-                f"{self._promised_seconds:.3f} s: fix the annotation, or check that this is the right file"
+                f"{self.promised_seconds:.3f} s: fix the annotation, or check that this is the right file"
             )
         if whole:
             self._whole = span
@@ -233,7 +235,7 @@ class OpenVideo:
         return Span(tuple(keys), self._missing(end_of_video, end_seconds, frame))
 
     def _missing(self, last: float, end_seconds: float | None, frame_seconds: Fraction) -> float:
-        wanted = self._promised_seconds if end_seconds is None else end_seconds
+        wanted = self.promised_seconds if end_seconds is None else end_seconds
         return wanted - last if wanted - last > frame_seconds else 0.0
 
     def _count(self, start_seconds: float | None, end_seconds: float | None) -> Span:
@@ -354,7 +356,7 @@ class OpenVideo:
         first = 0 if self._by_number else self._keyframe_of(wanted[0])
         at, frames = self._sequence or (wanted[0], iter(()))
         if not first <= at < wanted[0]:
-            frames = self._in_sequence(wanted[0])
+            frames = enumerate(self._in_order()) if self._by_number else self._from_keyframe(wanted[0])
         self._sequence = None
         for key, frame in frames:
             if key in keys:
@@ -363,18 +365,13 @@ class OpenVideo:
                 self._sequence = key, frames
                 return
 
-    def _in_sequence(self, key: int) -> Iterator[tuple[int, "av.VideoFrame"]]:
-        # All frames from the keyframe of `key` on.
-        if self._by_number:
-            yield from enumerate(self._in_order())
-            return
+    def _from_keyframe(self, key: int) -> Iterator[tuple[int, "av.VideoFrame"]]:
         keyframe, entered = self._keyframe_of(key), False
-        for packet in self.packets(key):
+        for packet in chain(self.packets(key), [None]):
             self._codec.skip_frame = "DEFAULT"
-            entered = entered or packet.pts == keyframe
+            entered = entered or packet is None or packet.pts == keyframe
             if entered:
                 yield from ((frame.pts, frame) for frame in self._feed(packet) if frame.pts is not None)
-        yield from ((frame.pts, frame) for frame in self._feed(None) if frame.pts is not None)
 
     def _keyframe_of(self, key: int) -> int:
         return self._keyframes[max(bisect_right(self._keyframes, key) - 1, 0)] if self._keyframes else key

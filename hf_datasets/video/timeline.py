@@ -44,6 +44,7 @@ class Timeline:
         origin: When the container starts, in seconds.
         frame_rate: On average.
         by_number: Whether keys are frame numbers, as the container has no timestamps.
+        promised_seconds: Where the last frame ends by the header.
     """
 
     keys: np.ndarray
@@ -54,6 +55,7 @@ class Timeline:
     origin: Fraction
     frame_rate: Fraction
     by_number: bool
+    promised_seconds: float
 
     @classmethod
     def of(cls, video: OpenVideo) -> "Timeline":
@@ -93,6 +95,7 @@ class Timeline:
             Fraction(video.origin),
             Fraction(video.frame_rate),
             by_number,
+            video.promised_seconds,
         )
 
     def seconds(self, key: int) -> float:
@@ -174,7 +177,8 @@ class Timeline:
     def packed(self) -> np.ndarray:
         """All of it as bytes, `(n,)` uint8."""
         fractions = (part for value in (self.tick, self.origin, self.frame_rate) for part in value.as_integer_ratio())
-        head = [self.by_number, self.end_key, len(self.keyframes), *fractions]
+        promised = round(1000 * self.promised_seconds)
+        head = [self.by_number, self.end_key, promised, len(self.keyframes), *fractions]
         keys = self.keys[:0] if self.by_number else self.keys
         return np.concatenate([np.array(head, np.int64), self.keyframes, self.leading, keys]).view(np.uint8)
 
@@ -182,9 +186,9 @@ class Timeline:
     def unpacked(cls, packed: np.ndarray) -> "Timeline":
         """What `packed` was made of."""
         numbers = np.frombuffer(packed.tobytes(), np.int64)
-        by_number, end_key, num_keyframes, *parts = map(int, numbers[:9])
+        by_number, end_key, promised, num_keyframes, *parts = map(int, numbers[:10])
         tick, origin, rate = (Fraction(*parts[place : place + 2]) for place in (0, 2, 4))
-        keyframes, leading, keys = np.split(numbers[9:], [num_keyframes, 2 * num_keyframes])
+        keyframes, leading, keys = np.split(numbers[10:], [num_keyframes, 2 * num_keyframes])
         if by_number:
             keys = np.arange(end_key)
-        return cls(keys, keyframes, leading, end_key, tick, origin, rate, bool(by_number))
+        return cls(keys, keyframes, leading, end_key, tick, origin, rate, bool(by_number), promised / 1000)

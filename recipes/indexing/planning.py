@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hf_datasets.footage.files import fingerprint
-from hf_datasets.footage.moments import VideoMoment, cut_moments, shots
+from hf_datasets.footage.moments import VideoMoment, cut_moments, moment_name, shots
 from hf_datasets.video.spans import clip_keys
 from hf_datasets.video.timeline import Timeline
 from indexing.sources import WantedFile
@@ -66,6 +66,11 @@ class ReadFile:
 def plan_moments(file: ReadFile, timeline: Timeline, edges: Sequence[float]) -> None:
     """Set the moments of a file whose frames are known, and the edges of whose shots where it is cut into them."""
     wanted, end = file.wanted, round(timeline.end_seconds, 3)
+    if (promised := timeline.promised_seconds) > end + END_TOLERANCE_SECONDS:
+        file.failures[moment_name(wanted.file.video, end, promised)] = (
+            f"{wanted.file.video}: its frames end at {end:g} s, and its header says {promised:g} s: the rest is "
+            "missing; fetch the file again if it was cut off"
+        )
     if wanted.windows is not None:
         file.moments = cut_moments(wanted.file.video, wanted.windows.spans(end))
     elif wanted.moments is None:
