@@ -92,7 +92,7 @@ from hf_models.moment_encoders import MomentEncoder
 from indexing.models import described, load_model
 from indexing.reading import GroupReader
 from indexing.sources import Source, folder_source, miniature_source, table_source
-from indexing.updating import Changes, Indexer, compare, only_writer
+from indexing.updating import Changes, Indexer, compare, only_writer, storing
 
 SHOWN = 20
 
@@ -145,9 +145,11 @@ def register(index: MomentIndex, encoder: MomentEncoder, config: IndexConfig, so
 
 def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
     """Bring the index up to date."""
-    index = MomentIndex.create(config.output)
+    with storing(config.output):
+        index = MomentIndex.create(config.output)
     encoder = load_model(config)
-    model = register(index, encoder, config, source)
+    with storing(config.output):
+        model = register(index, encoder, config, source)
     changes = compare(source, index.files(model.key), retry=config.retry)
     indexer = Indexer(index, model, encoder)
     pool = VideoReaderPool(
@@ -162,7 +164,8 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
             pool, encoder.num_frames, batch_size=config.batch_size, moments_per_read=config.moments_per_read
         )
         indexer.run(changes, reader, keep_missing=config.keep_missing)
-    index.tidy(model.key)
+    with storing(config.output):
+        index.tidy(model.key)
     return indexer, changes
 
 

@@ -1,5 +1,7 @@
 """Bringing an index up to date with its source: new, changed, moved and deleted files, committed group by group."""
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -63,6 +65,23 @@ def only_writer(path: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def storing(path: str) -> Iterator[None]:
+    """Name an index, and the cure, where it cannot be written; LanceDB's own errors of a full disk are no OSError.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with writing(Path(path)):
+        try:
+            yield
+        except RuntimeError as error:
+            number = re.search(r"\(os error (\d+)\)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
 def compare(source: Source, done: dict[str, dict[str, Any]], *, retry: bool) -> Changes:
@@ -131,7 +150,7 @@ class Indexer:
 
     def run(self, changes: Changes, reader: GroupReader, *, keep_missing: bool) -> None:
         """Do what changed: first what needs no model, then the files to read, with a progress bar of their bytes."""
-        with writing(Path(self.index.path)):
+        with storing(self.index.path):
             for wanted, row in changes.moved:
                 self.move(wanted, row)
             if not keep_missing and changes.gone:
@@ -167,7 +186,7 @@ class Indexer:
 
     def write(self, files: Sequence[ReadFile], rows: list[dict[str, Any]]) -> None:
         """Commit a group, with the words of a recipe where the disk is full."""
-        with writing(Path(self.index.path)):
+        with storing(self.index.path):
             self.commit(files, rows)
 
     def embed(self, batch: Batch) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ import numpy as np
 from hf_datasets.video.shared_memory import PREFIX, PixelFolder
 
 LAUNCH = Path(__file__).with_name("launch.py")
-SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+SIGNALS = tuple(signal.Signals(int(number)) for number in os.environ.get("KILL_SIGNALS", "9 15 2").split())
 KILLS_PER_CHAIN = 3
 IMPORT_SHARE = 0.1  # of the kills, in the import phase
 LONGEST_RUN_SECONDS = 400

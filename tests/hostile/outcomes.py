@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file
 
 from hf_models.feature_store import FeatureStore
+from hf_models.index.store import MomentIndex
 
 
 def trained(folder):
@@ -47,6 +49,16 @@ def embeddings(folder):
 def features(folder):
     stores = {kind: FeatureStore(folder / kind) for kind in ("video", "query-fine", "query-coarse")}
     return {f"{kind} {one}": store[one].numpy() for kind, store in stores.items() for one in store} | counted(folder)
+
+
+def indexed(folder):
+    """Each row of an index by its id, with its vector bit for bit, and each file."""
+    index = MomentIndex(folder)
+    key = index.active.key
+    rows = index.moments(key).to_arrow().to_pylist()
+    found = {f"vector of {row['moment_id']}": np.array(row.pop("vector"), np.float32) for row in rows}
+    assert len(found) == len(rows), "an id is there twice"
+    return found | {row["moment_id"]: row for row in rows} | index.files(key)
 
 
 def counted(folder):

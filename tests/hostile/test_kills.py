@@ -1,6 +1,6 @@
 """Every recipe that is killed at any moment, resumed with the same command, ends as an uninterrupted one.
 
-`KILLS_PER_RECIPE` (7) kills of each come at moments that `KILL_SEED` (0) decides.
+`KILLS_PER_RECIPE` (7) kills of each, by `KILL_SIGNALS` ("9 15 2"), come at moments that `KILL_SEED` (0) decides.
 """
 
 import json
@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
+from colored_videos import write_colored_video
 
 from hf_datasets.tfcovr.labels import parse_description
 from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from tests.hostile.kill_harness import Job, hunt
-from tests.hostile.outcomes import built, embeddings, features, finished, prepared, rendered, trained
+from tests.hostile.outcomes import built, embeddings, features, finished, indexed, prepared, rendered, trained
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 KILLS, SEED = (int(os.environ.get(name, value)) for name, value in (("KILLS_PER_RECIPE", "7"), ("KILL_SEED", "0")))
@@ -22,6 +23,7 @@ VIDEOS, EVENTS = (
     20,
     ("A man lifts a heavy bar.", "He throws the bar on the floor.", "He drinks a glass of water."),
 )
+INDEXED_VIDEOS = 39
 FIG_ANSWERS = {
     "You see one image": "Background: a kitchen\nObjects Attributes: a red shirt\nDesc: A person in a kitchen.",
     "Enrich the caption": '{"original": "x", "1": "A person in a red shirt in a kitchen."}',
@@ -183,6 +185,20 @@ def encodings(tiny, moments):
 
 
 @pytest.fixture(scope="module")
+def indexing(tiny, tmp_path_factory):
+    """`index` of a folder in five groups, the same bits in every row."""
+    folder = tmp_path_factory.mktemp("footage")
+    for seed in range(INDEXED_VIDEOS):
+        colors = [((seed * 40) % 250, (second * 80) % 250, 120) for second in range(1 + seed % 5)]
+        write_colored_video(folder / f"{seed:02}.mp4", colors, seed=seed)
+    (folder / "broken.mp4").write_bytes((folder / "00.mp4").read_bytes()[:700])
+    options = {"model": tiny["vision_model"], "window_seconds": 1.0, "stride_seconds": 0.25, "batch_size": 3}
+    words = ["--source", folder, *flags(options | {"num_workers": 1, "moments_per_read": 2, "device": "cpu"})]
+    command = lambda out: [RECIPES / "index.py", "--output", out / "run", *words]  # noqa: E731
+    return {"index": Job("index", command, lambda out: indexed(out / "run"))}
+
+
+@pytest.fixture(scope="module")
 def commands():
     """`python -m hf_datasets`, which renders into a folder or prepares in the cache, and the quickstart."""
     return {
@@ -197,6 +213,7 @@ JOBS = {
     **dict.fromkeys(["build_tfcovr --batch", "build_comp --batch", "build_fig --batch"], "builds"),
     **dict.fromkeys(["stage1", "stage2", "stage2 on two processes", "vidclip", "vcmr"], "trainings"),
     **dict.fromkeys(["embed", "embed_moments"], "encodings"),
+    "index": "indexing",
     **dict.fromkeys(["render", "prepare", "quickstart"], "commands"),
 }
 MOST_KILLS = {"quickstart": 3}  # of what takes minutes
