@@ -74,32 +74,59 @@ def test_repeated_spans_are_different_moments(tmp_path):
     assert [moment.moment_id for moment in moments] == ["a.mp4#t=0.5,2", "a.mp4#t=0.5,2#1"]
 
 
-def test_events_of_opensportslib_become_moments_around_them(tmp_path):
-    items = [
-        {
-            "id": "game",
-            "inputs": [{"type": "video", "path": "game.mp4", "fps": 25.0}],
-            "events": [
-                {"head": "action", "label": "PASS", "position_ms": 12480},
-                {"head": "action", "label": "SHOT", "frame": 25},
-                {"head": "action", "label": "lost"},
-            ],
-        },
-        {"id": "clip", "inputs": [{"path": "foul.mp4"}], "labels": {"action": {"label": "Tackle"}}},
-        {"id": "none", "inputs": [{"type": "audio", "path": "x.wav"}]},
-    ]
-    path = tmp_path / "osl.json"
-    path.write_text(json.dumps({"version": "2.0", "data": items}))
+def read_osl(path, *items):
+    """What a file of version 2.0 holds, with the fields that its description asks for."""
+    labels = {"action": {"type": "single_label", "labels": ["PASS", "SHOT"]}}
+    head = {"version": "2.0", "date": "2026-05-19", "dataset_name": "demo", "modalities": ["video"], "metadata": {}}
+    path.write_text(json.dumps({**head, "labels": labels, "data": items}))
     moments, rejections = read_moments(path, seconds_before=2.0, seconds_after=3.0)
-    assert [(one.video, one.start_seconds, one.end_seconds, one.label) for one in moments] == [
-        ("game.mp4", 10.48, 15.48, "PASS"),
-        ("game.mp4", 0.0, 4.0, "SHOT"),
-        ("foul.mp4", None, None, "Tackle"),
+    rows = [(one.video, one.start_seconds, one.end_seconds, one.label, one.text) for one in moments]
+    return rows, [rejection.reason.partition(":")[0] for rejection in rejections]
+
+
+def test_events_and_captions_of_opensportslib_become_moments_around_them(tmp_path):
+    video = {"type": "video", "path": "game.mp4", "fps": 25.0}
+    events = [
+        {"head": "action", "label": "PASS", "position_ms": 12480, "gameTime": "1 - 00:12"},
+        {"head": "action", "label": "SHOT", "frame": 25, "confidence": 0.8},
+        {"head": "action", "label": "HALF", "gameTime": "2 - 01:06"},
+        {"head": "action", "label": "lost"},
+        "no event",
     ]
-    assert [rejection.reason.partition(":")[0] for rejection in rejections] == [
-        "event without a time",
-        "item without a video",
+    captions = [
+        {"position_ms": 4000, "lang": "en", "text": "A pass."},
+        {"start_ms": 1000, "end_ms": 2500, "text": "Older."},
     ]
+    rows, reasons = read_osl(
+        tmp_path / "osl.json", {"id": "game", "inputs": [video], "events": events, "dense_captions": captions}
+    )
+    assert rows == [
+        ("game.mp4", 10.48, 15.48, "PASS", None),
+        ("game.mp4", 0.0, 4.0, "SHOT", None),
+        ("game.mp4", 64.0, 69.0, "HALF", None),
+        ("game.mp4", 2.0, 7.0, None, "A pass."),
+        ("game.mp4", 1.0, 2.5, None, "Older."),
+    ]
+    assert reasons == ["event without a time", "event without a time"]
+
+
+def test_clips_of_opensportslib_have_the_label_of_the_action_and_the_english_caption(tmp_path):
+    clip = {"inputs": [{"path": "wide.mp4"}, {"type": "video", "path": "close.mp4"}, {"path": "tracks.parquet"}]}
+    labels = {"attributes": {"labels": ["left_foot", "set_piece"]}, "action": {"label": "SHOT", "confidence": 0.9}}
+    captions = [{"lang": "fr", "text": "Un tir."}, {"lang": "en", "text": "A shot."}]
+    several = {"inputs": [{"path": "b.mp4"}], "labels": {"attributes": {"labels": ["left_foot", "set_piece"]}}}
+    plain = {"id": "plain", "inputs": [{"type": "video", "path": "c.mp4"}], "events": []}
+    others = {"id": "none", "inputs": [{"type": "frames_npy", "path": "x.npy"}, {"path": "live.h5"}]}
+    rows, reasons = read_osl(
+        tmp_path / "osl.json", {**clip, "labels": labels, "captions": captions}, several, plain, others
+    )
+    assert rows == [
+        ("wide.mp4", None, None, "SHOT", "A shot."),
+        ("close.mp4", None, None, "SHOT", "A shot."),
+        ("b.mp4", None, None, "left_foot, set_piece", None),
+        ("c.mp4", None, None, None, None),
+    ]
+    assert reasons == ["item without a video"]
 
 
 @pytest.mark.parametrize(
