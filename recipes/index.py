@@ -1,7 +1,7 @@
 """Index your own videos: cut them into moments, embed these, and keep the vectors for `search.py`.
 
     python recipes/index.py FOLDER --output INDEX
-    python recipes/index.py FOLDER --output INDEX --cut shots
+    python recipes/index.py FOLDER --output INDEX --cut shots | transnetv2
     python recipes/index.py moments.csv --video_dir FOLDER --output INDEX
     python recipes/index.py FOLDER --output INDEX --model OTHER
     python recipes/index.py --output INDEX --activate OTHER
@@ -35,7 +35,9 @@ class IndexConfig:
         "ships has only seen drawn athletes.",
     )
     activate: str | None = option(None, "Let searches use this model of the index, by name or key; reads no video.")
-    cut: Literal["windows", "shots"] = option("windows", "How a folder's videos are cut into moments.")
+    cut: Literal["windows", "shots", "transnetv2"] = option(
+        "windows", "How a folder's videos are cut into moments; shots by PySceneDetect, or by TransNetV2."
+    )
     window_seconds: float = option(4.0, "Length of a window.")
     stride_seconds: float = option(2.0, "From the start of one window to the next; the windows overlap by the rest.")
     seconds_before: float = option(2.0, "Before an event of OpenSportsLib's JSON.")
@@ -78,13 +80,13 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     sys.argv[1:] = with_source(sys.argv[1:])
     CONFIG = parse_config(IndexConfig, __doc__)
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 from harness.results import write_results
 from hf_datasets.footage.moments import Windows
+from hf_datasets.footage.shot_detection import shot_detector
 from hf_datasets.video.pool import VideoReaderPool
 from hf_datasets.video.spans import read_spans
 from hf_models.index.store import IndexedModel, MomentIndex
@@ -108,9 +110,8 @@ def source_of(config: IndexConfig) -> Source:
         return table_source(path, video_dir, **margins)
     if config.cut == "windows":
         return folder_source(path, Windows(config.window_seconds, config.stride_seconds))
-    if importlib.util.find_spec("scenedetect") is None:
-        raise ImportError("--cut shots needs PySceneDetect: pip install 'subtle-video[keyframes]'")
-    return folder_source(path, None)
+    shot_detector(config.cut)  # before the work begins
+    return folder_source(path, None, config.cut)
 
 
 def check_root(index: MomentIndex, model: IndexedModel, source: Source) -> None:

@@ -18,14 +18,13 @@ import numpy as np
 
 from .backends import PYAV_FILES, Backend
 from .colors import to_rgb
-from .failures import VideoError, VideoSpanError
+from .failures import VideoSpanError
 from .pyav import OpenVideo, VideoLimits
 from .reading import ClipPixels, VideoFrames, read_pixels, sampled_indices
 from .resizing import resize, resized_size
 from .timeline import FrameRead, Timeline
 from .worker_process import VideoRequest
 
-Find = Literal["timeline", "shots"]
 NO_PIXELS = np.zeros((1, 1, 1, 3), np.uint8)
 
 
@@ -39,9 +38,9 @@ def read_spans(
     size: int | tuple[int, int] | None = None,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     frames: dict[str, Any] | None = None,
-    find: Find | None = None,
+    find: Literal["timeline"] | None = None,
 ) -> ClipPixels:
-    """Read one clip, as `read_frames` does; or frames by their keys; or find the timeline of a video or its shots.
+    """Read one clip, as `read_frames` does; or frames by their keys; or find the timeline of a video.
 
     Args:
         path: A video file.
@@ -53,19 +52,18 @@ def read_spans(
         limits: See `read_frames`.
         frames: A `FrameRead` as `request_of` writes it. The answer has the frames that decode, and their keys as
             `indices`.
-        find: "timeline": the answer is for `timeline_of`; "shots": that, and the timestamps are where shots begin,
-            from 0 on, and where the last one ends.
+        find: "timeline": the answer is for `timeline_of`.
 
     Raises:
         VideoError: See `read_frames`.
     """
     path = Path(path)
+    size = tuple(size) if isinstance(size, list) else size  # as JSON has it
     if find is not None:
         with PYAV_FILES.lend(path) as video:
             video.check(limits)
             timeline = Timeline.of(video)
-        times = () if find == "timeline" else shot_edges(path, timeline.end_seconds)
-        return ClipPixels(timeline.packed().reshape(1, 1, -1, 1), (), times, len(timeline.keys), 0.0)
+        return ClipPixels(timeline.packed().reshape(1, 1, -1, 1), (), (), len(timeline.keys), 0.0)
     if frames is None:
         return read_pixels(path, num_frames, start_seconds, end_seconds, backend=backend, size=size, limits=limits)
     with PYAV_FILES.lend(path) as video:
@@ -90,10 +88,13 @@ def clip_keys(timeline: Timeline, start_seconds: float, end_seconds: float, num_
     return [int(keys[index]) for index in sampled_indices(len(keys), num_frames)] if len(keys) else []
 
 
-def request_of(key: Hashable, path: str | os.PathLike[str], read: FrameRead, timeline: Timeline) -> VideoRequest:
-    """The request of a read."""
+def request_of(
+    key: Hashable, path: str | os.PathLike[str], read: FrameRead, timeline: Timeline, **options: Any
+) -> VideoRequest:
+    """The request of a read; `options` are further arguments of `read_spans`, such as another `size`."""
     lane = None if read.run is None else (str(path), read.run)
-    return VideoRequest(key, path, options={"frames": asdict(read) | {"by_number": timeline.by_number}}, lane=lane)
+    frames = asdict(read) | {"by_number": timeline.by_number}
+    return VideoRequest(key, path, options={"frames": frames, **options}, lane=lane)
 
 
 def _resized_frames(
@@ -116,24 +117,3 @@ def _resized_frames(
     if video.has_timestamps and (lost := [key for key in keys if key not in pixels]):
         keep(video.decode(lost, thorough=True))
     return pixels
-
-
-def shot_edges(path: Path, end_seconds: float) -> tuple[float, ...]:
-    """Where the shots of a video begin, by PySceneDetect's adaptive threshold, and where the last one ends.
-
-    Raises:
-        ImportError: PySceneDetect is not installed.
-        VideoError: It cannot read the video.
-    """
-    try:
-        import scenedetect
-    except ImportError as error:
-        raise ImportError("shots need PySceneDetect: pip install 'subtle-video[keyframes]'") from error
-    try:
-        shots = scenedetect.detect(str(path), scenedetect.AdaptiveDetector())
-    except scenedetect.VideoOpenFailure as error:
-        raise VideoError(
-            f"{path}: PySceneDetect cannot open it ({error}); cut it into fixed windows instead"
-        ) from error
-    cuts = [start.seconds for start, _ in shots]
-    return (0.0, *(cut for cut in cuts if 0 < cut < end_seconds), end_seconds)

@@ -169,8 +169,7 @@ def _answer(request: dict[str, Any], reader: Reader, options: dict[str, Any]) ->
             request["path"],
             start_seconds=request["start_seconds"],
             end_seconds=request["end_seconds"],
-            **options,
-            **request["options"],
+            **(options | request["options"]),
         )
         pixels = _pixels_of(clip)
     except Exception as error:  # any error while reading a file is reported as that file's failure

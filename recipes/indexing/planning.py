@@ -11,10 +11,12 @@ import torch
 
 from hf_datasets.footage.files import fingerprint
 from hf_datasets.footage.moments import VideoMoment, cut_moments, moment_name, shots
+from hf_datasets.footage.shot_detection import shot_detector
 from hf_datasets.video.spans import clip_keys
 from hf_datasets.video.timeline import Timeline
 from indexing.sources import WantedFile
 
+FRAMES_PER_READ_OF_SHOTS = 250
 END_TOLERANCE_SECONDS = 1.0  # as of TF-CoVR's clips: annotated times are rounded
 
 
@@ -63,7 +65,7 @@ class ReadFile:
         }
 
 
-def plan_moments(file: ReadFile, timeline: Timeline, edges: Sequence[float]) -> None:
+def plan_moments(file: ReadFile, timeline: Timeline, edges: Sequence[float] = ()) -> None:
     """Set the moments of a file whose frames are known, and the edges of whose shots where it is cut into them."""
     wanted, end = file.wanted, round(timeline.end_seconds, 3)
     if (promised := timeline.promised_seconds) > end + END_TOLERANCE_SECONDS:
@@ -101,6 +103,7 @@ class FilePlan:
 
     Attributes:
         reads: In the order of the video.
+        options: Of the requests.
         left: Moments whose frames do not all decode, which are to be read one by one.
     """
 
@@ -117,7 +120,7 @@ class FilePlan:
                     f"{file.wanted.file.path}: no frame in [{moment.start_seconds}, {moment.end_seconds}) seconds; the "
                     f"video has {timeline.end_seconds:.3f} s: fix the annotation, or check that this is the right file"
                 )
-        self.timeline = timeline
+        self.timeline, self.options = timeline, dict[str, Any]()
         self.waiting = deque(sorted(found, key=lambda one: max(one[1])))
         self.uses = Counter(key for _, keys in found for key in set(keys))
         self.reads = timeline.reads(sorted(self.uses), frames_per_read) if found else []
@@ -138,3 +141,36 @@ class FilePlan:
                 self.left.append(moment)
         # Copied, or a frame would keep all frames of its read in memory.
         self.kept = {key: frame if key in self.kept else frame.copy() for key, frame in have.items() if self.uses[key]}
+
+
+class ShotPlan:
+    """All frames of a file, small, for a detector of shots; reads as those of a `FilePlan`, but complete no moment.
+
+    Attributes:
+        reads: In the order of the video.
+        options: Of the requests.
+    """
+
+    def __init__(self, file: ReadFile, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.detector = shot_detector(file.wanted.detector)
+        self.options = {"size": self.detector.size}
+        self.reads = timeline.reads(timeline.keys.tolist(), FRAMES_PER_READ_OF_SHOTS)
+        self.last: np.ndarray | None = None
+
+    def add(self, number: int, pixels: Mapping[int, np.ndarray]) -> Iterator[tuple[VideoMoment, Any]]:
+        """Take the frames of the next read, by their keys; for one that does not decode, the one before."""
+        frames = []
+        for key in self.reads[number].keys:
+            self.last = pixels.get(key, self.last)
+            frames.append(self.last)
+        first = next((frame for frame in frames if frame is not None), None)
+        if first is not None:
+            self.detector.add(np.stack([first if frame is None else frame for frame in frames]))
+        return iter(())
+
+    def edges(self) -> list[float]:
+        """Where shots begin, from 0 on, and where the last one ends, in seconds."""
+        end = self.timeline.end_seconds
+        cuts = (self.timeline.seconds(int(self.timeline.keys[cut])) for cut in self.detector.cuts())
+        return [0.0, *(cut for cut in cuts if 0 < cut < end), end]

@@ -9,7 +9,7 @@ import itertools
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +19,8 @@ from hf_datasets.footage.moments import VideoMoment
 from hf_datasets.video import VideoFrames
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_datasets.video.spans import request_of, timeline_of
-from indexing.planning import FilePlan, ReadFile, plan_moments
+from hf_datasets.video.timeline import Timeline
+from indexing.planning import FilePlan, ReadFile, ShotPlan, plan_moments
 from indexing.sources import WantedFile
 
 FILES_PER_GROUP = 8
@@ -123,7 +124,7 @@ class FileInWork:
     hashed: "Future[None]"
     group: list[ReadFile] | None = None
     is_asked: bool = False
-    plan: FilePlan | None = None
+    plan: FilePlan | ShotPlan | None = None
     sent: int = 0
     taken: int = 0
     answers: dict[int, Any] = field(default_factory=dict)
@@ -199,10 +200,8 @@ class Reading:
         for work in files:
             if not work.is_asked and work.hashed.done() and work.file.reason is None:
                 work.is_asked = True
-                wanted = work.file.wanted
-                finds_shots = wanted.moments is None and wanted.windows is None
-                options = {"find": "shots" if finds_shots else "timeline"}
-                return VideoRequest((work.number, None), wanted.file.path, options=options)
+                path = work.file.wanted.file.path
+                return VideoRequest((work.number, None), path, options={"find": "timeline"})
         if sum(work.sent - work.taken for work in files) < self.reads_ahead:
             for work in files:
                 if work.sent < work.num_reads:
@@ -217,7 +216,7 @@ class Reading:
         if work.alone is not None:
             return VideoRequest(key, path, work.alone[place].start_seconds, work.alone[place].end_seconds)
         assert work.plan is not None
-        return request_of(key, path, work.plan.reads[place], work.plan.timeline)
+        return request_of(key, path, work.plan.reads[place], work.plan.timeline, **work.plan.options)
 
     def answer(self, number: int, place: int | None, answer: VideoFrames | VideoFailure) -> None:
         """Take over an answer, and all that waited for it."""
@@ -233,9 +232,17 @@ class Reading:
             work.answers[place] = answer
         else:
             timeline = timeline_of(answer)
-            plan_moments(work.file, timeline, answer.timestamps_seconds)
-            work.plan = FilePlan(work.file, timeline, self.reader.num_frames, self.reader.frames_per_read)
+            if work.file.wanted.finds_shots:
+                work.plan = ShotPlan(work.file, timeline)
+            else:
+                self.plan_moments(work, timeline)
         self.advance()
+
+    def plan_moments(self, work: FileInWork, timeline: Timeline, edges: Sequence[float] = ()) -> None:
+        """Plan the moments of a file whose frames and, where they matter, shots are known."""
+        plan_moments(work.file, timeline, edges)
+        work.plan = FilePlan(work.file, timeline, self.reader.num_frames, self.reader.frames_per_read)
+        work.sent = work.taken = 0
 
     def advance(self) -> None:
         """Take over the answers whose turn it is, and finish files."""
@@ -247,6 +254,9 @@ class Reading:
                 self.take_reads(work)
                 if work.taken < work.num_reads:
                     return
+                if isinstance(work.plan, ShotPlan):
+                    self.plan_moments(work, work.plan.timeline, work.plan.edges())
+                    continue
                 if work.alone is None:
                     work.alone, work.sent, work.taken = work.plan.left, 0, 0
                     continue
@@ -264,7 +274,8 @@ class Reading:
                 keys = answer.indices if is_read else ()
                 for moment, frames in work.plan.add(number, dict(zip(keys, pixels, strict=True))):
                     self.add(moment, frames)
-                self.messages.append(Progress(work.file.wanted.file.size // len(work.plan.reads)))
+                if isinstance(work.plan, FilePlan):
+                    self.messages.append(Progress(work.file.wanted.file.size // len(work.plan.reads)))
             elif isinstance(answer, VideoFrames):
                 self.add(work.alone[number], answer.frames)
             else:

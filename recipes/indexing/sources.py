@@ -22,18 +22,25 @@ class WantedFile:
         file: As it was found.
         moments: Of a table; None where they follow from the video.
         windows: The rule for windows; None for shots, or with `moments`.
+        detector: What finds shots, see `shot_detection`.
     """
 
     file: VideoFile
     moments: tuple[VideoMoment, ...] | None = None
     windows: Windows | None = None
+    detector: str = "shots"
+
+    @property
+    def finds_shots(self) -> bool:
+        """Whether its moments are its shots."""
+        return self.moments is None and self.windows is None
 
     @property
     def moments_of(self) -> str:
         """A name for which moments are asked for, whatever the file's place is."""
         if self.moments is None:
             rule = self.windows
-            return "shots" if rule is None else f"windows of {rule.seconds:g} s every {rule.stride_seconds:g} s"
+            return self.detector if rule is None else f"windows of {rule.seconds:g} s every {rule.stride_seconds:g} s"
         own = f"{self.file.video}#"
         rows = [
             astuple(replace(moment, video="", moment_id=moment.moment_id.removeprefix(own))) for moment in self.moments
@@ -56,8 +63,8 @@ class Source:
     rejections: list[Rejection]
 
 
-def folder_source(folder: Path, windows: Windows | None) -> Source:
-    """All videos of a folder, cut into windows or shots.
+def folder_source(folder: Path, windows: Windows | None, detector: str = "shots") -> Source:
+    """All videos of a folder, cut into windows, or into the shots that a detector finds.
 
     Raises:
         ValueError: There is no video.
@@ -66,7 +73,9 @@ def folder_source(folder: Path, windows: Windows | None) -> Source:
     if not files:
         why = f"; the first of {len(rejections)} that cannot be used: {rejections[0].reason}" if rejections else ""
         raise ValueError(f"{folder} holds no video file{why}; see that the disk is there, nothing was changed")
-    return Source(folder.resolve(), [WantedFile(file, windows=windows) for file in files], rejections)
+    return Source(
+        folder.resolve(), [WantedFile(file, windows=windows, detector=detector) for file in files], rejections
+    )
 
 
 def table_source(
