@@ -12,7 +12,7 @@ from .failures import VideoError
 from .pyav import TOLERANCE_SECONDS, OpenVideo
 
 MAX_FRAMES_TO_DECODE = 500  # of one read: less than the time limit of a slow machine, and enough to be worth a seek
-MAX_RUN_READS = 4  # a run of frames that must be decoded together and is longer than these reads is read in parts
+MAX_RUN_READS = 2  # a run of frames that must be decoded together and is longer than these reads is read in parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,11 +178,11 @@ class Indexer:
                         commit.result()
                     commit, self.rows = writer.submit(self.write, message.files, self.rows), []
                     done += sum(file.wanted.file.size for file in message.files)
+                    bar.set_postfix_str(f"{self.counts['moments']:,} moments", refresh=False)
                     bar.update(done - bar.n)  # what could not be read is done, too
-                    bar.set_postfix_str(f"{self.counts['moments']:,} moments")
-            if commit is not None:
-                commit.result()
-                bar.set_postfix_str(f"{self.counts['moments']:,} moments")
+        if commit is not None:
+            commit.result()
+            bar.set_postfix_str(f"{self.counts['moments']:,} moments")
 
     def write(self, files: Sequence[ReadFile], rows: list[dict[str, Any]]) -> None:
         """Commit a group, with the words of a recipe where the disk is full."""

@@ -14,6 +14,7 @@ from hf_datasets.video.pool import VideoReaderPool, VideoRequest
 from hf_datasets.video.pyav import OpenVideo
 from hf_datasets.video.reading import frames_of, read_pixels
 from hf_datasets.video.spans import clip_keys, read_spans, request_of, timeline_of
+from hf_datasets.video.worker_process import REQUESTS_PER_WORKER, WorkerProcess
 
 NUM_FRAMES = 150
 SPANS = [(start / 5, start / 5 + 1.3) for start in range(24)] + [(0.0, 6.0), (2.0, 2.1), (5.5, 9.0), (0.5, 0.51)]
@@ -121,3 +122,29 @@ def test_workers_read_one_clip_too(tmp_path, two_workers):
     assert not two_workers.quarantine
     assert len(answers["one"].frames) == 5
     assert isinstance(answers["late"], VideoFailure)
+
+
+def test_requests_are_taken_when_there_is_room_and_those_of_a_lane_go_to_one_worker(tmp_path, two_workers, monkeypatch):
+    video = write_video(tmp_path / "a.mp4", NUM_FRAMES)
+    sent, taken, answered = [], 0, 0
+    send = WorkerProcess.send
+
+    def noting(self, number, request):
+        sent.append((self.process.pid, request.lane))
+        send(self, number, request)
+
+    def requests():
+        nonlocal taken
+        for number in range(60):
+            if number == 30 and taken > answered:
+                yield None  # nothing for now
+            taken += 1
+            yield VideoRequest(number, video, number / 20, number / 20 + 1, lane=number % 4 or None)
+
+    monkeypatch.setattr(WorkerProcess, "send", noting)
+    for _ in two_workers.read_on_demand(requests()):
+        answered += 1
+        assert taken - answered <= 2 * REQUESTS_PER_WORKER + 3
+    assert answered == 60
+    assert len({worker for worker, _ in sent}) == 2
+    assert all(len({worker for worker, lane in sent if lane == one}) == 1 for one in (1, 2, 3))
