@@ -1,5 +1,6 @@
 """Encode a corpus and search it: exact top-k in bounded memory, or FAISS where a user asks for it."""
 
+import math
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,12 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from hf_models.best_rows import BestRows
+
 Embeddings = Tensor | NDArray[np.floating]
 
 QUERY_BLOCK = 1024
 CORPUS_BLOCK = 16384
-TIED_BLOCK = 64
-MOST_CANDIDATES = 2**18  # of one block, with their padding: a few MB whatever k is
+CACHED_BLOCK = 2048  # rows of the corpus of which a CPU's cache keeps the scores; for larger k blocks grow with it
+CACHED_SCORES = 2**20
 BLOCK_ELEMENTS = 2**24  # scores and corpus of one block together: 64 MB
 
 
@@ -111,16 +114,13 @@ def search(
     k = min(k, len(corpus_embeds))
     rows = torch.full((len(queries), k), -1, dtype=torch.int64, device=queries.device)
     scores = torch.full((len(queries), k), -torch.inf, device=queries.device)
-    block = BLOCK_ELEMENTS // (min(QUERY_BLOCK, len(queries)) + queries.shape[1])
-    block = max(1, min(block, CORPUS_BLOCK, len(corpus_embeds)))
+    block = _block_size(queries, len(corpus_embeds), k)
     buffer = torch.empty(min(QUERY_BLOCK, len(queries)) * block, device=queries.device)
     for start in range(0, len(queries), QUERY_BLOCK):
         part = slice(start, start + QUERY_BLOCK)
         of_part = queries[part].float()
         _check_finite(of_part, "queries", start)
         rows[part], scores[part] = _search_block(of_part, corpus_embeds, k, excluded[part], block, buffer)
-    if scores.isnan().any() or scores.isposinf().any():
-        raise ValueError("some scores overflow float32, so they cannot be ranked; normalize the embeddings first")
     rows[scores.isneginf()] = -1
     return rows, scores
 
@@ -216,69 +216,33 @@ def search_with_faiss(
     return rows.masked_fill(banned, -1), scores.masked_fill(banned, -torch.inf)
 
 
+def _block_size(queries: Tensor, corpus_size: int, k: int) -> int:
+    """How many rows of the corpus are scored at a time."""
+    num_queries = max(1, min(QUERY_BLOCK, len(queries)))
+    most = min(BLOCK_ELEMENTS // (num_queries + queries.shape[1]), CORPUS_BLOCK, corpus_size)
+    if queries.is_cpu:
+        most = min(most, max(CACHED_BLOCK, 8 * k, CACHED_SCORES // num_queries // 128 * 128))
+    return max(1, most)
+
+
 def _search_block(
     queries: Tensor, corpus_embeds: Embeddings, k: int, excluded: Tensor, block_size: int, buffer: Tensor
 ) -> tuple[Tensor, Tensor]:
-    best_rows = torch.full((len(queries), 0), -1, dtype=torch.int64, device=queries.device)
-    best_scores = queries.new_empty(len(queries), 0)
-    for start in range(0, len(corpus_embeds), block_size):
+    best = BestRows(len(queries), k, queries.device)
+    banned, order = excluded.flatten().sort()  # those of a block stand together
+    banned_query = order // max(1, excluded.shape[1])
+    starts = torch.arange(0, len(corpus_embeds) + block_size, block_size, device=queries.device)
+    bounds = torch.searchsorted(banned, starts).tolist()
+    for number, start in enumerate(range(0, len(corpus_embeds), block_size)):
         block = _as_tensor(corpus_embeds[start : start + block_size]).to(queries.device).float()
-        _check_finite(block, "corpus", start)
+        if not math.isfinite(block.sum().item()):  # or the sum alone overflows; far faster than a look at each value
+            _check_finite(block, "corpus", start)
         scores = torch.mm(queries, block.T, out=buffer[: len(queries) * len(block)].view(len(queries), len(block)))
-        hit_query, hit = ((excluded >= start) & (excluded < start + len(block))).nonzero(as_tuple=True)
-        scores[hit_query, excluded[hit_query, hit] - start] = -torch.inf
-        top_scores, top_rows = _candidates(scores, best_scores, k)
-        # Earlier blocks stand first, so a stable sort keeps equal scores in the order of the corpus.
-        scores, order = torch.cat([best_scores, top_scores], 1).sort(dim=1, descending=True, stable=True)
-        best_rows = torch.cat([best_rows, top_rows + start], 1).gather(1, order[:, :k])
-        best_scores = scores[:, :k]
-    return best_rows, best_scores
-
-
-def _candidates(scores: Tensor, kept: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The scores of a block that may be among the k best, with their columns; equal ones in the order of these.
-
-    After the first block few scores beat the worst one kept, and finding those is far faster than topk.
-
-    Args:
-        scores: `(Q, N)`.
-        kept: `(Q, K)`, the best of all blocks before, best first.
-        k: how many are wanted.
-
-    Returns:
-        Two `(Q, W)`, padded with -inf where a row has fewer than W.
-    """
-    if kept.shape[1] < k:
-        return _stable_topk(scores, min(k, scores.shape[1]))
-    better = (scores <= kept[:, -1:]).logical_not_().flatten()  # NaN counts, to be refused in the end
-    if better.count_nonzero() > MOST_CANDIDATES:
-        return _stable_topk(scores, min(k, scores.shape[1]))
-    # On a CPU NumPy finds few among many ten times faster than torch.
-    found = torch.from_numpy(np.flatnonzero(better.numpy())) if better.is_cpu else better.nonzero()[:, 0]
-    query, column = found // scores.shape[1], found % scores.shape[1]
-    counts = query.bincount(minlength=len(scores))
-    if counts.max() * len(scores) > MOST_CANDIDATES:  # one query has so many that all others would be padded
-        return _stable_topk(scores, min(k, scores.shape[1]))
-    place = torch.arange(len(query), device=query.device) - (counts.cumsum(0) - counts)[query]
-    values = scores.new_full((len(scores), int(counts.max())), -torch.inf)
-    columns = torch.zeros_like(values, dtype=torch.int64)
-    values[query, place], columns[query, place] = scores[query, column], column
-    return values, columns
-
-
-def _stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`torch.topk` with equal scores in the order of their columns, which it does not promise itself."""
-    values, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
-    tied = values[:, k - 1] == values[:, k] if values.shape[1] > k else torch.zeros(len(scores), dtype=torch.bool)
-    values, columns = values[:, :k], columns[:, :k]
-    columns, order = columns.sort(dim=1)
-    values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
-    columns = columns.gather(1, order)
-    # A tie across the cut: which of the equal columns topk kept is its own choice, so these rows are sorted whole.
-    for rows in tied.nonzero()[:, 0].split(TIED_BLOCK):
-        sorted_values, sorted_columns = scores[rows].sort(dim=1, descending=True, stable=True)
-        values[rows], columns[rows] = sorted_values[:, :k], sorted_columns[:, :k]
-    return values, columns
+        inside = slice(bounds[number], bounds[number + 1])
+        scores[banned_query[inside], banned[inside] - start] = -torch.inf
+        best.add(scores, start)
+    best.sort_in()
+    return best.rows, best.scores
 
 
 def _as_tensor(embeds: Embeddings) -> Tensor:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from hf_models import retrieval
+from hf_models import best_rows, retrieval
 from hf_models.retrieval import encode, ranked_ids, search, search_with_faiss
 
 
@@ -21,7 +21,7 @@ def brute_force(queries, corpus, k, exclude=None):
 def small_blocks(monkeypatch):
     monkeypatch.setattr(retrieval, "QUERY_BLOCK", 7)
     monkeypatch.setattr(retrieval, "CORPUS_BLOCK", 32)
-    monkeypatch.setattr(retrieval, "TIED_BLOCK", 2)
+    monkeypatch.setattr(best_rows, "TIED_BLOCK", 2)
 
 
 def integers(rows, columns, high, seed):
@@ -49,7 +49,7 @@ def test_when_all_scores_are_equal_the_corpus_order_decides():
 @pytest.mark.parametrize("most_candidates", [0, 60, 2**18])  # never, in some blocks, always
 @pytest.mark.parametrize("order", [torch.arange(400), torch.arange(400).flip(0), torch.arange(400) % 7])
 def test_scores_that_rise_or_fall_or_tie_along_the_corpus_are_found_in_every_block(order, most_candidates, monkeypatch):
-    monkeypatch.setattr(retrieval, "MOST_CANDIDATES", most_candidates)
+    monkeypatch.setattr(best_rows, "MOST_CANDIDATES", most_candidates)
     monkeypatch.setattr(retrieval, "CORPUS_BLOCK", 60)
     corpus = torch.stack([order.float(), torch.ones(400)], dim=1)
     queries = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
@@ -58,6 +58,38 @@ def test_scores_that_rise_or_fall_or_tie_along_the_corpus_are_found_in_every_blo
     expected_rows, expected_scores = brute_force(queries, corpus, 10, exclude)
     assert torch.equal(rows, expected_rows)
     assert torch.equal(scores, expected_scores)
+
+
+@pytest.mark.parametrize("most_candidates", [40, 400, 2**18])
+def test_a_corpus_in_the_order_of_its_clusters_is_searched_exactly(most_candidates, monkeypatch):
+    monkeypatch.setattr(best_rows, "MOST_CANDIDATES", most_candidates)
+    centers = integers(20, 5, 9, 4)
+    corpus = centers.repeat_interleave(40, dim=0) + integers(800, 5, 2, 5)
+    for k in (1, 6, 100):
+        rows, scores = search(centers, corpus, k)
+        expected_rows, expected_scores = brute_force(centers, corpus, k)
+        assert torch.equal(rows, expected_rows)
+        assert torch.equal(scores, expected_scores)
+
+
+def test_zeros_of_either_sign_are_equal():
+    corpus = torch.tensor([[-1.0], [0.0], [-1.0], [0.0], [-2.0], [0.0]])
+    rows, _ = search(torch.tensor([[0.0], [-0.0]]), corpus, 5)
+    assert torch.equal(rows, torch.arange(5).expand(2, 5))
+
+
+@pytest.mark.parametrize("late", [0, 90])
+def test_scores_that_overflow_are_refused(late):
+    corpus = integers(100, 2, 9, 0)
+    corpus[late] = torch.tensor([3e38, -3e38])
+    for query in ([3.0, 0.0], [3.0, 3.0]):  # infinity, and infinity less infinity
+        with pytest.raises(ValueError, match="overflow float32"):
+            search(torch.tensor([query]), corpus, 3)
+
+
+def test_finite_rows_whose_sum_alone_overflows_are_ranked():
+    corpus = torch.full((4, 2), 3e38)
+    assert search(torch.tensor([[1.0, 0.0]]), corpus, 2)[0].tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
