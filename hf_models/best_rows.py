@@ -71,7 +71,8 @@ def _below_best(scores: Tensor, k: int) -> Tensor:
         return scores.new_full((len(scores), 1), -torch.inf)
     maxima = scores[:, : groups * size].unflatten(1, (size, groups)).amax(1)
     kth = _stable_order(maxima)[:, k - 1 : k]
-    return maxima.gather(1, kth).nextafter(scores.new_tensor(-torch.inf))
+    below: Tensor = maxima.gather(1, kth).nextafter(scores.new_tensor(-torch.inf))
+    return below
 
 
 def _above(scores: Tensor, least: Tensor) -> Tensor:
@@ -91,8 +92,8 @@ def _above(scores: Tensor, least: Tensor) -> Tensor:
 def _stable_order(scores: Tensor) -> Tensor:
     """The columns of each row `(Q, N)`, the largest first and equal ones in order; none is NaN."""
     if not scores.is_cpu:
-        sorted_scores = scores.sort(dim=1, descending=True, stable=True)
-        return sorted_scores[1]
+        order: Tensor = scores.sort(dim=1, descending=True, stable=True)[1]
+        return order
     # NumPy sorts whole numbers ten times faster than torch floats: the score, as a number that falls when it rises,
     # and behind it the column.
     bits = (scores.numpy() + np.float32(0)).view(np.int32)  # -0.0 becomes 0.0, to which it is equal

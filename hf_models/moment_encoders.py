@@ -8,7 +8,6 @@ same model.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch.nn import functional as F
 from transformers import AutoConfig
 
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from hf_models.query_texts import check_length, check_text
 
 FrameSize = int | tuple[int, int] | None
 
@@ -82,11 +82,8 @@ class MomentEncoder:
                 "this model embeds videos only, so a query is a clip; index with a model that stage2.py trained, "
                 "VidCLIP, CLIP or SigLIP to search by text"
             )
-        if not text.strip():
-            raise ValueError("the text is empty; write what to look for, or leave it out")
-        tokens, longest = self.count_tokens(text)
-        if longest is not None and tokens > longest:
-            raise ValueError(f"the text has {tokens} tokens and the model reads {longest}; shorten it")
+        check_text(text)
+        check_length(*self.count_tokens(text))
 
     def encode_moments(self, frames: list[Tensor]) -> Tensor:
         """`(B, D)`."""
@@ -318,19 +315,6 @@ def frame_size_of(processor: Any) -> FrameSize:
         return None
     shortest, height, width = (size.get(name) for name in ("shortest_edge", "height", "width"))
     return shortest or ((height, width) if height and width else None)
-
-
-def files_of_model(name_or_path: str) -> dict[str, list[int]] | None:
-    """Size and time of each file of a model folder, by which an unchanged one is recognized; None for a Hub name."""
-    folder = Path(name_or_path)
-    if not folder.is_dir():
-        return None
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        path.relative_to(folder).as_posix(): [path.stat().st_size, path.stat().st_mtime_ns]
-        for path in files
-        if not path.name.startswith(".") and path.suffix in {".json", ".safetensors", ".bin", ".txt", ".model"}
-    }
 
 
 def key_of(made_by: Mapping[str, str]) -> str:

@@ -94,6 +94,7 @@ from hf_models.moment_encoders import MomentEncoder
 from indexing.models import described, load_model
 from indexing.reading import GroupReader
 from indexing.sources import Source, folder_source, miniature_source, table_source
+from indexing.text_queries import keep_text_queries
 from indexing.updating import Changes, Indexer, compare, only_writer, storing
 
 SHOWN = 20
@@ -167,6 +168,8 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
         indexer.run(changes, reader, keep_missing=config.keep_missing)
     with storing(config.output):
         index.tidy(model.key)
+        if (reason := keep_text_queries(index, model, encoder)) is not None:
+            print(f"searches by a text alone load the whole model, which takes seconds: {reason}")
     return indexer, changes
 
 

@@ -98,6 +98,7 @@ from typing import Any
 from hf_models.index.search import search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
 from indexing.output import FORMATS
+from indexing.text_queries import text_query
 
 
 def query_frames(config: SearchConfig, encoder: Any) -> Any:
@@ -137,21 +138,24 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
         raise ValueError("say what to look for: --text, --clip, or both")
     index = MomentIndex(config.index)
     model = index.find(config.model)
+    needs_encoder = config.clip is not None or config.nothing_fits
+    query, encoder = None if needs_encoder else text_query(index, model, config.text), None
+    if query is None:
+        from indexing.models import load_again
 
-    from indexing.models import load_again
-
-    encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
+        encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
     excluded = None
     if config.exclude_same_video:
         from hf_datasets.footage.files import fingerprint
 
         excluded = fingerprint(Path(config.clip))
-    frames = None if config.clip is None else query_frames(config, encoder)
+    if encoder is not None:
+        query = encoder.query(None if config.clip is None else query_frames(config, encoder), config.text)
     has_second_step = config.refine is not None or config.rerank is not None
     found = search_moments(
         index,
         model,
-        encoder.query(frames, config.text),
+        query,
         limit=config.shortlist if has_second_step else config.limit,
         where=config.where,
         folder=config.folder,

@@ -253,7 +253,7 @@ class MomentIndex:
             self.database.open_table(name).optimize(cleanup_older_than=KEEP_VERSIONS)
 
 
-OWN_FILES = {"run.lock", "results.json"}
+OWN_FILES = {"run.lock", "results.json", "text_queries"}
 
 
 def same_name(name: str, other: str) -> bool:

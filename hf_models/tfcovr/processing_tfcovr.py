@@ -1,13 +1,13 @@
 """Processor of TF-CoVR: clips to frames of pixels, modification texts to tokens."""
 
-import re
 from typing import Any, cast
 
 from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.processing_utils import AudioKwargs, ImagesKwargs, ProcessingKwargs, TextKwargs, Unpack, VideosKwargs
 from transformers.video_processing_utils import BaseVideoProcessor
 
-MAX_WORDS = 30
+from .modification_texts import normalize_modification
+
 MAX_TOKENS = 32
 # Keywords for prompts with placeholders and for pairs of texts, which a text encoder does not read.
 NOT_FOR_TEXTS = {
@@ -18,32 +18,6 @@ NOT_FOR_TEXTS = {
     "text_target",
     "text_pair_target",
 }
-WHOLE_NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven")
-
-
-def normalize_modification(text: str) -> str:
-    """A modification text as the released code feeds it to its text encoder.
-
-    Numbers from 0.5 to 7 in steps of a half become words, letters lower-case, the signs `! " ( ) * # : ; ~` spaces,
-    runs of spaces one; at most 30 words stay. The length statistics of the paper (2 to 19 words) are of this form.
-
-    Example:
-        >>> normalize_modification("Show with 2.5 somersaults Tuck.")
-        'show with two and a half somersaults tuck.'
-    """
-    text = re.sub(r"\b\d+(?:\.\d+)?\b", lambda match: _number_words(match.group()), text).lower()
-    words = re.sub(r'[!"()*#:;~]', " ", text).split()
-    return " ".join(words[:MAX_WORDS])
-
-
-def _number_words(digits: str) -> str:
-    halves = float(digits) * 2
-    if halves != int(halves) or not 1 <= halves <= 14:
-        return digits
-    whole, half = divmod(int(halves), 2)
-    if not whole:
-        return "half"
-    return f"{WHOLE_NUMBERS[whole]} and a half" if half else WHOLE_NUMBERS[whole]
 
 
 class TFCoVRProcessorKwargs(ProcessingKwargs, total=False):

@@ -9,7 +9,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from harness.model_folders import check_model_folder
 from hf_models.index.store import IndexedModel
-from hf_models.moment_encoders import MomentEncoder, files_of_model, key_of, load_moment_encoder
+from hf_models.moment_encoders import MomentEncoder, key_of, load_moment_encoder
+from hf_models.query_texts import files_of_model
 
 LIBRARIES = ("subtle-video", "torch", "transformers", "av", "lancedb")
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from hf_models.moment_encoders import PairMomentEncoder, check_num_frames, files_of_model, key_of, load_moment_encoder
+from hf_models.moment_encoders import PairMomentEncoder, check_num_frames, key_of, load_moment_encoder
+from hf_models.query_texts import files_of_model
 
 CLIP = "recipes/weights/miniature-clip"
 

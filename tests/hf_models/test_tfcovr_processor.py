@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_models.tfcovr.processing_tfcovr import normalize_modification
+from hf_models.tfcovr.modification_texts import normalize_modification
 
 
 def test_number_words_false_leaves_texts_as_they_are(processor):

@@ -1,0 +1,163 @@
+"""Texts of queries without torch: what a model reads, and encoding by the text half of a model that was exported.
+
+Importing torch and a model's code takes seconds, more than all the rest of a search. So the text half of a model can be
+written once as ONNX (`hf_models.text_export`), with its tokenizer and how texts are prepared:
+
+    text.onnx         from `input_ids` and, where the model reads it, `attention_mask`, `(1, L)` int64, to `(1, D)`
+    tokenizer.json    of the library tokenizers
+    text.json         see `FIELDS`, and `sha256` of the other two files
+"""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hf_models.tfcovr.modification_texts import normalize_modification
+
+FORMAT = 1
+WEIGHTS, TOKENIZER, DESCRIPTION = "text.onnx", "tokenizer.json", "text.json"
+FIELDS = {
+    "format": int,
+    "dimensions": int,  # D
+    "length": int,  # L; shorter texts are padded, longer ones end earlier
+    "longest": int,  # tokens of a text that is not refused
+    "number_words": bool,  # whether texts are prepared by `normalize_modification`
+    "padding": int,
+    "pads_left": bool,
+    "reads_mask": bool,
+}
+MOST_BYTES = 2**30
+MOST_TOKENS = 4096
+EXTERNAL_DATA = b"\x0a\x08location"  # the key under which ONNX names another file
+
+
+def check_text(text: str) -> None:
+    """Refuse a text without words.
+
+    Raises:
+        ValueError: It is one.
+    """
+    if not text.strip():
+        raise ValueError("the text is empty; write what to look for, or leave it out")
+
+
+def check_length(tokens: int, longest: int | None) -> None:
+    """Refuse a text that a model would not read to its end.
+
+    Raises:
+        ValueError: It has more tokens than `longest`.
+    """
+    if longest is not None and tokens > longest:
+        raise ValueError(f"the text has {tokens} tokens and the model reads {longest}; shorten it")
+
+
+class ExportedTextEncoder:
+    """The text half of a model, run by ONNX Runtime; it takes no code from the files.
+
+    Args:
+        folder: What `hf_models.text_export.export_text_half` wrote; it may come from anyone.
+
+    Raises:
+        ImportError: onnxruntime is not installed.
+        OSError: A file is missing.
+        ValueError: The files are damaged, do not belong together, or are of another version.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        self.fields = read_description(Path(folder))
+        weights, tokenizer = (read_checked(Path(folder, name), self.fields) for name in (WEIGHTS, TOKENIZER))
+        if EXTERNAL_DATA in weights:
+            raise ValueError(f"{folder}: {WEIGHTS} names other files")
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # what fails is raised
+        try:
+            self.session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+            self.tokenizer = Tokenizer.from_str(tokenizer.decode())
+        except Exception as error:  # both libraries raise types of their own
+            raise ValueError(f"{folder} cannot be read: {error}") from error
+        self.tokenizer.no_padding()
+
+    def query(self, text: str) -> np.ndarray:
+        """Embed a text, as `MomentEncoder.query` does.
+
+        Returns:
+            `(D,)` float32.
+
+        Raises:
+            ValueError: The text is empty or too long.
+        """
+        check_text(text)
+        fields = self.fields
+        if fields["number_words"]:
+            text = normalize_modification(text)
+        self.tokenizer.no_truncation()
+        check_length(len(self.tokenizer.encode(text).ids), fields["longest"])
+        self.tokenizer.enable_truncation(fields["length"])
+        tokens = self.tokenizer.encode(text).ids
+        inputs = {"input_ids": self.padded(tokens, fields["padding"])}
+        if fields["reads_mask"]:
+            inputs["attention_mask"] = self.padded([1] * len(tokens), 0)
+        vector: np.ndarray = self.session.run(None, inputs)[0][0]
+        return vector
+
+    def padded(self, values: list[int], padding: int) -> np.ndarray:
+        """`(1, L)` int64."""
+        rest = [padding] * (self.fields["length"] - len(values))
+        return np.array([rest + values if self.fields["pads_left"] else values + rest], np.int64)
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What the file beside the weights says.
+
+    Raises:
+        ValueError: It is damaged or of another version.
+    """
+    fields = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    kinds = FIELDS | {"sha256": dict}
+    if not isinstance(fields, dict) or any(type(fields.get(name)) is not kind for name, kind in kinds.items()):
+        raise ValueError(f"{folder / DESCRIPTION} is damaged")
+    if fields["format"] != FORMAT or not 0 < fields["length"] <= MOST_TOKENS:
+        raise ValueError(f"{folder / DESCRIPTION} is of another version")
+    return fields
+
+
+def read_checked(path: Path, fields: dict[str, Any]) -> bytes:
+    """A file of which the description tells the content.
+
+    Raises:
+        ValueError: It is too large, or another.
+    """
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{path} is larger than {MOST_BYTES:,} bytes")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != fields["sha256"].get(path.name):
+        raise ValueError(f"{path} is not the file that was written")
+    return content
+
+
+def files_of_model(name_or_path: str) -> dict[str, list[int]] | None:
+    """Size and time of each file of a model folder, by which an unchanged one is recognized; None for a Hub name."""
+    folder = Path(name_or_path)
+    if not folder.is_dir():
+        return None
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): [path.stat().st_size, path.stat().st_mtime_ns]
+        for path in files
+        if not path.name.startswith(".") and path.suffix in {".json", ".safetensors", ".bin", ".txt", ".model"}
+    }
+
+
+def cached_commit(name: str) -> str | None:
+    """The commit of a model of the Hub that is in the cache; None where there is none."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, "config.json") if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) else None
+    return Path(found).parent.name if isinstance(found, str) else None

@@ -1,0 +1,124 @@
+"""The exported text half of a model gives its vectors and refusals, in a process that never imports torch."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hf_models.moment_encoders import load_moment_encoder
+from hf_models.query_texts import EXTERNAL_DATA, ExportedTextEncoder
+from hf_models.text_export import export_text_half
+
+WEIGHTS = Path(__file__).parents[2] / "recipes/weights"
+MODELS = ("miniature-tfcovr", "miniature-clip", "miniature-vidclip")
+TEXTS = ("show with 2 turns", "A VAULT; (tucked)", "\u00fcber 1.5 saltos", "a", "turn " * 12)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Encoders, and the folders to which their text halves were exported, by name."""
+    folder = tmp_path_factory.mktemp("exported")
+    encoders = {name: load_moment_encoder(str(WEIGHTS / name)) for name in MODELS}
+    assert [export_text_half(encoder, folder / name) for name, encoder in encoders.items()] == [None] * len(MODELS)
+    return {name: (encoder, folder / name) for name, encoder in encoders.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_export_gives_the_vectors_of_the_model(exported, name):
+    encoder, folder = exported[name]
+    half = ExportedTextEncoder(folder)
+    for text in TEXTS:
+        np.testing.assert_allclose(half.query(text), encoder.query(text=text), atol=1e-5)
+        assert half.query(text).dtype == np.float32
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "turn " * 500])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_export_refuses_a_text_as_the_model_does(exported, name, text):
+    encoder, folder = exported[name]
+    with pytest.raises(ValueError, match=r".") as ours:
+        ExportedTextEncoder(folder).query(text)
+    with pytest.raises(ValueError, match=r".") as theirs:
+        encoder.query(text=text)
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_numbers_become_words_where_the_processor_writes_them_so(exported, tmp_path):
+    encoder, _ = exported["miniature-tfcovr"]
+    encoder.processor.number_words = True
+    try:
+        assert export_text_half(encoder, tmp_path) is None
+        expected = encoder.query(text="show with 2.5 turns")
+    finally:
+        encoder.processor.number_words = False
+    half = ExportedTextEncoder(tmp_path)
+    np.testing.assert_allclose(half.query("show with 2.5 turns"), expected, atol=1e-5)
+    np.testing.assert_allclose(half.query("Show with two and a half turns"), expected, atol=1e-5)
+
+
+def test_an_encoding_that_imports_no_torch(exported):
+    _, folder = exported["miniature-tfcovr"]
+    code = (
+        "import sys; from hf_models.query_texts import ExportedTextEncoder as E; "
+        f"print(E({str(folder)!r}).query('a vault').shape); "
+        "print([name for name in ('torch', 'transformers', 'datasets', 'polars', 'pandas') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.splitlines() == ["(128,)", "[]"]
+
+
+def copied(folder, tmp_path, **changed):
+    """A copy in which files have another content, and the description says so."""
+    fields = json.loads((folder / "text.json").read_text())
+    for path in folder.iterdir():
+        content = changed.get(path.stem, path.read_bytes())
+        (tmp_path / path.name).write_bytes(content)
+        if path.stem in changed:
+            fields["sha256"][path.name] = hashlib.sha256(content).hexdigest()
+    (tmp_path / "text.json").write_text(json.dumps(fields | changed.get("fields", {})))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"text": b"no model"}, "cannot be read"),
+        ({"text": EXTERNAL_DATA + b"/etc/passwd"}, "names other files"),
+        ({"tokenizer": b"{}"}, "cannot be read"),
+        ({"fields": {"length": 10**9}}, "another version"),
+        ({"fields": {"longest": "many"}}, "damaged"),
+    ],
+    ids=str,
+)
+def test_files_from_anyone_are_refused_unless_they_are_what_they_say(exported, tmp_path, changed, message):
+    _, folder = exported["miniature-clip"]
+    with pytest.raises(ValueError, match=message):
+        ExportedTextEncoder(copied(folder, tmp_path, **changed))
+
+
+def test_a_file_that_was_cut_short_is_refused(exported, tmp_path):
+    _, folder = exported["miniature-clip"]
+    copied(folder, tmp_path)
+    (tmp_path / "text.onnx").write_bytes((folder / "text.onnx").read_bytes()[:-1])
+    with pytest.raises(ValueError, match="not the file that was written"):
+        ExportedTextEncoder(tmp_path)
+
+
+def test_a_model_that_would_answer_otherwise_leaves_no_export(exported, tmp_path, monkeypatch):
+    encoder, _ = exported["miniature-clip"]
+    query = encoder.query
+    monkeypatch.setattr(encoder, "query", lambda text: query(text=text) + 2e-5)
+    assert "another vector" in export_text_half(encoder, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_texts_is_not_exported(tmp_path):
+    class Videos:
+        pass
+
+    assert "cannot be exported" in export_text_half(Videos(), tmp_path)
+    assert not list(tmp_path.iterdir())
