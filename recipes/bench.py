@@ -1,6 +1,7 @@
 """Benchmark this project against other implementations, as ratios.
 
     python recipes/bench.py [NAME ...]
+    python recipes/bench.py index --sizes 100000x256 1000000x768
 
 Every line is a ratio, because the speed of machines differs and varies. With no name all benchmarks run. Exit status 1
 means that a goal was missed.
@@ -19,7 +20,9 @@ from benchmarks.timing import Ratio
 from harness.commands import as_typed, program
 from harness.results import write_json
 
-NAMES = sorted(path.stem for path in (Path(__file__).parent / "benchmarks").glob("[!_]*.py") if path.stem != "timing")
+SHARED = {"timing", "index_ways"}
+FILES = (Path(__file__).parent / "benchmarks").glob("[!_]*.py")
+NAMES = sorted(path.stem for path in FILES if path.stem not in SHARED)
 MARKS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
 
 
@@ -33,20 +36,32 @@ def show(name: str, ratios: list[Ratio]) -> Table:
     return table
 
 
+def size_of(word: str) -> tuple[int, int]:
+    """`100000x256` as two numbers."""
+    count, _, size = word.partition("x")
+    if not (count.isdecimal() and size.isdecimal() and int(count) >= 1000 and int(size) >= 16):
+        raise argparse.ArgumentTypeError(f"{word!r} is not like 100000x256, at least 1000x16")
+    return int(count), int(size)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog=program(), description=as_typed(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; default: all")
     parser.add_argument("--json", type=Path, help="also write the ratios to this file")
+    parser.add_argument("--sizes", nargs="+", type=size_of, metavar="NxD", help="of index: moments and dimensions")
     arguments = parser.parse_args()
+    if arguments.sizes and arguments.names != ["index"]:
+        parser.error("--sizes is of index: bench.py index --sizes 100000x256")
     unknown = set(arguments.names) - set(NAMES)
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     results = {}
     console = Console(width=None if sys.stdout.isatty() else 160)  # 80 columns break every cell of a log
     for name in arguments.names or NAMES:
-        results[name] = list(importlib.import_module(f"benchmarks.{name}").measure())
+        options = {"sizes": arguments.sizes} if arguments.sizes else {}
+        results[name] = list(importlib.import_module(f"benchmarks.{name}").measure(**options))
         console.print(show(name, results[name]))
     if arguments.json:
         rows = {name: [asdict(ratio) for ratio in ratios] for name, ratios in results.items()}
