@@ -48,6 +48,9 @@ class IndexConfig:
     num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one read, in seconds.")
     retry: bool = option(False, "Try quarantined videos again, though they have not changed.")
+    approximate: bool = option(
+        False, "Also build an approximate index, for search --approximate; from 50,000 moments on."
+    )
     keep_missing: bool = option(False, "Keep the moments of videos that are no longer there.")
     trust_remote_code: bool = option(False, "Run the code that a model's folder or repository holds.")
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
@@ -168,6 +171,11 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
         indexer.run(changes, reader, keep_missing=config.keep_missing)
     with storing(config.output):
         index.tidy(model.key)
+        if config.approximate:
+            try:
+                index.partition(model.key)
+            except ValueError as error:  # too few moments
+                print(f"--approximate: {error}")
         if (reason := keep_text_queries(index, model, encoder)) is not None:
             print(f"searches by a text alone load the whole model, which takes seconds: {reason}")
     return indexer, changes

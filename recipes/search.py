@@ -7,8 +7,8 @@
     python recipes/search.py INDEX --text "a vault" --where "label = 'vault' AND end_seconds - start_seconds < 8"
     python recipes/search.py INDEX --text "a vault" --shortlist 50 --refine outputs/vcmr/model --rerank gpt-4o --dry_run
 
-Prints the best moments: `video, start_seconds, end_seconds, score, label`. The search is exact. `--where` is a
-condition in SQL on `video, start_seconds, end_seconds, label, text, moment_id, modified`, such as
+Prints the best moments: `video, start_seconds, end_seconds, score, label`. The search is exact, or `--approximate`.
+`--where` is a condition in SQL on `video, start_seconds, end_seconds, label, text, moment_id, modified`, such as
 "modified > timestamp '2026-01-01'". The query is embedded by the model that made the index.
 
 A second step looks again at the best `--shortlist` moments. `--refine` gives them the start and end that a model of
@@ -49,6 +49,7 @@ class SearchConfig(TwoStepConfig):
     )
     where: str | None = option(None, "Condition in SQL on the moments' columns.")
     folder: str | None = option(None, "Only videos below this folder of the index.")
+    approximate: bool = option(False, "Search the approximate index of index.py --approximate: faster, may miss some.")
     exclude_same_video: bool = option(False, "Leave out moments of the file that the clip is from, and of copies.")
     format: Literal["table", "json", "csv"] = option("table", "How moments are shown.")
     export: str | None = option(None, "New folder for the clips, a contact sheet, an edit list and a playlist.")
@@ -95,7 +96,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hf_models.index.search import search_moments
+from hf_models.index.search import PROBES, search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
 from indexing.output import FORMATS
 from indexing.text_queries import text_query
@@ -160,6 +161,7 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
         where=config.where,
         folder=config.folder,
         exclude_fingerprint=excluded,
+        probes=PROBES if config.approximate else None,
     )
     least, why = config.min_score, "--min_score"
     if config.nothing_fits and found:

@@ -12,6 +12,8 @@ COLUMNS = ("moment_id", "video", "start_seconds", "end_seconds", "label", "text"
 MARGIN = 1e-4
 """Scores of the store closer than this, relative to the largest, may change places when they are computed again."""
 EXTRA_ROWS = 16
+PROBES = 16
+"""Of an approximate search, where a user says no more."""
 
 
 def search_moments(
@@ -23,8 +25,9 @@ def search_moments(
     where: str | None = None,
     folder: str | None = None,
     exclude_fingerprint: str | None = None,
+    probes: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The best moments for a query, exact, best first.
+    """The best moments for a query, best first; exact unless `probes` is given.
 
     Equal scores (as float32 numbers) come in the order of video, start, end and id.
 
@@ -37,22 +40,32 @@ def search_moments(
             such as "label = 'vault' AND end_seconds - start_seconds < 8".
         folder: Only videos below this folder, a path below the index's root.
         exclude_fingerprint: Leave out the videos with this fingerprint.
+        probes: Look only into so many parts of the approximate index, see `MomentIndex.partition`; None: look at all
+            moments. Moments that came after it are always looked at.
 
     Returns:
         For each moment its columns but the vector, and `score`, the dot product.
 
     Raises:
-        ValueError: The query is of another length or not finite, the limit is below 1, or the condition is wrong.
+        ValueError: The query is of another length or not finite, the limit or `probes` is below 1, the condition is
+            wrong, or there is no approximate index.
     """
     if query.shape != (model.dimensions,) or not np.isfinite(query).all():
         raise ValueError(f"the query must be {model.dimensions} finite numbers, not {query.shape}")
     if limit < 1:
         raise ValueError(f"limit must be at least 1, not {limit}")
+    if probes is not None and probes < 1:
+        raise ValueError(f"probes must be at least 1, not {probes}")
     condition = " AND ".join(f"({part})" for part in conditions(where, folder, exclude_fingerprint))
     table = index.moments(model.key)
+    if probes is not None and not table.list_indices():
+        raise ValueError(
+            f"{index.path} has no approximate index; run `subtle index` on it again with --approximate, or search "
+            "exactly"
+        )
     fetched = limit + EXTRA_ROWS
     while True:
-        rows = nearest(table, query, fetched, condition)
+        rows = nearest(table, query, fetched, condition, probes)
         scores = (vectors_of(rows) * query.astype(np.float32)).sum(1)  # row by row: equal vectors score the same
         if rows.num_rows < fetched or is_decided(scores, limit):
             return ranked(rows, scores, limit)
@@ -69,8 +82,8 @@ def conditions(where: str | None, folder: str | None, exclude_fingerprint: str |
     return parts
 
 
-def nearest(table: Any, query: np.ndarray, number: int, condition: str) -> pa.Table:
-    """The rows that the store finds, without an approximate index.
+def nearest(table: Any, query: np.ndarray, number: int, condition: str, probes: int | None) -> pa.Table:
+    """The rows that the store finds; without `probes` not by an approximate index.
 
     Raises:
         ValueError: The condition is wrong.
@@ -78,7 +91,8 @@ def nearest(table: Any, query: np.ndarray, number: int, condition: str) -> pa.Ta
         OSError: The same.
     """
     search = table.search(query.astype(np.float32), vector_column_name="vector").distance_type("dot")
-    search = search.bypass_vector_index().select([*COLUMNS, "vector", "_distance"]).limit(number)
+    search = search.bypass_vector_index() if probes is None else search.nprobes(probes)
+    search = search.select([*COLUMNS, "vector", "_distance"]).limit(number)
     if condition:
         search = search.where(condition, prefilter=True)
     try:

@@ -23,6 +23,7 @@ import pyarrow as pa
 FORMAT = 1
 MODELS = "models"
 NAMES_PER_DELETION = 500
+FEWEST_PARTITIONED = 50_000
 KEEP_VERSIONS = timedelta(minutes=10)  # searches that are running read them
 
 MODEL_SCHEMA = pa.schema(
@@ -246,6 +247,25 @@ class MomentIndex:
     def rows_of(self, key: str, videos: Sequence[str]) -> pa.Table:
         """All moments of some videos, with their vectors."""
         return self.moments(key).search().where(f"video IN ({', '.join(map(quoted, videos))})").limit(None).to_arrow()
+
+    def partition(self, key: str) -> None:
+        """Build an approximate index of a model's vectors: parts about centers, of which a search visits some.
+
+        The vectors are kept as they are, so scores stay exact. `tidy` adds what came after it.
+
+        Raises:
+            ValueError: There are too few moments for it to be of use.
+        """
+        table = self.moments(key)
+        if (count := table.count_rows()) < FEWEST_PARTITIONED:
+            raise ValueError(
+                f"{count:,} moments are searched exactly in a moment; an approximate index is for "
+                f"{FEWEST_PARTITIONED:,} or more"
+            )
+        if not table.list_indices():
+            from lancedb.index import IvfFlat
+
+            table.create_index("vector", config=IvfFlat(distance_type="dot"))
 
     def tidy(self, key: str) -> None:
         """Merge small files, and remove what no search reads any more."""

@@ -98,6 +98,12 @@ def test_the_model_itself_answers_where_the_export_cannot(indexed, tmp_path):
     assert search.find(config) == search.search_moments(index, model, encoder.query(text="a vault"))
 
 
+def test_an_approximate_search_needs_an_approximate_index(indexed):
+    index, _, _ = indexed
+    with pytest.raises(ValueError, match="again with --approximate, or search exactly"):
+        search.find(SearchConfig(index=index.path, text="a vault", device="cpu", approximate=True))
+
+
 def test_a_model_that_has_changed_is_loaded_and_refused(indexed):
     index, model, _ = indexed
     name = Path(model.name, "processor_config.json")

@@ -1,0 +1,62 @@
+"""The approximate index finds what the exact search finds where all parts are visited, and new moments at once."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hf_models.index import store
+from hf_models.index.search import search_moments
+from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
+
+
+def rows(start, vectors):
+    names = [f"{start + place:05}" for place in range(len(vectors))]
+    moments = [
+        {
+            "moment_id": name,
+            "video": name,
+            "label": name[-1],
+            "start_seconds": 0.0,
+            "end_seconds": 1.0,
+            "vector": vector,
+        }
+        for name, vector in zip(names, vectors, strict=True)
+    ]
+    return pa.Table.from_pylist(moments, schema=moment_schema(8))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    index = MomentIndex.create(tmp_path_factory.mktemp("approximate") / "index")
+    model = index.add(IndexedModel("k", "m", {}, 8, "/"))
+    vectors = np.random.default_rng(0).standard_normal((600, 8)).astype(np.float32)
+    index.moments("k").add(rows(0, vectors))
+    return index, model
+
+
+def test_few_moments_need_no_approximate_index(filled):
+    index, model = filled
+    with pytest.raises(ValueError, match=r"600 moments .* 50,000 or more"):
+        index.partition("k")
+    with pytest.raises(ValueError, match="has no approximate index; run `subtle index` on it again with --approximate"):
+        search_moments(index, model, np.ones(8, np.float32), probes=4)
+
+
+def test_all_parts_together_are_the_exact_search(filled, monkeypatch):
+    index, model = filled
+    monkeypatch.setattr(store, "FEWEST_PARTITIONED", 600)
+    index.partition("k")
+    index.partition("k")  # again changes nothing
+    assert len(index.moments("k").list_indices()) == 1
+    queries = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
+    for query in queries:
+        for where in (None, "label = '3'"):
+            exact = search_moments(index, model, query, limit=20, where=where)
+            assert search_moments(index, model, query, limit=20, where=where, probes=1000) == exact
+    with pytest.raises(ValueError, match="probes must be at least 1"):
+        search_moments(index, model, queries[0], probes=0)
+    index.moments("k").add(rows(600, 100 * queries[:1]))
+    assert search_moments(index, model, queries[0], probes=1)[0]["video"] == "00600"
+    index.tidy("k")
+    assert search_moments(index, model, queries[0], probes=1)[0]["video"] == "00600"
+    assert search_moments(index, model, queries[0])[0]["video"] == "00600"
