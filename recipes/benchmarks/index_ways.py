@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def build_lancedb(data: Path, store: Path) -> None:
         if not start:
             index.add(IndexedModel(KEY, KEY, {}, vectors.shape[1], "/"))
         index.moments(KEY).add(moment_table(start, vectors))
-    index.tidy(KEY)
+    index.moments(KEY).optimize(cleanup_older_than=timedelta(0))  # what `tidy` leaves once its ten minutes are over
 
 
 def exact_lancedb(data: Path, store: Path) -> Iterator[tuple[str, Find]]:  # noqa: ARG001
@@ -247,12 +248,15 @@ def search_duckdb(data: Path, store: Path) -> Iterator[tuple[str, Find]]:
 def miniature_index(folder: Path, count: int) -> Path:
     """An index of vectors by chance that the miniature's model could have made, with its text half."""
     shutil.rmtree(folder / "index", ignore_errors=True)
+    from transformers.utils.logging import disable_progress_bar
+
     from harness.model_folders import MINIATURE_TFCOVR
     from hf_models.index.store import IndexedModel, MomentIndex
     from hf_models.moment_encoders import key_of, load_moment_encoder
     from hf_models.query_texts import files_of_model
     from indexing.text_queries import keep_text_queries
 
+    disable_progress_bar()
     encoder = load_moment_encoder(MINIATURE_TFCOVR)
     size = len(encoder.query(text="a vault"))
     details = {"files": files_of_model(MINIATURE_TFCOVR), "num_frames": None, "trust_remote_code": False}
