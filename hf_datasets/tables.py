@@ -50,7 +50,7 @@ def _read_csv(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
 
 
 def read_text_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Read a user's table with all its columns as text: csv, tsv, JSON lines or Parquet, by the ending.
+    """Read a user's table with all its columns as text: csv, tsv, JSON, JSON lines or Parquet, by the ending.
 
     Returns:
         The rows, and a rejection for each line of a `.jsonl` file that is not a JSON object.
@@ -63,6 +63,8 @@ def read_text_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
         match path.suffix.lower():
             case ".jsonl":
                 table, rejections = _read_json_lines(path)
+            case ".json":
+                table = _read_json(path)
             case ".parquet":
                 table = _read_parquet(path).select(pl.all().cast(pl.String))
             case suffix:
@@ -101,8 +103,22 @@ def _read_json_lines(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
         else:
             reason = f"not a JSON object: line {number} of {path}; write one object per line"
             rejections.append(Rejection(reason, line, str(number)))
+    return _of_objects(rows), rejections
+
+
+def _read_json(path: Path) -> pl.DataFrame:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read as JSON ({error}); write a list of objects") from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path} is not a list of JSON objects; write one object per clip: [{{...}}, ...]")
+    return _of_objects([{name: _as_text(value) for name, value in row.items()} for row in rows])
+
+
+def _of_objects(rows: list[dict[str, str | None]]) -> pl.DataFrame:
     columns = dict.fromkeys(name for row in rows for name in row)
-    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String)), rejections
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))
 
 
 def _as_text(value: object) -> str | None:

@@ -5,18 +5,30 @@ characters, and an instruction names the words that change.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
 import numpy as np
 
-from hf_datasets.tfcovr.labels import Attributes, Label, describe, parse_description, reading
+from hf_datasets.tfcovr.labels import MARKS, Attributes, Label, describe, parse_description, reading
 from hf_datasets.tfcovr.modifications.normalization import MAX_WORDS, NUMBER
 
 MIN_WORDS: Final = 2
 MAX_CHARACTERS: Final = 300
-MARKS: Final = ".,;:!?"
+HAN: Final = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+KANA: Final = "\u3040-\u30ff"
+WORD = re.compile(rf"\d+\s+\d+/\d+(?!\S)|[{HAN}]|[{KANA}]+|[^\s{HAN}{KANA}]+")
+"""Chinese and Japanese have no spaces: there a Han character, or a run of kana, is a word."""
+FOLLOWING: Final = frozenset(
+    "about above across after against along around at before behind below between by down for from in inside into of "
+    "off on onto out outside over past through to toward towards under until up while with within without "
+    "again once twice".split()
+)
+"""English words after "show it"; before all others "add" is right in any language."""
+CONJUNCTIONS: Final = frozenset(("and", "und", "et", "y", "e", "и", "&", "+"))
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 FREE_PROMPT: Final = """\
@@ -102,41 +114,107 @@ def character_vectors(texts: Sequence[str]) -> np.ndarray:
 
 
 def write_free_modification(source: str, target: str) -> str:
-    """The shorter of two instructions: the words that change, or the whole target.
+    """The words that change, where the descriptions share enough; otherwise one whole description for the other.
 
     >>> write_free_modification("the ball rolls left to right slowly", "the ball rolls left to right quickly")
     'show quickly instead of slowly'
+    >>> write_free_modification("back squat 3 reps", "back squat 5 reps")
+    'show 5 reps instead of 3'
     >>> write_free_modification("open the drawer", "open the drawer with the left hand")
     'show it with the left hand'
+    >>> write_free_modification("saque con salto", "saque con salto y efecto")
+    'add efecto'
     >>> write_free_modification("open the drawer twice", "open the drawer")
     'remove twice'
-    >>> write_free_modification("walk", "run")
-    'show run'
+    >>> write_free_modification("Doppelaxel", "Dreifacher Axel")
+    'show Dreifacher Axel instead of Doppelaxel'
 
     Raises:
         ValueError: The descriptions are the same.
     """
     if reading(source) == reading(target):
         raise ValueError(f"{source!r} and {target!r} say the same: there is nothing to modify")
-    changed = " and ".join(_clauses(_words(source), _words(target)))
-    whole = "show " + " ".join(target.split()).rstrip(MARKS)
-    return changed if len(changed.split()) < len(whole.split()) else whole
+    before, after = words_of(source), words_of(target)
+    changed = " and ".join(_clauses(source, before, target, after)) if _is_local(before, after) else ""
+    new, old = (" ".join(text.split()).strip(MARKS) for text in (target, source))
+    texts = [text for text in (changed, f"show {new} instead of {old}") if text and len(text.split()) <= MAX_WORDS]
+    return texts[0] if texts else f"show {new}"
 
 
-def _clauses(source: list[str], target: list[str]) -> Iterator[str]:
-    before, after = ([word.casefold() for word in words] for words in (source, target))
-    for kind, first, last, start, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        lost, gained = " ".join(source[first:last]), " ".join(target[start:end])
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a text: case-folded, and where it stands."""
+
+    text: str
+    start: int
+    end: int
+
+
+def words_of(text: str) -> list[Word]:
+    """The words of a text without the marks around them; a mixed fraction is one word, each Han character another.
+
+    >>> [word.text for word in words_of("Serve, 1 1/2 turns")], [word.text for word in words_of("后空翻2周")]
+    (['serve', '1 1/2', 'turns'], ['后', '空', '翻', '2', '周'])
+    """
+    words = []
+    for match in WORD.finditer(text):
+        stripped = match[0].strip(MARKS)
+        if stripped:
+            start = match.start() + match[0].index(stripped)
+            folded = unicodedata.normalize("NFC", stripped).casefold()
+            words.append(Word(folded, start, start + len(stripped)))
+    return words
+
+
+def _changes(before: Sequence[Word], after: Sequence[Word]) -> list[tuple[str, int, int, int, int]]:
+    sides = ([word.text for word in words] for words in (before, after))
+    return [step for step in SequenceMatcher(None, *sides, autojunk=False).get_opcodes() if step[0] != "equal"]
+
+
+def _is_local(before: Sequence[Word], after: Sequence[Word]) -> bool:
+    """Whether naming the changes tells the descriptions apart: they share words, and no word has only moved."""
+    changes = _changes(before, after)
+    lost, gained = ({word.text for word in words} for words in (before, after))
+    for _, first, last, start, end in changes:
+        removed, added = ({word.text for word in words} for words in (before[first:last], after[start:end]))
+        if (removed and removed <= gained) or (added and added <= lost):
+            return False
+    letters_lost = sum(len(word.text) for _, first, last, _, _ in changes for word in before[first:last])
+    sizes = [sum(len(word.text) for word in words) for words in (before, after)]
+    shared = sizes[0] - letters_lost
+    return shared > 0 and (len(changes) == 1 or 2 * shared >= min(sizes))
+
+
+def _clauses(source: str, before: Sequence[Word], target: str, after: Sequence[Word]) -> Iterator[str]:
+    previous = ""
+    for kind, first, last, start, end in _changes(before, after):
+        if kind != "replace":
+            first += last - first > 1 and before[first].text in CONJUNCTIONS
+            start += end - start > 1 and after[start].text in CONJUNCTIONS
+        lost, gained = _span(source, before, first, last), _span(target, after, start, end)
         if kind == "replace":
-            yield f"show {gained} instead of {lost}"
+            gained = _with_unit(target, after, start, end) if _is_number(lost) and _is_number(gained) else gained
+            yield f"{'show ' if previous != 'replace' else ''}{gained} instead of {lost}"
         elif kind == "insert":
-            yield f"show it {gained}"
-        elif kind == "delete":
+            yield f"show it {gained}" if after[start].text in FOLLOWING else f"add {gained}"
+        else:
             yield f"remove {lost}"
+        previous = kind
 
 
-def _words(text: str) -> list[str]:
-    return [word for word in (word.strip(MARKS) for word in text.split()) if word]
+def _span(text: str, words: Sequence[Word], first: int, last: int) -> str:
+    return " ".join(text[words[first].start : words[last - 1].end].split()) if last > first else ""
+
+
+def _is_number(text: str) -> bool:
+    return any(map(str.isnumeric, text)) and not any(map(str.isalpha, text))
+
+
+def _with_unit(text: str, words: Sequence[Word], first: int, last: int) -> str:
+    """A number with the word that it counts: the next one, or else the one before ("zone 4")."""
+    if last < len(words) and words[last].text[0].isalpha():
+        return _span(text, words, first, last + 1)
+    return _span(text, words, max(first - 1, 0), last)
 
 
 def free_rejection_reason(source: str, target: str, text: str) -> str | None:
@@ -152,10 +230,11 @@ def free_rejection_reason(source: str, target: str, text: str) -> str | None:
         return f"has {len(text)} characters, {MAX_CHARACTERS} at most"
     if CONTROL.search(text):
         return "has a line break or a control character: expected one line of text"
-    count = len(text.split())
-    if not MIN_WORDS <= count <= MAX_WORDS:
+    least, most = len(words_of(text)), len(text.split())
+    if least < MIN_WORDS or most > MAX_WORDS:
+        count = most if most > MAX_WORDS else least
         return f"has {count} words, expected {MIN_WORDS} to {MAX_WORDS}; shorter descriptions give shorter texts"
-    before, after, named = ({word.casefold() for word in _words(words)} for words in (source, target, text))
+    before, after, named = ({word.text for word in words_of(words)} for words in (source, target, text))
     strange = sorted(set(NUMBER.findall(text)) - set(NUMBER.findall(f"{source} {target}")))
     if strange:
         return f"says {strange[0]}, a number that neither description has"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from hf_datasets.footage.moments import moment_name
 from hf_datasets.records import Rejection
 from hf_datasets.tables import check_columns, is_empty, is_span, judge, read_text_table
 from hf_datasets.tfcovr.clips import (
@@ -25,8 +26,9 @@ from hf_datasets.tfcovr.triplets import SPLITS, Split
 
 logger = logging.getLogger(__name__)
 
-REQUIRED = ("clip_id", "video_id", "start_seconds", "end_seconds", "label")
-OPTIONAL = ("description", "split")
+REQUIRED = ("video_id", "label")
+OPTIONAL = ("clip_id", "start_seconds", "end_seconds", "description", "split")
+ALIASES = {"video": "video_id", "path": "video_id", "moment_id": "clip_id"}
 TIMES = ("start_seconds", "end_seconds")
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 TABLE_STEM = "clips"
@@ -37,7 +39,7 @@ SPLIT_NAMES: Mapping[str, Split] = {split: split for split in SPLITS} | {
 }
 OWN_HELP = (
     f"the own configuration reads, from data_dir, one table of clips ({', '.join(SUFFIXES)}) with the columns "
-    f"{', '.join(REQUIRED)} and, optionally, {' and '.join(OPTIONAL)}; or a folder that `subtle build_tfcovr` made "
+    f"{' and '.join(REQUIRED)} and, optionally, {', '.join(OPTIONAL)}; or a folder that `subtle build_tfcovr` made "
     "of one"
 )
 
@@ -72,7 +74,7 @@ def read_own_clips(
     Labels and splits depend on the table alone, so that they are the same with and without the videos.
 
     Args:
-        data_dir: The folder of the table, see `find_table`.
+        data_dir: The folder of the table, see `find_table`; or the table itself, which may also be a JSON list.
         video_dir: The folder of videos, looked up by `video_id` with or without extension. None looks for none.
         validation_fraction: Share of the videos for validation, unless the table has a `split` column.
         test_fraction: The same for test.
@@ -83,8 +85,9 @@ def read_own_clips(
         ValueError: There are several tables, it cannot be read, it has no usable row, a video is in two splits, or the
             videos are too few to split.
     """
-    path = find_table(data_dir)
+    path = data_dir if data_dir.is_file() else find_table(data_dir)
     table, rejections = read_text_table(path)
+    table = table.rename(_aliases(table.columns))
     rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
     typed = _typed(table)
     rows, refused = judge(typed, _checks(typed), source=str(path), key="clip_id")
@@ -128,15 +131,28 @@ def find_table(data_dir: Path) -> Path:
     return chosen[0]
 
 
+def _aliases(columns: list[str]) -> dict[str, str]:
+    """The columns that are called as in a table of moments to index; of two names for one, the first."""
+    found: dict[str, str] = {}
+    for old, new in ALIASES.items():
+        if old in columns and new not in columns and new not in found.values():
+            found[old] = new
+    return found
+
+
 def _typed(table: pl.DataFrame) -> pl.DataFrame:
     missing = [pl.lit(None, pl.String).alias(name) for name in OPTIONAL if name not in table.columns]
     text = table.with_columns(missing).select(pl.col(*REQUIRED, *OPTIONAL).str.strip_chars())
     text = text.with_columns(pl.when(pl.all() != "").then(pl.all()))
-    return text.with_columns(
+    typed = text.with_columns(
         *(pl.col(name).alias(f"said_{name}") for name in TIMES),
         *(pl.col(name).cast(pl.Float64, strict=False) for name in TIMES),
         split=pl.col("split").str.to_lowercase().replace(dict(SPLIT_NAMES)),
     )
+    if "clip_id" in table.columns:
+        return typed
+    names = [moment_name(*row) for row in typed.select("video_id", *TIMES).iter_rows()]
+    return typed.with_columns(clip_id=pl.Series(names, dtype=pl.String))
 
 
 def _checks(rows: pl.DataFrame) -> dict[str, pl.Expr]:
@@ -278,7 +294,7 @@ def _with_videos(
             json.dumps(row),
             row["clip_id"],
         )
-        for row in unusable.select(*REQUIRED, "split", "missing").iter_rows(named=True)
+        for row in unusable.select("clip_id", "video_id", *TIMES, "label", "split", "missing").iter_rows(named=True)
     ]
     present = joined.filter(pl.col("missing").is_null()).drop("missing")
     if present.is_empty():

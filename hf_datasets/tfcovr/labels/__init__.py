@@ -1,6 +1,7 @@
 """Labels: the 306 of TF-CoVR and a user's own, their attributes, and how two differ."""
 
 from hf_datasets.tfcovr.labels.table import (
+    MARKS,
     Attributes,
     Change,
     InconsistencyKind,
@@ -21,6 +22,7 @@ from hf_datasets.tfcovr.labels.table import (
 )
 
 __all__ = [
+    "MARKS",
     "Attributes",
     "Change",
     "InconsistencyKind",

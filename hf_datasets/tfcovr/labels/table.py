@@ -4,6 +4,7 @@ A user's own labels are the same record, made by `free_text.own_labels`.
 """
 
 import csv
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -20,6 +21,8 @@ from hf_datasets.tfcovr.labels.diving import (
 from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes, describe_gymnastics, parse_gymnastics
 
 LABELS_FILE = Path(__file__).with_name("labels.tsv")
+MARKS = ".,;:!?¡¿、。，；：！？"
+"""Marks that say nothing where they stand before or after a word."""
 
 Attributes = GymnasticsAttributes | DivingAttributes
 LabelSource = Literal["finegym", "finediving", "own"]
@@ -148,8 +151,13 @@ def answer_class(label_id: str) -> tuple[str, ...]:
 
 
 def reading(description: str) -> str:
-    """A description normalized for comparison: case-folded, with single spaces."""
-    return " ".join(description.split()).casefold()
+    """A description normalized for comparison: case-folded, with single spaces and no marks around the words.
+
+    >>> reading("Serve wide, with  Slice!")
+    'serve wide with slice'
+    """
+    words = (word.strip(MARKS) for word in unicodedata.normalize("NFC", description).split())
+    return " ".join(word for word in words if word).casefold()
 
 
 def answers_of(labels: Iterable[Label] | None = None) -> dict[str, str]:

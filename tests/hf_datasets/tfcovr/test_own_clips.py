@@ -91,7 +91,7 @@ def test_forty_clips_of_five_free_labels_become_rows_in_three_splits(tmp_path):
             assert set(row["target_clip_ids"]) <= set(answers)
             assert len(row["target_clip_ids"]) == (1 if split == "train" else len(answers))
     texts = {(row["query_label"], row["target_label"]): row["modification_text"] for row in rows["train"]}
-    assert texts["rolls left slowly", "bounces_twice"] == "show bounces twice"
+    assert texts["rolls left slowly", "bounces_twice"] == "show bounces twice instead of rolls left slowly"
     assert set(rows["train"]["change_type"]) == {"temporal"}
 
 
@@ -187,6 +187,24 @@ def test_a_bad_row_is_rejected_with_the_fix_and_the_others_stay(tmp_path, videos
     json.loads(rejection.raw)
 
 
+def test_columns_may_be_called_as_in_a_table_of_moments_and_only_video_and_label_are_needed(tmp_path):
+    columns = table()
+    renamed = {"video": columns["video_id"], **{name: columns[name] for name in ("start_seconds", "end_seconds")}}
+    renamed |= {"label": columns["label"], "path": columns["video_id"]}
+    rows = [dict(zip(renamed, row, strict=True)) for row in zip(*renamed.values(), strict=True)]
+    (tmp_path / "moments.json").write_text(json.dumps(rows), encoding="utf-8")
+    found = read_own_clips(tmp_path / "moments.json")
+    expected = read_own_clips(write(tmp_path / "csv", columns))
+    assert found.clips.drop("clip_id").equals(expected.clips.drop("clip_id"))
+    assert found.clips["clip_id"].to_list()[:2] == ["v0#t=0,2", "v0#t=2,4"]
+    assert [one.reason for one in found.rejections] == [f"unknown column: 'path' of {tmp_path}/moments.json is left out"]
+    whole = write(tmp_path / "whole", {"video": [f"v{n}" for n in range(8)], "label": ["drops", "rolls"] * 4})
+    assert read_own_clips(whole).clips["clip_id"].to_list()[:2] == ["v0#t=,", "v1#t=,"]
+    (tmp_path / "one.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match="is not a list of JSON objects; write one object per clip"):
+        read_own_clips(tmp_path / "one.json")
+
+
 def test_a_line_that_is_not_json_is_rejected_and_counted_in_the_description(tmp_path):
     columns = table()
     lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
@@ -207,6 +225,7 @@ def test_a_line_that_is_not_json_is_rejected_and_counted_in_the_description(tmp_
             "no usable row among 40; the first: label",
         ),
         ({key: value for key, value in table().items() if key != "label"}, "has no column label; it has clip_id"),
+        (table() | {"label": ["a jump", "A jump!", "a jump,", "a  jump"] * 10}, "all clips read the same, 'A jump!'"),
     ],
 )  # fmt: skip
 def test_insufficient_or_contradicting_data_is_one_error_with_the_fix(tmp_path, columns, says):
@@ -301,6 +320,63 @@ def test_every_rule_based_instruction_passes_the_checks():
     assert write_free_modification(texts[2], texts[0]) == "remove twice"
     long = " ".join(f"word{number}" for number in range(40))
     assert isinstance(task.parse(LabelPair("跳", "跑", "temporal", 0), f"show {long}"), Rejection)
+
+
+WRITTEN = {
+    "weightlifting": {
+        ("back squat 3 reps", "back squat 5 reps"): "show 5 reps instead of 3",
+        ("back squat 3 reps", "front squat 5 reps"): "show front instead of back and 5 reps instead of 3",
+        ("back squat", "back squat 5 reps"): "add 5 reps",
+        ("back squat 5 reps", "back squat"): "remove 5 reps",
+        ("back squat", "deadlift"): "show deadlift instead of back squat",
+    },
+    "tennis": {
+        ("forehand topspin down the line", "forehand topspin cross-court"): "show cross-court instead of down the line",
+        ("serve wide with slice", "serve (2nd) wide, with slice."): "add (2nd)",
+        ("serve", "serve with slice"): "show it with slice",
+        ("serve, then volley", "volley, then serve"): "show volley, then serve instead of serve, then volley",
+        ("1/2 volley", "1 1/2 volley"): "show 1 1/2 volley instead of 1/2",
+    },
+    "volleyball in Spanish": {
+        ("saque flotante", "saque con salto y efecto"): "show con salto y efecto instead of flotante",
+        ("saque con salto", "saque con salto y efecto"): "add efecto",
+        ("remate por zona 4", "remate por zona 2"): "show zona 2 instead of 4",
+        ("saque con salto", "remate con efecto"): "show remate con efecto instead of saque con salto",
+        ("¡bloqueo doble!", "bloqueo triple"): "show triple instead of doble",
+    },
+    "skating in German": {
+        ("Doppelaxel", "Dreifacher Axel"): "show Dreifacher Axel instead of Doppelaxel",
+        ("Pirouette mit 3 Umdrehungen", "PIROUETTE mit 5 Umdrehungen"): "show 5 Umdrehungen instead of 3",
+        ("Dreifacher Toeloop", "Dreifacher Toeloop mit Auftippen"): "add mit Auftippen",
+        ("Lutz und Axel", "Lutz"): "remove Axel",
+    },
+    "tumbling in Chinese, Japanese and Russian": {
+        ("后空翻", "前空翻"): "show 前 instead of 后",
+        ("后空翻", "后空翻两周"): "add 两周",
+        ("バク転2回", "バク転3回"): "show 3回 instead of 2",
+        ("двойной аксель", "тройной аксель"): "show тройной instead of двойной",
+    },
+    "none, with words that are composed of letters and marks in two ways": {
+        ("service lifte\u0301", "service lift\u00e9 court"): "add court",
+    },
+}
+
+
+@pytest.mark.parametrize("sport", WRITTEN)
+def test_what_differs_is_named_in_the_words_of_the_labels(sport):
+    for (source, target), expected in WRITTEN[sport].items():
+        assert write_free_modification(source, target) == expected
+        assert free_rejection_reason(source, target, expected) is None
+    texts = {text for pair in WRITTEN[sport] for text in pair}
+    for source, target in permutations(texts, 2):
+        back_and_forth = {write_free_modification(source, target), write_free_modification(target, source)}
+        assert len(back_and_forth) == 2
+        assert not [text for text in back_and_forth if free_rejection_reason(source, target, text)]
+
+
+def test_a_long_description_is_named_without_the_one_that_it_replaces():
+    source, target = (" ".join(f"{side}{number}" for number in range(20)) for side in "ab")
+    assert write_free_modification(source, target) == f"show {target}"
 
 
 @pytest.mark.parametrize(
