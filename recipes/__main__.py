@@ -25,7 +25,7 @@ VERBS = {
         *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
     ),
     "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
-    "Your own footage": ("index", "search"),
+    "Your own footage": ("index", "search", "tune"),
     "Moments (VERIFIED)": (
         *("build_fig", "noise_evaluator", "select_captions", "analyse_fig"),
         *("embed_moments", "vcmr", "evaluate_vcmr"),

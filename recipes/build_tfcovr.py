@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from harness.config import option, parse_config, run_recipe
@@ -30,8 +31,11 @@ class BuildTFCoVRConfig(BuildConfig):
     source: str | None = option(
         None, "Folder with the annotations of FineGym, FineDiving or both; none: the miniature."
     )
-    data_dir: str | None = option(None, "Folder with a table of your own clips, in place of --source.")
+    data_dir: str | None = option(None, "Folder with a table of your own clips, or the table, in place of --source.")
     video_dir: str | None = option(None, "Folder of your videos; clips without theirs are left out.")
+    marks: str | None = option(
+        None, "Table of search results marked right or wrong, as demo.py writes it; the right ones become triplets."
+    )
     similarity_model: str | None = option(
         None,
         "CLIP-like text model or sentence encoder whose cosines say how similar labels are; none: their attributes, "
@@ -58,6 +62,8 @@ class BuildTFCoVRConfig(BuildConfig):
             raise ValueError("--source has upstream annotations and --data_dir your own clips: give one of them")
         if self.video_dir and not self.data_dir:
             raise ValueError("--video_dir has the videos of your own clips: give their table with --data_dir")
+        if self.marks and not self.video_dir:
+            raise ValueError("--marks needs your own clips and videos: give --data_dir and --video_dir")
         is_own = self.data_dir is not None
         defaults = {"top_n": 5 if is_own else None}
         defaults |= dict.fromkeys(("validation_fraction", "test_fraction"), 0.2 if is_own else 0.1)
@@ -88,6 +94,7 @@ from hf_datasets.tfcovr.annotations import source_clips
 from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, locate
 from hf_datasets.tfcovr.construction import Collection, change_frame, check_enough, compose
 from hf_datasets.tfcovr.labels import Label, load_labels
+from hf_datasets.tfcovr.marks import Marks, read_marks
 from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
@@ -137,10 +144,16 @@ def main(config: BuildTFCoVRConfig) -> int:
     if config.data_dir and not (config.dry_run or build.stopped) and (answers or not pairs):
         unused += check_enough(clips, labels, changes, threshold=threshold).values()
     list(build.passed("labels per split", unused))
+    marked = Marks()
+    if config.marks:
+        marked = read_marks(Path(config.marks), clips, Path(str(config.video_dir)).expanduser())
+        list(build.passed("marks", [*marked.triplets, *marked.rejections]))
+        clips = marked.with_clips(clips)
     found = Collection(clips, rows)
     return build.write(
         {
-            config.name: {split: labeled(rows[split](), TRIPLET_FEATURES) for split in SPLITS},
+            config.name: {split: labeled(rows[split](), TRIPLET_FEATURES) for split in SPLITS}
+            | {"train": chain(labeled(rows["train"](), TRIPLET_FEATURES), marked.tables())},
             f"{config.name}-clips": {split: labeled(found.clip_tables(split), CLIP_FEATURES) for split in SPLITS},
         },
         card=CARD,

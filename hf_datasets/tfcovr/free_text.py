@@ -23,9 +23,12 @@ KANA: Final = "\u3040-\u30ff"
 WORD = re.compile(rf"\d+\s+\d+/\d+(?!\S)|[{HAN}]|[{KANA}]+|[^\s{HAN}{KANA}]+")
 """Chinese and Japanese have no spaces: there a Han character, or a run of kana, is a word."""
 FOLLOWING: Final = frozenset(
-    "about above across after against along around at before behind below between by down for from in inside into of "
-    "off on onto out outside over past through to toward towards under until up while with within without "
-    "again once twice".split()
+    (
+        *("about", "above", "across", "after", "against", "along", "around", "at", "before", "behind", "below"),
+        *("between", "by", "down", "for", "from", "in", "inside", "into", "of", "off", "on", "onto", "out", "outside"),
+        *("over", "past", "through", "to", "toward", "towards", "under", "until", "up", "while", "with", "within"),
+        *("without", "again", "once", "twice"),
+    )
 )
 """English words after "show it"; before all others "add" is right in any language."""
 CONJUNCTIONS: Final = frozenset(("and", "und", "et", "y", "e", "и", "&", "+"))
@@ -167,8 +170,8 @@ def words_of(text: str) -> list[Word]:
 
 
 def _changes(before: Sequence[Word], after: Sequence[Word]) -> list[tuple[str, int, int, int, int]]:
-    sides = ([word.text for word in words] for words in (before, after))
-    return [step for step in SequenceMatcher(None, *sides, autojunk=False).get_opcodes() if step[0] != "equal"]
+    old, new = ([word.text for word in words] for words in (before, after))
+    return [step for step in SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if step[0] != "equal"]
 
 
 def _is_local(before: Sequence[Word], after: Sequence[Word]) -> bool:

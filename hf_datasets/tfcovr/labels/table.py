@@ -21,7 +21,7 @@ from hf_datasets.tfcovr.labels.diving import (
 from hf_datasets.tfcovr.labels.gymnastics import GymnasticsAttributes, describe_gymnastics, parse_gymnastics
 
 LABELS_FILE = Path(__file__).with_name("labels.tsv")
-MARKS = ".,;:!?¡¿、。，；：！？"
+MARKS = ".,;:!?¡¿、。\uff0c\uff1b\uff1a\uff01\uff1f"
 """Marks that say nothing where they stand before or after a word."""
 
 Attributes = GymnasticsAttributes | DivingAttributes

@@ -197,7 +197,9 @@ def test_columns_may_be_called_as_in_a_table_of_moments_and_only_video_and_label
     expected = read_own_clips(write(tmp_path / "csv", columns))
     assert found.clips.drop("clip_id").equals(expected.clips.drop("clip_id"))
     assert found.clips["clip_id"].to_list()[:2] == ["v0#t=0,2", "v0#t=2,4"]
-    assert [one.reason for one in found.rejections] == [f"unknown column: 'path' of {tmp_path}/moments.json is left out"]
+    assert [one.reason for one in found.rejections] == [
+        f"unknown column: 'path' of {tmp_path}/moments.json is left out"
+    ]
     whole = write(tmp_path / "whole", {"video": [f"v{n}" for n in range(8)], "label": ["drops", "rolls"] * 4})
     assert read_own_clips(whole).clips["clip_id"].to_list()[:2] == ["v0#t=,", "v1#t=,"]
     (tmp_path / "one.json").write_text("{}", encoding="utf-8")

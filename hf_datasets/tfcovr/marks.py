@@ -1,0 +1,174 @@
+"""Marks of search results as right or wrong, and the training triplets that the right ones make.
+
+`subtle demo` writes such tables: a query clip, the text of the change, a clip that was found, and whether it is right.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from hf_datasets.class_labels import with_labels
+from hf_datasets.footage.moments import moment_name
+from hf_datasets.records import Rejection
+from hf_datasets.tables import check_columns, is_empty, is_span, judge, read_text_table
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA
+from hf_datasets.tfcovr.triplets import TRIPLET_FEATURES, TRIPLET_SCHEMA
+
+REQUIRED = ("query_video", "text", "video", "is_right")
+TIMES = ("query_start_seconds", "query_end_seconds", "start_seconds", "end_seconds")
+OPTIONAL = (*TIMES, "label")
+ANSWERS = dict.fromkeys(("true", "1", "yes"), True) | dict.fromkeys(("false", "0", "no"), False)
+SAME_SECONDS = 0.01
+"""Clips of one video whose times differ by no more are one clip."""
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Marks:
+    """What a table of marks adds to a user's clips.
+
+    Attributes:
+        clips: Marked clips that the user's table does not have (`CLIP_SCHEMA`), without a label, all in `train`.
+        triplets: One row for each right mark (`TRIPLET_SCHEMA`).
+        rejections: Marks that are not used, among them the wrong ones.
+    """
+
+    clips: list[Row] = field(default_factory=list)
+    triplets: list[Row] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)
+
+    def with_clips(self, clips: pl.DataFrame) -> pl.DataFrame:
+        """The user's clips and these."""
+        return pl.concat([clips, pl.DataFrame(self.clips, schema=clips.schema)])
+
+    def tables(self) -> list[pa.Table]:
+        """The triplets as they are stored; no table where there are none."""
+        if not self.triplets:
+            return []
+        return [with_labels(pa.Table.from_pylist(self.triplets, schema=TRIPLET_SCHEMA), TRIPLET_FEATURES)]
+
+
+def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Marks:
+    """Read the columns `query_video, text, video, is_right` and, optionally, the seconds of both clips and `label`.
+
+    A right mark is a triplet: the query clip, the text, the clip that was found. A mark is not used where it is wrong
+    (training takes the other clips of a batch as negatives), where a video is missing or held out, and where a search
+    began without a clip or without a text.
+
+    Args:
+        path: CSV, TSV, JSON, JSON lines or Parquet.
+        clips: The user's clips with their splits and videos (`CLIP_SCHEMA`).
+        video_dir: The folder of the videos of marks and clips.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It cannot be read, or has no usable row.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file; give the table of marks that `subtle demo` wrote")
+    table, rejections = read_text_table(path)
+    rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
+    rows, refused = judge(_typed(table), _checks(), source=str(path), key="video")
+    found = Marks(rejections=rejections + refused)
+    _add(found, rows, clips, video_dir, source=str(path))
+    return found
+
+
+def _typed(table: pl.DataFrame) -> pl.DataFrame:
+    missing = [pl.lit(None, pl.String).alias(name) for name in OPTIONAL if name not in table.columns]
+    text = table.with_columns(missing).select(pl.col(*REQUIRED, *OPTIONAL).str.strip_chars())
+    text = text.with_columns(pl.when(pl.all() != "").then(pl.all()))
+    return text.with_columns(
+        *(pl.col(name).alias(f"said_{name}") for name in TIMES),
+        *(pl.col(name).cast(pl.Float64, strict=False) for name in TIMES),
+        is_right=pl.col("is_right").str.to_lowercase().replace_strict(ANSWERS, default=None, return_dtype=pl.Boolean),
+    )
+
+
+def _checks() -> dict[str, pl.Expr]:
+    is_number = [pl.col(f"said_{name}").is_null() | pl.col(name).is_not_null() for name in TIMES]
+    spans = [is_span(*map(pl.col, TIMES[:2])), is_span(*map(pl.col, TIMES[2:]))]
+    return {
+        "empty video; fill it in": is_empty("video"),
+        "mark that is neither right nor wrong; write true or false into is_right": pl.col("is_right").is_null(),
+        "mark of a search without a clip or without a text; only a change of a clip can be trained": (
+            is_empty("query_video") | is_empty("text")
+        ),
+        "time that is not a number; write seconds such as 12.5, or leave both empty for the whole video": (
+            ~pl.all_horizontal(is_number)
+        ),
+        "unusable span; it is 0 <= start < end, or both are empty for the whole video": ~pl.all_horizontal(spans),
+    }
+
+
+def _add(found: Marks, rows: pl.DataFrame, clips: pl.DataFrame, video_dir: Path, *, source: str) -> None:
+    from hf_datasets.video import VideoError, VideoStore  # imports torch
+
+    store = VideoStore(video_dir)
+    places = _Places(clips)
+    for number, row in enumerate(rows.iter_rows(named=True)):
+        if not row["is_right"]:
+            reason = "wrong mark: training takes the other clips of a batch as negatives, so it is not used"
+            found.rejections.append(Rejection(reason, str(row), row["video"]))
+            continue
+        try:
+            paths = [str(store.path(row[name])) for name in ("query_video", "video")]
+        except VideoError as error:
+            found.rejections.append(Rejection(f"missing video: a mark of {source}; {error}", str(row), row["video"]))
+            continue
+        held_out = next((path for path in paths if places.splits.get(path, "train") != "train"), None)
+        if held_out is not None:
+            reason = f"held-out video: a mark of {source} is of {Path(held_out).name}, which only measures"
+            found.rejections.append(Rejection(reason, str(row), row["video"]))
+            continue
+        query = places.clip(row["query_video"], paths[0], row["query_start_seconds"], row["query_end_seconds"])
+        target = places.clip(row["video"], paths[1], row["start_seconds"], row["end_seconds"])
+        if query["clip_id"] == target["clip_id"]:
+            found.rejections.append(Rejection("query as its own answer: nothing to train on", str(row), row["video"]))
+            continue
+        found.triplets.append(
+            {
+                "query_id": f"mark-{number}",
+                "query_clip_id": query["clip_id"],
+                "query_label": query["label"],
+                "modification_text": row["text"],
+                "change_type": None,
+                "target_clip_ids": [target["clip_id"]],
+                # In the loss, targets of one label are right answers to each other's queries.
+                "target_label": target["label"] or row["label"] or row["text"],
+            }
+        )
+    found.clips = places.new
+
+
+class _Places:
+    """The clips by file and time: those of the user's table, and those that marks add."""
+
+    def __init__(self, clips: pl.DataFrame) -> None:
+        self.of_video: dict[str, list[Mapping[str, Any]]] = {}
+        for row in clips.drop_nulls("video").iter_rows(named=True):
+            self.of_video.setdefault(row["video"], []).append(row)
+        self.splits = {video: rows[0]["split"] for video, rows in self.of_video.items()}
+        self.new: list[Row] = []
+
+    def clip(self, video_id: str, path: str, start: float | None, end: float | None) -> Mapping[str, Any]:
+        """The clip there, which is added where there is none."""
+        for known in self.of_video.get(path, ()):
+            if _is_same(known["start_seconds"], start) and _is_same(known["end_seconds"], end):
+                return known
+        video_id = next((one["video_id"] for one in self.of_video.get(path, ())), video_id)
+        row: Row = dict.fromkeys(CLIP_SCHEMA.names)
+        row |= {"clip_id": moment_name(video_id, start, end), "video_id": video_id, "video": path}
+        row |= {"start_seconds": start, "end_seconds": end, "split": "train"}
+        self.new.append(row)
+        self.of_video.setdefault(path, []).append(row)
+        return row
+
+
+def _is_same(one: float | None, other: float | None) -> bool:
+    return one is other if one is None or other is None else abs(one - other) <= SAME_SECONDS

@@ -1,0 +1,275 @@
+"""Tune a search model to your own sport: from a table of clips with labels to a model folder that `index.py` takes.
+
+    python recipes/tune.py
+    python recipes/tune.py clips.csv --video_dir FOLDER --output outputs/tune
+    python recipes/tune.py clips.csv --video_dir FOLDER --base openai/clip-vit-base-patch16 --dry_run
+    python recipes/tune.py clips.csv --video_dir FOLDER --marks marks.csv
+    python recipes/tune.py clips.csv --video_dir FOLDER --writer chat --chat_model gpt-4o --dry_run
+
+The table (CSV, TSV, JSON, JSON lines, Parquet) has `video, label[, start_seconds, end_seconds, description, split]`;
+labels are any words in any language. Videos are divided into training, validation and test, a rule (or a chat model)
+writes the texts that lead from one label to another, AIM's adapters and then the composition of clip and text are
+trained, and the result is measured on the held-out videos beside the untrained base model and models that see the text
+or the clip alone. Without a table it draws sixty clips of tricking. It says when there is too little, and how much of
+what. A killed run started again goes on where it was. `OUTPUT/model` is what `index.py --model` takes, `OUTPUT/report`
+has the results.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.config import option, parse_config, run_recipe
+from harness.model_folders import MINIATURE_CLIP
+from harness.shared_config import RunConfig
+
+
+@dataclass
+class TuneConfig(RunConfig):
+    """The clips, the model to start from, and how long to train."""
+
+    clips: str | None = option(None, "Table of clips, the first word; none: draw an example.")
+    video_dir: str | None = option(None, "Folder of the videos; none: the table's own folder.")
+    output: str = option("outputs/tune", "Folder for everything; the model is OUTPUT/model.")
+    base: str = option(
+        MINIATURE_CLIP,
+        "CLIP to start from: a folder or a Hub name, such as openai/clip-vit-base-patch16. The one that ships has only "
+        "seen drawn athletes.",
+    )
+    marks: str | None = option(
+        None, "Table of search results marked right or wrong, as demo.py writes it; the right ones are trained on."
+    )
+    min_clips: int = option(50, "Refuse to tune on fewer clips.")
+    validation_fraction: float = option(0.2, "Share (0 to 1) of the videos for validation.")
+    test_fraction: float = option(0.2, "Share (0 to 1) of the videos to measure on.")
+    writer: Literal["rules", "chat"] = option("rules", "Who writes the texts of the changes.")
+    chat_model: str | None = option(None, "Chat model of --writer chat, by the server's name for it.")
+    base_url: str | None = option(None, "URL of an OpenAI-compatible server; none: OpenAI's.")
+    api_key_env: str = option("OPENAI_API_KEY", "Environment variable that holds the key.")
+    max_usd: float | None = option(None, "Stop before the texts have cost more, in US dollars; none: no limit.")
+    num_frames: int = option(12, "Frames of each clip.")
+    batch_size: int = option(8, "Clips per optimizer step of stage 1.")
+    stage1_epochs: int | None = option(None, "Passes of stage 1 over the training clips; none: as many as they need.")
+    stage2_epochs: int | None = option(None, "Passes of stage 2 over the triplets; none: as many as they need.")
+    learning_rate: float | None = option(None, "Of stage 1; none: 1e-3 for the CLIP that ships, 3e-4 for others.")
+    num_queries: int = option(12, "Queries that the report shows with their clips; 0: none.")
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
+    dry_run: bool = option(False, "Print the steps and what they would take; writes nothing, no network call.")
+    restart: bool = option(False, "Delete what an earlier run left in --output, and begin again.")
+
+    def __post_init__(self) -> None:
+        if (self.writer == "chat") != (self.chat_model is not None):
+            raise ValueError("--writer chat and --chat_model NAME go together; the writer 'rules' needs no model")
+        if self.max_usd is not None and not self.chat_model:
+            raise ValueError("--max_usd is for --writer chat --chat_model NAME; the writer 'rules' costs nothing")
+        if self.marks and not self.clips:
+            raise ValueError("--marks needs the table of clips, as the first word")
+        for name in ("batch_size", "num_frames", "min_clips"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
+
+
+def with_clips(words: list[str]) -> list[str]:
+    """The first word as a flag: `clips.csv --seed 1` is `--clips clips.csv --seed 1`.
+
+    >>> with_clips(["clips.csv", "--seed", "1"])
+    ['--clips', 'clips.csv', '--seed', '1']
+    """
+    is_flag = not words or words[0].startswith("-") or words[0].endswith((".yaml", ".yml"))
+    return words if is_flag else ["--clips", *words]
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    sys.argv[1:] = with_clips(sys.argv[1:])
+    CONFIG = parse_config(TuneConfig, __doc__)
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import build_tfcovr
+import embed
+import evaluate_tfcovr
+import report
+import stage1
+import stage2
+from filelock import FileLock, Timeout
+from rich.console import Console
+
+from harness import build
+from harness.results import remove
+from hf_datasets.tables import read_text_table
+from hf_datasets.tfcovr.own_clips import OwnClips, read_own_clips
+from tuning.amounts import count
+from tuning.estimates import facts, flops_per_second, in_words, read_base, seconds_of_steps, training_bytes
+from tuning.example import draw_example
+from tuning.plan import EXAMPLE, LOCK, MADE_FROM, SYSTEMS, Plan, Step, check_dataset, check_same, made_from, steps_of
+from tuning.results import show_amounts, summarize
+
+RECIPES = {
+    "build_tfcovr": (lambda config: build.run(build_tfcovr.main, config), build_tfcovr.BuildTFCoVRConfig),
+    "stage1": (stage1.main, stage1.Stage1Config),
+    "embed": (embed.main, embed.EmbedConfig),
+    "stage2": (stage2.main, stage2.Stage2Config),
+    "evaluate_tfcovr": (evaluate_tfcovr.main, evaluate_tfcovr.EvaluateConfig),
+    "report": (report.main, report.ReportConfig),
+}
+
+
+def read_clips(table: Path, video_dir: Path) -> OwnClips:
+    """All clips that have their video, not yet divided into splits unless the table says how."""
+    if not table.is_file():
+        raise FileNotFoundError(
+            f"{table} is not a file; give a table with the columns video and label, such as clips.csv"
+        )
+    return read_own_clips(table, video_dir=video_dir, validation_fraction=0.0, test_fraction=0.0)
+
+
+def has_splits(table: Path, own: OwnClips) -> bool:
+    """Whether the table says which clips are held out.
+
+    Raises:
+        ValueError: It names some splits and not all.
+    """
+    columns, _ = read_text_table(table)
+    if "split" not in columns.columns or columns["split"].str.strip_chars().replace("", None).is_null().all():
+        return False
+    named = set(own.clips["split"])
+    if missing := sorted({"train", "validation", "test"} - named):
+        raise ValueError(
+            f"the column split names no clip of {' and '.join(missing)}; name some in each of train, validation and "
+            "test, or leave the column out"
+        )
+    return True
+
+
+def planned(config: TuneConfig, table: Path, video_dir: Path, own: OwnClips, *, is_divided: bool) -> Plan:
+    """How long to train on so many clips."""
+    train = own.clips.filter(own.clips["split"] == "train").height
+    if not is_divided:
+        train = round(train * (1 - config.validation_fraction - config.test_fraction))
+    return Plan.of(config, table, video_dir, num_clips=len(own.clips), num_train=max(train, 1))
+
+
+def seconds_of(plan: Plan) -> dict[str, float]:
+    """An estimate for each step; empty where the base model's sizes are not known."""
+    base = read_base(plan.config.base, offline=plan.config.dry_run)
+    if base is None:
+        return {}
+    return seconds_of_steps(
+        base,
+        flops_per_second(plan.config.device),
+        clips=plan.num_clips,
+        frames=plan.config.num_frames,
+        stage1_steps=plan.stage1_steps,
+        batch_size=plan.batch_size,
+        num_workers=plan.config.num_workers,
+    )
+
+
+def show_plan(plan: Plan, console: Console) -> None:
+    """Print the steps as commands, and what they would take."""
+    config, seconds = plan.config, seconds_of(plan)
+    for step in steps_of(plan):
+        about = f", about {in_words(seconds[step.name])}" if seconds else ""
+        console.print(f"[bold]{step.name}[/]{about}\n  {step.command}", highlight=False, soft_wrap=True)
+    base = read_base(config.base, offline=True)
+    memory = training_bytes(base, batch_size=plan.batch_size, frames=config.num_frames) if base else 0.0
+    for name, text in facts(base, config.base, memory).items():
+        console.print(f"{name}: {text}", highlight=False)
+    total = f"about {in_words(sum(seconds.values()))} on this device" if seconds else "not known"
+    console.print(f"time: {total}. These are estimates; nothing was trained or written.", soft_wrap=True)
+
+
+def run_steps(plan: Plan, console: Console) -> int:
+    """Run what is not done yet; an exit status."""
+    steps, estimates = steps_of(plan), seconds_of(plan)
+    todo = [step for step in steps if not step.is_done]
+    expected = took = 0.0
+    for number, step in enumerate(steps, start=1):
+        if step not in todo:
+            console.print(f"{step.name}: done before", style="dim")
+            check_step(step, plan)
+            continue
+        left = sum(estimates.get(other.name, 0.0) for other in todo[todo.index(step) :])
+        pace = took / expected if expected else 1.0
+        about = f", about {in_words(left * pace)} left" if estimates else ""
+        console.rule(f"[bold]{number} of {len(steps)}: {step.name}[/]{about}", align="left")
+        console.print(step.command, style="dim", highlight=False, soft_wrap=True)
+        start = time.monotonic()
+        if status := status_of(step):
+            console.print(f"[red]stopped at “{step.name}”; see above, then run the same command again to go on")
+            return status
+        check_step(step, plan)
+        took += time.monotonic() - start
+        expected += estimates.get(step.name, 0.0)
+    return 0
+
+
+def check_step(step: Step, plan: Plan) -> None:
+    """See that the next step has something to work on."""
+    if step.name == "dataset":
+        check_dataset(plan)
+
+
+def status_of(step: Step) -> int:
+    """Run a step as its recipe would; an exit status."""
+    main, config_class = RECIPES[step.recipe]
+    return main(parse_config(config_class, None, list(step.arguments))) or 0
+
+
+def tune(config: TuneConfig, table: Path, video_dir: Path, console: Console) -> int:
+    own = read_clips(table, video_dir)
+    is_divided = has_splits(table, own)
+    amounts = count(own.clips, min_clips=config.min_clips, has_splits=is_divided)
+    show_amounts(amounts, own.rejections, config.base == MINIATURE_CLIP, is_example=config.clips is None)
+    if amounts.missing:
+        return 2
+    plan = planned(config, table, video_dir, own, is_divided=is_divided)
+    if config.dry_run:
+        show_plan(plan, console)
+        if config.writer == "chat":
+            status_of(steps_of(plan)[0])
+        return 0
+    read_base(config.base, offline=False)  # before anything is written
+    plan.output.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(plan.output / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise SystemExit(
+            f"another run is writing to {plan.output}; wait until it ends, or name another --output"
+        ) from None
+    with lock:
+        if config.restart:
+            forget(plan.output)
+        check_same(plan, made_from(plan))
+        if status := run_steps(plan, console):
+            return status
+        summarize(plan, amounts, SYSTEMS)
+    return 0
+
+
+def forget(output: Path) -> None:
+    """Delete what an earlier run of `tune.py` left; a folder that is none stays as it is."""
+    if (output / MADE_FROM).is_file():
+        kept = {LOCK, EXAMPLE, MADE_FROM}
+        for path in output.iterdir():
+            if path.name not in kept:
+                remove(path)
+        remove(output / MADE_FROM)  # last: until then nothing passes for another run's
+
+
+def main(config: TuneConfig) -> int:
+    console = Console()
+    if config.clips is not None:
+        table = Path(config.clips).expanduser()
+        video_dir = Path(config.video_dir).expanduser() if config.video_dir else table.absolute().parent
+        return tune(config, table, video_dir, console)
+    with TemporaryDirectory() as aside:
+        folder = Path(aside if config.dry_run else config.output) / EXAMPLE
+        return tune(config, *draw_example(folder, num_workers=config.num_workers), console)
+
+
+if __name__ == "__main__":
+    sys.exit(run_recipe(main, CONFIG))

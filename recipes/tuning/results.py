@@ -1,0 +1,155 @@
+"""What `tune.py` says of its clips and its model: warnings, the table of results, the summary and the model's card."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from harness.commands import as_typed
+from harness.results import write_json, write_text
+from hf_datasets.records import Rejection
+from tuning.amounts import Amounts
+from tuning.plan import Plan
+from tuning.verdict import CHANCE, compare, sentence
+
+CUTOFFS = (5, 10, 50)
+BASE = "zero-shot average"
+MEANING = {
+    "two-stage": "tuned: clip and text",
+    "stage-2-only": "base's frames, tuned composition",
+    "text-only": "tuned on the text alone",
+    "video-only": "tuned on the clip alone",
+    BASE: "untrained base, clip and text averaged",
+    CHANCE: "chance",
+}
+DRAWN = (
+    "the weights to start from have only seen athletes drawn by this project: on real footage this run shows the way "
+    "and not what is possible. Give a CLIP, --base openai/clip-vit-base-patch16 (about 600 MB from the Hub, and better "
+    "on a GPU; --dry_run estimates the time)"
+)
+CARD = """---
+library_name: transformers
+pipeline_tag: feature-extraction
+tags: [composed-video-retrieval]
+---
+
+# Composed search of {labels} actions
+
+A model that finds clips by a clip and a text that says how they differ, tuned on {clips} clips of {videos} videos.
+
+```bash
+subtle index VIDEOS --output archive --model THIS_FOLDER
+subtle search archive --clip query.mp4 --text "{text}"
+```
+
+Labels: {names}.
+
+## Results
+
+mAP in %, on {queries} queries of {test_videos} videos that were held out, with the 95 % interval over these videos.
+
+{table}
+
+{verdict}
+
+{limits}
+"""
+
+
+def show_amounts(amounts: Amounts, rejections: Sequence[Rejection], is_drawn_base: bool, *, is_example: bool) -> None:
+    """Print what there is, and on stderr what is little or missing."""
+    print(f"{amounts.clips:,} clips of {amounts.labels:,} labels in {amounts.videos:,} videos")
+    reasons = Counter(rejection.reason.partition(":")[0] for rejection in rejections)
+    for reason, number in reasons.most_common():
+        first = next(one.reason for one in rejections if one.reason.startswith(reason))
+        sys.stderr.write(f"left out: {number:,} x {' '.join(first.split())}\n")
+    for line in amounts.little:
+        sys.stderr.write(f"little: {line}\n")
+    for line in amounts.missing:
+        sys.stderr.write(f"too little: {line}\n")
+    if is_drawn_base and not amounts.missing and not is_example:
+        sys.stderr.write(f"NOTE: {DRAWN}\n")
+
+
+def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str, Any]:
+    """Measure what tuning was worth, print it, and write `summary.json` and the model's card."""
+    output = plan.output
+    clips = pl.concat(
+        pl.read_parquet(path) for path in sorted((output / "dataset" / "own-clips").glob("test-*.parquet"))
+    )
+    predictions = pl.read_parquet(output / "comparison" / "predictions.parquet")
+    videos = dict(clips.select("clip_id", "video_id").iter_rows())
+    found = compare(
+        output / "comparison", systems, videos, gallery_size=len(clips), cutoffs=CUTOFFS, seed=plan.config.seed
+    )
+    num_videos = len({videos[clip] for clip in predictions["query_clip_id"]})
+    verdict = sentence(found, BASE, CUTOFFS[0], len(predictions), num_videos)
+    summary = {
+        "figures": found,
+        "verdict": verdict,
+        "queries": len(predictions),
+        "held_out_videos": num_videos,
+        "gallery": len(clips),
+        "clips": amounts.clips,
+        "labels": amounts.labels,
+        "videos": amounts.videos,
+        "little": amounts.little,
+    }
+    write_text(output / "model" / "README.md", card(plan, summary, predictions))
+    write_json(output / "summary.json", summary)
+    show(plan, summary)
+    return summary
+
+
+def cell(row: dict[str, Any], name: str) -> str:
+    """A result in percent, with its interval."""
+    interval = row[f"{name}_interval"]
+    spread = f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]" if interval else ""
+    return f"{100 * row[name]:.1f}{spread}"
+
+
+def show(plan: Plan, summary: dict[str, Any]) -> None:
+    """Print the table and what to do next."""
+    title = (
+        f"{summary['queries']:,} queries of {summary['held_out_videos']} held-out videos, {summary['gallery']} clips"
+    )
+    table = Table("system", "", *(f"mAP@{k}" for k in CUTOFFS), title=title, title_justify="left")
+    for name, row in summary["figures"].items():
+        table.add_row(name, MEANING.get(name, ""), *(cell(row, f"map@{k}") for k in CUTOFFS))
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    output, videos = plan.output, plan.video_dir
+    print(summary["verdict"])
+    print(f"report: {(output / 'report' / 'index.html').resolve()}")
+    index, search = (as_typed(f"python recipes/{verb}.py") for verb in ("index", "search"))
+    print(f"next:   {index} {videos} --output {output / 'archive'} --model {output / 'model'}")
+    print(f'        {search} {output / "archive"} --clip CLIP.mp4 --text "..."')
+
+
+def card(plan: Plan, summary: dict[str, Any], predictions: pl.DataFrame) -> str:
+    """The model's card; `publish.py` takes it over."""
+    rows = [f"| system | {' | '.join(f'mAP@{k}' for k in CUTOFFS)} |", f"|---|{'---|' * len(CUTOFFS)}"]
+    for name, row in summary["figures"].items():
+        rows.append(f"| {MEANING.get(name, name)} | {' | '.join(cell(row, f'map@{k}') for k in CUTOFFS)} |")
+    labels = sorted(set(predictions["query_label"].drop_nulls()))
+    is_drawn = Path(plan.config.base).is_dir()
+    limits = (
+        f"Its base, the miniature's CLIP, has seen no real image: {'it' if is_drawn else ''} is for trying out code."
+    )
+    return CARD.format(
+        **{name: summary[name] for name in ("clips", "labels", "videos", "queries", "verdict")},
+        test_videos=summary["held_out_videos"],
+        text=plain(predictions["modification_text"][0]),
+        names=", ".join(f"`{plain(label)}`" for label in labels),
+        table="\n".join(rows),
+        limits=limits if is_drawn else "",
+    )
+
+
+def plain(text: str) -> str:
+    """A label or text without what Markdown or a shell would read."""
+    return "".join(letter for letter in text if letter not in '`"|<>\\$')

@@ -1,0 +1,63 @@
+"""What tuning was worth: values by hand, chance by enumeration, and an interval over videos."""
+
+from itertools import permutations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from metrics.map_at_k.significance import bootstrap_interval
+from tuning.verdict import CHANCE, compare, of_random_order, sentence
+
+
+def write_predictions(folder, name, ranked):
+    """Two queries of each of two videos: clips a, b of the video v0 and c, d of v1; e is the answer to all."""
+    table = pl.DataFrame(
+        {"query_clip_id": list("abcd"), "target_clip_ids": [["e"]] * 4, "ranked_clip_ids": [list(one) for one in ranked]}
+    )
+    (folder / "predictions" / name).mkdir(parents=True)
+    table.write_parquet(folder / "predictions" / name / "0.parquet")
+
+
+VIDEOS = {"a": "v0", "b": "v0", "c": "v1", "d": "v1", "e": "v1"}
+
+
+def test_each_system_has_its_map_and_the_gain_over_it(tmp_path):
+    write_predictions(tmp_path, "tuned", ["ebcd", "eacd", "eabd", "eabc"])  # first everywhere
+    write_predictions(tmp_path, "zero-shot-average", ["becd", "aecd", "eabd", "abec"])  # 1/2, 1/2, 1, 1/3
+    found = compare(tmp_path, ["tuned", "zero-shot average"], VIDEOS, gallery_size=5, cutoffs=(1, 5), seed=0)
+    assert list(found) == ["tuned", "zero-shot average", CHANCE]
+    assert found["tuned"]["map@5"] == 1.0
+    assert found["tuned"]["gain@5"] == 0.0
+    base = found["zero-shot average"]
+    assert base["map@1"] == 0.25
+    assert base["map@5"] == pytest.approx((1 / 2 + 1 / 2 + 1 + 1 / 3) / 4)
+    assert base["gain@5"] == pytest.approx(1 - base["map@5"])
+    assert base["gain@5_interval"] == pytest.approx([1 - 2 / 3, 1 / 2])  # v1 twice, v0 twice
+    text = sentence(found, "zero-shot average", 5, 4, 2)
+    assert text.startswith("The tuned model is 41.7 points of mAP@5 above 'zero-shot average' (95 % interval over videos")
+    assert text.endswith("4 queries of 2 held-out videos: better; of 2 videos that is a rough guess, hold out more.")
+    alone = compare(tmp_path, ["tuned"], dict.fromkeys(VIDEOS, "v"), gallery_size=5, cutoffs=(5,), seed=0)
+    assert alone[CHANCE]["gain@5_interval"] is None
+    assert sentence(alone, CHANCE, 5, 4, 1).endswith("of one video nothing can be said about others.")
+
+
+def test_chance_is_the_mean_over_all_orders():
+    predictions = pl.DataFrame({"target_clip_ids": [["x", "y"]]})
+    orders = set(permutations([1, 1, 0, 0]))
+    for k in (2, 4):
+        exact = np.mean(
+            [sum(hit * sum(order[: at + 1]) / (at + 1) for at, hit in enumerate(order[:k])) / 2 for order in orders]
+        )
+        (found,) = of_random_order(predictions, 5, (k,), seed=0)  # the query's own clip is the fifth
+        assert found[0] == pytest.approx(exact, abs=0.02)
+
+
+def test_queries_of_one_group_are_drawn_together():
+    values = np.array([[0.0], [0.0], [1.0], [1.0]])
+    low, high = bootstrap_interval(values, 0.95, groups=["a", "a", "b", "b"])
+    assert (low, high) == ([0.0], [1.0])
+    alone, apart = bootstrap_interval(values, 0.95), bootstrap_interval(values, 0.95, groups=range(4))
+    assert alone == apart
+    uneven = np.array([[0.0], [1.0], [1.0], [1.0]])
+    assert bootstrap_interval(uneven, 0.7, groups=list("abbb"), resamples=5000)[1] == [1.0]
