@@ -84,6 +84,8 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(TuneConfig, __doc__)
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -97,7 +99,8 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from harness import build
-from harness.results import remove
+from harness.results import remove, writing
+from harness.training import LOCK_TIMEOUT_SECONDS
 from hf_datasets.tables import read_text_table
 from hf_datasets.tfcovr.own_clips import OwnClips, read_own_clips
 from tuning.amounts import count
@@ -176,7 +179,7 @@ def show_plan(plan: Plan, console: Console) -> None:
     base = read_base(config.base, offline=True)
     memory = training_bytes(base, batch_size=plan.batch_size, frames=config.num_frames) if base else 0.0
     for name, text in facts(base, config.base, memory).items():
-        console.print(f"{name}: {text}", highlight=False)
+        console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
     total = f"about {in_words(sum(seconds.values()))} on this device" if seconds else "not known"
     console.print(f"time: {total}. These are estimates; nothing was trained or written.", soft_wrap=True)
 
@@ -232,15 +235,7 @@ def tune(config: TuneConfig, table: Path, video_dir: Path, console: Console) -> 
             status_of(steps_of(plan)[0])
         return 0
     read_base(config.base, offline=False)  # before anything is written
-    plan.output.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(plan.output / LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise SystemExit(
-            f"another run is writing to {plan.output}; wait until it ends, or name another --output"
-        ) from None
-    with lock:
+    with only_run_in(plan.output):
         if config.restart:
             forget(plan.output)
         check_same(plan, made_from(plan))
@@ -248,6 +243,28 @@ def tune(config: TuneConfig, table: Path, video_dir: Path, console: Console) -> 
             return status
         summarize(plan, amounts, SYSTEMS)
     return 0
+
+
+@contextmanager
+def only_run_in(folder: Path) -> Iterator[None]:
+    """Hold the folder: two runs would overwrite each other's files.
+
+    Raises:
+        SystemExit: Another run holds it.
+    """
+    lock = FileLock(folder / LOCK)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=LOCK_TIMEOUT_SECONDS)
+        except Timeout:
+            raise SystemExit(
+                f"another run is writing to {folder}; wait until it ends, or name another --output"
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def forget(output: Path) -> None:

@@ -63,15 +63,16 @@ mAP in %, on {queries} queries of {test_videos} videos that were held out, with 
 
 def show_amounts(amounts: Amounts, rejections: Sequence[Rejection], is_drawn_base: bool, *, is_example: bool) -> None:
     """Print what there is, and on stderr what is little or missing."""
-    print(f"{amounts.clips:,} clips of {amounts.labels:,} labels in {amounts.videos:,} videos")
+    clips, labels = counted(amounts.clips, "clip"), counted(amounts.labels, "label")
+    print(f"{clips} of {labels} in {counted(amounts.videos, 'video')}")
     reasons = Counter(rejection.reason.partition(":")[0] for rejection in rejections)
     for reason, number in reasons.most_common():
         first = next(one.reason for one in rejections if one.reason.startswith(reason))
         sys.stderr.write(f"left out: {number:,} x {' '.join(first.split())}\n")
-    for line in amounts.little:
-        sys.stderr.write(f"little: {line}\n")
     for line in amounts.missing:
         sys.stderr.write(f"too little: {line}\n")
+    for line in () if amounts.missing else amounts.little:
+        sys.stderr.write(f"little: {line}\n")
     if is_drawn_base and not amounts.missing and not is_example:
         sys.stderr.write(f"NOTE: {DRAWN}\n")
 
@@ -88,7 +89,7 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
         output / "comparison", systems, videos, gallery_size=len(clips), cutoffs=CUTOFFS, seed=plan.config.seed
     )
     num_videos = len({videos[clip] for clip in predictions["query_clip_id"]})
-    verdict = sentence(found, BASE, CUTOFFS[0], len(predictions), num_videos)
+    verdict = [sentence(found, other, CUTOFFS[0], len(predictions), num_videos) for other in (BASE, "text-only")]
     summary = {
         "figures": found,
         "verdict": verdict,
@@ -106,6 +107,11 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
     return summary
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 clip`, `2 clips`."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
 def cell(row: dict[str, Any], name: str) -> str:
     """A result in percent, with its interval."""
     interval = row[f"{name}_interval"]
@@ -115,15 +121,14 @@ def cell(row: dict[str, Any], name: str) -> str:
 
 def show(plan: Plan, summary: dict[str, Any]) -> None:
     """Print the table and what to do next."""
-    title = (
-        f"{summary['queries']:,} queries of {summary['held_out_videos']} held-out videos, {summary['gallery']} clips"
-    )
+    videos, clips = counted(summary["held_out_videos"], "held-out video"), counted(summary["gallery"], "clip")
+    title = f"{summary['queries']:,} queries of {videos}, {clips}"
     table = Table("system", "", *(f"mAP@{k}" for k in CUTOFFS), title=title, title_justify="left")
     for name, row in summary["figures"].items():
         table.add_row(name, MEANING.get(name, ""), *(cell(row, f"map@{k}") for k in CUTOFFS))
     Console(width=None if sys.stdout.isatty() else 140).print(table)
     output, videos = plan.output, plan.video_dir
-    print(summary["verdict"])
+    print("\n".join(summary["verdict"]))
     print(f"report: {(output / 'report' / 'index.html').resolve()}")
     index, search = (as_typed(f"python recipes/{verb}.py") for verb in ("index", "search"))
     print(f"next:   {index} {videos} --output {output / 'archive'} --model {output / 'model'}")
@@ -141,7 +146,8 @@ def card(plan: Plan, summary: dict[str, Any], predictions: pl.DataFrame) -> str:
         f"Its base, the miniature's CLIP, has seen no real image: {'it' if is_drawn else ''} is for trying out code."
     )
     return CARD.format(
-        **{name: summary[name] for name in ("clips", "labels", "videos", "queries", "verdict")},
+        **{name: summary[name] for name in ("clips", "labels", "videos", "queries")},
+        verdict="\n".join(summary["verdict"]),
         test_videos=summary["held_out_videos"],
         text=plain(predictions["modification_text"][0]),
         names=", ".join(f"`{plain(label)}`" for label in labels),

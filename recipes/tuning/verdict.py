@@ -78,15 +78,15 @@ def compare(
     return found
 
 
-def sentence(found: dict[str, dict[str, Any]], base: str, k: int, num_queries: int, num_videos: int) -> str:
-    """Whether the tuned model is better than the untrained one, and how sure that is."""
-    row = found[base]
+def sentence(found: dict[str, dict[str, Any]], other: str, k: int, num_queries: int, num_videos: int) -> str:
+    """Whether the tuned model is better than another system, and how sure that is."""
+    row = found[other]
     gain, interval = row[f"gain@{k}"], row[f"gain@{k}_interval"]
-    points = f"{100 * abs(gain):.1f} points of mAP@{k} {'above' if gain >= 0 else 'below'} {base!r}"
+    points = f"{100 * abs(gain):.1f} points of mAP@{k} {'above' if gain >= 0 else 'below'} {other!r}"
     over = f"{num_queries:,} queries of {num_videos} held-out video{'s' * (num_videos != 1)}"
     if interval is None:
         return f"The tuned model is {points}, over {over}: of one video nothing can be said about others."
     low, high = (100 * bound for bound in interval)
     sure = "better" if low > 0 else "worse" if high < 0 else "not clearly better or worse"
-    few = f"; of {num_videos} videos that is a rough guess, hold out more" if num_videos < FEW_VIDEOS else ""
+    few = f"; of {num_videos} videos that is a rough guess" if num_videos < FEW_VIDEOS else ""
     return f"The tuned model is {points} (95 % interval over videos {low:.1f} to {high:.1f}), {over}: {sure}{few}."

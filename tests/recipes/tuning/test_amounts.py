@@ -50,7 +50,9 @@ def test_several_things_are_named_at_once_and_each_cure_helps():
     assert len(found.missing) == 3
     assert not count(clips(5, 1, 1), min_clips=5, has_splits=False).missing[0].startswith("5 clips")
     assert not count(clips(50, 2, 3), min_clips=50, has_splits=False).missing
-    divided = count(LITTLE["0 of 12 labels are shown in 3 videos or more, and 2 are needed"], min_clips=50, has_splits=True)
+    divided = count(
+        LITTLE["0 of 12 labels are shown in 3 videos or more, and 2 are needed"], min_clips=50, has_splits=True
+    )
     assert not divided.missing
 
 

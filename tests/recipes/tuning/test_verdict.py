@@ -13,7 +13,11 @@ from tuning.verdict import CHANCE, compare, of_random_order, sentence
 def write_predictions(folder, name, ranked):
     """Two queries of each of two videos: clips a, b of the video v0 and c, d of v1; e is the answer to all."""
     table = pl.DataFrame(
-        {"query_clip_id": list("abcd"), "target_clip_ids": [["e"]] * 4, "ranked_clip_ids": [list(one) for one in ranked]}
+        {
+            "query_clip_id": list("abcd"),
+            "target_clip_ids": [["e"]] * 4,
+            "ranked_clip_ids": [list(one) for one in ranked],
+        }
     )
     (folder / "predictions" / name).mkdir(parents=True)
     table.write_parquet(folder / "predictions" / name / "0.parquet")
@@ -35,8 +39,10 @@ def test_each_system_has_its_map_and_the_gain_over_it(tmp_path):
     assert base["gain@5"] == pytest.approx(1 - base["map@5"])
     assert base["gain@5_interval"] == pytest.approx([1 - 2 / 3, 1 / 2])  # v1 twice, v0 twice
     text = sentence(found, "zero-shot average", 5, 4, 2)
-    assert text.startswith("The tuned model is 41.7 points of mAP@5 above 'zero-shot average' (95 % interval over videos")
-    assert text.endswith("4 queries of 2 held-out videos: better; of 2 videos that is a rough guess, hold out more.")
+    assert text.startswith(
+        "The tuned model is 41.7 points of mAP@5 above 'zero-shot average' (95 % interval over videos"
+    )
+    assert text.endswith("4 queries of 2 held-out videos: better; of 2 videos that is a rough guess.")
     alone = compare(tmp_path, ["tuned"], dict.fromkeys(VIDEOS, "v"), gallery_size=5, cutoffs=(5,), seed=0)
     assert alone[CHANCE]["gain@5_interval"] is None
     assert sentence(alone, CHANCE, 5, 4, 1).endswith("of one video nothing can be said about others.")
