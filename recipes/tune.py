@@ -106,8 +106,21 @@ from hf_datasets.tfcovr.own_clips import OwnClips, read_own_clips
 from tuning.amounts import count
 from tuning.estimates import facts, flops_per_second, in_words, read_base, seconds_of_steps, training_bytes
 from tuning.example import draw_example
-from tuning.plan import EXAMPLE, LOCK, MADE_FROM, SYSTEMS, Plan, Step, check_dataset, check_same, made_from, steps_of
+from tuning.plan import (
+    EXAMPLE,
+    LOCK,
+    MADE_FROM,
+    SYSTEMS,
+    Plan,
+    Step,
+    check_dataset,
+    check_same,
+    is_miniature,
+    made_from,
+    steps_of,
+)
 from tuning.results import show_amounts, summarize
+from tuning.texts import cut_texts, texts_of
 
 RECIPES = {
     "build_tfcovr": (lambda config: build.run(build_tfcovr.main, config), build_tfcovr.BuildTFCoVRConfig),
@@ -213,6 +226,8 @@ def check_step(step: Step, plan: Plan) -> None:
     """See that the next step has something to work on."""
     if step.name == "dataset":
         check_dataset(plan)
+        if cut := cut_texts(plan.config.base, texts_of(plan.output / "dataset")):
+            sys.stderr.write(f"little: {cut}\n")
 
 
 def status_of(step: Step) -> int:
@@ -225,7 +240,7 @@ def tune(config: TuneConfig, table: Path, video_dir: Path, console: Console) -> 
     own = read_clips(table, video_dir)
     is_divided = has_splits(table, own)
     amounts = count(own.clips, min_clips=config.min_clips, has_splits=is_divided)
-    show_amounts(amounts, own.rejections, config.base == MINIATURE_CLIP, is_example=config.clips is None)
+    show_amounts(amounts, own.rejections, is_drawn_base=is_miniature(config.base) and config.clips is not None)
     if amounts.missing:
         return 2
     plan = planned(config, table, video_dir, own, is_divided=is_divided)

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from hf_datasets.tfcovr.labels import MARKS, Attributes, Label, describe, parse_description, reading
-from hf_datasets.tfcovr.modifications.normalization import MAX_WORDS, NUMBER
+from hf_datasets.tfcovr.modifications.normalization import MAX_WORDS
 
 MIN_WORDS: Final = 2
 MAX_CHARACTERS: Final = 300
@@ -32,6 +32,7 @@ FOLLOWING: Final = frozenset(
 )
 """English words after "show it"; before all others "add" is right in any language."""
 CONJUNCTIONS: Final = frozenset(("and", "und", "et", "y", "e", "и", "&", "+"))
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 FREE_PROMPT: Final = """\

@@ -15,6 +15,12 @@ from harness.results import write_json
 SYSTEMS = ("two-stage", "stage-2-only", "text-only", "video-only", "zero-shot average")
 LOCK, MADE_FROM, EXAMPLE = "tune.lock", "tune.json", "example"
 """In the output folder: held by a running process; what the run was made from; the drawn clips."""
+AIM_RECIPE = (
+    *("--num_temporal_adapters", "1", "--adapter_ratio", "0.25", "--adapter_scale", "0.5"),
+    *("--drop_path_rate", "0.2", "--classifier_dropout", "0.5", "--weight_decay", "0.05", "--adam_beta2", "0.999"),
+    *("--temporal_learning_rate_factor", "1.0", "--time_amplitude", "0.0"),
+)
+"""As in `configs/stage1_one_gpu.yaml`, for CLIPs that have seen photographs."""
 STAGE1_STEPS = 200
 STAGE2_STEPS = 400
 STAGE2_BATCH = 256
@@ -77,7 +83,12 @@ class Plan:
     @property
     def learning_rate(self) -> float:
         """Of stage 1."""
-        return self.config.learning_rate or (1e-3 if self.config.base == MINIATURE_CLIP else 3e-4)
+        return self.config.learning_rate or (1e-3 if is_miniature(self.config.base) else 3e-4)
+
+
+def is_miniature(base: str) -> bool:
+    """Whether a base is the CLIP that ships, for which the defaults of stage 1 are; others take AIM's own recipe."""
+    return Path(base).resolve() == Path(MINIATURE_CLIP).resolve()
 
 
 def epochs_for(steps: int, per_epoch: float) -> int:
@@ -127,7 +138,7 @@ def steps_of(plan: Plan) -> list[Step]:
                 *data, *run, *frames, "--base", config.base, "--head", "all",
                 "--num_frames", f"{config.num_frames}", "--batch_size", f"{plan.batch_size}",
                 "--epochs", f"{plan.stage1_epochs}", "--learning_rate", f"{plan.learning_rate}",
-                "--output_dir", f"{output / 'stage1'}",
+                *(() if is_miniature(config.base) else AIM_RECIPE), "--output_dir", f"{output / 'stage1'}",
             ),
             output / "stage1" / "results.json",
         ),

@@ -1,9 +1,9 @@
 """What `tune.py` says of its clips and its model: warnings, the table of results, the summary and the model's card."""
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -14,7 +14,8 @@ from harness.commands import as_typed
 from harness.results import write_json, write_text
 from hf_datasets.records import Rejection
 from tuning.amounts import Amounts
-from tuning.plan import Plan
+from tuning.plan import Plan, is_miniature
+from tuning.texts import cut_texts, texts_of
 from tuning.verdict import CHANCE, compare, sentence
 
 CUTOFFS = (5, 10, 50)
@@ -61,7 +62,7 @@ mAP in %, on {queries} queries of {test_videos} videos that were held out, with 
 """
 
 
-def show_amounts(amounts: Amounts, rejections: Sequence[Rejection], is_drawn_base: bool, *, is_example: bool) -> None:
+def show_amounts(amounts: Amounts, rejections: Sequence[Rejection], *, is_drawn_base: bool) -> None:
     """Print what there is, and on stderr what is little or missing."""
     clips, labels = counted(amounts.clips, "clip"), counted(amounts.labels, "label")
     print(f"{clips} of {labels} in {counted(amounts.videos, 'video')}")
@@ -73,7 +74,7 @@ def show_amounts(amounts: Amounts, rejections: Sequence[Rejection], is_drawn_bas
         sys.stderr.write(f"too little: {line}\n")
     for line in () if amounts.missing else amounts.little:
         sys.stderr.write(f"little: {line}\n")
-    if is_drawn_base and not amounts.missing and not is_example:
+    if is_drawn_base and not amounts.missing:
         sys.stderr.write(f"NOTE: {DRAWN}\n")
 
 
@@ -85,9 +86,11 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
     )
     predictions = pl.read_parquet(output / "comparison" / "predictions.parquet")
     videos = dict(clips.select("clip_id", "video_id").iter_rows())
+    gallery = json.loads((output / "comparison" / "results.json").read_text(encoding="utf-8"))["gallery_size"]
     found = compare(
-        output / "comparison", systems, videos, gallery_size=len(clips), cutoffs=CUTOFFS, seed=plan.config.seed
+        output / "comparison", systems, videos, gallery_size=gallery, cutoffs=CUTOFFS, seed=plan.config.seed
     )
+    cut = cut_texts(plan.config.base, texts_of(output / "dataset"))
     num_videos = len({videos[clip] for clip in predictions["query_clip_id"]})
     verdict = [sentence(found, other, CUTOFFS[0], len(predictions), num_videos) for other in (BASE, "text-only")]
     summary = {
@@ -95,11 +98,11 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
         "verdict": verdict,
         "queries": len(predictions),
         "held_out_videos": num_videos,
-        "gallery": len(clips),
+        "gallery": gallery,
         "clips": amounts.clips,
         "labels": amounts.labels,
         "videos": amounts.videos,
-        "little": amounts.little,
+        "little": [*amounts.little, *([cut] if cut else [])],
     }
     write_text(output / "model" / "README.md", card(plan, summary, predictions))
     write_json(output / "summary.json", summary)
@@ -141,10 +144,7 @@ def card(plan: Plan, summary: dict[str, Any], predictions: pl.DataFrame) -> str:
     for name, row in summary["figures"].items():
         rows.append(f"| {MEANING.get(name, name)} | {' | '.join(cell(row, f'map@{k}') for k in CUTOFFS)} |")
     labels = sorted(set(predictions["query_label"].drop_nulls()))
-    is_drawn = Path(plan.config.base).is_dir()
-    limits = (
-        f"Its base, the miniature's CLIP, has seen no real image: {'it' if is_drawn else ''} is for trying out code."
-    )
+    limits = "Its base, the miniature's CLIP, has seen no real image: it is for trying out code."
     return CARD.format(
         **{name: summary[name] for name in ("clips", "labels", "videos", "queries")},
         verdict="\n".join(summary["verdict"]),
@@ -152,7 +152,7 @@ def card(plan: Plan, summary: dict[str, Any], predictions: pl.DataFrame) -> str:
         text=plain(predictions["modification_text"][0]),
         names=", ".join(f"`{plain(label)}`" for label in labels),
         table="\n".join(rows),
-        limits=limits if is_drawn else "",
+        limits=limits if is_miniature(plan.config.base) else "",
     )
 
 

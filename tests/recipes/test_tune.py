@@ -23,6 +23,7 @@ from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.video import read_frames
 from hf_models.moment_encoders import load_moment_encoder
 from tuning.example import draw_example
+from tuning.texts import cut_texts
 
 COLORS = {
     "lámpara roja": (250, 20, 20),
@@ -132,6 +133,11 @@ def test_a_second_run_repeats_no_step_and_another_table_is_refused(tuned, config
     longer.write_text(Path(config.clips).read_text() + "day0,0.5,1.5,luz apagada\n")
     assert run_recipe(tune.main, replace(again, clips=str(longer))) == 2
     assert "holds a run with other clips, content of clips" in capsys.readouterr().err
+    tune.forget(tmp_path)
+    assert longer.exists(), "a folder that is no run stays as it is"
+    shutil.copytree(tuned, tmp_path / "run")
+    tune.forget(tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["tune.lock"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other/mine.txt").touch()
     assert run_recipe(tune.main, replace(again, output=str(tmp_path / "other"), restart=True)) == 2
@@ -210,6 +216,13 @@ def test_a_dry_run_names_the_steps_and_writes_nothing(config, tmp_path, capsys, 
     assert not list(tmp_path.iterdir())
 
 
+def test_texts_that_the_text_encoder_cuts_are_counted(base):
+    short, longer, longest = "show 5 reps instead of 3", "двойной аксель " * 2, "двойной аксель " * 3
+    assert cut_texts(base, [short]) is None
+    assert cut_texts(base, [short, longer, longest]).startswith("2 of 3 texts are longer than the 32 tokens that")
+    assert "and 1 of them then read like another; shorten the labels" in cut_texts(base, [short, longer, longest])
+
+
 def test_a_base_that_is_no_clip_is_refused_before_anything_is_written(config, tuned, tmp_path, capsys):
     run = replace(config, base=str(tuned / "model"), output=str(tmp_path / "run"))
     assert run_recipe(tune.main, run) == 2
@@ -278,4 +291,3 @@ def test_the_example_is_sixty_clips_of_labels_that_are_not_of_the_306(tmp_path):
     assert len(moments) == 18
     assert {moment.label for moment in moments} >= {"gainer layout with 2 twists", "webster tuck"}
     assert {f"{moment.video}.mp4" for moment in moments} == {path.name for path in videos.iterdir()}
-    shutil.rmtree(tmp_path)
