@@ -291,3 +291,21 @@ def test_the_example_is_sixty_clips_of_labels_that_are_not_of_the_306(tmp_path):
     assert len(moments) == 18
     assert {moment.label for moment in moments} >= {"gainer layout with 2 twists", "webster tuck"}
     assert {f"{moment.video}.mp4" for moment in moments} == {path.name for path in videos.iterdir()}
+
+
+@pytest.mark.slow  # a whole run
+def test_videos_that_do_not_decode_are_named_and_left_out(config, myclips, tmp_path, capsys):
+    shutil.copytree(myclips / "videos", tmp_path / "videos")
+    table = pl.read_csv(config.clips)
+    for number, broken in enumerate(("day1", "day4")):
+        (tmp_path / f"videos/{broken}.mp4").write_bytes(b"not a video" * 100)
+        shutil.copy(tmp_path / f"videos/day{number + 2}.mp4", tmp_path / f"videos/more{number}.mp4")
+        table = pl.concat([table, table.filter(video=f"day{number + 2}").with_columns(video=pl.lit(f"more{number}"))])
+    table.write_csv(tmp_path / "clips.csv")
+    run = replace(config, clips=str(tmp_path / "clips.csv"), video_dir=str(tmp_path / "videos"))
+    assert run_recipe(tune.main, replace(run, output=str(tmp_path / "run"))) == 0
+    assert "left out day1#t=0,1 of" in capsys.readouterr().out
+    results = json.loads((tmp_path / "run/embeddings/stage1/results.json").read_text())
+    assert set(results["coverage"]["failures"]) == {
+        f"{video}#t={second},{second + 1}" for video in ("day1", "day4") for second in range(4)
+    }
