@@ -119,7 +119,7 @@ from tuning.plan import (
     made_from,
     steps_of,
 )
-from tuning.results import show_amounts, summarize
+from tuning.results import show_amounts, splits_in_words, summarize
 from tuning.texts import cut_texts, texts_of
 
 RECIPES = {
@@ -226,6 +226,7 @@ def check_step(step: Step, plan: Plan) -> None:
     """See that the next step has something to work on."""
     if step.name == "dataset":
         check_dataset(plan)
+        print(splits_in_words(plan))
         if cut := cut_texts(plan.config.base, texts_of(plan.output / "dataset")):
             sys.stderr.write(f"little: {cut}\n")
 

@@ -50,8 +50,17 @@ class Base:
         return 4 * (self.vision.parameters + self.text.parameters)
 
 
+SMALL_TEXT, LARGE_TEXT = Encoder(12, 512, 77, 49408), Encoder(12, 768, 77, 49408)
+KNOWN = {
+    "openai/clip-vit-base-patch32": Base(Encoder(12, 768, 50), SMALL_TEXT, is_here=False),
+    "openai/clip-vit-base-patch16": Base(Encoder(12, 768, 197), SMALL_TEXT, is_here=False),
+    "openai/clip-vit-large-patch14": Base(Encoder(24, 1024, 257), LARGE_TEXT, is_here=False),
+}
+"""What a dry run knows without a network call."""
+
+
 def read_base(name_or_path: str, *, offline: bool) -> Base | None:
-    """The sizes of a CLIP; None where it is on the Hub and only its configuration would tell.
+    """The sizes of a CLIP; None where nothing on this machine tells them and `offline` forbids to ask the Hub.
 
     Raises:
         ValueError: It is no CLIP.
@@ -62,7 +71,7 @@ def read_base(name_or_path: str, *, offline: bool) -> Base | None:
         config = AutoConfig.from_pretrained(name_or_path, local_files_only=offline and not is_folder)
     except OSError:
         if offline and not is_folder and name_or_path.count("/") == 1:
-            return None
+            return KNOWN.get(name_or_path)
         raise
     if config.model_type != "clip":
         raise ValueError(

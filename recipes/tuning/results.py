@@ -78,6 +78,16 @@ def show_amounts(amounts: Amounts, rejections: Sequence[Rejection], *, is_drawn_
         sys.stderr.write(f"NOTE: {DRAWN}\n")
 
 
+def splits_in_words(plan: Plan) -> str:
+    """`train: 40 clips of 8 videos; validation: ...`: how the clips were divided."""
+    words = []
+    for split in ("train", "validation", "test"):
+        clips = pl.read_parquet(plan.output / "dataset" / "own-clips" / f"{split}-*.parquet")
+        videos = counted(clips["video_id"].n_unique(), "video")
+        words.append(f"{split}: {counted(len(clips), 'clip')} of {videos}")
+    return f"{'; '.join(words)}; no video is in two of them"
+
+
 def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str, Any]:
     """Measure what tuning was worth, print it, and write `summary.json` and the model's card."""
     output = plan.output

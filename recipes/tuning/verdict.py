@@ -88,5 +88,6 @@ def sentence(found: dict[str, dict[str, Any]], other: str, k: int, num_queries: 
         return f"The tuned model is {points}, over {over}: of one video nothing can be said about others."
     low, high = (100 * bound for bound in interval)
     sure = "better" if low > 0 else "worse" if high < 0 else "not clearly better or worse"
-    few = f"; of {num_videos} videos that is a rough guess" if num_videos < FEW_VIDEOS else ""
-    return f"The tuned model is {points} (95 % interval over videos {low:.1f} to {high:.1f}), {over}: {sure}{few}."
+    if num_videos < FEW_VIDEOS:
+        sure = f"{num_videos} videos are too few for a narrow interval to mean much; hold out more with --test_fraction"
+    return f"The tuned model is {points} (95 % interval over videos {low:.1f} to {high:.1f}), {over}: {sure}."

@@ -125,7 +125,9 @@ def test_a_second_run_repeats_no_step_and_another_table_is_refused(tuned, config
     again = replace(config, output=str(tuned), num_workers=2, min_clips=10)
     before = (tuned / "summary.json").read_text()
     assert run_recipe(tune.main, again) == 0
-    assert capsys.readouterr().out.count("done before") == 6
+    shown = capsys.readouterr().out
+    assert shown.count("done before") == 6
+    assert "train: 16 clips of 4 videos; validation: 4 clips of 1 video; test: 4 clips of 1 video; no video" in shown
     assert (tuned / "summary.json").read_text() == before
     assert run_recipe(tune.main, replace(again, seed=1)) == 2
     assert "holds a run with other seed; name another --output, or give --restart" in capsys.readouterr().err
@@ -213,6 +215,8 @@ def test_a_dry_run_names_the_steps_and_writes_nothing(config, tmp_path, capsys, 
     unknown = replace(config, dry_run=True, base="someone/a-clip-that-is-not-here")
     assert tune.main(unknown) == 0
     assert "its size is not known before its config.json is here" in capsys.readouterr().out
+    assert tune.main(replace(config, dry_run=True, base="openai/clip-vit-base-patch16")) == 0
+    assert "download: about 592 MB from the Hub, once" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 
 
