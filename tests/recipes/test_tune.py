@@ -22,6 +22,7 @@ from hf_datasets.tfcovr.free_text import write_free_modification
 from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.video import read_frames
 from hf_models.moment_encoders import load_moment_encoder
+from tuning import plan
 from tuning.example import draw_example
 from tuning.texts import cut_texts
 
@@ -31,6 +32,23 @@ COLORS = {
     "lámpara azul, 2 veces": (20, 20, 250),
     "luz apagada": (10, 10, 10),
 }
+
+
+ALL_SYSTEMS = plan.SYSTEMS
+FEW_SYSTEMS = ("two-stage", "text-only", "zero-shot average")
+
+
+def compared_with(monkeypatch, systems):
+    for module in (plan, tune):
+        monkeypatch.setattr(module, "SYSTEMS", systems)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_systems():
+    """Each further one takes a second to train."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        compared_with(monkeypatch, FEW_SYSTEMS)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +117,7 @@ def tuned(config, tmp_path_factory):
 
 def test_a_table_becomes_a_model_that_can_be_searched_with(tuned, myclips):
     summary = json.loads((tuned / "summary.json").read_text(encoding="utf-8"))
-    assert list(summary["figures"]) == [*tune.SYSTEMS, "random order"]
+    assert list(summary["figures"]) == [*FEW_SYSTEMS, "random order"]
     assert (summary["clips"], summary["labels"], summary["videos"]) == (24, 4, 6)
     splits = {split: set(clips_of(tuned, split)["video_id"]) for split in ("train", "validation", "test")}
     assert len(set.union(*splits.values())) == sum(map(len, splits.values())) == 6
@@ -298,7 +316,8 @@ def test_the_example_is_sixty_clips_of_labels_that_are_not_of_the_306(tmp_path):
 
 
 @pytest.mark.slow  # a whole run
-def test_videos_that_do_not_decode_are_named_and_left_out(config, myclips, tmp_path, capsys):
+def test_videos_that_do_not_decode_are_named_and_left_out(config, myclips, tmp_path, capsys, monkeypatch):
+    compared_with(monkeypatch, ALL_SYSTEMS)
     shutil.copytree(myclips / "videos", tmp_path / "videos")
     table = pl.read_csv(config.clips)
     for number, broken in enumerate(("day1", "day4")):
@@ -308,6 +327,8 @@ def test_videos_that_do_not_decode_are_named_and_left_out(config, myclips, tmp_p
     table.write_csv(tmp_path / "clips.csv")
     run = replace(config, clips=str(tmp_path / "clips.csv"), video_dir=str(tmp_path / "videos"))
     assert run_recipe(tune.main, replace(run, output=str(tmp_path / "run"))) == 0
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert list(summary["figures"]) == [*ALL_SYSTEMS, "random order"]
     assert "left out day1#t=0,1 of" in capsys.readouterr().out
     results = json.loads((tmp_path / "run/embeddings/stage1/results.json").read_text())
     assert set(results["coverage"]["failures"]) == {
