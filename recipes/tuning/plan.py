@@ -137,6 +137,7 @@ def steps_of(plan: Plan) -> list[Step]:
             (
                 *data, *run, *frames, "--base", config.base, "--head", "all",
                 "--num_frames", f"{config.num_frames}", "--batch_size", f"{plan.batch_size}",
+                "--checkpoint_steps", "20",
                 "--epochs", f"{plan.stage1_epochs}", "--learning_rate", f"{plan.learning_rate}",
                 *(() if is_miniature(config.base) else AIM_RECIPE), "--output_dir", f"{output / 'stage1'}",
             ),
