@@ -1,136 +1,124 @@
-"""Search the miniature's clips on a page of your own browser: choose a clip, write what to change, see what is found.
+"""Search your own videos on a page of your browser: choose or upload a clip, trim it, write what is different.
 
+    python recipes/demo.py INDEX
+    python recipes/demo.py INDEX --port 8000 --limit 24
     python recipes/demo.py
-    python recipes/demo.py --model outputs/stage2/model --port 8000
 
-The page is what `python recipes/publish.py demo` publishes as a Space. Here it runs at an address that only this
-machine reaches, and sends nothing anywhere. The clips of the test split are encoded once for each model and kept in
-`--embeddings`; for the model that ships they ship, too.
+INDEX is what index.py made; without one the miniature is indexed first. The moments that fit best play side by side, can
+be marked as right or wrong (a CSV file that tune.py takes) and exported. The page is at an address that only this
+machine reaches, and sends nothing anywhere. `python recipes/publish.py demo` publishes another page, over the miniature
+alone, as a Space.
 """
 
 import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from harness.commands import RECIPES
-from harness.config import option, parse_config, run_recipe
-from harness.model_folders import MINIATURE_TFCOVR
+from harness.config import first_word_as, option, parse_config, run_recipe
+from harness.shared_config import Device
 
-SPACE = RECIPES / "demo_space"
+DEFAULT_INDEX = "outputs/index"
 
 
 @dataclass
 class DemoConfig:
-    """What to search with, and where."""
+    """What to search, and where."""
 
-    model: str = option(MINIATURE_TFCOVR, "Model folder that stage2.py wrote.")
-    embeddings: str | None = option(
+    index: str | None = option(
         None,
-        "File of the encoded clips, made where it is missing; none: the one that ships, for another model "
-        "outputs/demo/clips.safetensors.",
+        "Folder that index.py made, the first word, or the address of a bucket; none: outputs/index, where the "
+        "miniature's clips are indexed first if nothing is there.",
     )
+    video_dir: str | None = option(None, "Folder of the videos; none: where they were indexed.")
+    model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
+    marks: str | None = option(
+        None, "CSV file of the marks; none: marks.csv in the index, of a bucket's in this folder."
+    )
+    limit: int = option(12, "Most moments to show.")
     port: int | None = option(None, "Port on this machine; none: the first free one from 7860 on.")
-    num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
+    num_workers: int = option(2, "Processes that read videos, each one clip at a time.")
+    timeout_seconds: float = option(60.0, "Longest wait for one clip; an upload that takes longer is refused.")
+    trust_remote_code: bool = option(False, "Run the code that the model's folder or repository holds.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
 
     def __post_init__(self) -> None:
         """Refuse what no machine has."""
         if self.port is not None and not 0 < self.port < 65536:
             raise ValueError(f"--port {self.port}: a port is a number from 1 to 65535")
+        counts = {name: getattr(self, name) for name in ("limit", "num_workers")}
+        if wrong := [name for name, value in counts.items() if value < 1]:
+            raise ValueError(f"--{wrong[0]} must be at least 1, not {counts[wrong[0]]}")
+        if not self.timeout_seconds > 0:
+            raise ValueError(f"--timeout_seconds must be positive, not {self.timeout_seconds:g}")
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
+    sys.argv[1:] = first_word_as("index", sys.argv[1:])
     CONFIG = parse_config(DemoConfig, __doc__)
 
-import json
-
-from torch import Tensor
-from tqdm import tqdm
-
-from demo_space.composed_search import Clip, ComposedSearch, fingerprint, read_embeddings, write_embeddings
-from demo_space.footage import Footage
-from harness.data import load_split
-from harness.models import load_trained
-from harness.shared_config import DataConfig, EmbedConfig
-from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
-from hf_models.retrieval import encode
-from tfcovr.clip_embeddings import read_clips
+import index as index_recipe
+from hf_models.index.store import IndexedModel, MomentIndex
 
 
-def open_search(config: DemoConfig) -> tuple[ComposedSearch, dict[str, str]]:
-    """The model over the test split's clips, and the file of each long video."""
-    model, processor = load_trained(config.model)
-    rows = [row for row in load_split(DataConfig(), "test", clips=True) if row["video"]]
-    clips = [
-        Clip(row["clip_id"], row["video_id"], row["description"], row["start_seconds"], row["end_seconds"])
-        for row in rows
-    ]
-    video_embeds = embeddings(config, model, processor, rows)
-    return ComposedSearch(model, processor, clips, video_embeds), {row["video_id"]: row["video"] for row in rows}
+def index_of(config: DemoConfig) -> MomentIndex:
+    """The index that is named, or that of the miniature, which is made where it is missing or not finished."""
+    if config.index is None and not (Path(DEFAULT_INDEX) / "results.json").is_file():
+        print(f"no index is named and {DEFAULT_INDEX} is not there: indexing the miniature first, a few minutes")
+        index_recipe.run(index_recipe.IndexConfig(output=DEFAULT_INDEX))
+    return MomentIndex(config.index or DEFAULT_INDEX)
 
 
-def embeddings(
-    config: DemoConfig, model: TFCoVRForComposedRetrieval, processor: TFCoVRProcessor, rows: list[dict]
-) -> Tensor:
-    """What the video encoder gives for each clip, `(N, D)`; encoded now where the file is missing."""
-    shipped = config.model == MINIATURE_TFCOVR
-    default = SPACE / "clips.safetensors" if shipped else Path("outputs/demo/clips.safetensors")
-    path = Path(config.embeddings) if config.embeddings else default
-    made_by, clip_ids = fingerprint(model, processor), [row["clip_id"] for row in rows]
-    if not path.is_file():
-        encoded = encode_clips(config, model, processor, rows)
-        write_embeddings(path, *encoded, made_by)
-    try:
-        return read_embeddings(path, clip_ids, made_by)
-    except ValueError as error:
-        raise ValueError(f"{error}: remove the file, or name another with --embeddings") from error
+def root_of(config: DemoConfig, model: IndexedModel) -> Path:
+    """The folder of the videos."""
+    root = Path(config.video_dir or model.root).expanduser()
+    if not root.is_dir():
+        raise OSError(f"{root} is not a folder; give the one that holds the videos of the index as --video_dir")
+    return root.resolve()
 
 
-def encode_clips(
-    config: DemoConfig, model: TFCoVRForComposedRetrieval, processor: TFCoVRProcessor, rows: list[dict]
-) -> tuple[list[str], Tensor]:
-    """Decode and encode the clips; the rendered ones all decode."""
-    failures: dict[str, str] = {}
-    batches = read_clips(rows, processor, EmbedConfig(num_workers=config.num_workers), failures)
-    with tqdm(total=len(rows), desc="encoding clips", unit="clip") as progress:
-
-        def counted() -> Iterator[dict[str, Any]]:
-            for clip_ids, pixels in batches:
-                yield {"clip_id": clip_ids, "pixel_values": pixels}
-                progress.update(len(clip_ids))
-
-        encoded = encode(model, counted(), features="encode_video")
-    if failures:
-        raise ValueError(
-            f"{len(failures)} clips of the miniature cannot be read, such as {next(iter(failures.items()))}; render it "
-            "again with `python -m hf_datasets prepare tfcovr`"
-        )
-    return encoded
+def marks_of(config: DemoConfig, index: MomentIndex) -> Path:
+    """Where the marks are kept."""
+    if config.marks is not None:
+        return Path(config.marks).expanduser().absolute()
+    return Path("marks.csv" if "://" in index.path else f"{index.path}/marks.csv").absolute()
 
 
 def main(config: DemoConfig) -> None:
     if importlib.util.find_spec("gradio") is None:
         raise SystemExit("gradio is not installed; run: pip install 'subtle-video[demo]'")
+    index = index_of(config)
+    model = index.find(config.model)
+    root = root_of(config, model)
     with tempfile.TemporaryDirectory(prefix="subtle-demo-") as folder:
-        os.environ |= {"GRADIO_TEMP_DIR": f"{folder}/uploads", "GRADIO_ANALYTICS_ENABLED": "False"}
-        from demo_space.page import build_page, launch  # imports gradio, which reads the environment
+        os.environ |= {"GRADIO_TEMP_DIR": f"{folder}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
+        from demo_page.marks import Marks  # the page imports gradio, which reads the environment
+        from demo_page.media import Media
+        from demo_page.page import Page, build_page, launch
+        from demo_page.searching import IndexSearch
+        from indexing.models import load_again
 
-        search, videos = open_search(config)
-        settings = json.loads((SPACE / "demo.json").read_text(encoding="utf-8"))
-        texts = {name: settings[name] for name in ("title", "note", "examples")}
-        page = build_page(search, Footage(videos, Path(folder, "clips")), **texts)
-        here = {"server_name": "127.0.0.1", "server_port": config.port}
+        marks = Marks(marks_of(config, index))
+        encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
+        limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
+        media = Media(root, Path(folder), **limits)
         try:
-            launch(page, Path(folder, "clips"), **here, quiet=True, prevent_thread_lock=True)
-        except OSError as error:
-            taken = f"port {config.port} is" if config.port else "the ports from 7860 on are"
-            raise OSError(f"{taken} taken on this machine; name another with --port") from error
-        print(f"{len(search.clips)} clips at {page.local_url} (only on this machine); end with Ctrl-C")
-        page.block_thread()
+            search = IndexSearch(index, model, encoder, media)
+            page = Page(search, marks, limit=config.limit)
+            count = index.moments(model.key).count_rows()
+            note = f"{count:,} moments of {root.name}, by {Path(model.name).name}"
+            blocks = build_page(page, title="Search your videos", note=note)
+            try:
+                launch(blocks, page, port=config.port)
+            except OSError as error:
+                taken = f"port {config.port} is" if config.port else "the ports from 7860 on are"
+                raise OSError(f"{taken} taken on this machine; name another with --port") from error
+            print(f"{count:,} moments at {blocks.local_url} (only on this machine); end with Ctrl-C", flush=True)
+            blocks.block_thread()
+        finally:
+            media.close()
 
 
 if __name__ == "__main__":

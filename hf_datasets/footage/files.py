@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hf_datasets.records import Rejection
-from hf_datasets.video.store import VIDEO_EXTENSIONS
+from hf_datasets.video import VideoError
+from hf_datasets.video.store import UNSAFE_ID, VIDEO_EXTENSIONS
 
 BLOCK_BYTES = 1 << 20
 
@@ -75,6 +76,37 @@ def find_videos(folder: Path) -> tuple[list[VideoFile], list[Rejection]]:
                 else:
                     rejections.append(found)
     return sorted(files, key=lambda file: file.video), rejections
+
+
+def path_of_video(root: Path, video: str) -> Path:
+    """The file of a video that `find_videos` named; an index may come from anyone, so nothing outside is opened.
+
+    Args:
+        root: The folder.
+        video: A path below it, with `/`.
+
+    Raises:
+        VideoError: The path could leave the folder, or there is no such file.
+
+    Example:
+        >>> path_of_video(Path("archive"), "../private.mp4")
+        Traceback (most recent call last):
+        ...
+        hf_datasets.video.failures.VideoError: '../private.mp4' is refused: it could be outside the folder of videos
+    """
+    if UNSAFE_ID.search(video) or ".." in video.split("/"):
+        raise VideoError(f"{video!r} is refused: it could be outside the folder of videos")
+    path = root / video
+    try:
+        real = path.resolve(strict=True)
+        is_inside = real.is_relative_to(root.resolve())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise VideoError(
+            f"{video} is no longer in the folder of videos; put it back, or run `subtle index` again"
+        ) from error
+    if not is_inside or not real.is_file():
+        raise VideoError(f"{video!r} is refused: it is outside the folder of videos, or no ordinary file")
+    return path
 
 
 def _unreadable(error: OSError) -> Rejection:

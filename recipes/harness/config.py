@@ -325,6 +325,15 @@ def is_yaml(word: Any) -> bool:
     return isinstance(word, str) and word.endswith((".yaml", ".yml"))
 
 
+def first_word_as(name: str, words: list[str]) -> list[str]:
+    """The first word as a flag, where it is neither a flag nor a YAML file.
+
+    >>> first_word_as("index", ["archive", "--limit", "5"])
+    ['--index', 'archive', '--limit', '5']
+    """
+    return words if not words or words[0].startswith("-") or is_yaml(words[0]) else [f"--{name}", *words]
+
+
 def with_underscores(word: str) -> str:
     """A flag as the fields are spelled: `--batch-size=8` is `--batch_size=8`."""
     flag, equals, value = word.partition("=")

@@ -8,6 +8,7 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from hf_datasets.drafts import replacing, write_json
+from hf_datasets.footage.files import path_of_video
 from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_datasets.video.backends import PYAV_FILES
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
@@ -47,7 +48,7 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
         (draft / "clips").mkdir(parents=True)
         for rank, (row, record) in enumerate(zip(found, records(found), strict=True), start=1):
             try:
-                path = store.path(row["video"])  # an index may come from anyone: nothing outside the folder is read
+                path = path_of_video(store.root, row["video"])
                 made = cut(path, draft / "clips", rank, row, exact=exact, mute=mute)
                 pictures.append((rank, row, picture_of(path, row)))
             except VideoError as error:

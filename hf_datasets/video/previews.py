@@ -1,0 +1,126 @@
+"""Small copies of clips that every browser plays, and frames beside them: a reader for a pool.
+
+`read_or_preview` has the signature of `read_frames`, so that a `VideoReaderPool` runs it in its workers, where a file
+that hangs or brings down the decoder costs one time limit. What it is to do is in `VideoRequest.options`.
+"""
+
+import os
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from .backends import PYAV_FILES, Backend
+from .failures import VideoError
+from .pyav import OpenVideo, VideoLimits, to_rgb
+from .reading import ClipPixels, read_pixels
+from .spans import NO_PIXELS, end_of
+
+TICKS_PER_SECOND = 90_000
+MAX_FRAMES_PER_SECOND = 30
+SHORTEST_SECONDS = 0.04
+
+
+def read_or_preview(
+    path: str | os.PathLike[str],
+    num_frames: int | Sequence[int],
+    start_seconds: float | None = None,
+    end_seconds: float | None = None,
+    *,
+    backend: Backend = "auto",
+    size: int | tuple[int, int] | None = None,
+    limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+    frames: int | None = None,
+    frame_size: int | Sequence[int] | None = None,
+    preview: str | None = None,
+    longest_side: int = 480,
+    is_length: bool = False,
+) -> ClipPixels:
+    """Read a clip as `read_frames` does, or write a small copy of it, or find where the video ends.
+
+    Args:
+        path: A video file.
+        num_frames: See `read_frames`.
+        start_seconds: See `read_frames`.
+        end_seconds: See `read_frames`; an end beyond the video's is its end.
+        backend: See `read_frames`; a copy is made with PyAV.
+        size: See `read_frames`.
+        limits: See `read_frames`.
+        frames: Of this clip, in place of `num_frames`.
+        frame_size: Of this clip, in place of `size`.
+        preview: File to write the copy to: H.264 without sound, at the times that its frames have.
+        longest_side: Of the copy, in pixels.
+        is_length: Find the end.
+
+    Returns:
+        The frames; of a copy none to use, and as timestamps where it begins and ends in the video; of the length the
+        only timestamp is where the last frame ends.
+
+    Raises:
+        VideoError: See `read_frames`.
+    """
+    path = Path(path)
+    if preview is None and not is_length:
+        wanted = tuple(frame_size) if isinstance(frame_size, list | tuple) else frame_size
+        return read_pixels(
+            path,
+            num_frames if frames is None else frames,
+            start_seconds,
+            end_seconds,
+            backend=backend,
+            size=size if wanted is None else wanted,  # type: ignore[arg-type]  # JSON gives a list of two
+            limits=limits,
+        )
+    with PYAV_FILES.lend(path) as video:
+        video.check(limits)
+        if preview is None:
+            times: tuple[float, ...] = (end_of(video),)
+        else:
+            times = write_preview(video, Path(preview), start_seconds, end_seconds, longest_side)
+    return ClipPixels(NO_PIXELS, (0,), times, 1, 0.0)
+
+
+def write_preview(
+    video: OpenVideo, output: Path, start_seconds: float | None, end_seconds: float | None, longest_side: int
+) -> tuple[float, float]:
+    """Write a small copy of a clip; where it begins and ends in the video, in seconds."""
+    import av
+
+    keys = video.span(start_seconds, end_seconds).keys
+    rate = float(video.frame_rate) or 25.0
+    step = max(1, round(rate / MAX_FRAMES_PER_SECOND))
+    height, width = smaller(*video.size, longest_side)
+    first = last = -1.0
+    with av.open(str(output), "w", format="mp4", options={"movflags": "faststart"}) as container:
+        options = {"crf": "26", "preset": "veryfast", "g": "15"}  # short groups: a handle that is dragged seeks
+        stream = container.add_stream("libx264", rate=video.frame_rate.limit_denominator(1001), options=options)
+        stream.pix_fmt, stream.codec_context.time_base = "yuv420p", Fraction(1, TICKS_PER_SECOND)
+        for key, frame in video.decode(keys[::step]):
+            pixels = np.ascontiguousarray(to_rgb(frame, height, width))
+            seconds = video.seconds(key)
+            if first < 0:
+                first = seconds
+                stream.height, stream.width = pixels.shape[:2]
+            if pixels.shape[:2] != (stream.height, stream.width) or seconds <= last:
+                continue  # a stream that turns around in the middle, or whose times do
+            last = seconds
+            shown = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            shown.pts = round((seconds - first) * TICKS_PER_SECOND)
+            shown.time_base = Fraction(1, TICKS_PER_SECOND)
+            container.mux(stream.encode(shown))
+        if first < 0:
+            raise VideoError(f"{video.path}: no frame of the clip decodes; fetch the file again, or re-encode it")
+        container.mux(stream.encode())
+    return first, last + max(step / rate, SHORTEST_SECONDS)
+
+
+def smaller(height: int, width: int, longest_side: int) -> tuple[int, int]:
+    """Height and width within a side, both even.
+
+    Example:
+        >>> smaller(1080, 1920, 480), smaller(96, 97, 480)
+        ((270, 480), (96, 96))
+    """
+    scale = min(1.0, longest_side / max(height, width))
+    return max(2, round(height * scale) // 2 * 2), max(2, round(width * scale) // 2 * 2)

@@ -1,0 +1,271 @@
+"""What the page shows of videos: small copies, pictures and uploads, made by reader processes under a time limit.
+
+Everything that a browser may fetch has an unguessable id, and nothing else is served. Copies lie in a folder of the
+page's own, the oldest of which are removed.
+"""
+
+import hashlib
+import hmac
+import queue
+import secrets
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from PIL import Image
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from torch import Tensor
+
+from hf_datasets.footage.files import fingerprint, path_of_video
+from hf_datasets.video import VideoError
+from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.previews import read_or_preview
+
+MAX_UPLOAD_BYTES = 100_000_000
+MAX_UPLOAD_SECONDS = 60.0
+MAX_CLIP_SECONDS = 60.0
+"""Of a moment, so much is shown."""
+KEPT_UPLOADS = 16
+KEPT_BYTES = 1_000_000_000
+KEPT_IDS = 20_000
+STRIP_FRAMES = 12
+STRIP_SIZE = (48, 64)
+"""Width and height of one frame of the strip."""
+STILL_SIDE = 120
+TYPES = {"clip": ("mp4", "video/mp4"), "strip": ("jpg", "image/jpeg"), "still": ("jpg", "image/jpeg")}
+FOLDER = "media"
+
+
+@dataclass(frozen=True)
+class Footage:
+    """A stretch of a video of the index, or of an upload.
+
+    Attributes:
+        video: Its path below the root of the index, or the name of an upload.
+        start_seconds: Where it starts.
+        end_seconds: Where it ends.
+        upload: The file of an upload.
+    """
+
+    video: str
+    start_seconds: float
+    end_seconds: float
+    upload: Path | None = None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A visitor's file that was taken."""
+
+    path: Path
+    name: str
+    seconds: float
+    fingerprint: str
+
+
+class Media:
+    """Makes and serves what the page shows.
+
+    Args:
+        root: The folder of the index's videos; nothing outside is opened.
+        folder: Where copies and uploads are kept; the page's own.
+        num_workers: Reader processes.
+        timeout_seconds: How long one of them may take for one clip.
+    """
+
+    def __init__(self, root: Path, folder: Path, *, num_workers: int = 2, timeout_seconds: float = 60.0) -> None:
+        self.root, self.folder = root, folder
+        for name in ("copies", "uploads", "files"):
+            (folder / name).mkdir(parents=True)
+        self.secret = secrets.token_bytes()
+        self.known: OrderedDict[str, tuple[str, Footage] | tuple[Path, str]] = OrderedDict()
+        self.kept: OrderedDict[Path, int] = OrderedDict()
+        self.spans: dict[Path, tuple[float, float]] = {}
+        self.lock, self.locks = Lock(), [Lock() for _ in range(64)]
+        self.pools: queue.LifoQueue[VideoReaderPool] = queue.LifoQueue()  # the last one is warm
+        for _ in range(num_workers):
+            self.pools.put(VideoReaderPool(1, num_workers=1, timeout_seconds=timeout_seconds, reader=read_or_preview))
+
+    def read(self, footage: Footage, **options: Any) -> Any:
+        """What a reader process answers.
+
+        Raises:
+            VideoError: The file is gone or cannot be read; the message names it without its folder.
+        """
+        path = self.path(footage)
+        request = VideoRequest("clip", path, footage.start_seconds, footage.end_seconds, options)
+        with self.borrowed() as pool:
+            ((_, read),) = pool.read([request])
+            pool.quarantine.clear()  # the file may be put back
+        if isinstance(read, VideoFailure):
+            raise VideoError(read.reason.replace(str(path), footage.video))
+        return read
+
+    @contextmanager
+    def borrowed(self) -> Iterator[VideoReaderPool]:
+        """A pool that no other thread uses."""
+        pool = self.pools.get()
+        try:
+            yield pool
+        finally:
+            self.pools.put(pool)
+
+    def path(self, footage: Footage) -> Path:
+        """The file.
+
+        Raises:
+            VideoError: It is not there any more.
+        """
+        if footage.upload is None:
+            return path_of_video(self.root, footage.video)
+        if not footage.upload.is_file():
+            raise VideoError(f"{footage.video} is not kept any more; upload it again")
+        return footage.upload
+
+    def frames(self, footage: Footage, number: int, size: Any) -> Tensor:
+        """What a model reads of a clip, `(number, 3, height, width)` uint8."""
+        frames: Tensor = self.read(footage, frames=number, frame_size=size).frames
+        return frames
+
+    def address(self, kind: str, footage: Footage) -> str:
+        """Where the page finds a copy of kind "clip", "strip" or "still"; it is made when it is first fetched."""
+        digest = hmac.new(self.secret, repr((kind, footage)).encode(), hashlib.sha256).hexdigest()[:40]
+        return self.remember(digest, (kind, footage))
+
+    def offer(self, path: Path, name: str) -> str:
+        """Where the page finds a file to download."""
+        return self.remember(secrets.token_hex(20), (path, name))
+
+    def remember(self, token: str, what: Any) -> str:
+        with self.lock:
+            self.known[token] = what
+            self.known.move_to_end(token)
+            while len(self.known) > KEPT_IDS:
+                self.known.popitem(last=False)
+        return f"{FOLDER}/{token}"
+
+    async def serve(self, request: Request) -> Response:
+        """Answer a request for an id; a message in words where there is nothing to show."""
+        what = self.known.get(request.path_params["token"])
+        try:
+            if what is None:
+                raise VideoError("this address is not known any more; search again")
+            if isinstance(what[0], Path):
+                path, headers = what[0], {"Cache-Control": "no-store"}
+                response = partial(FileResponse, filename=str(what[1]))
+            else:
+                path = (await run_in_threadpool(self.made, *what))[0]
+                headers, response = {"Cache-Control": "private, max-age=3600"}, FileResponse
+            if not path.is_file():
+                raise VideoError("this file is not kept any more; make it again")
+        except (VideoError, OSError) as error:
+            return PlainTextResponse(plain(error), 404, {"Cache-Control": "no-store"})
+        kind = None if isinstance(what[0], Path) else TYPES[what[0]][1]
+        return response(path, media_type=kind, headers=headers | {"X-Content-Type-Options": "nosniff"})
+
+    def made(self, kind: str, footage: Footage) -> tuple[Path, float, float]:
+        """A copy, and where it begins and ends in its video; made if it is not kept.
+
+        Raises:
+            VideoError: It cannot be made.
+        """
+        token = self.address(kind, footage).rpartition("/")[2]
+        path = self.folder / "copies" / f"{token}.{TYPES[kind][0]}"
+        with self.locks[int(token[:8], 16) % len(self.locks)]:
+            if not path.is_file() or path not in self.spans:
+                draft = path.with_name(f"draft-{secrets.token_hex(8)}.{TYPES[kind][0]}")
+                try:
+                    span = getattr(self, f"write_{kind}")(footage, draft)
+                    draft.replace(path)
+                finally:
+                    draft.unlink(missing_ok=True)
+                self.spans[path] = span
+            span = self.spans[path]
+        self.keep(path)
+        return path, *span
+
+    def write_clip(self, footage: Footage, path: Path) -> tuple[float, float]:
+        """A playing copy."""
+        begin, end = self.read(footage, preview=str(path)).timestamps_seconds
+        return begin, end
+
+    def write_strip(self, footage: Footage, path: Path) -> tuple[float, float]:
+        """Frames from begin to end, side by side."""
+        width, height = STRIP_SIZE
+        frames = self.frames(footage, STRIP_FRAMES, height)
+        strip = Image.new("RGB", (STRIP_FRAMES * width, height))
+        for number, frame in enumerate(frames):
+            strip.paste(cropped(frame, width, height), (number * width, 0))
+        strip.save(path, "JPEG", quality=80)
+        return footage.start_seconds, footage.end_seconds
+
+    def write_still(self, footage: Footage, path: Path) -> tuple[float, float]:
+        """The middle frame."""
+        cropped(self.frames(footage, 1, STILL_SIDE)[0], STILL_SIDE, STILL_SIDE).save(path, "JPEG", quality=82)
+        return footage.start_seconds, footage.end_seconds
+
+    def keep(self, path: Path) -> None:
+        """Remember that a copy is used, and remove those that nobody used for long."""
+        with self.lock:
+            self.kept[path] = path.stat().st_size if path.is_file() else 0
+            self.kept.move_to_end(path)
+            while sum(self.kept.values()) > KEPT_BYTES and len(self.kept) > 1:
+                oldest, _ = self.kept.popitem(last=False)
+                oldest.unlink(missing_ok=True)
+                self.spans.pop(oldest, None)
+
+    def take(self, sent: Path) -> Upload:
+        """Take a visitor's file, if it is a video within the limits.
+
+        Raises:
+            ValueError: It is too large or too long.
+            VideoError: It is no video, is damaged, or takes too long to read.
+        """
+        name = sent.name[-60:]
+        megabytes = sent.stat().st_size / 1e6
+        if megabytes > MAX_UPLOAD_BYTES / 1e6:
+            raise ValueError(f"{name} has {megabytes:.0f} MB; give at most {MAX_UPLOAD_BYTES / 1e6:.0f} MB")
+        ending = "".join(filter(str.isalnum, sent.suffix))[:8] or "video"
+        path = self.folder / "uploads" / f"{secrets.token_hex(16)}.{ending}"
+        shutil.copyfile(sent, path)  # who sends the same file at the same time has the same path
+        try:
+            seconds = float(self.read(Footage(name, 0.0, 0.0, path), is_length=True).timestamps_seconds[0])
+            if seconds > MAX_UPLOAD_SECONDS:
+                raise ValueError(
+                    f"{name} has {seconds:.0f} s; give at most {MAX_UPLOAD_SECONDS:.0f} s, such as the part to search for"
+                )
+        except (VideoError, ValueError, OSError):
+            path.unlink(missing_ok=True)
+            raise
+        with self.lock:
+            uploads = sorted((self.folder / "uploads").iterdir(), key=lambda one: one.stat().st_mtime_ns)
+            for old in uploads[:-KEPT_UPLOADS]:
+                old.unlink(missing_ok=True)
+        return Upload(path, name, seconds, fingerprint(path))
+
+    def close(self) -> None:
+        """End the reader processes."""
+        while not self.pools.empty():
+            self.pools.get().close()
+
+
+def cropped(frame: Tensor, width: int, height: int) -> Image.Image:
+    """The middle of a frame `(3, H, W)`, filling a picture."""
+    image = Image.fromarray(frame.permute(1, 2, 0).contiguous().numpy())
+    scale = max(width / image.width, height / image.height)
+    size = max(width, round(image.width * scale)), max(height, round(image.height * scale))
+    left, top = (size[0] - width) // 2, (size[1] - height) // 2
+    return image.resize(size).crop((left, top, left + width, top + height))
+
+
+def plain(error: BaseException) -> str:
+    """An error as one line; of one that the operating system gives, without the file's path."""
+    return " ".join((getattr(error, "strerror", None) or str(error)).split()).rstrip(".")
