@@ -4,8 +4,8 @@
     python recipes/demo.py INDEX --port 8000 --limit 24
     python recipes/demo.py
 
-INDEX is what index.py made; without one the miniature is indexed first. The moments that fit best play side by side, can
-be marked as right or wrong (a CSV file that tune.py takes) and exported. The page is at an address that only this
+INDEX is what index.py made; without one the miniature is indexed first. The moments that fit best play side by side,
+can be marked as right or wrong (a CSV file that tune.py takes) and exported. The page is at an address that only this
 machine reaches, and sends nothing anywhere. `python recipes/publish.py demo` publishes another page, over the miniature
 alone, as a Space.
 """
@@ -60,6 +60,7 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(DemoConfig, __doc__)
 
 import index as index_recipe
+
 from hf_models.index.store import IndexedModel, MomentIndex
 
 
@@ -108,7 +109,8 @@ def main(config: DemoConfig) -> None:
             search = IndexSearch(index, model, encoder, media)
             page = Page(search, marks, limit=config.limit)
             count = index.moments(model.key).count_rows()
-            note = f"{count:,} moments of {root.name}, by {Path(model.name).name}"
+            videos = len(index.files(model.key))
+            note = f"{count:,} moments of {videos:,} videos in {root.name}, found by {Path(model.name).name}"
             blocks = build_page(page, title="Search your videos", note=note)
             try:
                 launch(blocks, page, port=config.port)

@@ -5,9 +5,10 @@ that hangs or brings down the decoder costs one time limit. What it is to do is 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from .spans import NO_PIXELS, end_of
 
 TICKS_PER_SECOND = 90_000
 MAX_FRAMES_PER_SECOND = 30
-SHORTEST_SECONDS = 0.04
+LONGEST_SIDE = 480
 
 
 def read_or_preview(
@@ -31,11 +32,7 @@ def read_or_preview(
     backend: Backend = "auto",
     size: int | tuple[int, int] | None = None,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
-    frames: int | None = None,
-    frame_size: int | Sequence[int] | None = None,
-    preview: str | None = None,
-    longest_side: int = 480,
-    is_length: bool = False,
+    task: Mapping[str, Any] | None = None,
 ) -> ClipPixels:
     """Read a clip as `read_frames` does, or write a small copy of it, or find where the video ends.
 
@@ -47,44 +44,46 @@ def read_or_preview(
         backend: See `read_frames`; a copy is made with PyAV.
         size: See `read_frames`.
         limits: See `read_frames`.
-        frames: Of this clip, in place of `num_frames`.
-        frame_size: Of this clip, in place of `size`.
-        preview: File to write the copy to: H.264 without sound, at the times that its frames have.
-        longest_side: Of the copy, in pixels.
-        is_length: Find the end.
+        task: `num_frames` and `size` of this clip, in place of the pool's; or `preview`, the file to write a copy to
+            (H.264 without sound, at the times that its frames have) and its `longest_side` in pixels; or `find`, "end".
 
     Returns:
-        The frames; of a copy none to use, and as timestamps where it begins and ends in the video; of the length the
-        only timestamp is where the last frame ends.
+        The frames; of a copy none to use, and as timestamps where it begins and ends in the video; of the end the only
+        timestamp is where the last frame ends.
 
     Raises:
         VideoError: See `read_frames`.
     """
-    path = Path(path)
-    if preview is None and not is_length:
-        wanted = tuple(frame_size) if isinstance(frame_size, list | tuple) else frame_size
+    path, task = Path(path), task or {}
+    if "preview" not in task and "find" not in task:
+        own = task.get("size", size)
         return read_pixels(
             path,
-            num_frames if frames is None else frames,
+            task.get("num_frames", num_frames),
             start_seconds,
             end_seconds,
             backend=backend,
-            size=size if wanted is None else wanted,  # type: ignore[arg-type]  # JSON gives a list of two
+            size=tuple(own) if isinstance(own, list) else own,  # JSON knows no tuples
             limits=limits,
         )
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
-        if preview is None:
+        if "find" in task:
             times: tuple[float, ...] = (end_of(video),)
         else:
-            times = write_preview(video, Path(preview), start_seconds, end_seconds, longest_side)
+            side = int(task.get("longest_side", LONGEST_SIDE))
+            times = write_preview(video, Path(task["preview"]), start_seconds, end_seconds, side)
     return ClipPixels(NO_PIXELS, (0,), times, 1, 0.0)
 
 
 def write_preview(
     video: OpenVideo, output: Path, start_seconds: float | None, end_seconds: float | None, longest_side: int
 ) -> tuple[float, float]:
-    """Write a small copy of a clip; where it begins and ends in the video, in seconds."""
+    """Write a small copy of a clip; where it begins and ends in the video, in seconds.
+
+    Raises:
+        VideoError: No frame of the clip decodes.
+    """
     import av
 
     keys = video.span(start_seconds, end_seconds).keys
@@ -112,7 +111,7 @@ def write_preview(
         if first < 0:
             raise VideoError(f"{video.path}: no frame of the clip decodes; fetch the file again, or re-encode it")
         container.mux(stream.encode())
-    return first, last + max(step / rate, SHORTEST_SECONDS)
+    return first, last + step / rate
 
 
 def smaller(height: int, width: int, longest_side: int) -> tuple[int, int]:

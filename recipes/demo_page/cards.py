@@ -88,7 +88,7 @@ def card(media: Media, place: int, row: Mapping[str, Any], trouble: str, is_righ
     if not trouble:
         shown = (
             f'<video src="{media.address("clip", footage_of(row))}" aria-label="{place + 1}. {title}" {MUTED} loop '
-            'controls preload="metadata"></video><p class="trouble" role="alert" hidden></p>'
+            'controls preload="auto"></video><p class="trouble" role="alert" hidden></p>'
         )
     facts = (f"score {row['score']:.3f}", row["video"], seconds_of(row))
     marks = "".join(

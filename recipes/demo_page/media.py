@@ -94,14 +94,14 @@ class Media:
         for _ in range(num_workers):
             self.pools.put(VideoReaderPool(1, num_workers=1, timeout_seconds=timeout_seconds, reader=read_or_preview))
 
-    def read(self, footage: Footage, **options: Any) -> Any:
-        """What a reader process answers.
+    def read(self, footage: Footage, **task: Any) -> Any:
+        """What a reader process answers; for the task see `read_or_preview`.
 
         Raises:
             VideoError: The file is gone or cannot be read; the message names it without its folder.
         """
         path = self.path(footage)
-        request = VideoRequest("clip", path, footage.start_seconds, footage.end_seconds, options)
+        request = VideoRequest("clip", path, footage.start_seconds, footage.end_seconds, {"task": task})
         with self.borrowed() as pool:
             ((_, read),) = pool.read([request])
             pool.quarantine.clear()  # the file may be put back
@@ -132,7 +132,7 @@ class Media:
 
     def frames(self, footage: Footage, number: int, size: Any) -> Tensor:
         """What a model reads of a clip, `(number, 3, height, width)` uint8."""
-        frames: Tensor = self.read(footage, frames=number, frame_size=size).frames
+        frames: Tensor = self.read(footage, num_frames=number, size=size).frames
         return frames
 
     def address(self, kind: str, footage: Footage) -> str:
@@ -145,6 +145,7 @@ class Media:
         return self.remember(secrets.token_hex(20), (path, name))
 
     def remember(self, token: str, what: Any) -> str:
+        """Where the page finds it."""
         with self.lock:
             self.known[token] = what
             self.known.move_to_end(token)
@@ -226,8 +227,7 @@ class Media:
         """Take a visitor's file, if it is a video within the limits.
 
         Raises:
-            ValueError: It is too large or too long.
-            VideoError: It is no video, is damaged, or takes too long to read.
+            ValueError: It is too large or too long, no video or damaged, or it takes too long to read.
         """
         name = sent.name[-60:]
         megabytes = sent.stat().st_size / 1e6
@@ -237,12 +237,12 @@ class Media:
         path = self.folder / "uploads" / f"{secrets.token_hex(16)}.{ending}"
         shutil.copyfile(sent, path)  # who sends the same file at the same time has the same path
         try:
-            seconds = float(self.read(Footage(name, 0.0, 0.0, path), is_length=True).timestamps_seconds[0])
+            seconds = self.seconds_of(name, path)
             if seconds > MAX_UPLOAD_SECONDS:
                 raise ValueError(
-                    f"{name} has {seconds:.0f} s; give at most {MAX_UPLOAD_SECONDS:.0f} s, such as the part to search for"
+                    f"{name} has {seconds:.0f} s; give at most {MAX_UPLOAD_SECONDS:.0f} s, the part that matters"
                 )
-        except (VideoError, ValueError, OSError):
+        except (ValueError, OSError):
             path.unlink(missing_ok=True)
             raise
         with self.lock:
@@ -250,6 +250,18 @@ class Media:
             for old in uploads[:-KEPT_UPLOADS]:
                 old.unlink(missing_ok=True)
         return Upload(path, name, seconds, fingerprint(path))
+
+    def seconds_of(self, name: str, path: Path) -> float:
+        """How long an upload is.
+
+        Raises:
+            ValueError: It cannot be read.
+        """
+        try:
+            return float(self.read(Footage(name, 0.0, 0.0, path), find="end").timestamps_seconds[0])
+        except VideoError as error:
+            why = "takes too long to read" if "no frames within" in str(error) else "is not a video, or it is damaged"
+            raise ValueError(f"{name} {why}; choose an MP4, WebM or MOV file") from error
 
     def close(self) -> None:
         """End the reader processes."""

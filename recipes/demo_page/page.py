@@ -83,6 +83,7 @@ class Page:
         return self.take_moment(shown[place]) if place in range(len(shown)) else (None, "")
 
     def take_moment(self, row: dict[str, Any]) -> tuple[Query | None, str]:
+        """Take a moment as the query."""
         try:
             query = self.search.query_of_moment(row)
         except MISTAKES as error:
@@ -192,7 +193,9 @@ class Page:
 def told(error: BaseException) -> str:
     """An error as a line on the page."""
     said = plain(error)
-    return cards.tell(f"{said[:1].upper()}{said[1:]}.", wrong=True)
+    first = said.partition(" ")[0]
+    begin = first if "." in first or "/" in first else first.capitalize()  # the name of a file stays
+    return cards.tell(f"{begin}{said[len(first) :]}.", wrong=True)
 
 
 def whole(value: Any) -> int:
@@ -231,9 +234,9 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
                 moments = part("choices", "choose", elem_id="choices")
                 with gr.Row():
                     upload = gr.UploadButton(
-                        f"Upload a clip (up to {MAX_UPLOAD_SECONDS:.0f} s)", file_types=["video"], min_width=140
+                        f"Upload (up to {MAX_UPLOAD_SECONDS:.0f} s)", file_types=["video"], size="md", min_width=130
                     )
-                    none = gr.Button("No clip, text alone", min_width=140, interactive=reads_texts)
+                    none = gr.Button("No clip, text only", size="md", min_width=130, interactive=reads_texts)
                 clip = part("timeline", "trim", elem_id="query")
                 text = gr.Textbox(
                     label="2. Say what is different" if reads_texts else "2. The model of this index reads no text",
@@ -246,7 +249,7 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
                     max_lines=3,
                     lines=1,
                 )
-                with gr.Accordion("Filters", open=False):
+                with gr.Accordion("Filters", open=False, elem_id="filters"):
                     every = {"value": EVERYWHERE, "filterable": True}
                     folder = gr.Dropdown([EVERYWHERE, *folders], label="Folder", visible=bool(folders), **every)
                     label = gr.Dropdown([EVERYWHERE, *labels], label="Label", visible=bool(labels), **every)
@@ -264,7 +267,9 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
         blocks.load(page.kept, None, kept, **quiet)
         moments.choose(page.choose, shown, [query, clip], **private)
         clip.trim(page.trim, query, query, queue=False, **quiet)
-        none.click(lambda: (None, cards.tell("No clip: the text alone is searched for.")), None, [query, clip], **quiet)
+        none.click(
+            lambda: (None, cards.tell("No clip: the text alone is searched with.")), None, [query, clip], **quiet
+        )
         upload.upload(page.upload, upload, [query, clip], **private)
         filters = [folder, label, leave_out, least]
         gr.on(
@@ -285,7 +290,7 @@ class Guard:
     def __init__(self, app: Any) -> None:
         self.app = app
 
-    async def __call__(
+    async def __call__(  # noqa: D102 of ASGI
         self,
         scope: MutableMapping[str, Any],
         receive: Callable[[], Awaitable[Any]],
@@ -319,8 +324,9 @@ def launch(blocks: gr.Blocks, page: Page, *, port: int | None) -> None:
         "button_primary_background_fill": "*primary_700",
         "button_primary_background_fill_hover": "*primary_800",
     }
+    readable = {"body_text_color_subdued": "*neutral_600", "body_text_color_subdued_dark": "*neutral_300"}
     theme = gr.themes.Default(primary_hue="teal", **fonts).set(
-        **dark_enough, **{f"{name}_dark": color for name, color in dark_enough.items()}
+        **dark_enough, **readable, **{f"{name}_dark": color for name, color in dark_enough.items()}
     )
     blocks.launch(
         server_name="127.0.0.1",

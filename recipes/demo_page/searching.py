@@ -57,10 +57,10 @@ class Query:
         """
         least, most = self.stretch.start_seconds, self.stretch.end_seconds
         try:
-            start, end = max(least, float(start_seconds)), min(most, float(end_seconds))
+            start, end = max(float(start_seconds), least), min(float(end_seconds), most)
         except (TypeError, ValueError):
             start = end = least
-        if not end - start >= SHORTEST_SECONDS * 0.99:
+        if not end - start >= SHORTEST_SECONDS * 0.99:  # also of what is not a number
             raise ValueError(f"the clip must have at least {SHORTEST_SECONDS:g} s between {least:.2f} and {most:.2f} s")
         return replace(self, start_seconds=start, end_seconds=end)
 

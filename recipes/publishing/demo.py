@@ -3,17 +3,25 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from torch import Tensor
+from tqdm import tqdm
 from transformers import AutoProcessor
 from transformers.utils.logging import disable_progress_bar
 
-from demo_space.composed_search import code_hash, fingerprint, read_embeddings
+from demo_space.composed_search import code_hash, fingerprint, read_embeddings, write_embeddings
 from harness.commands import RECIPES
+from harness.data import load_split
 from harness.model_folders import MINIATURE_TFCOVR
 from harness.results import write_json
-from hf_models import TFCoVRForComposedRetrieval
+from harness.shared_config import DataConfig, EmbedConfig
+from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models.retrieval import encode
 from publishing.publication import Publication, check_repo_id
+from tfcovr.clip_embeddings import read_clips
 
 SPACE = RECIPES / "demo_space"
 NOT_OF_THE_SPACE = {"__init__.py", "__pycache__"}
@@ -61,11 +69,41 @@ def check_model() -> str:
     model = TFCoVRForComposedRetrieval.from_pretrained(MINIATURE_TFCOVR)
     processor = AutoProcessor.from_pretrained(MINIATURE_TFCOVR)
     path = SPACE / "clips.safetensors"
+    made_by = fingerprint(model, processor)
+    if not path.is_file():
+        rows = [row for row in load_split(DataConfig(), "test", clips=True) if row["video"]]
+        write_embeddings(path, *encode_clips(model, processor, rows), made_by)
     try:
-        read_embeddings(path, [], fingerprint(model, processor))
+        read_embeddings(path, [], made_by)
     except ValueError as error:
-        raise ValueError(f"{error}: remove the file and start `python recipes/demo.py` once") from error
+        raise ValueError(f"{error}: remove the file and publish the demo again") from error
     with tempfile.TemporaryDirectory() as saved:
         model.save_pretrained(saved)
         processor.save_pretrained(saved)
         return code_hash(Path(saved))
+
+
+def encode_clips(
+    model: TFCoVRForComposedRetrieval, processor: TFCoVRProcessor, rows: Sequence[dict[str, Any]]
+) -> tuple[list[str], Tensor]:
+    """Decode and encode the clips that the Space shows.
+
+    Raises:
+        ValueError: The miniature is damaged; what is rendered decodes.
+    """
+    failures: dict[str, str] = {}
+    batches = read_clips(rows, processor, EmbedConfig(), failures)
+    with tqdm(total=len(rows), desc="encoding clips", unit="clip") as progress:
+
+        def counted() -> Iterator[dict[str, Any]]:
+            for clip_ids, pixels in batches:
+                yield {"clip_id": clip_ids, "pixel_values": pixels}
+                progress.update(len(clip_ids))
+
+        encoded = encode(model, counted(), features="encode_video")
+    if failures:
+        raise ValueError(
+            f"{len(failures)} clips of the miniature cannot be read, such as {next(iter(failures.items()))}; render it "
+            "again with `python -m hf_datasets prepare tfcovr`"
+        )
+    return encoded

@@ -1,16 +1,16 @@
-"""The page for composed search: it finds what the model ranks first, refuses what is no clip, and serves its own files.
+"""The page over an index: it finds what the model ranks first, keeps marks, and serves nothing but its own copies."""
 
-The Space is run by a process that cannot import this project, on a dataset in a folder.
-"""
-
-import ast
+import asyncio
+import csv
 import json
-import os
 import re
-import socket
+import shutil
+import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,198 +19,299 @@ import av
 import demo
 import numpy as np
 import pytest
-import torch
-import yaml
-from datasets import Dataset, Features, Value, Video
-from packaging.requirements import Requirement
-from publish import PublishConfig, prepare, targets_of
+from colored_videos import write_colored_video
+from demo import DemoConfig
+from small_index import COLORS, EVIL, build_index
 
-from demo_space.composed_search import Clip, ComposedSearch, fingerprint, read_embeddings, write_embeddings
-from demo_space.footage import Footage
-from harness.data import load_split
-from harness.model_folders import MINIATURE_TFCOVR
-from harness.models import load_trained
-from harness.shared_config import DataConfig
-from hf_datasets.video import read_frames
-from hf_models.retrieval import search as exact_search
-from publishing import model as publishing_model
-from publishing.contents import check_text, files_of, machine_folders
+import demo_page.media
+from demo_page.marks import COLUMNS, Marks
+from demo_page.media import Footage, Media
+from demo_page.page import Page, Search, build_page, launch
+from demo_page.searching import IndexSearch
+from harness.config import run_recipe
+from hf_datasets.footage.files import path_of_video
+from hf_datasets.video import VideoError, read_frames
+from hf_models.index.search import search_moments
+from hf_models.index.store import MomentIndex
+from indexing.models import load_again
 
-SPACE = Path(demo.SPACE)
-TEXT = "show with 2 turns"
-SPANS = {"one": [(0.0, 0.9), (1.0, 1.9), (2.0, 2.8)], "two": [(0.2, 1.1), (1.2, 2.4), (2.5, 2.9)]}
-EVIL = '<img src=x onerror="alert(1)">${1+1}{{value}}'
-CARD = """---
-configs:
-- config_name: mini-clips
-  data_files: [{split: test, path: mini-clips/test.parquet}]
-- config_name: mini-videos
-  data_files: [{split: test, path: mini-videos/test.parquet}]
----
-"""
-VISITOR = Path(__file__).parents[1] / "fixtures" / "space_visitor.py"
-
-
-def write_video(path, seed, seconds=3.0, rate=10):
-    """Noise that drifts, 64 x 48."""
-    noise = np.random.default_rng(seed).integers(0, 255, size=(48, 64, 3), dtype=np.uint8)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=rate)
-        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-        for number in range(int(seconds * rate)):
-            frame = np.roll(noise, 2 * number * (seed + 1), axis=1)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
-        container.mux(stream.encode())
+TEXT = "show red"
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """The model that ships over six clips of two long videos."""
-    folder = tmp_path_factory.mktemp("demo")
-    videos = {name: folder / f"{name}.mp4" for name in SPANS}
-    for seed, path in enumerate(videos.values()):
-        write_video(path, seed)
-    clips = [
-        Clip(f"{video}-{number}", video, f"{EVIL} {number}", *span)
-        for video, spans in SPANS.items()
-        for number, span in enumerate(spans)
-    ]
-    model, processor = load_trained(MINIATURE_TFCOVR)
-    size = (processor.video_processor.size.height, processor.video_processor.size.width)
-    frames = [
-        read_frames(videos[clip.video_id], 12, clip.start_seconds, clip.end_seconds, size=size).frames for clip in clips
-    ]
-    pixels = processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"]
-    with torch.inference_mode():
-        embeds = model.encode_video(pixels)
-    footage = Footage(videos, folder / "clips")
-    return SimpleNamespace(
-        folder=folder,
-        videos=videos,
-        clips=clips,
-        model=model,
-        processor=processor,
-        embeds=embeds,
-        footage=footage,
-        search=ComposedSearch(model, processor, clips, embeds),
-    )
+def small(tiny, tmp_path_factory):
+    """An index, what searches it, and a folder that is served by nobody."""
+    folder = tmp_path_factory.mktemp("demo-index")
+    config = build_index(tiny, folder)
+    index = MomentIndex(config.output)
+    model = index.active
+    media = Media(Path(model.root), tmp_path_factory.mktemp("media") / "own", num_workers=1, timeout_seconds=30)
+    search = IndexSearch(index, model, load_again(model, "cpu"), media)
+    yield SimpleNamespace(folder=folder, videos=folder / "videos", index=index, model=model, media=media, search=search)
+    media.close()
 
 
-@pytest.fixture(scope="module")
-def page(small):
-    """What the page does; gradio is an extra that tests install."""
-    from demo_space.page import Page
-
-    return Page(small.search, small.footage)
+@pytest.fixture
+def page(small, tmp_path):
+    """The page's doings, with marks of their own."""
+    return Page(small.search, Marks(tmp_path / "marks.csv"))
 
 
-@pytest.fixture(scope="module")
-def space(tmp_path_factory):
-    """The folders of the Space and of its model, as they are published."""
-    root = tmp_path_factory.mktemp("space")
-    model = publishing_model.prepare("miniature-tfcovr", "org/miniature-tfcovr", root / "model")
-    (target,) = targets_of(PublishConfig(what="demo", repo="org/subtle-demo"))
-    return prepare(target, PublishConfig(), root / "space"), model
+def event(**data):
+    return SimpleNamespace(**data)
 
 
-def own_ranking(small, text, *, upload=None):
-    """Ids and scores by the model's methods and the exact search, the first clip as the query."""
-    with torch.inference_mode():
-        video = {"video_embeds": small.embeds[:1]}
-        if upload:
-            video = {"pixel_values": small.processor(videos=[str(upload)])["pixel_values"]}
-        features = small.model.get_query_features if text else small.model.get_target_features
-        query = features(**video, **(small.processor(text=[text]) if text else {}))
-        targets = small.model.get_target_features(video_embeds=small.embeds)
-    rows, scores = exact_search(query, targets, len(targets), exclude=None if upload else [0])
-    return [
-        (small.clips[row].clip_id, score)
-        for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True)
-        if row >= 0
-    ]
+def red(small, video="first/one.mp4", label="red"):
+    """A moment as a row of the index."""
+    rows, _ = small.search.choices(label, 24)
+    return next(row for row in rows if row["video"] == video)
 
 
-def same(found, expected):
-    assert [clip_id for clip_id, _ in found] == [clip_id for clip_id, _ in expected]
-    assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-5)
+def find(page, query, text="", folder=None, label=None, leave_out=False, least=None):
+    return page.find(Search(), query, text, folder, label, leave_out, least)
+
+
+def words_of(html):
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def color_of(path, seconds):
+    """The name of the color at a time of a file."""
+    frame = read_frames(path, 1, seconds, seconds + 0.05).frames[0].float().mean((1, 2))
+    return min(COLORS, key=lambda name: np.abs(np.array(COLORS[name]) - frame.numpy()).sum())
+
+
+def test_a_moment_is_shown_with_what_is_around_it_and_trimmed(small, page):
+    query, shown = page.take_moment(red(small, "second/one.mp4"))
+    assert (query.start_seconds, query.end_seconds) == pytest.approx((2.0, 3.0))
+    assert (query.stretch.start_seconds, query.stretch.end_seconds) == pytest.approx((0.0, 4.0), abs=0.01)
+    assert shown.count('type="range"') == 2
+    trimmed = page.trim(query, event(start=2.25, end=2.75))
+    assert (trimmed.start_seconds, trimmed.end_seconds) == (2.25, 2.75)
+    assert page.trim(query, event(start=-9, end=1e9)).clip == query.stretch
+    for nonsense in ({"start": 3, "end": 2}, {"start": "x", "end": None}, {"start": float("nan"), "end": 1}, {}):
+        assert page.trim(query, event(**nonsense)) == query
 
 
 @pytest.mark.parametrize("text", ["", TEXT])
-def test_the_page_finds_what_the_model_ranks_first_without_the_query_itself(small, text):
-    found = small.search.find(text, clip=small.clips[0])
-    same([(hit.clip.clip_id, hit.score) for hit in found], own_ranking(small, text))
-    assert len(found) == len(small.clips) - 1
+def test_the_trimmed_clip_is_what_is_searched_with(small, page, text):
+    query, _ = page.take_moment(red(small))
+    query = query.trimmed(0.25, 0.75)
+    state, _, cards, _ = find(page, query, text)
+    encoder = small.search.encoder
+    frames = read_frames(small.videos / "first/one.mp4", encoder.num_frames, 0.25, 0.75, size=encoder.frame_size).frames
+    expected = search_moments(small.index, small.model, encoder.query(frames, text or None), limit=16)
+    expected = [row for row in expected if row["moment_id"] != query.moment_id][:12]
+    assert [row["moment_id"] for row in state.found] == [row["moment_id"] for row in expected]
+    assert [row["score"] for row in state.found] == pytest.approx([row["score"] for row in expected], abs=1e-5)
+    assert cards.count("<video") == 12
 
 
-def test_the_own_video_is_left_out_where_that_is_wanted_and_a_text_alone_searches_all(small):
-    found = small.search.find(TEXT, clip=small.clips[0], leave_out_video=True)
-    assert {hit.clip.video_id for hit in found} == {"two"}
-    assert len(small.search.find(TEXT)) == len(small.clips)
-    assert len(small.search.find(TEXT, k=2)) == 2
+def test_filters_and_nothing_that_fits(small, page):
+    query, _ = page.take_moment(red(small))
+    state, *_ = find(page, query, folder="second")
+    assert {row["video"] for row in state.found} == {"second/one.mp4", "second/three.mp4"}
+    state, *_ = find(page, query, label=EVIL)
+    assert [row["label"] for row in state.found] == [EVIL] * 4
+    state, *_ = find(page, query, leave_out=True)
+    assert "first/one.mp4" not in {row["video"] for row in state.found}
+    state, said, cards, _ = find(page, query, folder="first/none", label="red")
+    assert words_of(said) == ("Nothing fits: the index holds no other moment in folder “first/none” labeled “red”.")
+    assert (state.found, cards) == ([], "")
+    assert re.match(r"Nothing fits: the best score is 0\.\d\d, below 2\.", words_of(find(page, query, least=2.0)[1]))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "choose or upload a clip, or write a text"),
-        ("show " * 31, "the text has 31 words and 154 characters; write at most 30 words and 300 characters"),
-        ("x" * 301, "the text has 1 words and 301 characters"),
-        ("zq" * 60, r"the text has \d+ tokens; the model reads 32; shorten it"),
+        ("", "Choose or upload a clip, or write a text."),
+        ("show " * 300, "The text has 1499 characters; write at most 1000."),
+        ("red " * 99, "The text has 101 tokens and the model reads 32; shorten it."),
     ],
 )
-def test_a_query_that_cannot_be_read_is_named(small, text, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        small.search.find(text)
+def test_a_query_that_cannot_be_read_is_a_line_on_the_page(page, text, message):
+    _, said, cards, _ = find(page, None, text)
+    assert (words_of(said), cards) == (message, "")
+
+
+def test_copies_show_exactly_their_seconds_and_are_made_again_after_they_were_removed(small, monkeypatch):
+    footage = Footage("second/one.mp4", 2.0, 3.0)  # red: the third color
+    path, begin, end = small.media.made("clip", footage)
+    assert (begin, end) == pytest.approx((2.0, 3.0))
+    assert read_frames(path, 1).num_frames_in_clip == 8
+    assert [color_of(path, seconds) for seconds in (0.0, 0.5, 0.9)] == ["red"] * 3
+    made = path.stat().st_mtime_ns
+    assert small.media.made("clip", footage)[0].stat().st_mtime_ns == made
+    monkeypatch.setattr(demo_page.media, "KEPT_BYTES", 1)
+    small.media.made("still", footage)
+    assert not path.exists()
+    assert small.media.made("clip", footage) == (path, begin, end)
+
+
+def test_a_large_video_is_shown_small_and_upright_videos_stay_upright(tmp_path):
+    from hf_datasets.video.previews import read_or_preview
+
+    with av.open(str(tmp_path / "large.mp4"), "w") as container:
+        stream = container.add_stream("libx264", rate=60)
+        stream.width, stream.height, stream.pix_fmt = 600, 1000, "yuv420p"
+        for _ in range(30):
+            frame = np.zeros((1000, 600, 3), np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+    copy = tmp_path / "copy.mp4"
+    times = read_or_preview(tmp_path / "large.mp4", 1, 0.0, 9.0, task={"preview": str(copy)}).timestamps_seconds
+    assert times == pytest.approx((0.0, 0.5))
+    shown = read_frames(copy, 1)
+    assert (shown.num_frames_in_clip, tuple(shown.frames.shape[2:])) == (15, (480, 288))
 
 
 def test_uploads_are_videos_within_the_limits_or_named_in_one_line(small, page, tmp_path):
     bad = {
         "text.mp4": b"no video" * 99,
         "empty.mp4": b"",
-        "cut.mp4": small.videos["one"].read_bytes()[:900],
+        "cut.mp4": (small.videos / "first/one.mp4").read_bytes()[:900],
         "list.mp4": b"#EXTM3U\n#EXTINF:1,\n/etc/passwd\n",
+        f"{'x' * 90}.mp4": b"?",
     }
     for name, content in bad.items():
         (tmp_path / name).write_bytes(content)
-    write_video(tmp_path / "long.mp4", 3, seconds=21)
-    with av.open(str(tmp_path / "sound.mp4"), "w") as container:
-        stream = container.add_stream("aac", rate=8000)
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
-        frame.sample_rate = 8000
-        container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-    for name in [*bad, "long.mp4", "sound.mp4", "gone.mp4"]:
+    write_colored_video(tmp_path / "long.mp4", list(COLORS.values()) * 16, fps=2)
+    with (tmp_path / "large.mp4").open("wb") as file:
+        file.truncate(100_000_001)
+    for name in [*bad, "long.mp4", "large.mp4", "gone.mp4"]:
         query, said = page.upload(str(tmp_path / name))
-        shown = re.sub(r"<[^>]+>", "", said)
         assert query is None
-        assert shown.startswith(f"{name} cannot be used: ")
-        assert len(shown) < 130
-        assert str(tmp_path) not in shown
-        if name == "long.mp4":
-            assert "more than 20 s; cut out the part" in shown
-    query, said = page.upload(str(small.videos["two"]))
-    assert "<video" in said
-    shown = small.footage.take(small.videos["two"])
-    assert read_frames(shown, 1).num_frames_in_clip == 30
-    assert not list(small.footage.folder.glob("draft*"))
+        assert 'class="said wrong" role="alert"' in said
+        assert str(tmp_path) not in said
+        assert str(small.media.folder) not in said
+        assert len(words_of(said)) < 130
+    assert "has 64 s; give at most 60 s" in words_of(page.upload(str(tmp_path / "long.mp4"))[1])
+    assert "has 100 MB; give at most 100 MB" in words_of(page.upload(str(tmp_path / "large.mp4"))[1])
+    assert not list((small.media.folder / "uploads").iterdir())
 
 
-def test_an_upload_is_searched_as_the_model_reads_it(small, page):
-    found = small.search.find(TEXT, upload=small.videos["two"])
-    same([(hit.clip.clip_id, hit.score) for hit in found], own_ranking(small, TEXT, upload=small.videos["two"]))
-    said, _ = page.find({"upload": str(small.folder / "gone.mp4"), "name": "gone"}, TEXT, False)
-    assert "is not kept any more; upload it again" in said
+def test_an_upload_is_searched_with_and_its_own_video_left_out(small, page, tmp_path):
+    shutil.copy(small.videos / "first/one.mp4", tmp_path / "mine.mp4")
+    query, shown = page.upload(str(tmp_path / "mine.mp4"))
+    assert "mine.mp4" in shown
+    of_index, _ = page.take_moment(red(small))
+    mine, *_ = find(page, query.trimmed(0.0, 1.0), TEXT, leave_out=True)
+    same, *_ = find(page, of_index, TEXT, leave_out=True)
+    assert [row["moment_id"] for row in mine.found] == [row["moment_id"] for row in same.found]
+    for path in (small.media.folder / "uploads").iterdir():
+        path.unlink()
+    assert words_of(find(page, query, TEXT)[1]) == "mine.mp4 is not kept any more; upload it again."
 
 
-def test_clips_are_cut_where_they_begin_and_end_and_only_once(small):
-    path = small.footage.cut("two", 1.2, 2.4)
-    cut, whole = read_frames(path, 100), read_frames(small.videos["two"], 100, 1.2, 2.4)
-    assert (cut.num_frames_in_clip, whole.num_frames_in_clip) == (12, 12)
-    assert (cut.frames.float() - whole.frames.float()).abs().mean() < 12
-    made = path.stat().st_mtime_ns
-    assert small.footage.cut("two", 1.2, 2.4).stat().st_mtime_ns == made
-    escaping = Footage({"../../x": small.videos["one"]}, small.footage.folder)
-    assert escaping.cut("../../x", 0.0, 1.0).parent == small.footage.folder
+def test_the_video_that_hangs_costs_the_time_limit_and_the_page_goes_on(small, tmp_path):
+    media = Media(small.media.root, tmp_path / "own", num_workers=1, timeout_seconds=0.001)
+    try:
+        with pytest.raises(VideoError, match=r"first/one\.mp4: no frames within 0\.001 s"):
+            media.made("clip", Footage("first/one.mp4", 0.0, 4.0))
+        assert not list((tmp_path / "own" / "copies").iterdir())
+    finally:
+        media.close()
+
+
+def test_marks_are_rows_of_a_table_at_once_and_the_last_one_counts(small, page):
+    query, _ = page.take_moment(red(small))
+    state, *_ = find(page, query.trimmed(0.25, 0.75), f"  {TEXT} ")
+    place = next(place for place, row in enumerate(state.found) if row["label"] == EVIL)
+    cards, kept = page.mark(state, event(search=state.number, place=place, is_right=True))
+    assert "1 mark, kept in" in words_of(kept)
+    page.mark(state, event(search=state.number, place=place, is_right=False))
+    other = 1 if place == 0 else 0
+    cards, _ = page.mark(state, event(search=state.number, place=other, is_right=True))
+    assert cards.count('aria-pressed="true"') == 2
+    with page.marks.path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    found = state.found[place]
+    assert tuple(rows[0]) == COLUMNS
+    times = [f"{found[name]:.3f}" for name in ("start_seconds", "end_seconds")]
+    assert rows[1] == ["first/one.mp4", "0.250", "0.750", TEXT, found["video"], *times, EVIL, "false"]
+    assert [row[-1] for row in rows[1:]] == ["false", "true"]
+    again = Page(small.search, Marks(page.marks.path))  # as after a restart
+    assert again.marks.of(state.query, TEXT, state.found) == {place: False, other: True}
+    assert again.marks.of(query, TEXT, state.found) == {}
+    page.mark(state, event(search=state.number, place=place, is_right=None))
+    assert len(again.marks.read()) == 1
+
+
+def test_marks_about_another_search_or_no_moment_change_nothing(page, small):
+    state, *_ = find(page, None, TEXT)
+    for wrong in ({"search": 7, "place": 0}, {"search": 1, "place": 99}, {"search": 1, "place": "0"}, {}):
+        page.mark(state, event(is_right=True, **wrong))
+    assert not page.marks.path.exists()
+    page.mark(state, event(search=1, place=0, is_right=True))
+    assert list(page.marks.read()[0].values())[:4] == ["", "", "", TEXT]
+
+
+def test_an_upload_that_was_marked_is_kept_with_the_marks(small, page, tmp_path):
+    shutil.copy(small.videos / "first/two.mp4", tmp_path / "mine.mp4")
+    query, _ = page.upload(str(tmp_path / "mine.mp4"))
+    state, *_ = find(page, query)
+    page.mark(state, event(search=1, place=0, is_right=True))
+    kept = page.marks.path.parent / page.marks.read()[0]["query_video"]
+    assert kept.parent.name == "marked_queries"
+    assert kept.read_bytes() == (small.videos / "first/two.mp4").read_bytes()
+
+
+def test_a_table_that_is_none_of_marks_is_left_as_it_is(tmp_path):
+    path = tmp_path / "marks.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(
+        ValueError, match=r"marks\.csv has other columns than query_video, .*; name another with --marks"
+    ):
+        Marks(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="no CSV file of marks"):
+        Marks(path)
+
+
+def test_pages_that_mark_at_the_same_time_lose_nothing(small, tmp_path):
+    page = Page(small.search, Marks(tmp_path / "marks.csv"))
+    state, *_ = find(page, None, TEXT)
+    pages = [Page(small.search, Marks(tmp_path / "marks.csv")) for _ in range(4)]
+
+    async def mark():
+        calls = [
+            asyncio.to_thread(pages[place % 4].mark, state, event(search=1, place=place, is_right=True))
+            for place in range(12)
+        ]
+        await asyncio.gather(*calls)
+
+    asyncio.run(mark())
+    assert len(page.marks.read()) == 12
+
+
+def test_a_video_that_is_gone_or_changed_is_named_on_its_card(tiny, small, page, tmp_path):
+    shutil.copytree(small.videos, tmp_path / "videos")
+    (tmp_path / "videos/first/two.mp4").unlink()
+    shutil.copy(tmp_path / "videos/first/one.mp4", tmp_path / "videos/second/one.mp4")
+    (tmp_path / "videos/second/one.mp4").open("ab").write(b"more")
+    media = Media(tmp_path / "videos", tmp_path / "own", num_workers=1)
+    try:
+        search = IndexSearch(small.index, small.model, small.search.encoder, media)
+        _, said, cards, _ = find(Page(search, page.marks, limit=16), None, TEXT)
+    finally:
+        media.close()
+    assert "The best 16 moments" in said
+    assert cards.count("<video") == 8
+    assert cards.count("first/two.mp4 is no longer in the folder of videos; put it back, or run") == 4
+    assert cards.count("second/one.mp4 has changed since it was indexed") == 4
+
+
+@pytest.mark.parametrize(
+    "video", ["../secret.mp4", "/etc/passwd", "first/../../secret.mp4", "a\\..\\b", "out/x.mp4", "first"]
+)
+def test_a_path_that_leaves_the_folder_is_refused(small, tmp_path, video):
+    shutil.copytree(small.videos, tmp_path / "videos")
+    (tmp_path / "secret.mp4").write_bytes(b"secret")
+    (tmp_path / "videos/out").symlink_to(tmp_path)
+    shutil.copy(tmp_path / "secret.mp4", tmp_path / "x.mp4")
+    with pytest.raises(VideoError, match="is refused: it "):
+        path_of_video(tmp_path / "videos", video)
+    assert path_of_video(tmp_path / "videos", "first/one.mp4").is_file()
 
 
 class Tags(HTMLParser):
@@ -225,165 +326,155 @@ class Tags(HTMLParser):
         self.found.append(tag)
 
 
-def test_results_show_label_seconds_and_score_and_no_markup_of_labels(small, page):
-    said, cards = page.find({"row": 0}, f"  {TEXT} ", True)
-    assert "The best 3 clips for “show with 2 turns”" in said
-    assert set(Tags(cards).found) == {"ul", "li", "video", "div", "small", "span"}
-    assert cards.count("<video") == 3
-    assert re.search(r"1\. score -?0\.\d\d</span><span>two</span><span>\d\.\d to \d\.\d s", cards)
-    alone = SimpleNamespace(clips=small.clips, find=lambda *_, **__: [])
-    assert "Nothing is left to show" in type(page)(alone, small.footage).find({"row": 0}, "", True)[0]
+def test_labels_with_markup_stay_text(small, page):
+    shown, rows, said = page.choices("onerror")
+    assert (len(rows), words_of(said)) == (4, "4 moments")
+    assert set(Tags(shown).found) == {"ul", "li", "button", "img", "span"}
+    query, clip = page.take_moment(rows[0])
+    assert Tags(clip).found.count("img") == 1  # the strip
+    *_, cards, _ = find(page, query, EVIL, label=EVIL)
+    assert "img" not in Tags(cards).found
+    assert "img" not in Tags(page.choices("<b>none</b>")[2]).found
+    assert page.choose(rows, event(place=99)) == (None, "")
+    assert page.choices("first 'one")[1] == []
 
 
-def test_clips_are_chosen_by_words_of_their_label(small, page):
-    shown, rows, said = page.choices("ONERROR two")
-    assert (rows, len(shown["value"])) == ([3, 4, 5], 3)
-    assert "3 clips" in said
-    _, rows, said = page.choices("<b>none</b>")
-    assert (rows, "&lt;b&gt;none" in said) == ([], True)
-    query, said = page.choose([3, 4, 5], SimpleNamespace(index=2))
-    assert (query, "<video" in said) == ({"row": 5}, True)
-    assert page.choose([3], SimpleNamespace(index=7))[0] is None
+def test_chosen_moments_are_exported_and_what_cannot_be_is_named(small, page):
+    state, *_ = find(page, None, TEXT)
+    state.found[1] = state.found[1] | {"video": "first/none.mp4"}
+    link = page.export(state, event(search=1, places=[0, 1, 2, 99]))
+    assert "2 moments" in words_of(link)
+    assert "first/none.mp4 is no longer in the folder" in words_of(link)
+    archive = page.exports[-1]
+    names = zipfile.ZipFile(archive).namelist()
+    assert len([name for name in names if name.startswith("clips/") and name.endswith(".mp4")]) == 2
+    assert {"contact_sheet.jpg", "moments.edl", "moments.m3u", "moments.json"} <= set(names)
+    assert not archive.with_suffix("").exists()
 
 
-def status_of(address):
+@pytest.fixture(scope="module")
+def served(small, tmp_path_factory):
+    """The address of the page, which runs in this process."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "secret.txt").write_text("secret")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("GRADIO_TEMP_DIR", str(folder / "sent"))
+    page = Page(small.search, Marks(folder / "marks.csv"))
+    blocks = build_page(page, title="T", note="n")
+    launch(blocks, page, port=None)
+    yield SimpleNamespace(root=blocks.local_url, page=page, secret=folder / "secret.txt", blocks=blocks)
+    blocks.close()
+    patch.undo()
+
+
+def answer(address, **headers):
+    """Status, headers and content of what is at an address."""
     try:
-        with urllib.request.urlopen(address, timeout=20) as answer:
-            return answer.status
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=30) as got:
+            return got.status, got.headers, got.read()
     except urllib.error.HTTPError as error:
-        return error.code
+        return error.code, error.headers, error.read()
 
 
-def test_the_page_serves_its_clips_and_no_other_file(small, tmp_path, monkeypatch):
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
-    from demo_space.page import build_page, launch
-
-    secret = small.folder / "secret.txt"
-    secret.write_text("secret")
-    blocks = build_page(small.search, small.footage, title="T", note="n", examples=[TEXT])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        here = {"server_name": "127.0.0.1", "server_port": free.getsockname()[1]}
-    launch(blocks, small.footage.folder, **here, quiet=True, prevent_thread_lock=True)
-    try:
-        root = blocks.local_url
-        assert root.startswith("http://127.0.0.1:")
-        assert blocks.share_url is None
-        clip = small.footage.cut("one", 0.0, 0.9)
-        assert status_of(f"{root}gradio_api/file={clip}") == 200
-        outside = [
-            "/etc/passwd",
-            secret,
-            small.videos["one"],
-            SPACE / "app.py",
-            f"{small.footage.folder}/../secret.txt",
-            f"{small.footage.folder}/%2e%2e/secret.txt",
-        ]
-        assert {status_of(f"{root}gradio_api/file={path}") for path in outside} <= {403, 404}
-    finally:
-        blocks.close()
-
-
-def test_the_space_needs_public_libraries_only_and_says_what_it_uses(space):
-    folder = space[0].folder
-    files = files_of(folder)
-    assert set(files) == {
-        *("README.md", "app.py", "clips.safetensors", "composed_search.py", "demo.json", "footage.py", "page.py"),
-        "requirements.txt",
-    }
-    check_text(files, machine_folders())
-    needed = {
-        name.split(".")[0]
-        for path in folder.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
-    } - sys.stdlib_module_names
-    own = {path.stem for path in folder.glob("*.py")}
-    listed = {Requirement(line).name for line in (folder / "requirements.txt").read_text().split("\n") if line}
-    with_another = {"gradio", "huggingface_hub"}
-    assert needed - own - with_another <= listed
-    header = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
-    assert (header["sdk"], header["models"], header["datasets"]) == (
-        *("gradio", ["org/miniature-tfcovr"], ["org/tfcovr"]),
+def test_copies_are_served_by_their_ids_in_parts(small, served):
+    assert served.root.startswith("http://127.0.0.1:")
+    assert served.blocks.share_url is None
+    address = served.root + small.media.address("clip", Footage("first/one.mp4", 0.0, 1.0))
+    status, headers, whole = answer(address)
+    assert (status, headers["Content-Type"], whole[4:8]) == (200, "video/mp4", b"ftyp")
+    status, headers, part = answer(address, Range="bytes=4-7")
+    assert (status, part) == (206, b"ftyp")
+    gone = answer(served.root + small.media.address("clip", Footage("first/gone.mp4", 0.0, 1.0)))
+    assert (gone[0], gone[2].decode()) == (
+        404,
+        "first/gone.mp4 is no longer in the folder of videos; put it back, or run `subtle index` again",
     )
-    assert space[0].needs == ("org/miniature-tfcovr", "org/tfcovr")
-    assert "ORG/" not in (folder / "README.md").read_text()
+    assert answer(served.root + "media/" + "0" * 40)[0] == 404
 
 
-def test_someone_with_public_libraries_runs_the_space_and_finds_the_same(small, space, tmp_path, warm_python):
-    published, model = space
-    data = tmp_path / "data"
-    rows = [vars(clip) | {"description": clip.label, "label": "1"} for clip in small.clips]
-    Dataset.from_list(rows).to_parquet(data / "mini-clips" / "test.parquet")
-    files = [
-        {"video_id": name, "video": {"bytes": path.read_bytes(), "path": None}} for name, path in small.videos.items()
+def test_no_other_file_is_served_and_no_path_is_told(small, served):
+    video = small.videos / "first/one.mp4"
+    kept = small.media.made("clip", Footage("first/one.mp4", 0.0, 1.0))[0]
+    paths = ["/etc/passwd", served.secret, video, kept, f"{kept.parent}/../../secret.txt", Path(demo.__file__)]
+    forms = [
+        "gradio_api/file={}",
+        "file={}",
+        "gradio_api/file/{}",
+        "gradio_api//file={}",
+        "media/{}",
+        "media/..%2f..{}",
     ]
-    features = Features(video_id=Value("string"), video=Video())
-    Dataset.from_list(files, features).to_parquet(data / "mini-videos" / "test.parquet")
-    (data / "README.md").write_text(CARD)
-    settings_file = published.folder / "demo.json"
-    settings = json.loads(settings_file.read_text())
-    settings_file.write_text(json.dumps(settings | {"model": str(model.folder), "dataset": str(data)}))
-    made_by = fingerprint(small.model, small.processor)
-    clip_ids = [clip.clip_id for clip in small.clips]
-    write_embeddings(published.folder / "clips.safetensors", clip_ids, small.embeds, made_by)
-
-    environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    command = ["-I", VISITOR, published.folder, TEXT, small.videos["two"]]
-    done = warm_python.run(command, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout.splitlines()[-1])
-    for text, found in answer["found"].items():
-        same(found, own_ranking(small, text))
-    same(answer["upload"], own_ranking(small, TEXT, upload=small.videos["two"]))
-    assert answer["title"] == settings["title"]
+    forms += ["static/{}", "assets/{}", "{}", "gradio_api/%66ile={}", "gradio_api/proxy=file://{}"]
+    for path in paths:
+        for form in forms:
+            for spelled in (str(path), urllib.parse.quote(str(path), safe=""), str(path).replace("/", "%2f")):
+                status, _, content = answer(served.root + form.format(spelled))
+                assert status in {400, 403, 404, 405, 422} or b"<!doctype html>" in content[:200], (form, spelled)
+                assert b"secret" not in content[:10]
+    config = json.dumps(served.blocks.get_config_file(), default=str)
+    assert not [path for path in (small.folder, small.media.folder, served.secret.parent) if str(path) in config]
 
 
-def test_the_models_code_is_run_only_if_it_is_what_the_space_was_published_with(space):
-    from demo_space.composed_search import code_hash
-
-    published, model = space
-    settings = json.loads((published.folder / "demo.json").read_text())
-    assert settings["code"] == code_hash(model.folder)
-    (model.folder / "losses.py").write_text("print('other')")
-    assert settings["code"] != code_hash(model.folder)
+def test_another_page_and_another_name_of_this_machine_are_refused(served):
+    assert answer(served.root)[0] == 200
+    assert answer(served.root, Host="evil.example:80")[0] == 403
+    assert answer(served.root + "config", Origin="http://evil.example")[0] == 403
+    assert answer(served.root + "config", Origin=served.root.rstrip("/"))[0] == 200
 
 
-def test_embeddings_of_another_model_or_of_other_clips_are_refused(small, tmp_path):
-    path = tmp_path / "clips.safetensors"
-    write_embeddings(path, ["a", "b"], torch.eye(2), "x")
-    assert read_embeddings(path, ["b"], "x").tolist() == [[0.0, 1.0]]
-    with pytest.raises(ValueError, match="of another model"):
-        read_embeddings(path, ["b"], "y")
-    with pytest.raises(ValueError, match="lacks 1 clips, such as c"):
-        read_embeddings(path, ["b", "c"], "x")
-    path.write_bytes(b"broken")
-    config = demo.DemoConfig(embeddings=str(path))
-    with pytest.raises(ValueError, match=r"does not hold embeddings .*: remove the file, or name another"):
-        demo.embeddings(config, small.model, small.processor, [])
+def test_a_model_that_reads_no_text_has_its_text_box_off_and_says_why(small, page, monkeypatch):
+    monkeypatch.setattr(small.search.encoder, "reads_texts", False, raising=False)
+    config = build_page(page, title="T", note="n").get_config_file()
+    (box,) = [one["props"] for one in config["components"] if "reads no text" in str(one["props"].get("label"))]
+    assert box["interactive"] is False
+    assert "VidCLIP, CLIP or SigLIP to search by text" in box["info"]
 
 
-def test_the_embeddings_that_ship_are_of_the_model_that_ships(small):
-    rows = [{"clip_id": "gymnastics_062_000"}]
-    assert demo.embeddings(demo.DemoConfig(), small.model, small.processor, rows).shape == (1, 96)
+def one_line(config, capsys):
+    """What `demo` says in the shell to a mistake."""
+    capsys.readouterr()
+    assert run_recipe(demo.main, config) == 2
+    return capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_the_embeddings_that_ship_are_made_again_from_the_miniature(small):
-    rows = list(load_split(DataConfig(), "test", clips=True))
-    clip_ids, made = demo.encode_clips(demo.DemoConfig(), small.model, small.processor, rows)
-    shipped = demo.embeddings(demo.DemoConfig(), small.model, small.processor, [{"clip_id": name} for name in clip_ids])
-    assert len(rows) == 448
-    torch.testing.assert_close(made, shipped, atol=1e-3, rtol=1e-3)
-
-
-def test_a_port_that_no_machine_has_is_refused():
+def test_mistakes_are_one_line_in_the_shell(small, tmp_path, capsys):
+    assert "there is no index" in one_line(DemoConfig(index=str(tmp_path / "none")), capsys)
+    assert "holds no index" in one_line(DemoConfig(index=str(tmp_path)), capsys)
+    gone = DemoConfig(index=str(small.folder / "index"), video_dir=str(tmp_path / "none"))
+    assert "is not a folder; give the one that holds the videos of the index as --video_dir" in one_line(gone, capsys)
     with pytest.raises(ValueError, match="--port 99999: a port is a number from 1 to 65535"):
-        demo.DemoConfig(port=99999)
+        DemoConfig(port=99999)
+    with pytest.raises(ValueError, match="--limit must be at least 1, not 0"):
+        DemoConfig(limit=0)
+
+
+def test_a_port_that_is_taken_is_named(small, served, capsys):
+    port = int(served.root.rstrip("/").rpartition(":")[2])
+    config = DemoConfig(index=str(small.folder / "index"), port=port, device="cpu")
+    assert f"port {port} is taken on this machine; name another with --port" in one_line(config, capsys)
 
 
 def test_without_gradio_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(demo.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(SystemExit, match=r"pip install 'subtle-video\[demo\]'"):
-        demo.main(demo.DemoConfig())
+        demo.main(DemoConfig())
+
+
+def test_with_no_index_the_miniature_is_indexed_once(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    asked = []
+    monkeypatch.setattr(demo.index_recipe, "run", asked.append)
+    with pytest.raises(FileNotFoundError, match="there is no index outputs/index"):
+        demo.index_of(DemoConfig())
+    assert [(config.source, config.output) for config in asked] == [(None, "outputs/index")]
+    (tmp_path / "outputs/index").mkdir(parents=True)
+    (tmp_path / "outputs/index/results.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match="outputs/index holds no index"):
+        demo.index_of(DemoConfig())
+    assert len(asked) == 1
+
+
+def test_the_reader_processes_need_neither_torch_nor_the_page():
+    code = "import sys, hf_datasets.video.previews; print(sorted({'torch', 'gradio', 'lancedb'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
