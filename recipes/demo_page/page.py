@@ -71,7 +71,8 @@ class Page:
         if not rows:
             return "", [], cards.tell(f"No moment has “{(words or '')[:60].strip()}” in its label, text or video.")
         said = f"{len(rows)} of {number:,} moments" if len(rows) < number else f"{number:,} moments"
-        return cards.choices(self.media, rows), rows, cards.tell(said)
+        limits = f"a clip to upload may have {MAX_UPLOAD_SECONDS:.0f} s and {MAX_UPLOAD_BYTES / 1e6:.0f} MB"
+        return cards.choices(self.media, rows), rows, cards.tell(f"{said}; {limits}")
 
     def begin(self, shown: list[dict[str, Any]]) -> tuple[Query | None, str]:
         """The query that the page opens with."""
@@ -233,10 +234,8 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
                 number = gr.HTML()
                 moments = part("choices", "choose", elem_id="choices")
                 with gr.Row():
-                    upload = gr.UploadButton(
-                        f"Upload (up to {MAX_UPLOAD_SECONDS:.0f} s)", file_types=["video"], size="md", min_width=130
-                    )
-                    none = gr.Button("No clip, text only", size="md", min_width=130, interactive=reads_texts)
+                    upload = gr.UploadButton("Upload a clip", file_types=["video"], size="md", min_width=130)
+                    none = gr.Button("Text only", size="md", min_width=130, interactive=reads_texts)
                 clip = part("timeline", "trim", elem_id="query")
                 text = gr.Textbox(
                     label="2. Say what is different" if reads_texts else "2. The model of this index reads no text",
@@ -267,9 +266,7 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
         blocks.load(page.kept, None, kept, **quiet)
         moments.choose(page.choose, shown, [query, clip], **private)
         clip.trim(page.trim, query, query, queue=False, **quiet)
-        none.click(
-            lambda: (None, cards.tell("No clip: the text alone is searched with.")), None, [query, clip], **quiet
-        )
+        none.click(lambda: (None, cards.tell("No clip: only the text is used.")), None, [query, clip], **quiet)
         upload.upload(page.upload, upload, [query, clip], **private)
         filters = [folder, label, leave_out, least]
         gr.on(

@@ -106,7 +106,8 @@ class IndexSearch:
         wanted = words[:200].lower().split()
         if not wanted:
             count = table.count_rows()
-            offsets = sorted({place * count // number for place in range(min(number, count))})
+            shown = min(number, count)
+            offsets = [place * count // shown for place in range(shown)]
             rows = table.take_offsets(offsets).select(list(COLUMNS)).to_arrow().to_pylist() if count else []
             return rows, count
         condition = " AND ".join(SEARCHED.format(quoted(word)) for word in wanted)

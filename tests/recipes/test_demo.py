@@ -328,7 +328,8 @@ class Tags(HTMLParser):
 
 def test_labels_with_markup_stay_text(small, page):
     shown, rows, said = page.choices("onerror")
-    assert (len(rows), words_of(said)) == (4, "4 moments")
+    assert (len(rows), words_of(said)) == (4, "4 moments; a clip to upload may have 60 s and 100 MB")
+    assert len(page.choices("")[1]) == 16
     assert set(Tags(shown).found) == {"ul", "li", "button", "img", "span"}
     query, clip = page.take_moment(rows[0])
     assert Tags(clip).found.count("img") == 1  # the strip
