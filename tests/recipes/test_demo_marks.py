@@ -1,0 +1,85 @@
+"""Marks of found moments: at once on disk, the last one counts, and no page loses another's."""
+
+import csv
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from demo_page.marks import COLUMNS, Marks
+from demo_page.media import Footage
+from demo_page.searching import Query
+
+FOUND = [
+    {"video": "a/one.mp4", "start_seconds": 3.0, "end_seconds": 4.25, "label": '=1+1, "vault"\nand more', "text": None},
+    {"video": "b.mp4", "start_seconds": 0.0, "end_seconds": None, "label": None, "text": "a dive"},
+]
+TIMES = (1.25, 2.5)
+
+
+def query_of(video="q.mp4", upload=None, fingerprint=""):
+    return Query(Footage(video, 0.0, 4.0, upload), "media/0", *TIMES, fingerprint=fingerprint)
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def test_a_mark_is_a_row_and_the_last_one_about_a_moment_counts(tmp_path):
+    marks = Marks(tmp_path / "marks.csv")
+    marks.set(query_of(), "  with  2 turns ", FOUND[0], True)
+    marks.set(query_of(), "with 2 turns", FOUND[1], True)
+    marks.set(query_of(), "with 2 turns", FOUND[0], False)
+    marks.set(None, "a dive", FOUND[1], True)
+    asked = ["q.mp4", "1.250", "2.500", "with 2 turns"]
+    assert rows_of(marks.path) == [
+        list(COLUMNS),
+        [*asked, "b.mp4", "0.000", "", "", "true"],
+        [*asked, "a/one.mp4", "3.000", "4.250", FOUND[0]["label"], "false"],
+        ["", "", "", "a dive", "b.mp4", "0.000", "", "", "true"],
+    ]
+    again = Marks(marks.path)  # as after a restart
+    assert again.of(query_of(), "with 2 turns", FOUND) == {0: False, 1: True}
+    assert again.of(query_of(), "", FOUND) == again.of(query_of("other.mp4"), "with 2 turns", FOUND) == {}
+    again.set(query_of(), "with 2 turns", FOUND[0], None)
+    assert again.of(query_of(), "with 2 turns", FOUND) == {1: True}
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["marks.csv"]
+
+
+def test_an_upload_that_was_marked_is_kept_with_the_marks(tmp_path):
+    upload = tmp_path / "own" / "0123.mov"
+    upload.parent.mkdir()
+    upload.write_bytes(b"moving")
+    marks = Marks(tmp_path / "kept" / "marks.csv")
+    query = query_of("../../mine.mov", upload, "5af0" * 10 + "-6")
+    marks.set(query, "", FOUND[0], True)
+    assert rows_of(marks.path)[1][0] == "marked_queries/5af05af05af05af0.mov"
+    assert (marks.path.parent / rows_of(marks.path)[1][0]).read_bytes() == b"moving"
+    upload.unlink()
+    marks.set(query, "", FOUND[1], True)  # the copy is there
+    assert len(marks.read()) == 2
+
+
+def test_a_table_that_is_none_of_marks_is_left_as_it_is(tmp_path):
+    path = tmp_path / "marks.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"marks\.csv has other columns than query_video, .*; name another with"):
+        Marks(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="no CSV file of marks"):
+        Marks(path)
+    assert path.read_bytes() == b"\xff\xfe"
+
+
+def test_pages_that_mark_at_the_same_time_lose_nothing(tmp_path):
+    pages = [Marks(tmp_path / "marks.csv") for _ in range(4)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda number: pages[number % 4].set(None, str(number), FOUND[0], True), range(24)))
+    assert {row["text"] for row in pages[0].read()} == {str(number) for number in range(24)}
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    marks = Marks(tmp_path / "sub" / "marks.csv")
+    (tmp_path / "sub").write_text("a file")
+    with pytest.raises(OSError, match=r"marks\.csv cannot be written .* name another folder"):
+        marks.set(query_of(), "", FOUND[0], True)
