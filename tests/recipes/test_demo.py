@@ -31,6 +31,7 @@ from hf_models.index.store import MomentIndex
 from indexing.models import load_again
 
 TEXT = "show red"
+event = SimpleNamespace
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +51,6 @@ def small(tiny, tmp_path_factory):
 def page(small, tmp_path):
     """The page's doings, with marks of their own."""
     return Page(small.search, Marks(tmp_path / "marks.csv"))
-
-
-def event(**data):
-    return SimpleNamespace(**data)
 
 
 def red(small, video="first/one.mp4", label="red"):
