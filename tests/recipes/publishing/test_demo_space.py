@@ -8,7 +8,6 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -312,7 +311,7 @@ def test_the_space_needs_public_libraries_only_and_says_what_it_uses(space):
     assert "ORG/" not in (folder / "README.md").read_text()
 
 
-def test_someone_with_public_libraries_runs_the_space_and_finds_the_same(small, space, tmp_path):
+def test_someone_with_public_libraries_runs_the_space_and_finds_the_same(small, space, tmp_path, warm_python):
     published, model = space
     data = tmp_path / "data"
     rows = [vars(clip) | {"description": clip.label, "label": "1"} for clip in small.clips]
@@ -330,14 +329,9 @@ def test_someone_with_public_libraries_runs_the_space_and_finds_the_same(small, 
     clip_ids = [clip.clip_id for clip in small.clips]
     write_embeddings(published.folder / "clips.safetensors", clip_ids, small.embeds, made_by)
 
-    done = subprocess.run(
-        [sys.executable, "-I", str(VISITOR), str(published.folder), TEXT, str(small.videos["two"])],
-        cwd=tmp_path,
-        env=os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    command = ["-I", VISITOR, published.folder, TEXT, small.videos["two"]]
+    done = warm_python.run(command, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     for text, found in answer["found"].items():
