@@ -21,7 +21,7 @@ LONGEST_FILES = [
     "recipes/test_stage2.py",
     "hf_datasets/video/test_pool.py",
     "recipes/harness/test_build_faults.py",
-    "recipes/test_demo.py",
+    "recipes/publishing/test_demo_space.py",
     "test_examples.py",
     "hf_models/test_imports.py",
     "recipes/test_vidclip.py",
