@@ -12,6 +12,7 @@ alone, as a Space.
 
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -118,6 +119,7 @@ def main(config: DemoConfig) -> None:
                 taken = f"port {config.port} is" if config.port else "the ports from 7860 on are"
                 raise OSError(f"{taken} taken on this machine; name another with --port") from error
             print(f"{count:,} moments at {blocks.local_url} (only on this machine); end with Ctrl-C", flush=True)
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that copies and uploads are removed
             blocks.block_thread()
         finally:
             media.close()

@@ -43,7 +43,9 @@ def started(tiny, tmp_path_factory):
         stdout=subprocess.PIPE,
         text=True,
         cwd=folder,
+        env=os.environ | {"TMPDIR": str(tmp_path_factory.mktemp("own"))},
     )
+    own = tmp_path_factory.getbasetemp() / "own0"
     try:
         line = process.stdout.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+/", line).group()
@@ -53,7 +55,8 @@ def started(tiny, tmp_path_factory):
             browser.close()
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
+    assert not list(own.glob("subtle-demo-*"))  # no copy and no upload stays
 
 
 @pytest.fixture
