@@ -1,7 +1,7 @@
 """Index your own videos: cut them into moments, embed these, and keep the vectors for `search.py`.
 
     python recipes/index.py FOLDER --output INDEX
-    python recipes/index.py FOLDER --output INDEX --cut shots | transnetv2
+    python recipes/index.py FOLDER --output INDEX --cut shots
     python recipes/index.py moments.csv --video_dir FOLDER --output INDEX
     python recipes/index.py FOLDER --output INDEX --model OTHER
     python recipes/index.py --output INDEX --activate OTHER

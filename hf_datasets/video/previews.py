@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from .backends import PYAV_FILES, Backend
+from .colors import to_rgb
 from .failures import VideoError
-from .pyav import OpenVideo, VideoLimits, to_rgb
+from .pyav import OpenVideo, VideoLimits
 from .reading import ClipPixels, read_pixels
-from .spans import NO_PIXELS, end_of
+from .spans import NO_PIXELS
+from .timeline import Timeline
 
 TICKS_PER_SECOND = 90_000
 MAX_FRAMES_PER_SECOND = 30
@@ -69,7 +71,7 @@ def read_or_preview(
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
         if "find" in task:
-            times: tuple[float, ...] = (end_of(video),)
+            times: tuple[float, ...] = (Timeline.of(video).end_seconds,)
         else:
             side = int(task.get("longest_side", LONGEST_SIDE))
             times = write_preview(video, Path(task["preview"]), start_seconds, end_seconds, side)

@@ -109,19 +109,6 @@ class OpenVideo:
         return self._stream
 
     @property
-    def origin_seconds(self) -> Fraction:
-        """The time in the file at which seconds begin to count."""
-        return self._origin
-
-    def open_again(self) -> "av.container.InputContainer":
-        """The file once more, to read its sound beside its pictures; the caller closes it.
-
-        Raises:
-            VideoError: It cannot be opened any more.
-        """
-        return OpenVideo(self.path)._container
-
-    @property
     def size(self) -> tuple[int, int]:
         """Height and width in pixels, as the header gives them."""
         return self._codec.height, self._codec.width

@@ -9,7 +9,7 @@ from .pyav import OpenVideo
 if TYPE_CHECKING:
     import av
     from av.audio.stream import AudioStream
-    from av.container import OutputContainer
+    from av.container import InputContainer, OutputContainer
 
 AAC_RATES = {96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000}
 OTHER_RATE = 48000
@@ -26,7 +26,8 @@ class Sound:
     """
 
     def __init__(self, video: OpenVideo) -> None:
-        self._container, self._origin = video.open_again(), video.origin_seconds
+        self._container = cast("InputContainer", OpenVideo(video.path).stream.container)
+        self._origin = video.origin
         self.stream: AudioStream | None = self._container.streams.best("audio")  # type: ignore[assignment]
 
     def close(self) -> None:

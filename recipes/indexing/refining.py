@@ -28,7 +28,7 @@ from hf_datasets.footage.files import fingerprint
 from hf_datasets.video.failures import VideoError
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_datasets.video.segments import count_segments, group_frames
-from hf_datasets.video.spans import read_spans
+from hf_datasets.video.spans import read_spans, timeline_of
 from hf_models.feature_store import FeatureStore
 from hf_models.moment_encoders import key_of
 from hf_models.moments.corpus import VideoBatch, encode_corpus
@@ -263,12 +263,12 @@ class Refiner:
         frames = CLIPS_PER_READ * self.vision.frames_per_clip
         limits = {"num_workers": self.num_workers, "timeout_seconds": self.timeout_seconds}
         with VideoReaderPool(frames, size=self.vision.size, reader=read_spans, **limits) as pool:
-            unknown = [VideoRequest(file, path, options={"find": "end"}) for file, path in paths.items()]
+            unknown = [VideoRequest(file, path, options={"find": "timeline"}) for file, path in paths.items()]
             for file, read in pool.read([request for request in unknown if request.key not in self.ends]):
                 if isinstance(read, VideoFailure):
                     failures[str(file)] = read.reason
                 else:
-                    self.ends.append([str(file)], torch.tensor([[read.timestamps_seconds[-1]]]))
+                    self.ends.append([str(file)], torch.tensor([[timeline_of(read).end_seconds]]))
             wanted: dict[str, VideoRequest] = {}
             for row in rows:
                 if row["fingerprint"] not in paths or row["fingerprint"] in failures:
