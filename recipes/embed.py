@@ -2,6 +2,7 @@
 
     python recipes/embed.py
     accelerate launch recipes/embed.py recipes/configs/embed_4xa100.yaml
+    RAY_ADDRESS=auto python recipes/embed.py --engine ray
     python recipes/embed.py --moments
 
 Writes `OUTPUT_DIR/video` and `OUTPUT_DIR/text` (see `hf_models.feature_store`) and `results.json` with the coverage:
@@ -34,12 +35,13 @@ from tqdm import tqdm
 
 from harness.accelerator import make_accelerator
 from harness.data import load_split, load_splits
+from harness.engines import running
 from harness.models import load_encoders
 from harness.results import write_results
 from hf_datasets.video.pool import NO_FILE
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import FeatureStore
-from tfcovr.clip_embeddings import batched, coverage, decoded_clips, made_by, read_clips
+from tfcovr.clip_embeddings import batched, coverage, decoded_clips, encode_clips, encode_on_ray, made_by
 
 
 def wanted_splits(config: EmbedConfig, *, clips: bool = False) -> list[Dataset]:
@@ -67,13 +69,15 @@ def embed_videos(
     shard: list[tuple[str, Tensor]] = []
     decoded = decoded_clips(splits, processor, config)
     hidden = not accelerator.is_local_main_process
+    if config.engine == "ray":
+        batches = encode_on_ray(mine, store.details, config, own_failures)
+    else:
+        batches = encode_clips(mine, model, processor, config, accelerator, own_failures, decoded)
     with tqdm(total=len(mine), desc="clips", unit="clip", disable=hidden) as progress:
-        for clip_ids, pixels in read_clips(mine, processor, config, own_failures, decoded):
-            with torch.inference_mode(), accelerator.autocast():
-                embeddings = model.encode_video(pixels.to(accelerator.device)).float().cpu()
-            shard += zip(clip_ids, embeddings, strict=True)
-            progress.update(len(clip_ids))
-            if len(shard) >= config.shard_size:
+        for batch in batches:
+            shard += batch
+            progress.update(len(batch))
+            if shard and (len(shard) >= config.shard_size or config.engine == "ray"):  # what workers gave is a shard
                 store.append(*zip(*shard, strict=True))
                 shard = []
     if shard:
@@ -101,6 +105,12 @@ def embed_texts(
 
 def run(config: EmbedConfig) -> dict[str, Any]:
     """Fill the two stores; returns the coverage."""
+    with running(config, device=config.device, num_decoders=config.num_workers):
+        return fill(config)
+
+
+def fill(config: EmbedConfig) -> dict[str, Any]:
+    """See `run`."""
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
     model, processor = load_encoders(config)

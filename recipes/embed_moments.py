@@ -12,20 +12,18 @@ into a folder as `video.h5` and `query-fine.h5`, and give that folder to `vcmr.p
 """
 
 import itertools
-import math
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.config import option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_CLIP, check_model_folder
-from harness.shared_config import FIG_DATASETS, MINIATURE_CLIP_SECONDS, Granularity, RunConfig
+from harness.shared_config import FIG_DATASETS, MINIATURE_CLIP_SECONDS, ActorConfig, Granularity, RunConfig
 
 
 @dataclass
-class EmbedMomentsConfig(RunConfig):
+class EmbedMomentsConfig(RunConfig, ActorConfig):
     """What to encode, with what, and where to put it."""
 
     dataset: str = option("charades_fig", "Name of the dataset.", names=FIG_DATASETS)
@@ -51,6 +49,7 @@ class EmbedMomentsConfig(RunConfig):
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one request, in seconds.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.clip_seconds is None:
             self.clip_seconds = MINIATURE_CLIP_SECONDS if self.dataset_config == "mini" else 1.0
         if self.clip_seconds <= 0 or (self.frames_per_clip is not None and self.frames_per_clip < 1):
@@ -60,7 +59,6 @@ class EmbedMomentsConfig(RunConfig):
 if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(EmbedMomentsConfig, __doc__)
 
-import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from datasets import DatasetDict
@@ -68,63 +66,14 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers.utils.logging import disable_progress_bar
 
+from fig.video_features import encode_on_ray, encode_videos, origin_of
 from harness.accelerator import make_accelerator
 from harness.data import missing_by_reason, open_dataset
+from harness.engines import running
 from harness.results import write_results
-from hf_datasets.video import VideoFrames
-from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool
-from hf_datasets.video.segments import count_segments, group_frames, segment_requests
+from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
-from hf_models.moments.feature_encoders import CLIPS_PER_READ, ClipEncoder, TokenEncoder
-
-
-def answers(
-    videos: list[dict[str, Any]], encoder: ClipEncoder, config: EmbedMomentsConfig
-) -> Iterator[tuple[tuple[str, float], VideoFrames | VideoFailure]]:
-    """The frames of each read or why there are none, in any order."""
-    requests = [
-        request
-        for video in videos
-        for request in segment_requests(
-            video["video_id"],
-            video["video"],
-            video["duration_seconds"],
-            segment_seconds=config.clip_seconds,
-            segments_per_read=CLIPS_PER_READ,
-        )
-    ]
-    limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
-    with VideoReaderPool(CLIPS_PER_READ * encoder.frames_per_clip, size=encoder.size, **limits) as pool:
-        yield from pool.read(requests)
-
-
-def encode_videos(
-    videos: list[dict[str, Any]],
-    encoder: ClipEncoder,
-    config: EmbedMomentsConfig,
-    failures: dict[str, str],
-    accelerator: Accelerator,
-) -> Iterator[tuple[str, Tensor]]:
-    """Video ids and their features `(clips, D)`, as videos are complete; what cannot be read goes to `failures`."""
-    by_id = {video["video_id"]: video for video in videos}
-    parts: dict[str, dict[float, Tensor | None]] = {video_id: {} for video_id in by_id}
-    for (video_id, start), read in answers(videos, encoder, config):
-        video = by_id[video_id]
-        if isinstance(read, VideoFailure):
-            parts[video_id][start] = None
-            if not start:  # a later read may begin behind the end
-                failures[video_id] = read.reason
-        else:
-            clips = group_frames(read, start, config.clip_seconds, CLIPS_PER_READ, encoder.frames_per_clip)
-            with accelerator.autocast():
-                parts[video_id][start] = encoder(clips)
-        num_clips = count_segments(video["duration_seconds"], config.clip_seconds)
-        if len(parts[video_id]) == math.ceil(num_clips / CLIPS_PER_READ):
-            done = parts.pop(video_id)
-            in_order = [done[start] for start in sorted(done)]
-            kept = list(itertools.takewhile(lambda part: part is not None, in_order))
-            if kept:
-                yield video_id, torch.cat(kept)[:num_clips]
+from hf_models.moments.feature_encoders import ClipEncoder, TokenEncoder
 
 
 def embed_videos(
@@ -141,7 +90,10 @@ def embed_videos(
     accelerator.wait_for_everyone()
     mine = todo[accelerator.process_index :: accelerator.num_processes]
     own_failures: dict[str, str] = {}
-    encoded = encode_videos(mine, encoder, config, own_failures, accelerator)
+    if config.engine == "ray":
+        encoded = encode_on_ray(mine, store.details, config, own_failures)
+    else:
+        encoded = encode_videos(mine, encoder, config, own_failures, accelerator)
     with tqdm(total=len(mine), desc="videos", unit="video", disable=not accelerator.is_local_main_process) as bar:
         while shard := list(itertools.islice(encoded, config.shard_size)):
             store.append(*zip(*shard, strict=True))
@@ -183,6 +135,12 @@ def embed_captions(
 
 def run(config: EmbedMomentsConfig) -> dict[str, Any]:
     """Fill the stores; returns the coverage."""
+    with running(config, device=config.device, num_decoders=config.num_workers):
+        return fill(config)
+
+
+def fill(config: EmbedMomentsConfig) -> dict[str, Any]:
+    """See `run`."""
     disable_progress_bar()
     output_dir = Path(config.output_dir or f"outputs/features/{config.dataset}")
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
@@ -190,8 +148,7 @@ def run(config: EmbedMomentsConfig) -> dict[str, Any]:
     for model in (config.vision_model, config.text_model):
         check_model_folder(model)
     vision = ClipEncoder(config.vision_model, frames_per_clip=config.frames_per_clip)
-    details = {**vision.fingerprints, "sampler": vision.sampler, "clip_seconds": config.clip_seconds}
-    store = FeatureStore(output_dir / "video", details)
+    store = FeatureStore(output_dir / "video", origin_of(vision, config))
     vision.model.to(accelerator.device)
     coverage = embed_videos(videos, vision, store, config, accelerator)
     if accelerator.is_main_process:

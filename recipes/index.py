@@ -5,6 +5,7 @@
     python recipes/index.py moments.csv --video_dir FOLDER --output INDEX
     python recipes/index.py FOLDER --output INDEX --model OTHER
     python recipes/index.py --output INDEX --activate OTHER
+    RAY_ADDRESS=auto python recipes/index.py FOLDER --output INDEX --engine ray
 
 A FOLDER, at any depth, is cut into windows or shots; a table (CSV, TSV, JSON, JSON lines, Parquet, or OpenSportsLib's
 JSON) names the moments: `video, start_seconds, end_seconds[, label, text, moment_id]`. Without either it indexes the
@@ -14,16 +15,16 @@ several models live side by side; searches use the active one, and `--activate` 
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.config import option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_TFCOVR
-from harness.shared_config import Device
+from harness.shared_config import ActorConfig, Device
 
 
 @dataclass
-class IndexConfig:
+class IndexConfig(ActorConfig):
     """What to index, with which model, and where to keep it."""
 
     source: str | None = option(None, "Folder of videos or table of moments, the first word; none: the miniature.")
@@ -56,6 +57,7 @@ class IndexConfig:
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         counts = {name: getattr(self, name) for name in ("batch_size", "moments_per_read")}
         if wrong := [name for name, value in counts.items() if value < 1]:
             raise ValueError(f"--{wrong[0]} must be at least 1, not {counts[wrong[0]]}")
@@ -84,18 +86,19 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(IndexConfig, __doc__)
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.engines import running
 from harness.results import write_results
 from hf_datasets.footage.moments import Windows
 from hf_datasets.footage.shot_detection import shot_detector
-from hf_datasets.video.pool import VideoReaderPool
-from hf_datasets.video.spans import read_spans
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.moment_encoders import MomentEncoder
+from indexing.engines import make_reader, read_on_ray
 from indexing.models import described, load_model
-from indexing.reading import GroupReader
+from indexing.reading import read_ahead
 from indexing.sources import Source, folder_source, miniature_source, table_source
 from indexing.text_queries import keep_text_queries
 from indexing.updating import Changes, Indexer, compare, only_writer, storing
@@ -152,23 +155,17 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
     """Bring the index up to date."""
     with storing(config.output):
         index = MomentIndex.create(config.output)
-    encoder = load_model(config)
+    encoder = load_model(config if config.engine == "local" else replace(config, device="cpu"))
     with storing(config.output):
         model = register(index, encoder, config, source)
     changes = compare(source, index.files(model.key), retry=config.retry)
     indexer = Indexer(index, model, encoder)
-    pool = VideoReaderPool(
-        encoder.num_frames,
-        num_workers=config.num_workers,
-        timeout_seconds=config.timeout_seconds,
-        size=encoder.frame_size,
-        reader=read_spans,
-    )
-    with pool:
-        reader = GroupReader(
-            pool, encoder.num_frames, batch_size=config.batch_size, moments_per_read=config.moments_per_read
-        )
-        indexer.run(changes, reader, keep_missing=config.keep_missing)
+    if config.engine == "ray":
+        indexer.run(changes, partial(read_on_ray, config, source.root, model), keep_missing=config.keep_missing)
+    else:
+        reader = make_reader(encoder, config)
+        with reader.pool:
+            indexer.run(changes, partial(read_ahead, reader), keep_missing=config.keep_missing)
     with storing(config.output):
         index.tidy(model.key)
         if config.approximate:
@@ -233,7 +230,8 @@ def run(config: IndexConfig) -> dict[str, Any]:
         print(f"{config.output}: searches use {model.name} ({model.key})")
         return {}
     source = source_of(config)
-    with only_writer(config.output):
+    workers = running(config, device=config.device, num_decoders=config.num_workers)
+    with only_writer(config.output), workers:
         indexer, _ = update(config, source)
         return report(indexer, source, config)
 

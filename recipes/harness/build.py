@@ -17,8 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
 
+from harness.engines import running
+from harness.requests_on_ray import spread_transport
 from harness.results import write_results
-from harness.shared_config import BuildConfig
+from harness.shared_config import ActorConfig, BuildConfig
 from hf_datasets.drafts import draft_of, sweep
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
@@ -69,6 +71,7 @@ def open_chat(config: BuildConfig) -> Chat:
         sampling=sampling,
         limits=limits,
         price=price_in(config),
+        transport=spread_transport(config),
     )
 
 
@@ -333,8 +336,10 @@ def explain(chat: DryRun) -> str:
 
 def run(build: Callable[[Any], int], config: BuildConfig) -> int:
     """Run a build; one that is stopped before anything could be kept gives one line on stderr and exit status 1."""
+    workers = ActorConfig(config.engine, config.num_actors, cpus_per_actor=1)
     try:
-        return build(config)
+        with running(workers, device="cpu"):
+            return build(config)
     except GenerationStoppedError as stop:
         sys.stderr.write(f"stopped: {stop}\n")
         return 1

@@ -39,6 +39,14 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class Embedded:
+    """Moments and their vectors `(n, D)`, float32, that were made elsewhere."""
+
+    moments: list[VideoMoment]
+    vectors: Any
+
+
+@dataclass(frozen=True)
 class GroupEnd:
     """After its last batch: the files of a group."""
 
@@ -52,7 +60,7 @@ class Progress:
     bytes: int
 
 
-Message = Batch | GroupEnd | Progress
+Message = Batch | Embedded | GroupEnd | Progress
 
 
 def grouped(files: Iterable[WantedFile]) -> Iterator[list[WantedFile]]:

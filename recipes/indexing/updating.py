@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,10 +21,12 @@ from hf_datasets.footage.moments import VideoMoment
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from hf_models.moment_encoders import MomentEncoder
 from indexing.planning import ReadFile
-from indexing.reading import Batch, GroupEnd, GroupReader, Message, Progress, grouped, read_ahead
+from indexing.reading import Batch, Embedded, GroupEnd, Message, Progress, grouped
 from indexing.sources import Source, WantedFile
 
 LOCK = "run.lock"
+Read = Callable[[Iterable[list[WantedFile]]], Iterator[Message]]
+"""What reads groups of files: `reading.read_ahead` with a reader, or `engines.read_on_ray` with a configuration."""
 
 
 @dataclass
@@ -148,7 +150,7 @@ class Indexer:
         self.postponed: dict[str, str] = {}
         self.rows: list[dict[str, Any]] = []
 
-    def run(self, changes: Changes, reader: GroupReader, *, keep_missing: bool) -> None:
+    def run(self, changes: Changes, read: Read, *, keep_missing: bool) -> None:
         """Do what changed: first what needs no model, then the files to read, with a progress bar of their bytes."""
         with storing(self.index.path):
             for wanted, row in changes.moved:
@@ -161,7 +163,7 @@ class Indexer:
         if not changes.todo:
             return
         with tqdm(total=total, desc="indexing", unit="B", unit_scale=True, unit_divisor=1024) as bar:
-            self.consume(read_ahead(reader, grouped(changes.todo)), bar)
+            self.consume(read(grouped(changes.todo)), bar)
 
     def consume(self, messages: Iterator[Message], bar: Any) -> None:
         """Embed and commit what the reader gives."""
@@ -171,6 +173,8 @@ class Indexer:
             for message in messages:
                 if isinstance(message, Batch):
                     self.rows += self.embed(message)
+                elif isinstance(message, Embedded):
+                    self.rows += rows_of(message.moments, message.vectors)
                 elif isinstance(message, Progress):
                     bar.update(message.bytes)
                 elif isinstance(message, GroupEnd):
@@ -191,12 +195,7 @@ class Indexer:
 
     def embed(self, batch: Batch) -> list[dict[str, Any]]:
         """A row for each moment of a batch, without what belongs to its file."""
-        made = self.encoder({"moments": batch.moments, "frames": batch.frames})
-        if not np.isfinite(made["vector"]).all():
-            raise ValueError(f"{self.model.name} gives vectors that are not finite; use another model or precision")
-        return [
-            {"moment": moment, "vector": vector} for moment, vector in zip(made["moments"], made["vector"], strict=True)
-        ]
+        return rows_of(batch.moments, vectors_of(self.encoder, batch, self.model.name))
 
     def commit(self, files: Sequence[ReadFile], rows: list[dict[str, Any]]) -> None:
         """Replace what the index knows of a group of files by these rows."""
@@ -228,6 +227,23 @@ class Indexer:
         described = row | {"video": video, "size": wanted.file.size, "modified_ns": wanted.file.modified_ns}
         self.index.replace(key, moments, [described], gone=[old])
         self.counts["files_moved"] += 1
+
+
+def vectors_of(encoder: MomentEncoder, batch: Batch, name: str) -> np.ndarray:
+    """The vectors `(n, D)` of a batch.
+
+    Raises:
+        ValueError: They are not finite.
+    """
+    vectors: np.ndarray = encoder({"moments": batch.moments, "frames": batch.frames})["vector"]
+    if not np.isfinite(vectors).all():
+        raise ValueError(f"{name} gives vectors that are not finite; use another model or precision")
+    return vectors
+
+
+def rows_of(moments: Sequence[VideoMoment], vectors: np.ndarray) -> list[dict[str, Any]]:
+    """Moments with their vectors."""
+    return [{"moment": moment, "vector": vector} for moment, vector in zip(moments, vectors, strict=True)]
 
 
 def modified_at(wanted: WantedFile) -> datetime:

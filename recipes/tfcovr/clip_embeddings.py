@@ -7,9 +7,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+import torch
+from accelerate import Accelerator
 from torch import Tensor
 
+from harness.accelerator import make_accelerator
 from harness.data import missing_by_reason
+from harness.engines import run_on_ray
+from harness.models import load_encoders
+from harness.shards import check_origin, feature_table, features_of, with_absolute_folders
 from harness.shared_config import EmbedConfig
 from hf_datasets.video import VideoFrames
 from hf_datasets.video.frame_cache import FrameCache
@@ -60,6 +67,63 @@ def read_clips(
         frames = [_in_order(clip_id, frames, config) for clip_id, frames in batch]
         pixels = processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"]
         yield [clip_id for clip_id, _ in batch], pixels
+
+
+def encode_clips(
+    clips: list[dict[str, Any]],
+    model: TFCoVRForComposedRetrieval,
+    processor: TFCoVRProcessor,
+    config: EmbedConfig,
+    accelerator: Accelerator,
+    failures: dict[str, str],
+    decoded: Mapping[str, FrameCache] = MappingProxyType({}),
+) -> Iterator[list[tuple[str, Tensor]]]:
+    """Batches of clip ids with their embeddings `(D,)`; see `read_clips`."""
+    for clip_ids, pixels in read_clips(clips, processor, config, failures, decoded):
+        with torch.inference_mode(), accelerator.autocast():
+            embeddings = model.encode_video(pixels.to(accelerator.device)).float().cpu()
+        yield list(zip(clip_ids, embeddings, strict=True))
+
+
+class ShardEncoder:
+    """Encodes shards of clips in a worker.
+
+    Args:
+        config: The fields of `EmbedConfig`.
+        origin: What the embeddings depend on, by `made_by`; it has to be the same on every machine.
+
+    Raises:
+        ValueError: It is not.
+    """
+
+    def __init__(self, config: Mapping[str, Any], origin: Mapping[str, str]) -> None:
+        self.config = EmbedConfig(**config)
+        self.accelerator = make_accelerator(
+            self.config.device, Path(self.config.output_dir), mixed_precision=self.config.mixed_precision
+        )
+        model, self.processor = load_encoders(self.config)
+        check_origin(made_by(model, self.processor, self.config)["video"], origin)
+        self.model = model.to(self.accelerator.device).eval()
+
+    def __call__(self, work: Mapping[str, Any]) -> pa.Table:
+        """The features of a shard of clips; see `feature_table`."""
+        failures: dict[str, str] = {}
+        batches = encode_clips(work["clips"], self.model, self.processor, self.config, self.accelerator, failures)
+        return feature_table(dict(itertools.chain.from_iterable(batches)), failures)
+
+
+def encode_on_ray(
+    clips: list[dict[str, Any]], origin: Mapping[str, str], config: EmbedConfig, failures: dict[str, str]
+) -> Iterator[list[tuple[str, Tensor]]]:
+    """Shards of clip ids with their embeddings `(D,)` from the workers of a Ray cluster, in any order."""
+    rows = [{name: clip[name] for name in ("clip_id", "video", "start_seconds", "end_seconds")} for clip in clips]
+    works = [{"clips": shard} for shard in batched(iter(rows), config.shard_size)]
+    arguments = {"config": with_absolute_folders(config), "origin": dict(origin)}
+    limits = {"device": config.device, "num_decoders": config.num_workers}
+    for _, table in run_on_ray("tfcovr.clip_embeddings:ShardEncoder", arguments, works, config, **limits):
+        features, failed = features_of(table)
+        failures |= failed
+        yield list(features.items())
 
 
 def _has_failed(item: tuple[str, Tensor | VideoFailure], failures: dict[str, str]) -> bool:

@@ -126,7 +126,7 @@ def test_reads_may_come_in_any_order(config, tmp_path, monkeypatch):
 
     run(config)
     in_order = dict(open_features(tmp_path / "features", "video").items())
-    monkeypatch.setattr("embed_moments.VideoReaderPool", Pool)
+    monkeypatch.setattr("fig.video_features.VideoReaderPool", Pool)
     config.output_dir = str(tmp_path / "again")
     assert run(config)["missing"] == {"no video file": 1, "does not decode": 1}
     again = open_features(tmp_path / "again", "video")

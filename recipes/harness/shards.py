@@ -1,0 +1,71 @@
+"""What workers and the driver exchange of shards of features: tables of ids, vectors or sequences, and failures."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+FOLDERS = ("vision_model", "text_model", "output_dir")
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("id", "failure")),
+        ("shape", pa.list_(pa.int64())),
+        ("features", pa.list_(pa.float32())),
+    ]
+)
+
+
+def feature_table(features: Mapping[str, Tensor], failures: Mapping[str, str]) -> pa.Table:
+    """A row for each id: its features in row-major order with their shape, or why there are none."""
+    rows = [
+        {"id": one, "shape": list(value.shape), "features": value.float().numpy().ravel()}
+        for one, value in features.items()
+    ]
+    rows += [{"id": one, "failure": reason} for one, reason in failures.items()]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def features_of(table: pa.Table) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The reverse of `feature_table`.
+
+    >>> features_of(feature_table({"a": torch.tensor([[1.0, 2.0]])}, {"b": "no such file"}))
+    ({'a': tensor([[1., 2.]])}, {'b': 'no such file'})
+    """
+    features: dict[str, Tensor] = {}
+    failures: dict[str, str] = {}
+    columns = [table[name].to_pylist() for name in ("id", "failure", "shape")]
+    for one, failure, shape, values in zip(*columns, table["features"], strict=True):
+        if shape is None:
+            failures[one] = failure
+        else:
+            features[one] = torch.from_numpy(np.array(values.values)).reshape(shape)
+    return features, failures
+
+
+def check_origin(here: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse to mix features of different models.
+
+    Raises:
+        ValueError: This machine has another model than the one that the run was started with.
+    """
+    changed = sorted(name for name in here.keys() | wanted.keys() if here.get(name) != wanted.get(name))
+    if changed:
+        raise ValueError(
+            f"{socket.gethostname()} has another model than where the run was started (other {', '.join(changed)}); "
+            "put the same files there, or the model into storage that all machines share"
+        )
+
+
+def with_absolute_folders(config: Any) -> dict[str, Any]:
+    """The fields of a configuration for a worker, which has another working directory."""
+    values = asdict(config)
+    for name in FOLDERS:
+        if name in values and Path(values[name] or "").is_dir():
+            values[name] = str(Path(values[name]).resolve())
+    return values
