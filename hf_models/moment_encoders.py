@@ -175,10 +175,10 @@ class VideoMomentEncoder(MomentEncoder):
 
 
 class PairMomentEncoder(MomentEncoder):
-    """A model that compares videos with texts: a clip and a text are averaged, each scaled to length 1.
+    """A model that compares videos with texts: a clip and a text are what the encoder makes of both.
 
     Args:
-        encoder: Of `hf_models.video_text_encoders`.
+        encoder: Of `hf_models.encoders`.
 
     Raises:
         ValueError: It does not compare by a dot product, which a search needs.
@@ -186,6 +186,7 @@ class PairMomentEncoder(MomentEncoder):
 
     def __init__(self, encoder: Any) -> None:
         self.encoder, self.model, self.num_frames = encoder, encoder.model, encoder.num_frames
+        self.reads_texts = encoder.reads_texts
         self.processor = getattr(encoder, "processor", None)
         if self.processor is None:  # of sentence-transformers
             similarity = getattr(self.model, "similarity_fn_name", "cosine")
@@ -205,15 +206,13 @@ class PairMomentEncoder(MomentEncoder):
 
     def encode_moments(self, frames: list[Tensor]) -> Tensor:
         """`(B, D)`, unit-norm."""
-        return self.scaled(self.encoder.encode_videos(frames))
+        return self.scaled(self.encoder.encode_video(frames))
 
     def encode_query(self, frames: Tensor | None, text: str | None) -> Tensor:
         """`(1, D)`, unit-norm."""
-        halves = [] if frames is None else [self.encoder.encode_videos([frames])]
-        halves += [] if text is None else [self.encoder.encode_texts([text])]
-        if len(halves) == 1:
-            return self.scaled(halves[0])
-        return F.normalize(sum(F.normalize(half.float(), dim=-1) for half in halves), dim=-1)  # type: ignore[arg-type]
+        if frames is not None and text is not None:
+            return self.scaled(self.encoder.encode_query([frames], [text]))
+        return self.scaled(self.encoder.encode_text([text]) if frames is None else self.encoder.encode_video([frames]))
 
     def scaled(self, vectors: Tensor) -> Tensor:
         """Rows of length 1, where the model compares by cosine."""
@@ -247,7 +246,7 @@ def load_moment_encoder(
 
     Args:
         name_or_path: A model that stage 2 trained, AIM, VidCLIP, CLIP, SigLIP, or any other that
-            `video_text_encoders.load_encoder` takes, sentence-transformers' video models among them.
+            `encoders.load_encoder` takes, sentence-transformers' video models among them.
         device: Where it runs.
         num_frames: Frames of a moment; None: as the model was made for, 12 for an image model.
         trust_remote_code: Run the code that the folder or repository holds, where its model is of no library.
@@ -276,7 +275,7 @@ def load_moment_encoder(
         model = AutoModel.from_pretrained(name_or_path).to(device).eval()
         check_num_frames(name_or_path, model.config.num_frames, num_frames)
         return VideoMomentEncoder(model, AutoVideoProcessor.from_pretrained(name_or_path))
-    from hf_models.video_text_encoders import load_encoder
+    from hf_models.encoders import load_encoder
 
     return PairMomentEncoder(load_encoder(name_or_path, device, num_frames, trust_remote_code=trust_remote_code))
 

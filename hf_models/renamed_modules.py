@@ -12,6 +12,7 @@ MOVED = {
     "moments.gathering": "moments.distributed_gather",
     "tfcovr.conversion_aim": "tfcovr.merging_aim",
     "tfcovr.gathering": "tfcovr.distributed_gather",
+    "video_text_encoders": "encoders",
     "vidclip.gathering": "vidclip.distributed_gather",
 }
 """Old name -> new name, both within this package."""

@@ -76,7 +76,7 @@ from harness.accelerator import make_accelerator
 from harness.over_seeds import average, summarize
 from harness.results import replacing_files, write_results, writing
 from hf_datasets.comp.contrasts import SpanReader
-from hf_models.video_text_encoders import VideoTextEncoder, load_encoder, short_name
+from hf_models.encoders import VideoTextEncoder, load_encoder, short_name
 
 COMP_PRETRAIN = "comppretrain"
 

@@ -81,13 +81,13 @@ from transformers import AutoConfig
 from harness.accelerator import make_accelerator
 from harness.config import nearest
 from harness.results import replacing, write_json, write_results
+from hf_models.encoders import ENCODERS, load_encoder, short_name
 from hf_models.fingerprints import weights_fingerprint
-from hf_models.video_text_encoders import ENCODERS, load_encoder, short_name
 from mteb_tasks import TASKS, ComposedRetrieval
 from mteb_tasks.composed import CUTS, KEPT, LEFT_OUT
 from mteb_tasks.encoders import AverageEncoder, ComposedEncoder, RandomEncoder, digest_of, load_composed
 
-AVERAGED = sorted(ENCODERS.keys() - {"xclip", "pe_video"})  # whose similarities are dot products
+AVERAGED = sorted(ENCODERS.keys() - {"xclip", "pe_video", "vjepa2"})  # whose similarities are dot products
 HALVES = {"text-only": "text", "video-only": "video"}
 SHOWN = ("recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "comprehensive_accuracy", "max_ap")
 

@@ -90,8 +90,8 @@ from harness.schedules import warmup_cosine
 from harness.training import TrainingRun, epoch_batches, epoch_seed
 from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, draw_negatives, group
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
+from hf_models.encoders import VidCLIPEncoder
 from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
-from hf_models.video_text_encoders import VidCLIPEncoder
 
 # Frame tokens of frozen towers, by the fingerprints of tower and processor; runs of one process share them.
 FROZEN_TOKENS: dict[tuple[str, str], dict[tuple[Span, int], Tensor]] = {}

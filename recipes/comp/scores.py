@@ -12,8 +12,8 @@ from tqdm import tqdm
 import metrics
 from harness.over_seeds import in_percent
 from hf_datasets.comp.contrasts import Span, SpanReader, batched, span_of
+from hf_models.encoders import VideoTextEncoder
 from hf_models.retrieval import recall_at_1
-from hf_models.video_text_encoders import VideoTextEncoder
 
 COLUMNS = {
     "accuracy/temporal_reorder": "temporal reorder",
@@ -80,9 +80,9 @@ class Scores:
         for batch in batched(items, self.batch_size):
             if what == "videos":
                 frames = [self.reader([span], encoder.num_frames) for span in batch]
-                parts.append(encoder.encode_videos(frames).float().cpu())
+                parts.append(encoder.encode_video(frames).float().cpu())
             else:
-                parts.append(encoder.encode_texts(batch).float().cpu())
+                parts.append(encoder.encode_text(batch).float().cpu())
             bar.update(len(batch))
         bar.close()
         return torch.cat(parts)

@@ -23,8 +23,8 @@ from transformers import AutoModel, AutoProcessor
 from hf_datasets.video import VideoError, frame_indices
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_models import TFCoVRForComposedRetrieval
+from hf_models.encoders import VideoTextEncoder
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
-from hf_models.video_text_encoders import VideoTextEncoder
 
 from .segments import Segment
 
@@ -181,7 +181,7 @@ class AverageEncoder(SegmentEncoder):
     """A model that compares videos with texts; a composed query is the mean of its video and its text.
 
     Args:
-        encoder: Of `hf_models.video_text_encoders`, one whose similarities are dot products.
+        encoder: Of `hf_models.encoders`, one whose similarities are dot products.
         name: What its results are called.
         options: `parts` and `num_workers` of `SegmentEncoder`.
     """
@@ -193,11 +193,11 @@ class AverageEncoder(SegmentEncoder):
 
     def embed_videos(self, frames: list[Tensor]) -> Tensor:
         """Unit-norm `(B, D)`."""
-        return F.normalize(self.encoder.encode_videos(frames), dim=-1)
+        return F.normalize(self.encoder.encode_video(frames), dim=-1)
 
     def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:  # noqa: ARG002
         """Unit-norm `(B, D)`."""
-        read = None if texts is None else F.normalize(self.encoder.encode_texts(texts).float().cpu(), dim=-1)
+        read = None if texts is None else F.normalize(self.encoder.encode_text(texts).float().cpu(), dim=-1)
         halves = [half for half in (videos, read) if half is not None]
         return F.normalize(torch.stack(halves).mean(0), dim=-1)
 

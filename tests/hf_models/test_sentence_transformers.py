@@ -29,7 +29,7 @@ from hf_models import (
     TFCoVRForComposedRetrieval,
     TFCoVRProcessor,
 )
-from hf_models.video_text_encoders import load_encoder
+from hf_models.encoders import load_encoder
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "show", "with", "two", "turns", "a", "half"]
 TEXTS = ["show with 2 turns", "a half"]
@@ -268,8 +268,8 @@ def test_any_video_model_of_sentence_transformers_compares_videos_with_texts(cas
     with torch.inference_mode():
         targets = model.get_target_features(**processor(clips, do_sample_frames=False))
         texts = model.get_query_features(**processor(text=TEXTS))
-    assert_close(encoder.compare(encoder.encode_videos(clips), encoder.encode_texts(TEXTS)), targets @ texts.T)
-    assert_close(F.normalize(encoder.encode_videos(clips), dim=-1), targets)
+    assert_close(encoder.compare(encoder.encode_video(clips), encoder.encode_text(TEXTS)), targets @ texts.T)
+    assert_close(F.normalize(encoder.encode_video(clips), dim=-1), targets)
     with pytest.raises(ValueError, match="does not embed text"):
         load_encoder(str(case.root / "aim"))
 
@@ -280,7 +280,7 @@ def test_a_model_of_sentence_transformers_whose_parts_lie_in_folders_is_found(ca
     assert not (tmp_path / "config.json").exists()
     encoder = load_encoder(str(tmp_path), trust_remote_code=True)
     assert encoder.num_frames == FRAMES
-    assert_close(encoder.encode_texts(TEXTS), torch.as_tensor(composer.encode(TEXTS)))
+    assert_close(encoder.encode_text(TEXTS), torch.as_tensor(composer.encode(TEXTS)))
     with pytest.raises(ValueError, match="Unrecognized model"):
         load_encoder(str(tmp_path.parent))
 

@@ -37,7 +37,7 @@ from transformers import (
 )
 from transformers.models.pe_video import PeVideoEncoderConfig
 
-from hf_models.video_text_encoders import (
+from hf_models.encoders import (
     DotProductEncoder,
     ImageEncoder,
     PerceptionEncoder,
@@ -118,7 +118,7 @@ def test_a_saved_model_of_another_family_is_loaded_and_tells_texts_apart(make, t
     processor.save_pretrained(tmp_path)
     encoder = load_encoder(str(tmp_path), "cpu", num_frames=4)
     texts = ["a dog runs", "then a dog sits", "dog"]
-    similarity = encoder.compare(encoder.encode_videos(videos(2, 4, 32)), encoder.encode_texts(texts))
+    similarity = encoder.compare(encoder.encode_video(videos(2, 4, 32)), encoder.encode_text(texts))
     assert similarity.shape == (2, 3)
     assert similarity.isfinite().all()
     assert all(len(row.unique()) == 3 for row in similarity)
@@ -162,7 +162,7 @@ def test_x_clip_compares_as_its_own_forward_pass():
         videos(3, 4, 8),
         ["a dog", "a cat", "birds", "fish."],
     )
-    similarity = encoder.compare(encoder.encode_videos(shown), encoder.encode_texts(texts))
+    similarity = encoder.compare(encoder.encode_video(shown), encoder.encode_text(texts))
     whole = model(input_ids=Parts.tokenizer(texts)["input_ids"], pixel_values=torch.stack(shown).float() / 255)
     torch.testing.assert_close(similarity, whole.logits_per_video / model.logit_scale.exp(), atol=1e-5, rtol=1e-4)
 
@@ -177,10 +177,10 @@ def test_an_image_model_is_averaged_over_its_unit_norm_frames():
     model = SiglipModel(SiglipConfig(text_config=text, vision_config=vision)).eval()
     shown = videos(2, 5, 8)
     encoder = ImageEncoder(model, Parts(), 5)
-    for video, embeds in zip(shown, encoder.encode_videos(shown), strict=True):
+    for video, embeds in zip(shown, encoder.encode_video(shown), strict=True):
         frames = model.get_image_features(pixel_values=video.float() / 255).pooler_output
         torch.testing.assert_close(embeds, F.normalize(F.normalize(frames, dim=-1).mean(0), dim=0))
-    assert encoder.encode_texts(["a dog"]).shape == (1, 16)
+    assert encoder.encode_text(["a dog"]).shape == (1, 16)
 
 
 def test_vidclip_reads_the_whole_of_a_long_text(tmp_path):
@@ -212,7 +212,7 @@ def test_videoprism_compares_as_its_own_forward_pass():
     parts = Parts()
     parts.video_processor = lambda frames, **_: {"pixel_values_videos": torch.stack(frames).float() / 255}
     encoder = DotProductEncoder(model, parts, 4)
-    similarity = encoder.compare(encoder.encode_videos(shown), encoder.encode_texts(texts))
+    similarity = encoder.compare(encoder.encode_video(shown), encoder.encode_text(texts))
     whole = model(pixel_values_videos=pixels, **Parts.tokenizer(texts), temperature=1.0)
     # Its own logits are a softmax over videos of these cosines.
     torch.testing.assert_close(similarity.softmax(0), whole.logits_per_video, atol=1e-5, rtol=1e-4)
@@ -236,7 +236,7 @@ def test_perception_encoder_compares_as_its_own_forward_pass():
     parts = Parts()
     parts.video_processor = lambda frames, **_: {"pixel_values_videos": torch.stack(frames)[..., :8, :8].float() / 255}
     encoder, shown, texts = PerceptionEncoder(model, parts, 4), videos(2, 4, 8), ["a dog", "a cat", "birds"]
-    similarity = encoder.compare(encoder.encode_videos(shown), encoder.encode_texts(texts))
+    similarity = encoder.compare(encoder.encode_video(shown), encoder.encode_text(texts))
     whole = model(pixel_values_videos=torch.stack(shown).float() / 255, **Parts.tokenizer(texts))
     torch.testing.assert_close(similarity, whole.logits_video_text)
 
@@ -251,7 +251,7 @@ def test_siglip_2_sees_frames_of_any_shape_as_its_own_forward_pass():
     parts = SimpleNamespace(image_processor=images, tokenizer=Parts.tokenizer)
     (shown,), texts = videos(1, 1, 12), ["a dog", "a cat"]
     encoder = ImageEncoder(model, parts, 1)
-    similarity = encoder.compare(encoder.encode_videos([shown]), encoder.encode_texts(texts))
+    similarity = encoder.compare(encoder.encode_video([shown]), encoder.encode_text(texts))
     frames = images(list(shown), return_tensors="pt")
     whole = model(**frames, **Parts.tokenizer(texts)).logits_per_image
     torch.testing.assert_close(similarity, (whole - model.logit_bias) / model.logit_scale.exp())

@@ -37,10 +37,10 @@ class Oracle:
     def _row(self, name):
         return torch.tensor([float(self.seen.setdefault(name, len(self.seen)))])
 
-    def encode_videos(self, frames):
+    def encode_video(self, frames):
         return torch.stack([frame.reshape(-1)[:1].float() for frame in frames])
 
-    def encode_texts(self, texts):
+    def encode_text(self, texts):
         return torch.stack([self._row(text) for text in texts])
 
     def compare(self, videos, texts):

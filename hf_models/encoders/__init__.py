@@ -1,0 +1,65 @@
+"""One protocol for anything that embeds: `encode_video`, `encode_text`, `encode_query`, for any family of models.
+
+    encoder = load_encoder("openai/clip-vit-base-patch32")
+    encoder.compare(encoder.encode_video(videos), encoder.encode_text(texts))
+
+Each takes a batch and gives one row per item. `encoder.usage` says how the family is used: frames, prompt, pooling,
+query, source, license, and what of it is inferred. `estimate` says what a model costs before it is loaded.
+"""
+
+from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
+from hf_models.encoders.dual_encoders import (
+    IMAGE_FRAMES,
+    DotProductEncoder,
+    ImageEncoder,
+    LanguageBindEncoder,
+    PerceptionEncoder,
+    VidCLIPEncoder,
+    VideoOnlyEncoder,
+    XCLIPEncoder,
+)
+from hf_models.encoders.estimates import Estimate
+from hf_models.encoders.language_models import E5VEncoder, GMEEncoder, LanguageModelEncoder, Qwen3VLEncoder
+from hf_models.encoders.loading import (
+    ENCODERS,
+    IMAGE_MODELS,
+    default_frames,
+    estimate,
+    is_sentence_transformer,
+    load_encoder,
+    load_sentence_transformer,
+    short_name,
+)
+from hf_models.encoders.protocol import Encoder, Usage, VideoTextEncoder, pooled
+from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
+
+__all__ = [
+    "ENCODERS",
+    "IMAGE_FRAMES",
+    "IMAGE_MODELS",
+    "Blip2Encoder",
+    "BlipEncoder",
+    "DotProductEncoder",
+    "E5VEncoder",
+    "Encoder",
+    "Estimate",
+    "GMEEncoder",
+    "ImageEncoder",
+    "LanguageBindEncoder",
+    "LanguageModelEncoder",
+    "PerceptionEncoder",
+    "Qwen3VLEncoder",
+    "SentenceTransformerEncoder",
+    "Usage",
+    "VidCLIPEncoder",
+    "VideoOnlyEncoder",
+    "VideoTextEncoder",
+    "XCLIPEncoder",
+    "default_frames",
+    "estimate",
+    "is_sentence_transformer",
+    "load_encoder",
+    "load_sentence_transformer",
+    "pooled",
+    "short_name",
+]

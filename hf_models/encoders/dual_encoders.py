@@ -1,0 +1,240 @@
+"""Encoders of videos beside encoders of texts: VidCLIP, VideoPrism, CLIP and its like, X-CLIP, Perception Encoder.
+
+An image model (CLIP, SigLIP, SigLIP 2) sees each frame, and the mean of its unit-norm frames is the video: CLIP4Clip's
+mean pooling. X-CLIP, VideoPrism, Perception Encoder and LanguageBind are video models of their own.
+"""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hf_models.encoders.protocol import (
+    Encoder,
+    Usage,
+    check_pairs,
+    check_videos,
+    mean_of,
+    mean_over_frames,
+    pooled,
+)
+
+IMAGE_FRAMES = 12
+"""Frames that an image model sees of a video, as in CLIP4Clip."""
+AVERAGE = "mean of the unit-norm video and the unit-norm text"
+
+
+class DotProductEncoder(Encoder):
+    """A model whose videos and texts are compared by their dot products, cosines where they are unit-norm."""
+
+    usage = Usage(
+        family="VideoPrism (LvT)",
+        frames="16 or 8, as the configuration says; one video",
+        prompt="the text alone",
+        pooling="the video's and the text's projected output, unit-norm",
+        query=AVERAGE,
+        source="arXiv:2402.13217; google/videoprism-lvt-base-f16r288",
+        license="Apache-2.0",
+    )
+
+    def encode_text(self, texts: Sequence[str]) -> Tensor:
+        """Unit-norm `(N, D)`."""
+        return F.normalize(pooled(self.model.get_text_features(**self.tokens(texts))), dim=-1)
+
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        features = self.model.get_video_features(**self.videos(frames))
+        return F.normalize(pooled(features).flatten(1), dim=-1)  # VideoPrism gives (B, 1, D)
+
+
+class VidCLIPEncoder(DotProductEncoder):
+    """VidCLIP, which reads longer texts than the CLIP whose tokenizer it has."""
+
+    usage = Usage(
+        family="VidCLIP",
+        frames="as it was trained; one video",
+        prompt="the text alone",
+        pooling="the video's and the text's projected class token, unit-norm",
+        query=AVERAGE,
+        source="VideoComp, arXiv:2504.03970, section 4; trained by `subtle vidclip`",
+        license="that of the CLIP it starts from",
+    )
+
+    def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """Token ids as VidCLIP was trained on."""
+        tokens: dict[str, Tensor] = self.processor(text=list(texts)).to(self.model.device)
+        return tokens
+
+
+class ImageEncoder(DotProductEncoder):
+    """An image model, averaged over frames."""
+
+    usage = Usage(
+        family="CLIP (ViT), SigLIP, SigLIP 2, AltCLIP, MetaCLIP 2",
+        frames="12, each an image; the mean of the unit-norm frames (CLIP4Clip)",
+        prompt="the text alone; SigLIP pads it to its whole length, as it was trained",
+        pooling="the image's and the text's projected output, unit-norm",
+        query=AVERAGE,
+        source="arXiv:2103.00020, 2303.15343, 2502.14786, 2104.08860; openai/clip-vit-base-patch32, "
+        "google/siglip2-base-patch16-224",
+        license="CLIP MIT, SigLIP and SigLIP 2 Apache-2.0",
+        inferred="TF-CoVR's CLIP is OpenAI's RN50, which transformers does not have: its rows here are of a ViT",
+    )
+    default_frames = IMAGE_FRAMES
+
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        return mean_over_frames(pooled(self.model.get_image_features(**self.images(frames))), frames)
+
+
+class XCLIPEncoder(DotProductEncoder):
+    """X-CLIP, whose texts are prompted by the video that they are compared with."""
+
+    usage = Usage(
+        family="X-CLIP",
+        frames="8, 16 or 32, as the configuration says; one video",
+        prompt="the text alone, its embedding prompted by the video that it is compared with",
+        pooling="the video's multiframe output and the text's projected output, unit-norm",
+        query="mean of the unit-norm video and the unit-norm text as that video prompts it",
+        source="arXiv:2208.02816; microsoft/xclip-base-patch32",
+        license="MIT",
+        inferred="the query: the paper has none",
+    )
+
+    @classmethod
+    def fixed_frames(cls, config: Any) -> int | None:
+        """X-CLIP has a place for each frame."""
+        frames: int = config.vision_config.num_frames
+        return frames
+
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
+        """`(B, 1 + patches, D)`: the video, then what prompts the texts."""
+        check_videos(frames, self.fixed_frames(self.model.config))
+        images = self.processor.image_processor([list(video) for video in frames], return_tensors="pt")
+        frames_of_all = self.on_device(images["pixel_values"])  # some image processors flatten videos
+        pixel_values = frames_of_all.reshape(len(frames), -1, *frames_of_all.shape[-3:])
+        probe = self.tokens(["."])
+        output = self.model(pixel_values=pixel_values, **probe)
+        seen = output.vision_model_output.last_hidden_state[:, 1:]
+        seen = self.model.prompts_visual_layernorm(seen) @ self.model.prompts_visual_projection
+        seen = seen.unflatten(0, (len(frames), -1)).mean(1)
+        return torch.cat([output.video_embeds[:, None], seen], dim=1)
+
+    def encode_text(self, texts: Sequence[str]) -> Tensor:
+        """`(N, D)`, not yet prompted."""
+        return pooled(self.model.get_text_features(**self.tokens(texts)))
+
+    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        check_pairs(frames, texts)
+        videos = self.encode_video(frames)
+        prompted = [
+            self.prompted(text[None], video) for text, video in zip(self.encode_text(texts), videos, strict=True)
+        ]
+        return mean_of(videos[:, 0], torch.cat(prompted))
+
+    def prompted(self, texts: Tensor, video: Tensor) -> Tensor:
+        """Texts `(N, D)` as a video `(1 + patches, D)` prompts them, unit-norm."""
+        prompts = self.model.prompts_generator(texts[None], video[None, 1:])
+        return F.normalize((texts[None] + prompts)[0], dim=-1)
+
+    def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
+        """Cosines `(B, N)`."""
+        videos, texts = videos.to(self.model.device), texts.to(self.model.device)
+        rows = [self.prompted(texts, video) @ F.normalize(video[0], dim=-1) for video in videos]
+        return torch.stack(rows).cpu()
+
+    def compare_queries(self, queries: Tensor, videos: Tensor) -> Tensor:
+        """Cosines `(queries, videos)`."""
+        return super().compare_queries(queries, videos[:, 0])
+
+
+class PerceptionEncoder(DotProductEncoder):
+    """Perception Encoder for video, which embeds videos and texts only together."""
+
+    usage = Usage(
+        family="Perception Encoder",
+        frames="16; one video",
+        prompt="the text alone",
+        pooling="the video's and the text's output in the space of videos and texts; their length counts",
+        query=AVERAGE,
+        source="arXiv:2504.13181; facebook/pe-av-large (its video part)",
+        license="Apache-2.0",
+    )
+
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
+        """`(B, D)`; their length counts."""
+        embeds: Tensor = self.model(**self.tokens(["."]), **self.videos(frames)).video_embeds
+        return embeds
+
+    def encode_text(self, texts: Sequence[str]) -> Tensor:
+        """`(N, D)`; their length counts."""
+        nothing = self.videos([torch.zeros(1, 3, 32, 32, dtype=torch.uint8)])
+        embeds: Tensor = self.model(**self.tokens(texts), **nothing).text_video_embeds
+        return embeds
+
+
+class LanguageBindEncoder(DotProductEncoder):
+    """LanguageBind for video, its weights converted by `hf_models.languagebind.convert_languagebind`."""
+
+    usage = Usage(
+        family="LanguageBind",
+        frames="8; one video, with attention over time in each layer",
+        prompt="the text alone, padded to 77 tokens",
+        pooling="the mean over frames of the class token, projected; the text's projected output; unit-norm",
+        query=AVERAGE,
+        source="arXiv:2310.01852; LanguageBind/LanguageBind_Video_FT",
+        license="MIT",
+        inferred="a center crop: the released processor crops and mirrors at random, also in evaluation",
+    )
+
+    @classmethod
+    def fixed_frames(cls, config: Any) -> int | None:
+        """LanguageBind has a place for each frame."""
+        frames: int = config.num_frames
+        return frames
+
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        check_videos(frames, self.fixed_frames(self.model.config))
+        pixel_values = self.images(frames)["pixel_values"].unflatten(0, (len(frames), -1))
+        return F.normalize(pooled(self.model.get_video_features(pixel_values)), dim=-1)
+
+
+class VideoOnlyEncoder(Encoder):
+    """V-JEPA 2, which has no text tower: it embeds videos only."""
+
+    usage = Usage(
+        family="V-JEPA 2",
+        frames="64; one video",
+        prompt="none: it reads no text",
+        pooling="the mean over the encoder's tokens, unit-norm",
+        query="the video alone",
+        source="arXiv:2506.09985; facebook/vjepa2-vitl-fpc64-256",
+        license="MIT",
+        inferred="the mean over tokens: the paper trains an attentive probe for each task",
+    )
+    processor_class = "AutoVideoProcessor"
+    reads_texts = False
+
+    def __init__(self, model: Any, processor: Any, num_frames: int) -> None:
+        super().__init__(model, SimpleNamespace(video_processor=processor), num_frames)
+
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        pixel_values = self.videos(frames)["pixel_values_videos"]
+        return F.normalize(self.model.get_vision_features(pixel_values).mean(1), dim=-1)
+
+    def encode_text(self, texts: Sequence[str]) -> Tensor:  # noqa: ARG002 it is refused
+        """Refuse texts.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "V-JEPA 2 has no text tower, so it embeds videos only; query it by `encode_video`, or choose a model that "
+            "reads texts, such as CLIP, SigLIP 2 or BLIP"
+        )

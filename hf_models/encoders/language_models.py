@@ -1,0 +1,231 @@
+"""Multimodal language models as encoders: one prompt holds frames, a text or both, and its last token is the embedding.
+
+The prompts are those of the released scripts. They are padded on the right, where no token before sees the padding, so
+that an embedding does not depend on its batch.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers.video_utils import VideoMetadata
+
+from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos, mean_over_frames
+
+QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
+QWEN_VIDEO = "<|vision_start|><|video_pad|><|vision_end|>"
+QWEN_CHAT = (
+    "<|im_start|>system\n{instruction}<|im_end|>\n<|im_start|>user\n{content}<|im_end|>\n<|im_start|>assistant\n"
+)
+LLAMA_3_CHAT = (
+    "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n \n"
+)
+GME_INSTRUCTION = "You are a helpful assistant."
+PROMPTS_AT_ONCE = 8
+
+
+class LanguageModelEncoder(Encoder):
+    """A multimodal language model that embeds by the last token of a prompt.
+
+    Args:
+        model: The model without its language head, in evaluation mode.
+        processor: Its own.
+        num_frames: How many frames of a video it reads.
+        instruction: What the model is asked to do, where its prompts have a place for it; None: as released.
+        one_prompt: Put all frames of a video into one prompt; False: one prompt for each frame, and the mean of their
+            unit-norm embeddings. None: as the family was used.
+        prompts_at_once: How many prompts the model reads at a time.
+    """
+
+    default_instruction: ClassVar[str] = ""
+    default_one_prompt: ClassVar[bool] = False
+    default_frames = 15
+    image_mark: ClassVar[str]
+    image_options: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        model: Any,
+        processor: Any,
+        num_frames: int,
+        *,
+        instruction: str | None = None,
+        one_prompt: bool | None = None,
+        prompts_at_once: int = PROMPTS_AT_ONCE,
+    ) -> None:
+        super().__init__(model, processor, num_frames)
+        self.instruction = self.default_instruction if instruction is None else instruction
+        self.one_prompt = self.default_one_prompt if one_prompt is None else one_prompt
+        self.prompts_at_once = prompts_at_once
+        processor.tokenizer.padding_side = "right"
+
+    def prompt(self, marks: str, text: str | None) -> str:
+        """The prompt of frames, a text or both.
+
+        Args:
+            marks: Where the frames go; empty without.
+            text: The text; None without.
+        """
+        raise NotImplementedError
+
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        return self.embed(frames, [None] * len(frames))
+
+    def encode_text(self, texts: Sequence[str]) -> Tensor:
+        """Unit-norm `(N, D)`.
+
+        Raises:
+            ValueError: There is no text, or one holds a mark of the prompt.
+        """
+        if not texts:
+            raise ValueError("there is no text to encode; give at least one")
+        self.check_texts(texts)
+        return self.read([self.prompt("", text) for text in texts], [[] for _ in texts])
+
+    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
+        """Unit-norm `(B, D)`: video and text in one prompt.
+
+        Raises:
+            ValueError: There are not as many videos as texts, or one holds a mark of the prompt.
+        """
+        check_pairs(frames, texts)
+        self.check_texts(texts)
+        return self.embed(frames, texts)
+
+    def embed(self, frames: Sequence[Tensor], texts: Sequence[str | None]) -> Tensor:
+        """Videos, each with its text or without."""
+        check_videos(frames)
+        if self.one_prompt:
+            prompts = [
+                self.prompt(self.image_mark * len(video), text) for video, text in zip(frames, texts, strict=True)
+            ]
+            return self.read(prompts, [list(video) for video in frames])
+        each = [self.prompt(self.image_mark, text) for video, text in zip(frames, texts, strict=True) for _ in video]
+        return mean_over_frames(self.read(each, [[frame] for video in frames for frame in video]), frames)
+
+    def read(self, prompts: list[str], images: list[list[Tensor]]) -> Tensor:
+        """Unit-norm embeddings `(N, D)` of prompts, each with its images."""
+        rows = []
+        for first in range(0, len(prompts), self.prompts_at_once):
+            part = slice(first, first + self.prompts_at_once)
+            flat = [image for each in images[part] for image in each]
+            options = {"images": flat, "images_kwargs": self.image_options} if flat else {}
+            rows.append(self.last_token(self.processor(text=prompts[part], **options, **PADDED)))
+        return torch.cat(rows)
+
+    def last_token(self, inputs: Any) -> Tensor:
+        """Unit-norm `(N, D)`: the output at the last token of each prompt."""
+        given = {name: self.on_device(value) for name, value in inputs.items() if isinstance(value, Tensor)}
+        states = self.model(**given, use_cache=False).last_hidden_state
+        last = given["attention_mask"].sum(1) - 1
+        return F.normalize(states[torch.arange(len(states), device=states.device), last].float(), dim=-1)
+
+    def check_texts(self, texts: Sequence[str]) -> None:
+        """Refuse texts that would break a prompt apart.
+
+        Raises:
+            ValueError: A text holds a special token.
+        """
+        special = [*self.processor.tokenizer.all_special_tokens, self.processor.image_token]
+        for text in texts:
+            if found := next((mark for mark in special if mark in text), None):
+                raise ValueError(f"the text {text[:60]!r} holds {found!r}, a mark of the prompt; take it out")
+
+
+PADDED: dict[str, Any] = {"padding": True, "return_tensors": "pt"}
+
+
+class GMEEncoder(LanguageModelEncoder):
+    """GME through Qwen2-VL: the weights load as Qwen2-VL, whose remote code newer versions of transformers refuse."""
+
+    usage = Usage(
+        family="GME-Qwen2-VL",
+        frames="15, each an image in a prompt of its own (256 to 1280 tokens); the mean of the unit-norm frames",
+        prompt=repr(
+            QWEN_CHAT.format(instruction="You are a helpful assistant.", content="IMAGE TEXT") + "<|endoftext|>"
+        ),
+        pooling="the last token, <|endoftext|>, unit-norm",
+        query="frame and text in one prompt; the mean over the unit-norm frames",
+        source="arXiv:2412.16855, TF-CoVR; Alibaba-NLP/gme-Qwen2-VL-2B-Instruct, gme_inference.py",
+        license="Apache-2.0",
+        inferred="option one_prompt: all frames in one prompt; texts are not cut to 1800 tokens",
+    )
+    default_instruction = GME_INSTRUCTION
+    image_mark = QWEN_IMAGE
+    image_options: ClassVar[dict[str, Any]] = {"size": {"shortest_edge": 256 * 28 * 28, "longest_edge": 1280 * 28 * 28}}
+
+    def prompt(self, marks: str, text: str | None) -> str:
+        """As `gme_inference.py` writes it."""
+        return QWEN_CHAT.format(instruction=self.instruction, content=marks + (text or "")) + "<|endoftext|>"
+
+
+class E5VEncoder(LanguageModelEncoder):
+    """E5-V through LLaVA-NeXT with Llama 3."""
+
+    usage = Usage(
+        family="E5-V",
+        frames="15, each an image in a prompt of its own; the mean of the unit-norm frames",
+        prompt="in Llama 3's chat markup: '<image>\\nSummary above image in one word: ', "
+        "'TEXT\\nSummary above sentence in one word: '",
+        pooling="the last token, unit-norm",
+        query="""'<image>Modify this image with "TEXT", desribe modified image in one word: ' as released (CIRR); """
+        "the mean over the unit-norm frames",
+        source="arXiv:2407.12580, TF-CoVR; royokong/e5-v, kongds/E5-V",
+        license="Llama 3 Community License, of its base",
+        inferred="option one_prompt: all frames in one prompt. TF-CoVR averages video and text instead of one prompt",
+    )
+    image_mark = "<image>"
+
+    def prompt(self, marks: str, text: str | None) -> str:
+        """As `retrieval.py` of its release writes it, "desribe" included."""
+        if text is None:
+            words = f"{marks}\nSummary above image in one word: "
+        elif not marks:
+            words = f"{text}\nSummary above sentence in one word: "
+        else:
+            words = f'{marks}Modify this image with "{text}", desribe modified image in one word: '
+        return LLAMA_3_CHAT.format(words)
+
+
+class Qwen3VLEncoder(LanguageModelEncoder):
+    """Qwen3-VL-Embedding, which reads videos."""
+
+    usage = Usage(
+        family="Qwen3-VL-Embedding",
+        frames="16, one video in one prompt, a time in seconds before each two; a single frame is an image",
+        prompt=repr(QWEN_CHAT.format(instruction="Represent the user's input.", content="VIDEO TEXT")),
+        pooling="the last token, unit-norm",
+        query="video and text in one prompt",
+        source="arXiv:2601.04720; Qwen/Qwen3-VL-Embedding-2B, qwen3_vl_embedding.py",
+        license="Apache-2.0",
+        inferred="frames count as one second apart: the released script samples at 1 frame a second, up to 64",
+    )
+    default_instruction = "Represent the user's input."
+    default_one_prompt = True
+    default_frames = 16
+    image_mark = QWEN_IMAGE
+
+    def prompt(self, marks: str, text: str | None) -> str:
+        """As the released script's chat template writes it."""
+        return QWEN_CHAT.format(instruction=self.instruction, content=marks + (text or ""))
+
+    def embed(self, frames: Sequence[Tensor], texts: Sequence[str | None]) -> Tensor:
+        """Videos, each with its text or without; a single frame is an image."""
+        check_videos(frames)
+        if not self.one_prompt or any(len(video) == 1 for video in frames):
+            return super().embed(frames, texts)
+        rows = []
+        for first in range(0, len(frames), self.prompts_at_once):
+            part = slice(first, first + self.prompts_at_once)
+            prompts = [self.prompt(QWEN_VIDEO, text) for text in texts[part]]
+            times = [
+                VideoMetadata(total_num_frames=len(video), fps=1.0, frames_indices=list(range(len(video))))
+                for video in frames[part]
+            ]
+            options = {"do_sample_frames": False, "video_metadata": times, "cap_pixels_per_frame": True}
+            batch = self.processor(text=prompts, videos=list(frames[part]), videos_kwargs=options, **PADDED)
+            rows.append(self.last_token(batch))
+        return torch.cat(rows)

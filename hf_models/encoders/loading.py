@@ -1,0 +1,305 @@
+"""Encoders from a folder or the Hub: the family is recognized by the configuration, and nothing loads by halves."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, PreTrainedConfig, Qwen2VLConfig
+from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+from transformers.models.auto.video_processing_auto import VIDEO_PROCESSOR_MAPPING
+from transformers.utils import cached_file
+
+from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
+from hf_models.encoders.dual_encoders import (
+    DotProductEncoder,
+    ImageEncoder,
+    LanguageBindEncoder,
+    PerceptionEncoder,
+    VidCLIPEncoder,
+    VideoOnlyEncoder,
+    XCLIPEncoder,
+)
+from hf_models.encoders.estimates import Estimate, check_memory, estimate_model
+from hf_models.encoders.language_models import E5VEncoder, GMEEncoder, Qwen3VLEncoder
+from hf_models.encoders.protocol import Encoder, VideoTextEncoder
+from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
+
+IMAGE_MODELS = ("clip", "siglip", "siglip2", "altclip", "metaclip_2")
+ENCODERS: dict[str, type[Encoder]] = {
+    "vidclip": VidCLIPEncoder,
+    "xclip": XCLIPEncoder,
+    "videoprism": DotProductEncoder,
+    "pe_video": PerceptionEncoder,
+    **dict.fromkeys(IMAGE_MODELS, ImageEncoder),
+    "blip": BlipEncoder,
+    "blip-2": Blip2Encoder,
+    "languagebind": LanguageBindEncoder,
+    "vjepa2": VideoOnlyEncoder,
+    "qwen2_vl": GMEEncoder,
+    "llava_next": E5VEncoder,
+    "qwen3_vl": Qwen3VLEncoder,
+}
+"""The encoder of each `model_type`."""
+
+
+def load_encoder(
+    name_or_path: str,
+    device: torch.device | str = "cpu",
+    num_frames: int | None = None,
+    *,
+    trust_remote_code: bool = False,
+    adapter: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> VideoTextEncoder:
+    """A model and its processor from a folder or the Hub.
+
+    Args:
+        name_or_path: Any model of `ENCODERS`, or of sentence-transformers.
+        device: Where it runs.
+        num_frames: Frames of a video; None: as the model was made for or its paper used it.
+        trust_remote_code: Run the code that the folder or repository holds, where its model is of no library.
+        adapter: A PEFT adapter of this very model, a folder or a name on the Hub.
+        options: Further arguments of the encoder, such as `{"pooling": "max"}` for BLIP-2.
+
+    Returns:
+        The encoder, in evaluation mode.
+
+    Raises:
+        ValueError: The model is of a family that is not in `ENCODERS`, nor does sentence-transformers load it as one
+            that embeds videos and texts; its weights are not all there; its processor or the adapter belongs to
+            another model; it takes another number of frames; or the GPU is too small.
+        OSError: There is no such model.
+        ImportError: The model needs a package that is not installed, such as timm for Perception Encoder, or
+            sentence-transformers.
+
+    Example:
+        >>> encoder = load_encoder("recipes/weights/miniature-clip", num_frames=4)
+        >>> video = torch.zeros(4, 3, 64, 64, dtype=torch.uint8)
+        >>> encoder.compare(encoder.encode_video([video]), encoder.encode_text(["a vault", "a dive"])).shape
+        torch.Size([1, 2])
+        >>> encoder.encode_query([video], ["with 2 turns"]).shape
+        torch.Size([1, 64])
+    """
+    config = read_config(name_or_path, trust_remote_code=trust_remote_code)
+    if config is None:
+        return load_sentence_transformer(name_or_path, device, num_frames, trust_remote_code)
+    kind = ENCODERS[config.model_type]
+    frames = choose_frames(kind, config, num_frames, name_or_path)
+    if torch.device(device).type == "cuda":
+        check_memory(estimate_model(config, kind.model_class, frames), device, name_or_path)
+    try:
+        processor = load_processor(name_or_path, kind, config)
+        model = load_whole(name_or_path, kind, config)
+    except ImportError as error:  # Perception Encoder's tower is one of timm's
+        raise ImportError(f"{name_or_path}: {str(error).strip()}") from error
+    if adapter is not None:
+        add_adapter(model, adapter, name_or_path)
+    encoder: VideoTextEncoder = kind(model.to(device).eval(), processor, frames, **dict(options or {}))
+    return encoder
+
+
+def estimate(name_or_path: str, num_frames: int | None = None, *, trust_remote_code: bool = False) -> Estimate:
+    """What `load_encoder` will download and need, from the configuration alone.
+
+    Args:
+        name_or_path: As of `load_encoder`.
+        num_frames: As of `load_encoder`.
+        trust_remote_code: As of `load_encoder`.
+
+    Raises:
+        ValueError: The model is of a family that cannot be estimated.
+        OSError: There is no such model.
+
+    Example:
+        >>> print(estimate("recipes/weights/miniature-clip"))
+        1M parameters, 0.0 GB to download, 0.6 GB of memory
+    """
+    config = read_config(name_or_path, trust_remote_code=trust_remote_code)
+    if config is not None:
+        kind = ENCODERS[config.model_type]
+        return estimate_model(config, kind.model_class, choose_frames(kind, config, num_frames, name_or_path))
+    try:
+        config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError):
+        raise ValueError(
+            f"{name_or_path} is a model of sentence-transformers without a configuration at its root, whose size only "
+            "its files tell"
+        ) from None
+    return estimate_model(config, "AutoModel", num_frames or default_frames(config))
+
+
+def read_config(name_or_path: str, *, trust_remote_code: bool = False) -> Any | None:
+    """The configuration of a model of `ENCODERS`; None for one of sentence-transformers.
+
+    Raises:
+        ValueError: It is a model of another kind.
+        OSError: There is no such model.
+    """
+    try:
+        config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError):  # the parts of a sentence-transformers model may lie in folders of their own
+        if config := gme_config(name_or_path):
+            return config
+        if not is_sentence_transformer(name_or_path):
+            refuse_adapter(name_or_path)
+            raise
+        return None
+    if "NVMMEmbedModel" in (config.architectures or ()):
+        raise ValueError(
+            f"{name_or_path} is MM-Embed, whose text model is NV-Embed-v1 with attention both ways and pooling of its "
+            "own, which transformers does not have; its row of the paper cannot be made here. Choose E5-V or GME"
+        )
+    if config.model_type in ENCODERS:
+        return config
+    if is_sentence_transformer(name_or_path):
+        return None
+    raise ValueError(
+        f"{name_or_path} is a {config.model_type!r} model, which does not compare videos with texts; there are "
+        f"{', '.join(ENCODERS)} and what sentence-transformers has saved"
+    )
+
+
+def gme_config(name_or_path: str) -> Any | None:
+    """The configuration of GME as one of Qwen2-VL, whatever remote code it asks for; None for another model."""
+    try:
+        fields, _ = PreTrainedConfig.get_config_dict(name_or_path)
+    except (OSError, ValueError):
+        return None
+    if not any(str(name).startswith("Gme") for name in fields.get("architectures") or ()):
+        return None
+    for name in ("auto_map", "model_type"):
+        fields.pop(name, None)
+    return Qwen2VLConfig.from_dict(fields)
+
+
+def choose_frames(kind: type[Encoder], config: Any, num_frames: int | None, name: str) -> int:
+    """How many frames an encoder reads.
+
+    Raises:
+        ValueError: The model takes another number.
+    """
+    if num_frames is not None and num_frames < 1:
+        raise ValueError(f"num_frames is {num_frames}; give 1 or more")
+    fixed = kind.fixed_frames(config)
+    if fixed is not None and num_frames not in {None, fixed}:
+        raise ValueError(f"{name} takes {fixed} frames, not {num_frames}; leave num_frames out")
+    return fixed or num_frames or default_frames(config, kind.default_frames)
+
+
+def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
+    """The processor of a model.
+
+    Raises:
+        ValueError: It is missing or another model's.
+    """
+    mapping = VIDEO_PROCESSOR_MAPPING if kind.processor_class == "AutoVideoProcessor" else PROCESSOR_MAPPING
+    processor = getattr(transformers, kind.processor_class).from_pretrained(name_or_path)
+    wanted: Any = mapping.get(type(config), None)
+    if wanted is not None and not isinstance(processor, wanted):
+        raise ValueError(
+            f"{name_or_path} holds a {type(processor).__name__}, and a {config.model_type!r} model takes a "
+            f"{wanted.__name__}; save the processor of the model that it was trained from into the folder"
+        )
+    read = getattr(getattr(config, "qformer_config", None) or config.get_text_config(), "vocab_size", None)
+    written = getattr(getattr(processor, "tokenizer", None), "vocab_size", 0)  # less added tokens that none reads
+    if read and written > read:
+        raise ValueError(
+            f"the tokenizer of {name_or_path} has {written:,} tokens and the model reads {read:,}; save the processor "
+            "of the model that it was trained from into the folder"
+        )
+    return processor
+
+
+def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
+    """A model all of whose weights are in its files.
+
+    Raises:
+        ValueError: Some are missing, or of another shape.
+    """
+    model_class = getattr(transformers, kind.model_class)
+    try:
+        model, report = model_class.from_pretrained(name_or_path, config=config, output_loading_info=True)
+    except RuntimeError as error:  # weights of other shapes
+        raise ValueError(f"the weights of {name_or_path} do not fit its configuration: {str(error)[:600]}") from None
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(
+            f"{len(missing)} weights of {name_or_path} are missing, such as {', '.join(missing[:3])}; it was saved for "
+            f"another task or not to its end. A whole one: {kind.usage.source}"
+        )
+    return model
+
+
+def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
+    """Add a PEFT adapter to the model that it was trained on.
+
+    Raises:
+        ValueError: It was trained on another model.
+    """
+    from peft import PeftConfig
+
+    base = PeftConfig.from_pretrained(adapter).base_model_name_or_path
+    if base and base != name_or_path and Path(base).resolve() != Path(name_or_path).resolve():
+        raise ValueError(
+            f"the adapter {adapter} was trained on {base}, not on {name_or_path}; load {base} with it, or, where the "
+            "two are the same model, name this one as base_model_name_or_path in its adapter_config.json"
+        )
+    try:
+        model.load_adapter(adapter)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"the adapter {adapter} does not fit {name_or_path}: {str(error)[:600]}") from None
+
+
+def refuse_adapter(name_or_path: str) -> None:
+    """Say how to load an adapter where it was named as a model.
+
+    Raises:
+        ValueError: It is an adapter.
+    """
+    if (Path(name_or_path) / "adapter_config.json").is_file():
+        from peft import PeftConfig
+
+        base = PeftConfig.from_pretrained(name_or_path).base_model_name_or_path
+        raise ValueError(f"{name_or_path} is an adapter of {base}; load that model with adapter={name_or_path!r}")
+
+
+def is_sentence_transformer(name_or_path: str) -> bool:
+    """Whether a folder or repository says of what modules a sentence-transformers model consists."""
+    missing = {
+        f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")
+    }
+    return cached_file(name_or_path, "modules.json", **missing) is not None
+
+
+def load_sentence_transformer(
+    name_or_path: str, device: torch.device | str, num_frames: int | None, trust_remote_code: bool
+) -> SentenceTransformerEncoder:
+    """A model of sentence-transformers; see `load_encoder`.
+
+    Raises:
+        ImportError: sentence-transformers is not installed.
+    """
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        message = f'{name_or_path} needs sentence-transformers: `pip install "subtle-video[sentence-transformers]"`'
+        raise ImportError(message) from error
+    model = SentenceTransformer(name_or_path, device=str(device), trust_remote_code=trust_remote_code)
+    return SentenceTransformerEncoder(model, num_frames or default_frames(model.config))
+
+
+def default_frames(config: Any, otherwise: int = 16) -> int:
+    """How many frames of a video a model was made for."""
+    for part in (config, getattr(config, "vision_config", None)):
+        for name in ("num_frames", "frames_per_clip"):
+            num_frames: int | None = getattr(part, name, None)
+            if num_frames:
+                return num_frames
+    return otherwise
+
+
+def short_name(name_or_path: str) -> str:
+    """What a model is called in tables: the folder above `model`, or the name on the Hub."""
+    path = Path(name_or_path)
+    return path.parent.name if path.name == "model" else path.name
