@@ -16,6 +16,7 @@ from hf_models.encoders.dual_encoders import (
     PerceptionEncoder,
     VidCLIPEncoder,
     VideoOnlyEncoder,
+    VideoPrismEncoder,
     XCLIPEncoder,
 )
 from hf_models.encoders.estimates import Estimate
@@ -53,6 +54,7 @@ __all__ = [
     "Usage",
     "VidCLIPEncoder",
     "VideoOnlyEncoder",
+    "VideoPrismEncoder",
     "VideoTextEncoder",
     "XCLIPEncoder",
     "default_frames",

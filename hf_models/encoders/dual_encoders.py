@@ -30,6 +30,19 @@ AVERAGE = "mean of the unit-norm video and the unit-norm text"
 class DotProductEncoder(Encoder):
     """A model whose videos and texts are compared by their dot products, cosines where they are unit-norm."""
 
+    def encode_text(self, texts: Sequence[str]) -> Tensor:
+        """Unit-norm `(N, D)`."""
+        return F.normalize(pooled(self.model.get_text_features(**self.tokens(texts))), dim=-1)
+
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        features = self.model.get_video_features(**self.videos(frames))
+        return F.normalize(pooled(features).flatten(1), dim=-1)
+
+
+class VideoPrismEncoder(DotProductEncoder):
+    """VideoPrism, whose places of frames are interpolated where there are more or fewer frames."""
+
     usage = Usage(
         family="VideoPrism (LvT)",
         frames="16 or 8, as the configuration says; one video",
@@ -40,14 +53,11 @@ class DotProductEncoder(Encoder):
         license="Apache-2.0",
     )
 
-    def encode_text(self, texts: Sequence[str]) -> Tensor:
-        """Unit-norm `(N, D)`."""
-        return F.normalize(pooled(self.model.get_text_features(**self.tokens(texts))), dim=-1)
-
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
-        """Unit-norm `(B, D)`."""
-        features = self.model.get_video_features(**self.videos(frames))
-        return F.normalize(pooled(features).flatten(1), dim=-1)  # VideoPrism gives (B, 1, D)
+        """Unit-norm `(B, D)`; all videos have as many frames."""
+        other = len(frames[0]) != self.model.config.vision_config.num_frames if len(frames) else False
+        features = self.model.get_video_features(**self.videos(frames), interpolate_pos_encoding=other)
+        return F.normalize(pooled(features).flatten(1), dim=-1)  # (B, 1, D)
 
 
 class VidCLIPEncoder(DotProductEncoder):
@@ -224,8 +234,11 @@ class VideoOnlyEncoder(Encoder):
         super().__init__(model, SimpleNamespace(video_processor=processor), num_frames)
 
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
-        """Unit-norm `(B, D)`."""
-        pixel_values = self.videos(frames)["pixel_values_videos"]
+        """Unit-norm `(B, D)`; a tubelet that lacks frames at the end repeats the last one."""
+        check_videos(frames)
+        lacking = [-len(video) % self.model.config.tubelet_size for video in frames]
+        whole = [torch.cat([video, video[-1:].expand(n, -1, -1, -1)]) for video, n in zip(frames, lacking, strict=True)]
+        pixel_values = self.videos(whole)["pixel_values_videos"]
         return F.normalize(self.model.get_vision_features(pixel_values).mean(1), dim=-1)
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:  # noqa: ARG002 it is refused

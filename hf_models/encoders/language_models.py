@@ -43,7 +43,6 @@ class LanguageModelEncoder(Encoder):
     default_one_prompt: ClassVar[bool] = False
     default_frames = 15
     image_mark: ClassVar[str]
-    image_options: ClassVar[dict[str, Any]] = {}
 
     def __init__(
         self,
@@ -60,6 +59,11 @@ class LanguageModelEncoder(Encoder):
         self.one_prompt = self.default_one_prompt if one_prompt is None else one_prompt
         self.prompts_at_once = prompts_at_once
         processor.tokenizer.padding_side = "right"
+
+    @property
+    def image_options(self) -> dict[str, Any]:
+        """How the image processor is called; as it was saved, unless the family was used otherwise."""
+        return {}
 
     def prompt(self, marks: str, text: str | None) -> str:
         """The prompt of frames, a text or both.
@@ -155,7 +159,13 @@ class GMEEncoder(LanguageModelEncoder):
     )
     default_instruction = GME_INSTRUCTION
     image_mark = QWEN_IMAGE
-    image_options: ClassVar[dict[str, Any]] = {"size": {"shortest_edge": 256 * 28 * 28, "longest_edge": 1280 * 28 * 28}}
+
+    @property
+    def image_options(self) -> dict[str, Any]:
+        """256 to 1280 tokens for an image; a token is 28 x 28 pixels of it."""
+        images = self.processor.image_processor
+        pixels = (images.patch_size * images.merge_size) ** 2
+        return {"size": {"shortest_edge": 256 * pixels, "longest_edge": 1280 * pixels}}
 
     def prompt(self, marks: str, text: str | None) -> str:
         """As `gme_inference.py` writes it."""

@@ -1,5 +1,6 @@
 """Encoders from a folder or the Hub: the family is recognized by the configuration, and nothing loads by halves."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,17 +9,16 @@ import torch
 import transformers
 from transformers import AutoConfig, PreTrainedConfig, Qwen2VLConfig
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
-from transformers.models.auto.video_processing_auto import VIDEO_PROCESSOR_MAPPING
 from transformers.utils import cached_file
 
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
 from hf_models.encoders.dual_encoders import (
-    DotProductEncoder,
     ImageEncoder,
     LanguageBindEncoder,
     PerceptionEncoder,
     VidCLIPEncoder,
     VideoOnlyEncoder,
+    VideoPrismEncoder,
     XCLIPEncoder,
 )
 from hf_models.encoders.estimates import Estimate, check_memory, estimate_model
@@ -30,7 +30,7 @@ IMAGE_MODELS = ("clip", "siglip", "siglip2", "altclip", "metaclip_2")
 ENCODERS: dict[str, type[Encoder]] = {
     "vidclip": VidCLIPEncoder,
     "xclip": XCLIPEncoder,
-    "videoprism": DotProductEncoder,
+    "videoprism": VideoPrismEncoder,
     "pe_video": PerceptionEncoder,
     **dict.fromkeys(IMAGE_MODELS, ImageEncoder),
     "blip": BlipEncoder,
@@ -194,9 +194,8 @@ def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
     Raises:
         ValueError: It is missing or another model's.
     """
-    mapping = VIDEO_PROCESSOR_MAPPING if kind.processor_class == "AutoVideoProcessor" else PROCESSOR_MAPPING
     processor = getattr(transformers, kind.processor_class).from_pretrained(name_or_path)
-    wanted: Any = mapping.get(type(config), None)
+    wanted: Any = PROCESSOR_MAPPING.get(type(config), None) if kind.processor_class == "AutoProcessor" else None
     if wanted is not None and not isinstance(processor, wanted):
         raise ValueError(
             f"{name_or_path} holds a {type(processor).__name__}, and a {config.model_type!r} model takes a "
@@ -219,16 +218,25 @@ def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
         ValueError: Some are missing, or of another shape.
     """
     model_class = getattr(transformers, kind.model_class)
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addFilter(no_report)  # it warns of a language head that no encoder needs; what is missing is said below
     try:
         model, report = model_class.from_pretrained(name_or_path, config=config, output_loading_info=True)
     except RuntimeError as error:  # weights of other shapes
         raise ValueError(f"the weights of {name_or_path} do not fit its configuration: {str(error)[:600]}") from None
+    finally:
+        logger.removeFilter(no_report)
     if missing := sorted(report["missing_keys"]):
         raise ValueError(
             f"{len(missing)} weights of {name_or_path} are missing, such as {', '.join(missing[:3])}; it was saved for "
             f"another task or not to its end. A whole one: {kind.usage.source}"
         )
     return model
+
+
+def no_report(record: logging.LogRecord) -> bool:
+    """Whether a message is not transformers' report on loading."""
+    return "LOAD REPORT" not in record.getMessage()
 
 
 def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:

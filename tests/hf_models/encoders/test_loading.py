@@ -1,0 +1,185 @@
+"""What is refused before or while a model loads, and by what cure; what a model will cost."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from small_encoders import blip, clip, e5_v, gme, random_videos, siglip, v_jepa_2, x_clip
+from transformers import (
+    AutoModel,
+    CLIPConfig,
+    LlavaNextConfig,
+    Qwen2VLConfig,
+)
+
+from hf_models.encoders import ENCODERS, GMEEncoder, estimate, load_encoder
+from hf_models.encoders.estimates import check_memory, estimate_model
+
+VIDEOS = random_videos(2, 4, 32)
+
+
+@pytest.fixture
+def copy_of(folder_of, tmp_path):
+    """`copy_of(make)` is a folder to spoil."""
+    return lambda make: Path(shutil.copytree(folder_of(make), tmp_path / make.__name__))
+
+
+def change(folder, name, **fields):
+    path = folder / name
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_a_model_without_a_text_tower_embeds_videos_and_refuses_texts(encoder_of):
+    encoder = encoder_of(v_jepa_2)
+    assert not encoder.reads_texts
+    for encode in (lambda: encoder.encode_text(["dog"]), lambda: encoder.encode_query(VIDEOS[:1], ["dog"])):
+        with pytest.raises(ValueError, match=r"no text tower.* `encode_video`, or choose a model that reads texts"):
+            encode()
+    queries = encoder.encode_video(VIDEOS)
+    torch.testing.assert_close(encoder.compare_queries(queries, queries).diagonal(), torch.ones(2))
+
+
+def test_a_processor_of_another_family_is_refused(copy_of, folder_of):
+    folder = copy_of(siglip)
+    for path in Path(folder_of(blip)).glob("*processor*"):
+        shutil.copy(path, folder)
+    with pytest.raises(ValueError, match="holds a BlipProcessor, and a 'siglip' model takes a SiglipProcessor; save"):
+        load_encoder(str(folder))
+
+
+def test_a_tokenizer_with_more_words_than_the_model_is_refused(copy_of):
+    folder = copy_of(clip)
+    config = json.loads((folder / "config.json").read_text())
+    change(folder, "config.json", text_config={**config["text_config"], "vocab_size": 6})
+    with pytest.raises(ValueError, match="has 8 tokens and the model reads 6; save the processor"):
+        load_encoder(str(folder))
+
+
+def test_weights_that_are_not_all_there_are_refused(copy_of, folder_of, capfd):
+    folder = copy_of(blip)
+    weights = load_file(folder / "model.safetensors")
+    rest = {name: weight for name, weight in weights.items() if not name.startswith("text_proj")}
+    save_file(rest, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"2 weights of .* are missing, such as text_proj.bias, text_proj.weight; it"):
+        load_encoder(str(folder))
+    load_encoder(folder_of(e5_v))  # with a language head that is not needed
+    assert "REPORT" not in capfd.readouterr().err
+
+
+def test_weights_of_other_shapes_are_refused(copy_of):
+    folder = copy_of(blip)
+    change(folder, "config.json", image_text_hidden_size=20)
+    with pytest.raises(ValueError, match="do not fit its configuration"):
+        load_encoder(str(folder))
+
+
+def test_another_number_of_frames_than_a_model_takes_is_refused(folder_of):
+    with pytest.raises(ValueError, match="takes 4 frames, not 8; leave num_frames out"):
+        load_encoder(folder_of(x_clip), num_frames=8)
+    with pytest.raises(ValueError, match="num_frames is 0; give 1 or more"):
+        load_encoder(folder_of(clip), num_frames=0)
+    assert load_encoder(folder_of(x_clip)).num_frames == 4
+    assert load_encoder(folder_of(clip)).num_frames == 12
+    assert load_encoder(folder_of(blip)).num_frames == 15
+
+
+def test_what_is_not_a_video_or_a_pair_or_a_plain_text_is_refused(encoder_of):
+    encoder = encoder_of(clip)
+    with pytest.raises(ValueError, match=r"a video is \(frames, 3, height, width\), not \(3, 32, 32\)"):
+        encoder.encode_video([VIDEOS[0][0]])
+    with pytest.raises(ValueError, match="no video to encode"):
+        encoder.encode_video([])
+    with pytest.raises(ValueError, match="no text to encode"):
+        encoder.encode_text([])
+    with pytest.raises(ValueError, match="there are 2 videos and 1 texts"):
+        encoder.encode_query(VIDEOS, ["dog"])
+    for make, mark in ((gme, "<|image_pad|>"), (e5_v, "<image>")):
+        with pytest.raises(ValueError, match="a mark of the prompt; take it out"):
+            encoder_of(make).encode_text([f"a {mark} dog"])
+
+
+def test_gme_is_known_by_its_architecture_whatever_remote_code_it_names(copy_of):
+    folder = copy_of(gme)
+    remote = {"AutoConfig": "modeling_gme_qwen2vl.GmeQwen2VLConfig"}
+    change(folder, "config.json", model_type="gme_qwen2_vl", architectures=["GmeQwen2VL"], auto_map=remote)
+    assert isinstance(load_encoder(str(folder)), GMEEncoder)
+
+
+def test_mm_embed_is_refused_and_said_why(copy_of):
+    folder = copy_of(e5_v)
+    change(folder, "config.json", architectures=["NVMMEmbedModel"])
+    with pytest.raises(ValueError, match=r"is MM-Embed.* Choose E5-V or GME"):
+        load_encoder(str(folder))
+
+
+@pytest.fixture(scope="module")
+def adapter(folder_of, tmp_path_factory):
+    """A saved LoRA of the small CLIP, whose changes are not zero."""
+    folder = tmp_path_factory.mktemp("adapter")
+    with torch.inference_mode(False):
+        config = LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)
+        get_peft_model(AutoModel.from_pretrained(folder_of(clip)), config).save_pretrained(folder)
+    return str(folder)
+
+
+def test_an_adapter_changes_its_own_model_only(adapter, folder_of, encoder_of, copy_of):
+    adapted = load_encoder(folder_of(clip), num_frames=4, adapter=adapter)
+    assert (adapted.encode_video(VIDEOS) - encoder_of(clip).encode_video(VIDEOS)).abs().max() > 1e-3
+    with pytest.raises(ValueError, match=f"was trained on {folder_of(clip)}, not on .*; load .* with it"):
+        load_encoder(str(copy_of(siglip)), adapter=adapter)
+    with pytest.raises(ValueError, match=r"is an adapter of .*; load that model with adapter="):
+        load_encoder(adapter)
+
+
+def qwen_2_vl_2b():
+    vision = {"depth": 32, "embed_dim": 1280, "hidden_size": 1536, "num_heads": 16}
+    text = {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12}
+    text |= {"num_key_value_heads": 2, "vocab_size": 151_936, "tie_word_embeddings": True}
+    return Qwen2VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, dtype="bfloat16")
+
+
+def llava_next_llama_3_8b():
+    vision = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16}
+    vision |= {"image_size": 336, "patch_size": 14, "model_type": "clip_vision_model"}
+    text = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 32}
+    text |= {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128_320}
+    whole = {"dtype": "bfloat16", "architectures": ["LlavaNextForConditionalGeneration"]}
+    return LlavaNextConfig(text_config=text, vision_config=vision, **whole)
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters", "gigabytes"),
+    [
+        (CLIPConfig(text_config={}, vision_config={}), 151_277_313, 0.605),  # openai/clip-vit-base-patch32
+        (qwen_2_vl_2b(), 2_208_985_600, 4.418),  # Alibaba-NLP/gme-Qwen2-VL-2B-Instruct
+        (llava_next_llama_3_8b(), 7_829_500_000, 16.71),  # royokong/e5-v, the first without its language head
+    ],
+    ids=["CLIP ViT-B/32", "GME-2B", "E5-V"],
+)
+def test_estimates_are_those_of_the_released_models(config, parameters, gigabytes):
+    kind = ENCODERS[config.model_type]
+    cost = estimate_model(config, kind.model_class, 15)
+    assert cost.parameters == pytest.approx(parameters, rel=1e-4)
+    assert cost.download_bytes / 1e9 == pytest.approx(gigabytes, rel=1e-3)
+    size = 4 if config.model_type == "clip" else 2
+    assert size * cost.parameters < cost.memory_bytes < 2 * size * cost.parameters + 2e9
+
+
+def test_an_estimate_counts_what_is_then_loaded(folder_of, encoder_of, family):
+    cost = estimate(folder_of(family))
+    assert cost.parameters == sum(weight.numel() for weight in encoder_of(family).model.parameters())
+    files = sum(path.stat().st_size for path in Path(folder_of(family)).glob("*.safetensors"))
+    assert cost.download_bytes == pytest.approx(files, rel=0.5)
+    assert cost.memory_bytes > cost.parameters * 4
+
+
+def test_a_gpu_that_is_too_small_is_said_before_loading(folder_of, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (10**8, 8 * 10**9))
+    monkeypatch.setattr("hf_models.encoders.loading.load_whole", lambda *_: pytest.fail("it was loaded"))
+    with pytest.raises(ValueError, match=r"0\.6 GB at batch size 1, and cuda:0 has 0\.1 GB free of 8\.0; take a"):
+        load_encoder(folder_of(clip), "cuda:0")
+    check_memory(estimate(folder_of(clip)), "cpu", "any")
