@@ -3,6 +3,8 @@
 import errno
 import os
 import platform
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +29,6 @@ def replacing(path: Path) -> Iterator[Path]:
         OSError: It cannot be written; the message names the path, which the libraries' errors of a full disk do not.
 
     Example:
-        >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "words.txt"
         >>> with replacing(path) as unfinished:
         ...     _ = unfinished.write_text("subtle")
@@ -48,6 +49,38 @@ def replacing(path: Path) -> Iterator[Path]:
         raise OSError(_how_to_write(path, error)) from error
     except (SafetensorError, RuntimeError) as error:  # of safetensors and PyTorch for a full disk
         raise OSError(_how_to_write(path, error)) from error
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder to write into; once it is whole it gets the name `path`, else nothing of it stays.
+
+    Args:
+        path: Must not exist, or be an empty folder; the folders above it are made.
+
+    Yields:
+        A folder beside it.
+
+    Raises:
+        ValueError: Something is there.
+
+    Example:
+        >>> path = Path(tempfile.mkdtemp()) / "model"
+        >>> with new_folder(path) as scratch:
+        ...     _ = (scratch / "words.txt").write_text("subtle")
+        >>> [file.name for file in path.iterdir()]
+        ['words.txt']
+    """
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise ValueError(f"{str(path)!r} is there already; name a new folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
+    try:
+        yield scratch
+        scratch.chmod(0o755)  # mkdtemp's folders are private
+        scratch.replace(path)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _how_to_write(path: Path, error: Exception) -> str:

@@ -41,12 +41,13 @@ Configuration = TypeVar("Configuration", bound=PreTrainedConfig)
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def read_checkpoint(path: Path) -> dict[str, Tensor]:
+def read_checkpoint(path: Path, *, skip: str | None = None) -> dict[str, Tensor]:
     """Read the weights of a checkpoint without running any code that it may hold.
 
     Args:
         path: Of torch or safetensors; torch's may keep the weights under `state_dict` or `model`, as
             mmaction, Lightning and the TVR baselines do.
+        skip: Names that are left out before they are looked at, as a regular expression of the whole name.
 
     Returns:
         Names and weights, floating-point and on the CPU.
@@ -65,6 +66,8 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
         ) from None
     found = [loaded[key] for key in ("state_dict", "model") if isinstance(loaded, dict) and key in loaded]
     weights = found[0] if found else loaded
+    if skip is not None and isinstance(weights, dict):
+        weights = {name: weight for name, weight in weights.items() if not re.fullmatch(skip, str(name))}
     if not isinstance(weights, dict) or not weights or not all(map(torch.is_tensor, weights.values())):
         raise ValueError(f"{str(path)!r} holds no state_dict of tensors")
     _check_weights(weights, path)

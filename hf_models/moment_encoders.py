@@ -186,7 +186,7 @@ class PairMomentEncoder(MomentEncoder):
 
     def __init__(self, encoder: Any) -> None:
         self.encoder, self.model, self.num_frames = encoder, encoder.model, encoder.num_frames
-        self.reads_texts = encoder.reads_texts
+        self.reads_texts = getattr(encoder, "reads_texts", True)
         self.processor = getattr(encoder, "processor", None)
         if self.processor is None:  # of sentence-transformers
             similarity = getattr(self.model, "similarity_fn_name", "cosine")

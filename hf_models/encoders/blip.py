@@ -5,10 +5,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from hf_models.encoders.dual_encoders import AVERAGE
-from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos, mean_over_frames
+from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos, mean_over_frames, unit
 
 COVR_FRAMES = 15
 """Frames of a target in CoVR and TF-CoVR."""
@@ -37,7 +36,7 @@ class BlipEncoder(Encoder):
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit-norm `(N, D)`."""
         states = self.model.text_encoder(**self.tokens(texts)).last_hidden_state
-        return F.normalize(self.model.text_proj(states[:, 0]), dim=-1)
+        return unit(self.model.text_proj(states[:, 0]))
 
     def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
         """Unit-norm `(B, D)`, in the space of `encode_video`.
@@ -55,7 +54,7 @@ class BlipEncoder(Encoder):
         states = self.model.text_encoder(
             **tokens, encoder_hidden_states=seen, encoder_attention_mask=mask
         ).last_hidden_state
-        return F.normalize(self.model.text_proj(states[:, 0]), dim=-1)
+        return unit(self.model.text_proj(states[:, 0]))
 
     @property
     def enc_token_id(self) -> int:
@@ -118,7 +117,7 @@ class Blip2Encoder(Encoder):
             encoder_hidden_states=seen,
             encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
         ).last_hidden_state
-        embeds = F.normalize(model.vision_projection(output.to(model.vision_projection.weight.dtype)), dim=-1)
+        embeds = unit(model.vision_projection(output.to(model.vision_projection.weight.dtype)))
         return mean_over_frames(embeds if self.pooling == "max" else embeds.mean(1), frames)
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
@@ -127,7 +126,7 @@ class Blip2Encoder(Encoder):
         embeds = model.embeddings(input_ids=tokens["input_ids"])
         output = model.qformer(query_embeds=embeds, query_length=0, attention_mask=tokens["attention_mask"])
         first = output.last_hidden_state[:, 0].to(model.text_projection.weight.dtype)
-        return F.normalize(model.text_projection(first), dim=-1)
+        return unit(model.text_projection(first))
 
     def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
         """Unit-norm `(B, D)`.

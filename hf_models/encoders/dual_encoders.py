@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from hf_models.encoders.protocol import (
     Encoder,
@@ -20,6 +19,7 @@ from hf_models.encoders.protocol import (
     mean_of,
     mean_over_frames,
     pooled,
+    unit,
 )
 
 IMAGE_FRAMES = 12
@@ -32,12 +32,12 @@ class DotProductEncoder(Encoder):
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit-norm `(N, D)`."""
-        return F.normalize(pooled(self.model.get_text_features(**self.tokens(texts))), dim=-1)
+        return unit(pooled(self.model.get_text_features(**self.tokens(texts))))
 
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
         """Unit-norm `(B, D)`."""
         features = self.model.get_video_features(**self.videos(frames))
-        return F.normalize(pooled(features).flatten(1), dim=-1)
+        return unit(pooled(features).flatten(1))
 
 
 class VideoPrismEncoder(DotProductEncoder):
@@ -57,7 +57,7 @@ class VideoPrismEncoder(DotProductEncoder):
         """Unit-norm `(B, D)`; all videos have as many frames."""
         other = len(frames[0]) != self.model.config.vision_config.num_frames if len(frames) else False
         features = self.model.get_video_features(**self.videos(frames), interpolate_pos_encoding=other)
-        return F.normalize(pooled(features).flatten(1), dim=-1)  # (B, 1, D)
+        return unit(pooled(features).flatten(1))  # (B, 1, D)
 
 
 class VidCLIPEncoder(DotProductEncoder):
@@ -131,11 +131,11 @@ class XCLIPEncoder(DotProductEncoder):
         seen = output.vision_model_output.last_hidden_state[:, 1:]
         seen = self.model.prompts_visual_layernorm(seen) @ self.model.prompts_visual_projection
         seen = seen.unflatten(0, (len(frames), -1)).mean(1)
-        return torch.cat([output.video_embeds[:, None], seen], dim=1)
+        return torch.cat([output.video_embeds[:, None], seen], dim=1).float()
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """`(N, D)`, not yet prompted."""
-        return pooled(self.model.get_text_features(**self.tokens(texts)))
+        return pooled(self.model.get_text_features(**self.tokens(texts))).float()
 
     def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
         """Unit-norm `(B, D)`."""
@@ -148,13 +148,14 @@ class XCLIPEncoder(DotProductEncoder):
 
     def prompted(self, texts: Tensor, video: Tensor) -> Tensor:
         """Texts `(N, D)` as a video `(1 + patches, D)` prompts them, unit-norm."""
-        prompts = self.model.prompts_generator(texts[None], video[None, 1:])
-        return F.normalize((texts[None] + prompts)[0], dim=-1)
+        dtype = self.model.prompts_visual_projection.dtype
+        prompts = self.model.prompts_generator(texts[None].to(dtype), video[None, 1:].to(dtype))
+        return unit(texts + prompts[0])
 
     def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
         """Cosines `(B, N)`."""
         videos, texts = videos.to(self.model.device), texts.to(self.model.device)
-        rows = [self.prompted(texts, video) @ F.normalize(video[0], dim=-1) for video in videos]
+        rows = [self.prompted(texts, video) @ unit(video[0]) for video in videos]
         return torch.stack(rows).cpu()
 
     def compare_queries(self, queries: Tensor, videos: Tensor) -> Tensor:
@@ -178,22 +179,22 @@ class PerceptionEncoder(DotProductEncoder):
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
         """`(B, D)`; their length counts."""
         embeds: Tensor = self.model(**self.tokens(["."]), **self.videos(frames)).video_embeds
-        return embeds
+        return embeds.float()
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """`(N, D)`; their length counts."""
         nothing = self.videos([torch.zeros(1, 3, 32, 32, dtype=torch.uint8)])
         embeds: Tensor = self.model(**self.tokens(texts), **nothing).text_video_embeds
-        return embeds
+        return embeds.float()
 
 
 class LanguageBindEncoder(DotProductEncoder):
-    """LanguageBind for video, its weights converted by `hf_models.languagebind.convert_languagebind`."""
+    """LanguageBind for video, its weights converted by `convert_languagebind`."""
 
     usage = Usage(
         family="LanguageBind",
         frames="8; one video, with attention over time in each layer",
-        prompt="the text alone, padded to 77 tokens",
+        prompt="the text alone",
         pooling="the mean over frames of the class token, projected; the text's projected output; unit-norm",
         query=AVERAGE,
         source="arXiv:2310.01852; LanguageBind/LanguageBind_Video_FT",
@@ -211,7 +212,7 @@ class LanguageBindEncoder(DotProductEncoder):
         """Unit-norm `(B, D)`."""
         check_videos(frames, self.fixed_frames(self.model.config))
         pixel_values = self.images(frames)["pixel_values"].unflatten(0, (len(frames), -1))
-        return F.normalize(pooled(self.model.get_video_features(pixel_values)), dim=-1)
+        return unit(pooled(self.model.get_video_features(pixel_values)))
 
 
 class VideoOnlyEncoder(Encoder):
@@ -239,7 +240,7 @@ class VideoOnlyEncoder(Encoder):
         lacking = [-len(video) % self.model.config.tubelet_size for video in frames]
         whole = [torch.cat([video, video[-1:].expand(n, -1, -1, -1)]) for video, n in zip(frames, lacking, strict=True)]
         pixel_values = self.videos(whole)["pixel_values_videos"]
-        return F.normalize(self.model.get_vision_features(pixel_values).mean(1), dim=-1)
+        return unit(self.model.get_vision_features(pixel_values).mean(1))
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:  # noqa: ARG002 it is refused
         """Refuse texts.

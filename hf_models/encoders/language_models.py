@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from transformers.video_utils import VideoMetadata
 
-from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos, mean_over_frames
+from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos, mean_over_frames, unit
 
 QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 QWEN_VIDEO = "<|vision_start|><|video_pad|><|vision_end|>"
@@ -125,7 +124,7 @@ class LanguageModelEncoder(Encoder):
         given = {name: self.on_device(value) for name, value in inputs.items() if isinstance(value, Tensor)}
         states = self.model(**given, use_cache=False).last_hidden_state
         last = given["attention_mask"].sum(1) - 1
-        return F.normalize(states[torch.arange(len(states), device=states.device), last].float(), dim=-1)
+        return unit(states[torch.arange(len(states), device=states.device), last])
 
     def check_texts(self, texts: Sequence[str]) -> None:
         """Refuse texts that would break a prompt apart.

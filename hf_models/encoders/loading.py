@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, PreTrainedConfig, Qwen2VLConfig
+from transformers import AutoConfig, AutoModel, AutoProcessor, CLIPProcessor, PreTrainedConfig, Qwen2VLConfig
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import cached_file
 
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
+from hf_models.encoders.configuration_languagebind import LanguageBindConfig
 from hf_models.encoders.dual_encoders import (
     ImageEncoder,
     LanguageBindEncoder,
@@ -23,6 +24,7 @@ from hf_models.encoders.dual_encoders import (
 )
 from hf_models.encoders.estimates import Estimate, check_memory, estimate_model
 from hf_models.encoders.language_models import E5VEncoder, GMEEncoder, Qwen3VLEncoder
+from hf_models.encoders.modeling_languagebind import LanguageBindModel
 from hf_models.encoders.protocol import Encoder, VideoTextEncoder
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
 
@@ -42,6 +44,9 @@ ENCODERS: dict[str, type[Encoder]] = {
     "qwen3_vl": Qwen3VLEncoder,
 }
 """The encoder of each `model_type`."""
+AutoConfig.register("languagebind", LanguageBindConfig, exist_ok=True)
+AutoModel.register(LanguageBindConfig, LanguageBindModel, exist_ok=True)
+AutoProcessor.register(LanguageBindConfig, CLIPProcessor, exist_ok=True)
 
 
 def load_encoder(
@@ -113,8 +118,9 @@ def estimate(name_or_path: str, num_frames: int | None = None, *, trust_remote_c
         OSError: There is no such model.
 
     Example:
-        >>> print(estimate("recipes/weights/miniature-clip"))
-        1M parameters, 0.0 GB to download, 0.6 GB of memory
+        >>> cost = estimate("recipes/weights/miniature-clip")
+        >>> 4 * cost.parameters == cost.download_bytes < cost.memory_bytes
+        True
     """
     config = read_config(name_or_path, trust_remote_code=trust_remote_code)
     if config is not None:

@@ -113,7 +113,7 @@ class Encoder:
 
     def compare_queries(self, queries: Tensor, videos: Tensor) -> Tensor:
         """Cosines `(queries, videos)`."""
-        return F.normalize(queries, dim=-1) @ F.normalize(videos, dim=-1).T
+        return unit(queries) @ unit(videos).T
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Token ids of texts, padded on the right, cut to the longest that the model reads.
@@ -149,6 +149,11 @@ class Encoder:
         return value.to(self.model.device, dtype if value.is_floating_point() else None)
 
 
+def unit(rows: Tensor) -> Tensor:
+    """Rows scaled to length 1, float32 whatever the model computes in."""
+    return F.normalize(rows.float(), dim=-1)
+
+
 def mean_of(*parts: Tensor) -> Tensor:
     """The unit-norm mean of rows, each scaled to length 1 first.
 
@@ -156,7 +161,7 @@ def mean_of(*parts: Tensor) -> Tensor:
         >>> mean_of(torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 0.5]])).tolist()
         [[0.70710..., 0.70710...]]
     """
-    return F.normalize(torch.stack([F.normalize(part.float(), dim=-1) for part in parts]).mean(0), dim=-1)
+    return unit(torch.stack([unit(part) for part in parts]).mean(0))
 
 
 def mean_over_frames(embeds: Tensor, frames: Sequence[Tensor]) -> Tensor:
@@ -166,8 +171,8 @@ def mean_over_frames(embeds: Tensor, frames: Sequence[Tensor]) -> Tensor:
         embeds: `(frames of all videos, ..., D)`.
         frames: The videos, of which only the number of frames counts.
     """
-    parts = F.normalize(embeds, dim=-1).split([len(video) for video in frames])
-    return F.normalize(torch.stack([part.mean(0) for part in parts]), dim=-1)
+    parts = unit(embeds).split([len(video) for video in frames])
+    return unit(torch.stack([part.mean(0) for part in parts]))
 
 
 def check_videos(frames: Sequence[Tensor], num_frames: int | None = None) -> None:

@@ -9,14 +9,13 @@ end convention, and predictors that see the padding (`XMLConfig.mask_similarity`
 
 import argparse
 import re
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Literal, cast
 
 from torch import Tensor
 
+from hf_models.atomic_files import new_folder
 from hf_models.checkpoints import load_weights, make_config, read_checkpoint, size_of
 
 from .configuration_reloclnet import ReLoCLNetConfig
@@ -154,16 +153,8 @@ def save(model: XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval, output_dir:
     Raises:
         ValueError: If something is there.
     """
-    if output_dir.exists() and not (output_dir.is_dir() and not any(output_dir.iterdir())):
-        raise ValueError(f"{str(output_dir)!r} is there already; name a new folder")
-    output_dir.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=output_dir.parent, prefix=f".{output_dir.name}-"))
-    try:
+    with new_folder(output_dir) as scratch:
         model.save_pretrained(scratch)
-        scratch.chmod(0o755)  # mkdtemp's folders are private
-        scratch.replace(output_dir)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def main() -> None:

@@ -10,14 +10,13 @@ where the width is not that of CLIP's ViT-B or ViT-L.
 import argparse
 import math
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from torch import Tensor
 
+from hf_models.atomic_files import new_folder
 from hf_models.checkpoints import load_weights, make_config, read_checkpoint, size_of
 
 from .configuration_aim import AIMConfig
@@ -187,18 +186,10 @@ def save(model: AIMModel | AIMForVideoClassification, output_dir: Path) -> None:
     Raises:
         ValueError: If something is there.
     """
-    if output_dir.exists() and not (output_dir.is_dir() and not any(output_dir.iterdir())):
-        raise ValueError(f"{str(output_dir)!r} is there already; name a new folder")
-    output_dir.parent.mkdir(parents=True, exist_ok=True)
     size = {"height": model.config.image_size, "width": model.config.image_size}
-    scratch = Path(tempfile.mkdtemp(dir=output_dir.parent, prefix=f".{output_dir.name}-"))
-    try:
+    with new_folder(output_dir) as scratch:
         model.save_pretrained(scratch)
         AIMVideoProcessor(num_frames=model.config.num_frames, size=size, crop_size=size).save_pretrained(scratch)
-        scratch.chmod(0o755)  # mkdtemp's folders are private
-        scratch.replace(output_dir)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from small_encoders import (
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from hf_models.encoders import ENCODERS
+from hf_models.encoders import ENCODERS, load_encoder
 
 TEXTS = ["a dog runs then a dog sits", "dog", "a dog sits"]
 VIDEOS = random_videos(3, 4, 32)
@@ -121,3 +121,16 @@ def test_every_family_says_how_it_is_used():
         assert all(isinstance(value, str) for value in facts.values())
         assert all(value for name, value in facts.items() if name != "inferred")
     assert "RN50" in ENCODERS["clip"].usage.inferred
+
+
+def test_a_model_in_bfloat16_gives_float32(folder_of, encoder_of, family):
+    encoder = load_encoder(folder_of(family), num_frames=4)
+    encoder.model.bfloat16()
+    videos = encoder.encode_video(VIDEOS)
+    assert videos.dtype == torch.float32
+    assert_close(videos, encoder_of(family).encode_video(VIDEOS), atol=0.1, rtol=0.1)
+    if reading(family):
+        texts, queries = encoder.encode_text(TEXTS), encoder.encode_query(VIDEOS, TEXTS)
+        assert texts.dtype == queries.dtype == torch.float32
+        assert encoder.compare(videos, texts).isfinite().all()
+        assert encoder.compare_queries(queries, videos).isfinite().all()

@@ -1,0 +1,290 @@
+"""Converters, on made-up weights in the original layouts, against a second implementation of each model."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from small_encoders import IMAGES, SIDES, SMALL, WORDS, random_videos, text_fields, word_tokenizer
+from torch.nn import functional as F
+from torch.testing import assert_close
+from transformers import AutoModel, BlipImageProcessor, BlipProcessor, CLIPTokenizer
+
+from hf_models.checkpoints import read_checkpoint
+from hf_models.encoders import convert_covr, convert_languagebind, load_encoder
+from hf_models.encoders.convert_covr import rename
+
+WIDTH, HIDDEN, INNER, SIZE, PATCHES = 64, 64, 96, 12, 4
+
+
+def run_command(module, arguments):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["convert", *map(str, arguments)])
+        module.main()
+
+
+def normal(*shape):
+    return 0.2 * torch.randn(shape)
+
+
+def norm_layer(name, width):
+    return {f"{name}.weight": 1 + normal(width), f"{name}.bias": normal(width)}
+
+
+def linear(name, out, given):
+    return {f"{name}.weight": normal(out, given), f"{name}.bias": normal(out)}
+
+
+def covr_weights():
+    """One layer in each tower, in the layout of BLIP's own code."""
+    torch.manual_seed(0)
+    block, layer = "visual_encoder.blocks.0", "text_encoder.encoder.layer.0"
+    weights = {
+        "visual_encoder.cls_token": normal(1, 1, WIDTH),
+        "visual_encoder.pos_embed": normal(1, 1 + PATCHES, WIDTH),
+        "visual_encoder.patch_embed.proj.weight": normal(WIDTH, 3, 8, 8),
+        "visual_encoder.patch_embed.proj.bias": normal(WIDTH),
+        **norm_layer(f"{block}.norm1", WIDTH),
+        **norm_layer(f"{block}.norm2", WIDTH),
+        **linear(f"{block}.attn.qkv", 3 * WIDTH, WIDTH),
+        **linear(f"{block}.attn.proj", WIDTH, WIDTH),
+        **linear(f"{block}.mlp.fc1", INNER, WIDTH),
+        **linear(f"{block}.mlp.fc2", WIDTH, INNER),
+        **norm_layer("visual_encoder.norm", WIDTH),
+        "text_encoder.embeddings.position_ids": torch.arange(40)[None],
+        "text_encoder.embeddings.word_embeddings.weight": normal(len(WORDS) + 2, HIDDEN),
+        "text_encoder.embeddings.position_embeddings.weight": normal(40, HIDDEN),
+        **norm_layer("text_encoder.embeddings.LayerNorm", HIDDEN),
+        **linear(f"{layer}.intermediate.dense", INNER, HIDDEN),
+        **linear(f"{layer}.output.dense", HIDDEN, INNER),
+        **norm_layer(f"{layer}.output.LayerNorm", HIDDEN),
+        **linear("vision_proj", SIZE, WIDTH),
+        **linear("text_proj", SIZE, HIDDEN),
+    }
+    for kind in ("attention", "crossattention"):
+        for part in ("query", "key", "value"):
+            weights |= linear(f"{layer}.{kind}.self.{part}", HIDDEN, HIDDEN)
+        weights |= linear(f"{layer}.{kind}.output.dense", HIDDEN, HIDDEN)
+        weights |= norm_layer(f"{layer}.{kind}.output.LayerNorm", HIDDEN)
+    return weights
+
+
+def attend(queries, keys, values, heads=1):
+    parts = [part.unflatten(-1, (heads, -1)).transpose(-2, -3) for part in (queries, keys, values)]
+    return F.scaled_dot_product_attention(*parts).transpose(-2, -3).flatten(-2)
+
+
+class Original:
+    """BLIP's own forward pass, written again from its layout."""
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    def linear(self, name, x):
+        return F.linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+
+    def norm(self, name, x, eps):
+        return F.layer_norm(x, x.shape[-1:], self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], eps)
+
+    def image(self, pixels):
+        w, block = self.weights, "visual_encoder.blocks.0"
+        kernel = w["visual_encoder.patch_embed.proj.weight"], w["visual_encoder.patch_embed.proj.bias"]
+        patches = F.conv2d(pixels, *kernel, stride=8).flatten(2).transpose(1, 2)
+        first = w["visual_encoder.cls_token"].expand(len(pixels), -1, -1)
+        x = torch.cat([first, patches], 1) + w["visual_encoder.pos_embed"]
+        qkv = self.linear(f"{block}.attn.qkv", self.norm(f"{block}.norm1", x, 1e-6)).chunk(3, -1)
+        x = x + self.linear(f"{block}.attn.proj", attend(*qkv))
+        inner = F.gelu(self.linear(f"{block}.mlp.fc1", self.norm(f"{block}.norm2", x, 1e-6)))
+        return self.norm("visual_encoder.norm", x + self.linear(f"{block}.mlp.fc2", inner), 1e-6)
+
+    def attention(self, kind, x, seen):
+        name = f"text_encoder.encoder.layer.0.{kind}"
+        given = {"query": x, "key": seen, "value": seen}
+        found = attend(*(self.linear(f"{name}.self.{part}", each) for part, each in given.items()))
+        return self.norm(f"{name}.output.LayerNorm", self.linear(f"{name}.output.dense", found) + x, 1e-12)
+
+    def text(self, ids, seen):
+        w, start = self.weights, "text_encoder.embeddings"
+        x = w[f"{start}.word_embeddings.weight"][ids] + w[f"{start}.position_embeddings.weight"][: ids.shape[1]]
+        x = self.norm(f"{start}.LayerNorm", x, 1e-12)
+        x = self.attention("crossattention", self.attention("attention", x, x), seen)
+        layer = "text_encoder.encoder.layer.0"
+        inner = self.linear(f"{layer}.output.dense", F.gelu(self.linear(f"{layer}.intermediate.dense", x)))
+        x = self.norm(f"{layer}.output.LayerNorm", inner + x, 1e-12)
+        return F.normalize(self.linear("text_proj", x[:, 0]), dim=-1)
+
+
+@pytest.fixture(scope="module")
+def covr(tmp_path_factory):
+    """A made-up checkpoint of CoVR, as its training saves it, and the folder that the command makes of it."""
+    root = tmp_path_factory.mktemp("covr")
+    training = {"temp": torch.tensor(0.07), "image_queue": normal(3, 3), "queue_ptr": torch.zeros(1, dtype=torch.long)}
+    torch.save({"model": covr_weights() | training, "epoch": 3}, root / "webvid-covr.ckpt")
+    BlipProcessor(BlipImageProcessor(size=SIDES), word_tokenizer()).save_pretrained(root / "processor")
+    run_command(convert_covr, [root / "webvid-covr.ckpt", root / "model", "--processor", root / "processor"])
+    return root
+
+
+def test_a_converted_covr_computes_what_the_original_does(covr):
+    encoder, original = load_encoder(str(covr / "model")), Original(covr_weights())
+    (video,), text = random_videos(1, 3, 32), "a dog runs"
+    seen = original.image(encoder.images([video])["pixel_values"])
+    each = F.normalize(original.linear("vision_proj", seen[:, 0]), dim=-1)
+    assert_close(encoder.encode_video([video])[0], F.normalize(each.mean(0), dim=-1))
+    ids = encoder.processor.tokenizer([text], return_tensors="pt")["input_ids"]
+    ids[:, 0] = len(WORDS) + 1
+    assert_close(encoder.encode_query([video], [text]), original.text(ids, seen[1:2]))
+    assert not encoder.model.itm_head.weight.any()
+
+
+def test_each_weight_of_covr_stands_in_the_model_unchanged(covr):
+    given = read_checkpoint(covr / "webvid-covr.ckpt", skip=r"temp|.*_queue|queue_ptr|.*position_ids")
+    made = convert_covr.convert(covr / "webvid-covr.ckpt").state_dict()
+    assert {rename(name) for name in given} == made.keys() - {"itm_head.weight", "itm_head.bias"}
+    assert all(torch.equal(made[rename(name)], weight) for name, weight in given.items())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"adapter.weight": normal(2)}, "Unexpected key.*adapter.weight"),
+        ({"vision_proj.bias": None}, "Missing key.*vision_proj.bias"),
+        ({"text_proj.bias": normal(5)}, "size mismatch for text_proj.bias"),
+        ({"visual_encoder.cls_token": None}, "lacks vision_model.embeddings.class_embedding"),
+        ({"visual_encoder.blocks.4.norm1.weight": normal(WIDTH)}, "not numbered from 0: 0, 4"),
+    ],
+)
+def test_a_checkpoint_that_is_no_whole_blip_is_refused(tmp_path, change, message):
+    weights = {name: weight for name, weight in (covr_weights() | change).items() if weight is not None}
+    torch.save({"model": weights}, tmp_path / "other.ckpt")
+    with pytest.raises(ValueError, match=rf"(?s){message}"):
+        convert_covr.convert(tmp_path / "other.ckpt")
+
+
+VISION = {**SMALL, **IMAGES, "hidden_act": "gelu"}
+RELEASED = {
+    "model_type": "LanguageBindVideo",
+    "projection_dim": SIZE,
+    "text_config": {**text_fields(), "hidden_act": "gelu", "vocab_size": 300},
+    "vision_config": {**VISION, "add_time_attn": True, "num_frames": 3, "lora_r": 0, "force_patch_dropout": 0.5},
+}
+
+
+def languagebind_weights():
+    """One layer in each tower, in the layout of LanguageBind's own code."""
+    torch.manual_seed(0)
+    weights = {"logit_scale": torch.tensor(2.6), "visual_projection.weight": normal(SIZE, 16)}
+    weights |= {
+        "text_projection.weight": normal(SIZE, 16),
+        "text_model.embeddings.token_embedding.weight": normal(300, 16),
+    }
+    weights |= {
+        "text_model.embeddings.position_embedding.weight": normal(40, 16),
+        "text_model.embeddings.position_ids": torch.arange(40)[None],
+        **norm_layer("text_model.final_layer_norm", 16),
+        "vision_model.embeddings.class_embedding": normal(16),
+        "vision_model.embeddings.patch_embedding.weight": normal(16, 3, 8, 8),
+        "vision_model.embeddings.position_embedding.weight": normal(5, 16),
+        "vision_model.embeddings.position_ids": torch.arange(5)[None],
+        **norm_layer("vision_model.pre_layrnorm", 16),
+        **norm_layer("vision_model.post_layernorm", 16),
+        "vision_model.encoder.layers.0.temporal_embedding": normal(1, 3, 16),
+        **norm_layer("vision_model.encoder.layers.0.temporal_layer_norm1", 16),
+    }
+    for tower, kinds in (("text", ["self"]), ("vision", ["self", "temporal"])):
+        layer = f"{tower}_model.encoder.layers.0"
+        for kind in kinds:
+            for part in ("q", "k", "v", "out"):
+                weights |= linear(f"{layer}.{kind}_attn.{part}_proj", 16, 16)
+        weights |= norm_layer(f"{layer}.layer_norm1", 16) | norm_layer(f"{layer}.layer_norm2", 16)
+        weights |= linear(f"{layer}.mlp.fc1", 32, 16) | linear(f"{layer}.mlp.fc2", 16, 32)
+    return weights
+
+
+def release(folder, weights=None, **changes):
+    """A folder as LanguageBind released it."""
+    folder.mkdir()
+    torch.save(languagebind_weights() if weights is None else weights, folder / "pytorch_model.bin")
+    vision = {**RELEASED["vision_config"], **changes}
+    (folder / "config.json").write_text(json.dumps({**RELEASED, "vision_config": vision}))
+    letters = [chr(code) for code in range(97, 123)]
+    words = {mark: index for index, mark in enumerate([*letters, *(f"{letter}</w>" for letter in letters)])}
+    words |= {"<|startoftext|>": 52, "<|endoftext|>": 53}
+    CLIPTokenizer(vocab=words, merges=[]).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def languagebind(tmp_path_factory):
+    """A made-up release and the folder that the command makes of it."""
+    root = tmp_path_factory.mktemp("languagebind")
+    run_command(convert_languagebind, [release(root / "released"), root / "model"])
+    return root
+
+
+def frames_as_released(weights, pixels):
+    """LanguageBind's vision tower, written again from its layout: `(B, T, 3, H, W)` to `(B, D)`."""
+    original, count = Original(weights), pixels.shape[:2]
+    layer, start = "vision_model.encoder.layers.0", "vision_model.embeddings"
+
+    def block(kind, x):
+        parts = [original.linear(f"{layer}.{kind}_attn.{part}_proj", x) for part in "qkv"]
+        return original.linear(f"{layer}.{kind}_attn.out_proj", attend(*parts, heads=2))
+
+    patches = F.conv2d(pixels.flatten(0, 1), weights[f"{start}.patch_embedding.weight"], stride=8).flatten(2).mT
+    first = weights[f"{start}.class_embedding"].expand(len(patches), 1, -1)
+    x = torch.cat([first, patches], 1) + weights[f"{start}.position_embedding.weight"]
+    x = original.norm("vision_model.pre_layrnorm", x, 1e-5)
+    x = x.unflatten(0, count).transpose(1, 2) + weights[f"{layer}.temporal_embedding"]
+    x = x + block("temporal", original.norm(f"{layer}.temporal_layer_norm1", x, 1e-5))
+    x = x.transpose(1, 2).flatten(0, 1)
+    x = x + block("self", original.norm(f"{layer}.layer_norm1", x, 1e-5))
+    inner = F.gelu(original.linear(f"{layer}.mlp.fc1", original.norm(f"{layer}.layer_norm2", x, 1e-5)))
+    x = x + original.linear(f"{layer}.mlp.fc2", inner)
+    pooled = original.norm("vision_model.post_layernorm", x[:, 0], 1e-5).unflatten(0, count).mean(1)
+    return F.normalize(pooled @ weights["visual_projection.weight"].T, dim=-1)
+
+
+def test_a_converted_languagebind_computes_what_the_original_does(languagebind):
+    encoder, videos = load_encoder(str(languagebind / "model")), random_videos(2, 3, 32)
+    pixels = encoder.images(videos)["pixel_values"].unflatten(0, (2, 3))
+    assert encoder.num_frames == 3
+    assert_close(encoder.encode_video(videos), frames_as_released(languagebind_weights(), pixels))
+    assert encoder.encode_query(videos, ["dog", "a dog"]).shape == (2, SIZE)
+
+
+@pytest.mark.slow
+def test_a_converted_languagebind_loads_without_this_package(languagebind):
+    code = "import sys; sys.modules['hf_models'] = None\nfrom transformers import AutoModel\n"
+    code += f"print(type(AutoModel.from_pretrained({str(languagebind / 'model')!r}, trust_remote_code=True)).__name__)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout.strip() == "LanguageBindModel", run.stderr
+
+
+def test_each_weight_of_languagebind_stands_in_the_model_unchanged(languagebind):
+    made = AutoModel.from_pretrained(languagebind / "model").state_dict()
+    given = {name: weight for name, weight in languagebind_weights().items() if "position_ids" not in name}
+    assert given.keys() == made.keys()
+    assert all(torch.equal(made[name], weight) for name, weight in given.items())
+
+
+def test_a_command_does_not_write_over_a_folder(covr, languagebind):
+    for module, given in ((convert_covr, covr / "webvid-covr.ckpt"), (convert_languagebind, languagebind / "released")):
+        processor = ["--processor", covr / "processor"] if module is convert_covr else []
+        with pytest.raises(SystemExit, match="is there already; name a new folder"):
+            run_command(module, [given, languagebind / "model", *processor])
+        assert not list(languagebind.glob(".model-*"))
+
+
+def test_a_release_that_is_no_whole_languagebind_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="describes a model with LoRA; take LanguageBind_Video_FT"):
+        convert_languagebind.convert(release(tmp_path / "lora", lora_r=16))
+    with pytest.raises(ValueError, match="is not of LanguageBind for video with attention over time"):
+        convert_languagebind.convert(release(tmp_path / "image", add_time_attn=False))
+    with pytest.raises(ValueError, match=r"there is no .*config.json"):
+        convert_languagebind.convert(tmp_path)
+    weights = {**languagebind_weights(), "vision_model.adapter.weight": normal(2)}
+    weights.pop("vision_model.encoder.layers.0.temporal_attn.k_proj.bias")
+    with pytest.raises(ValueError, match=r"(?s)does not fit.*temporal_attn.k_proj.bias.*adapter.weight"):
+        convert_languagebind.convert(release(tmp_path / "other", weights))
