@@ -20,7 +20,13 @@ from hf_models.encoders.dual_encoders import (
     XCLIPEncoder,
 )
 from hf_models.encoders.estimates import Estimate
-from hf_models.encoders.language_models import E5VEncoder, GMEEncoder, LanguageModelEncoder, Qwen3VLEncoder
+from hf_models.encoders.language_models import (
+    E5VEncoder,
+    GMEEncoder,
+    LanguageModelEncoder,
+    MMEmbedEncoder,
+    Qwen3VLEncoder,
+)
 from hf_models.encoders.loading import (
     ENCODERS,
     IMAGE_MODELS,
@@ -48,6 +54,7 @@ __all__ = [
     "ImageEncoder",
     "LanguageBindEncoder",
     "LanguageModelEncoder",
+    "MMEmbedEncoder",
     "PerceptionEncoder",
     "Qwen3VLEncoder",
     "SentenceTransformerEncoder",

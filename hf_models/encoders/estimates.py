@@ -11,7 +11,7 @@ FREE_SHARE = 0.95
 """How much of a GPU's free memory a model may plan to use."""
 CONTEXT_BYTES = 600 << 20
 """What CUDA itself takes of a GPU."""
-TOKENS_OF_IMAGE = {"qwen2_vl": 1280, "qwen3_vl": 768, "llava_next": 2928}
+TOKENS_OF_IMAGE = {"qwen2_vl": 1280, "qwen3_vl": 768, "llava_next": 2928, "mm_embed": 577}
 """The most tokens that a language model reads for one image."""
 TOKENS_OF_TEXT = 77
 STATES_OF_LAYER = 8

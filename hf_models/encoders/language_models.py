@@ -22,6 +22,9 @@ LLAMA_3_CHAT = (
     "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n \n"
 )
 GME_INSTRUCTION = "You are a helpful assistant."
+MM_EMBED_INSTRUCTION = (
+    "Retrieve a day-to-day image that aligns with the modification instructions of the provided image."
+)
 PROMPTS_AT_ONCE = 8
 
 
@@ -197,6 +200,58 @@ class E5VEncoder(LanguageModelEncoder):
         else:
             words = f'{marks}Modify this image with "{text}", desribe modified image in one word: '
         return LLAMA_3_CHAT.format(words)
+
+
+class MMEmbedEncoder(LanguageModelEncoder):
+    """MM-Embed, its weights converted by `convert_mmembed`: the mean over tokens instead of the last."""
+
+    usage = Usage(
+        family="MM-Embed",
+        frames="15, each an image of 577 tokens in a prompt of its own; the mean of the unit-norm frames",
+        prompt="'<image>\\n', 'TEXT'",
+        pooling="attention over 512 latents, the mean over the tokens after the instruction, unit-norm",
+        query=f"'Instruct: {MM_EMBED_INSTRUCTION}\\nQuery: <image>\\nTEXT'; the mean over the unit-norm frames",
+        source="arXiv:2411.02571; nvidia/MM-Embed, modeling_nvmmembed.py",
+        license="CC-BY-NC-4.0",
+        inferred="the instruction is that of CIRR in M-BEIR; option one_prompt: all frames in one prompt",
+    )
+    default_instruction = MM_EMBED_INSTRUCTION
+    image_mark = "<image>"
+
+    def prompt(self, marks: str, text: str | None) -> str:
+        """As `modeling_nvmmembed.py` writes it."""
+        query = f"Instruct: {self.instruction}\nQuery: " if marks and text is not None else ""
+        return query + (f"{marks}\n" if marks else "") + (text or "")
+
+    def read(self, prompts: list[str], images: list[list[Tensor]]) -> Tensor:
+        """Unit-norm embeddings `(N, D)` of prompts, each with its images."""
+        rows = []
+        for first in range(0, len(prompts), self.prompts_at_once):
+            part = slice(first, first + self.prompts_at_once)
+            ids = [self.token_ids(prompt) for prompt in prompts[part]]
+            skipped = [self.count_instruction(prompt) for prompt in prompts[part]]
+            place = torch.arange(max(map(len, ids)))
+            given = torch.tensor([[*each, *[0] * (len(place) - len(each))] for each in ids])
+            mask = (place < torch.tensor([[len(each)] for each in ids])).long()
+            pool_mask = mask * (place >= torch.tensor([[count] for count in skipped]))
+            inputs = {"input_ids": given, "attention_mask": mask, "pool_mask": pool_mask}
+            if flat := [image for each in images[part] for image in each]:  # of each, the view of the whole
+                inputs["pixel_values"] = self.processor.image_processor(flat, return_tensors="pt")["pixel_values"][:, 0]
+            rows.append(self.model(**{name: self.on_device(value) for name, value in inputs.items()}).float())
+        return torch.cat(rows)
+
+    def token_ids(self, text: str) -> list[int]:
+        """The tokens of a prompt, each image as long as it is, with the token of the end."""
+        tokenizer = self.processor.tokenizer
+        ids: list[int] = tokenizer(text.replace(self.image_mark, self.image_mark * self.model.image_length))[
+            "input_ids"
+        ]
+        return ids if ids[-1:] == [tokenizer.eos_token_id] else [*ids, tokenizer.eos_token_id]
+
+    def count_instruction(self, prompt: str) -> int:
+        """How many tokens at the start of a prompt do not count, as the released code finds them."""
+        instruction, found, _ = prompt.partition("\nQuery: ")
+        return len(self.token_ids(instruction)) if found and instruction.startswith("Instruct: ") else 0
 
 
 class Qwen3VLEncoder(LanguageModelEncoder):

@@ -7,12 +7,21 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModel, AutoProcessor, CLIPProcessor, PreTrainedConfig, Qwen2VLConfig
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoProcessor,
+    CLIPProcessor,
+    LlavaNextProcessor,
+    PreTrainedConfig,
+    Qwen2VLConfig,
+)
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import cached_file
 
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
 from hf_models.encoders.configuration_languagebind import LanguageBindConfig
+from hf_models.encoders.configuration_mmembed import MMEmbedConfig
 from hf_models.encoders.dual_encoders import (
     ImageEncoder,
     LanguageBindEncoder,
@@ -23,8 +32,9 @@ from hf_models.encoders.dual_encoders import (
     XCLIPEncoder,
 )
 from hf_models.encoders.estimates import Estimate, check_memory, estimate_model
-from hf_models.encoders.language_models import E5VEncoder, GMEEncoder, Qwen3VLEncoder
+from hf_models.encoders.language_models import E5VEncoder, GMEEncoder, MMEmbedEncoder, Qwen3VLEncoder
 from hf_models.encoders.modeling_languagebind import LanguageBindModel
+from hf_models.encoders.modeling_mmembed import MMEmbedModel
 from hf_models.encoders.protocol import Encoder, VideoTextEncoder
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
 
@@ -41,12 +51,17 @@ ENCODERS: dict[str, type[Encoder]] = {
     "vjepa2": VideoOnlyEncoder,
     "qwen2_vl": GMEEncoder,
     "llava_next": E5VEncoder,
+    "mm_embed": MMEmbedEncoder,
     "qwen3_vl": Qwen3VLEncoder,
 }
 """The encoder of each `model_type`."""
-AutoConfig.register("languagebind", LanguageBindConfig, exist_ok=True)
-AutoModel.register(LanguageBindConfig, LanguageBindModel, exist_ok=True)
-AutoProcessor.register(LanguageBindConfig, CLIPProcessor, exist_ok=True)
+for _config, _model, _processor in (
+    (LanguageBindConfig, LanguageBindModel, CLIPProcessor),
+    (MMEmbedConfig, MMEmbedModel, LlavaNextProcessor),
+):
+    AutoConfig.register(_config.model_type, _config, exist_ok=True)
+    AutoModel.register(_config, _model, exist_ok=True)
+    AutoProcessor.register(_config, _processor, exist_ok=True)
 
 
 def load_encoder(
@@ -154,8 +169,8 @@ def read_config(name_or_path: str, *, trust_remote_code: bool = False) -> Any | 
         return None
     if "NVMMEmbedModel" in (config.architectures or ()):
         raise ValueError(
-            f"{name_or_path} is MM-Embed, whose text model is NV-Embed-v1 with attention both ways and pooling of its "
-            "own, which transformers does not have; its row of the paper cannot be made here. Choose E5-V or GME"
+            f"{name_or_path} is MM-Embed as it was released; convert it once: "
+            "python -m hf_models.encoders.convert_mmembed FOLDER OUTPUT_DIR"
         )
     if config.model_type in ENCODERS:
         return config

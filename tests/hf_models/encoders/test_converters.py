@@ -1,18 +1,21 @@
 """Converters, on made-up weights in the original layouts, against a second implementation of each model."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
-from small_encoders import IMAGES, SIDES, SMALL, WORDS, random_videos, text_fields, word_tokenizer
+from safetensors.torch import save_file
+from small_encoders import IMAGES, SIDES, SMALL, WORDS, e5_v, mm_embed, random_videos, text_fields, word_tokenizer
 from torch.nn import functional as F
 from torch.testing import assert_close
-from transformers import AutoModel, BlipImageProcessor, BlipProcessor, CLIPTokenizer
+from transformers import AutoModel, BlipImageProcessor, BlipProcessor, CLIPTokenizer, MistralModel
 
 from hf_models.checkpoints import read_checkpoint
-from hf_models.encoders import convert_covr, convert_languagebind, load_encoder
+from hf_models.encoders import convert_covr, convert_languagebind, convert_mmembed, load_encoder
 from hf_models.encoders.convert_covr import rename
 
 WIDTH, HIDDEN, INNER, SIZE, PATCHES = 64, 64, 96, 12, 4
@@ -288,3 +291,99 @@ def test_a_release_that_is_no_whole_languagebind_is_refused(tmp_path):
     weights.pop("vision_model.encoder.layers.0.temporal_attn.k_proj.bias")
     with pytest.raises(ValueError, match=r"(?s)does not fit.*temporal_attn.k_proj.bias.*adapter.weight"):
         convert_languagebind.convert(release(tmp_path / "other", weights))
+
+
+LATENTS = "latent_attention_model.cross_attend_blocks"
+RELEASED_NAMES = {
+    "vision_tower.": "vision_tower.vision_model.",
+    "latent_attention.latents": "latent_attention_model.latents",
+    "latent_attention.query.": f"{LATENTS}.0.fn.to_q.",
+    "latent_attention.key_value.": f"{LATENTS}.0.fn.to_kv.",
+    "latent_attention.out.": f"{LATENTS}.0.fn.to_out.",
+    "latent_attention.norm.": f"{LATENTS}.0.norm.",
+    "latent_attention.latent_norm.": f"{LATENTS}.0.norm_context.",
+    "latent_attention.feed_norm.": f"{LATENTS}.1.norm.",
+    "latent_attention.up.": f"{LATENTS}.1.fn.net.0.",
+    "latent_attention.down.": f"{LATENTS}.1.fn.net.2.",
+}
+
+
+def released_name(name):
+    start = next((start for start in RELEASED_NAMES if name.startswith(start)), "")
+    return RELEASED_NAMES.get(start, "") + name.removeprefix(start)
+
+
+@pytest.fixture(scope="module")
+def mmembed(tmp_path_factory):
+    """A made-up release of MM-Embed in two files, NV-Embed's configuration, and what the command makes of them."""
+    root = tmp_path_factory.mktemp("mmembed")
+    torch.manual_seed(0)
+    model, processor = mm_embed()
+    weights = {released_name(name): normal(*weight.shape) for name, weight in model.state_dict().items()}
+    (root / "released").mkdir()
+    for number, half in enumerate((list(weights)[::2], list(weights)[1::2])):
+        save_file({name: weights[name] for name in half}, root / "released" / f"model-{number}.safetensors")
+    released = e5_v()[0].config.to_dict() | {"architectures": ["NVMMEmbedModel"], "retriever": "nvidia/NV-Embed-v1"}
+    (root / "released" / "config.json").write_text(json.dumps(released))
+    processor.save_pretrained(root / "released")
+    text = {name: getattr(model.config.text_config, name) for name in convert_mmembed.TEXT} | {"rope_theta": 50.0}
+    (root / "retriever").mkdir()
+    embedder = {"text_config": text, "latent_attention_config": {"num_cross_heads": 2}}
+    (root / "retriever" / "config.json").write_text(json.dumps(embedder))
+    run_command(convert_mmembed, [root / "released", root / "model", "--retriever", root / "retriever"])
+    return root, weights
+
+
+def pooled_as_released(weights, states):
+    """NV-Embed's pooling of states `(L, D)`, written again from its layout."""
+
+    def norm(name, x):
+        return F.layer_norm(x, x.shape[-1:], weights[f"{LATENTS}.{name}.weight"], weights[f"{LATENTS}.{name}.bias"])
+
+    def linear(name, x):
+        return F.linear(x, weights[f"{LATENTS}.{name}.weight"], weights.get(f"{LATENTS}.{name}.bias"))
+
+    keys, values = linear("0.fn.to_kv", norm("0.norm_context", weights["latent_attention_model.latents"])).chunk(2, -1)
+    states = states + linear("0.fn.to_out", attend(linear("0.fn.to_q", norm("0.norm", states)), keys, values, heads=2))
+    content, gates = linear("1.fn.net.0", norm("1.norm", states)).chunk(2, -1)
+    return states + linear("1.fn.net.2", content * F.gelu(gates))
+
+
+def test_a_converted_mm_embed_computes_what_the_original_does(mmembed):
+    root, weights = mmembed
+    encoder = load_encoder(str(root / "model"), num_frames=2)
+    text = MistralModel(encoder.model.config.text_config).eval()
+    start = "language_model."
+    text.load_state_dict({name.removeprefix(start): each for name, each in weights.items() if name.startswith(start)})
+    assert text.config.rope_parameters["rope_theta"] == 50
+    ids = encoder.token_ids("a dog runs")
+    both_ways = torch.zeros(1, 1, len(ids), len(ids))
+    states = text(torch.tensor([ids]), attention_mask=both_ways).last_hidden_state[0]
+    wanted = F.normalize(pooled_as_released(weights, states).mean(0), dim=0)
+    assert_close(encoder.encode_text(["a dog runs", "dog"])[0], wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_the_instruction_of_mm_embed_does_not_count_in_its_mean(mmembed):
+    encoder = load_encoder(str(mmembed[0] / "model"), num_frames=2)
+    prompt = encoder.prompt("<image>", "dog")
+    assert prompt.startswith("Instruct: Retrieve a day-to-day image")
+    assert prompt.endswith("\nQuery: <image>\ndog")
+    assert encoder.count_instruction(prompt) == len(encoder.token_ids(prompt.partition("\nQuery: ")[0])) > 1
+    assert (
+        encoder.count_instruction(encoder.prompt("", "dog"))
+        == encoder.count_instruction(encoder.prompt("<image>", None))
+        == 0
+    )
+
+
+def test_a_release_that_is_no_whole_mm_embed_is_refused(mmembed, tmp_path):
+    root, _ = mmembed
+    with pytest.raises(ValueError, match="there are no safetensors in"):
+        convert_mmembed.convert(tmp_path)
+    folder = Path(shutil.copytree(root / "released", tmp_path / "released"))
+    (folder / "model-1.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"does not fit: .*Missing key|the checkpoint lacks"):
+        convert_mmembed.convert(folder, str(root / "retriever"))
+    (folder / "config.json").write_text('{"architectures": ["Other"]}')
+    with pytest.raises(ValueError, match="is not MM-Embed; name the downloaded folder"):
+        convert_mmembed.convert(folder, str(root / "retriever"))

@@ -109,10 +109,10 @@ def test_gme_is_known_by_its_architecture_whatever_remote_code_it_names(copy_of)
     assert isinstance(load_encoder(str(folder)), GMEEncoder)
 
 
-def test_mm_embed_is_refused_and_said_why(copy_of):
+def test_mm_embed_as_released_is_refused_and_its_converter_named(copy_of):
     folder = copy_of(e5_v)
     change(folder, "config.json", architectures=["NVMMEmbedModel"])
-    with pytest.raises(ValueError, match=r"is MM-Embed.* Choose E5-V or GME"):
+    with pytest.raises(ValueError, match=r"is MM-Embed as .* hf_models\.encoders\.convert_mmembed"):
         load_encoder(str(folder))
 
 
