@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,14 @@ def load_encoder(
         torch.Size([1, 64])
     """
     config = read_config(name_or_path, trust_remote_code=trust_remote_code)
+    kind = SentenceTransformerEncoder if config is None else ENCODERS[config.model_type]
+    check_options(kind, options or {})
     if config is None:
+        if adapter is not None:
+            raise ValueError(
+                f"{name_or_path} is of sentence-transformers, which loads adapters itself; leave it out here"
+            )
         return load_sentence_transformer(name_or_path, device, num_frames, trust_remote_code)
-    kind = ENCODERS[config.model_type]
     frames = choose_frames(kind, config, num_frames, name_or_path)
     if torch.device(device).type == "cuda":
         check_memory(estimate_model(config, kind.model_class, frames), device, name_or_path)
@@ -193,6 +199,17 @@ def gme_config(name_or_path: str) -> Any | None:
     for name in ("auto_map", "model_type"):
         fields.pop(name, None)
     return Qwen2VLConfig.from_dict(fields)
+
+
+def check_options(kind: type[Encoder], options: Mapping[str, Any]) -> None:
+    """Refuse options that an encoder does not have.
+
+    Raises:
+        ValueError: There is one.
+    """
+    known = [name for name in signature(kind).parameters if name not in {"model", "processor", "num_frames"}]
+    if unknown := sorted(options.keys() - known):
+        raise ValueError(f"{kind.__name__} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
 
 
 def choose_frames(kind: type[Encoder], config: Any, num_frames: int | None, name: str) -> int:

@@ -102,6 +102,13 @@ def test_what_is_not_a_video_or_a_pair_or_a_plain_text_is_refused(encoder_of):
             encoder_of(make).encode_text([f"a {mark} dog"])
 
 
+def test_an_option_that_an_encoder_does_not_have_is_refused(folder_of):
+    with pytest.raises(ValueError, match="ImageEncoder has no option 'pooling'; it has none"):
+        load_encoder(folder_of(clip), options={"pooling": "max"})
+    with pytest.raises(ValueError, match="GMEEncoder has no option 'prompt'; it has instruction, one_prompt"):
+        load_encoder(folder_of(gme), options={"prompt": "max"})
+
+
 def test_gme_is_known_by_its_architecture_whatever_remote_code_it_names(copy_of):
     folder = copy_of(gme)
     remote = {"AutoConfig": "modeling_gme_qwen2vl.GmeQwen2VLConfig"}
