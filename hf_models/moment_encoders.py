@@ -232,7 +232,7 @@ class PairMomentEncoder(MomentEncoder):
         prints = {} if self.frames_processor is None else {"processor": processor_fingerprint(self.frames_processor)}
         if hasattr(tokenizer, "backend_tokenizer"):
             prints["tokenizer"] = tokenizer_fingerprint(tokenizer)
-        return prints
+        return prints | getattr(self.encoder, "depends_on", {})
 
 
 def load_moment_encoder(
@@ -310,7 +310,7 @@ def pixels_of(processor: Any, frames: Sequence[Tensor], device: torch.device) ->
 def frame_size_of(processor: Any) -> FrameSize:
     """What frames may be resized to before a processor of images or videos sees them."""
     size = getattr(processor, "size", None)
-    if not size:
+    if not size or hasattr(processor, "merge_size"):  # Qwen's sizes are numbers of pixels, not of a side
         return None
     shortest, height, width = (size.get(name) for name in ("shortest_edge", "height", "width"))
     return shortest or ((height, width) if height and width else None)

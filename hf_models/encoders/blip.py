@@ -108,6 +108,11 @@ class Blip2Encoder(Encoder):
         super().__init__(model, processor, num_frames)
         self.pooling = pooling
 
+    @property
+    def depends_on(self) -> dict[str, str]:
+        """See `Encoder`."""
+        return {"pooling": self.pooling}
+
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
         """Unit-norm `(B, D)`, or `(B, queries, D)` where a text is compared with the best query."""
         model = self.model

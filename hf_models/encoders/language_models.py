@@ -4,6 +4,7 @@ The prompts are those of the released scripts. They are padded on the right, whe
 that an embedding does not depend on its batch.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -66,6 +67,12 @@ class LanguageModelEncoder(Encoder):
     def image_options(self) -> dict[str, Any]:
         """How the image processor is called; as it was saved, unless the family was used otherwise."""
         return {}
+
+    @property
+    def depends_on(self) -> dict[str, str]:
+        """See `Encoder`."""
+        prompts = [self.prompt(self.image_mark, None), self.prompt("", "TEXT"), self.prompt(self.image_mark, "TEXT")]
+        return {"prompts": json.dumps(prompts), "one_prompt": str(self.one_prompt)}
 
     def prompt(self, marks: str, text: str | None) -> str:
         """The prompt of frames, a text or both.

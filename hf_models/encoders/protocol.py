@@ -90,6 +90,11 @@ class Encoder:
         """The only number of frames that a model of this configuration takes, None where it takes any."""
         return None
 
+    @property
+    def depends_on(self) -> dict[str, str]:
+        """What the embeddings depend on besides weights, processor, tokenizer and frames, by name."""
+        return {}
+
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
         """See `VideoTextEncoder`."""
         raise NotImplementedError

@@ -8,6 +8,7 @@ from small_encoders import (
     FAMILIES,
     LANGUAGE_MODELS,
     blip,
+    gme,
     perception_encoder,
     qwen_3_vl,
     random_videos,
@@ -18,6 +19,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from hf_models.encoders import ENCODERS, load_encoder
+from hf_models.moment_encoders import load_moment_encoder
 
 TEXTS = ["a dog runs then a dog sits", "dog", "a dog sits"]
 VIDEOS = random_videos(3, 4, 32)
@@ -134,3 +136,29 @@ def test_a_model_in_bfloat16_gives_float32(folder_of, encoder_of, family):
         assert texts.dtype == queries.dtype == torch.float32
         assert encoder.compare(videos, texts).isfinite().all()
         assert encoder.compare_queries(queries, videos).isfinite().all()
+
+
+def test_moments_are_searched_by_what_the_encoder_makes_of_a_query(folder_of, encoder_of):
+    moments, encoder = load_moment_encoder(folder_of(blip), num_frames=4), encoder_of(blip)
+    vectors = moments({"frames": VIDEOS})["vector"]
+    assert_close(torch.from_numpy(vectors), encoder.encode_video(VIDEOS))
+    query = torch.from_numpy(moments.query(VIDEOS[0], "a dog"))
+    assert_close(query, encoder.encode_query(VIDEOS[:1], ["a dog"])[0])
+
+
+def test_a_search_by_v_jepa_2_is_by_a_clip_only(folder_of):
+    moments = load_moment_encoder(folder_of(v_jepa_2))
+    assert moments.num_frames == 4
+    assert moments.query(VIDEOS[0]).shape == (16,)
+    assert {"weights", "processor"} <= moments.made_by.keys()
+    with pytest.raises(ValueError, match="embeds videos only, so a query is a clip"):
+        moments.query(text="a dog")
+
+
+def test_an_index_knows_the_prompts_of_its_vectors_and_frames_keep_their_size(folder_of):
+    moments = load_moment_encoder(folder_of(gme), num_frames=4)
+    assert "You are a helpful assistant." in moments.made_by["prompts"]
+    assert moments.frame_size is None  # Qwen's size is a number of pixels
+    before = moments.made_by
+    moments.encoder.instruction = "Find the dog."
+    assert moments.made_by != before
