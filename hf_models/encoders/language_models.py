@@ -15,7 +15,8 @@ from transformers.video_utils import VideoMetadata
 from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos, mean_over_frames, unit
 
 QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
-QWEN_VIDEO = "<|vision_start|><|video_pad|><|vision_end|>"
+QWEN_VIDEO = "<|video_pad|>"
+"""Without the marks around it, which the processor puts around the frames of each time; it would leave others there."""
 QWEN_CHAT = (
     "<|im_start|>system\n{instruction}<|im_end|>\n<|im_start|>user\n{content}<|im_end|>\n<|im_start|>assistant\n"
 )

@@ -169,7 +169,17 @@ def test_qwen_3_vl_is_its_released_script(encoder_of, folder_of):
     assert_close(encoder.encode_text(TEXTS), texts, **NEAR)
     videos = random_videos(2, 4, 32)
     times = [{"total_num_frames": 4, "fps": 1.0, "frames_indices": [0, 1, 2, 3]}] * 2
-    both = [prompt(f"<|vision_start|><|video_pad|><|vision_end|>{text}") for text in TEXTS[:2]]
+    both = [prompt(f"<|video_pad|>{text}") for text in TEXTS[:2]]
     options = {"do_sample_frames": False, "video_metadata": times, "cap_pixels_per_frame": True}
     fused = last_states(Qwen3VLForConditionalGeneration, folder, both, "right", videos=videos, **options)
     assert_close(encoder.encode_query(videos, TEXTS[:2]), fused, **NEAR)
+
+
+def test_each_time_of_a_video_stands_once_between_marks_for_qwen_3_vl(encoder_of, monkeypatch):
+    encoder, seen = encoder_of(qwen_3_vl), []
+    monkeypatch.setattr(encoder, "last_token", lambda inputs: seen.append(inputs["input_ids"][0]) or torch.zeros(1, 16))
+    encoder.encode_query(random_videos(1, 4, 32), ["dog"])
+    marks = ["<|vision_start|>", "<|video_pad|>", "<|vision_end|>"]
+    ids = encoder.processor.tokenizer.convert_tokens_to_ids(marks)
+    found = [marks[ids.index(token)] for token in seen[0].tolist() if token in ids]
+    assert found == [marks[0], *marks[1:2] * 4, marks[2]] * 2
