@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hf_models.atomic_files import replacing
+from hf_models.encoders import DotProductEncoder, PerceptionEncoder, pooled
 from hf_models.moment_encoders import ComposedMomentEncoder, MomentEncoder, PairMomentEncoder
 from hf_models.query_texts import DESCRIPTION, FORMAT, MOST_BYTES, TOKENIZER, WEIGHTS, ExportedTextEncoder
-from hf_models.video_text_encoders import DotProductEncoder, PerceptionEncoder, pooled
 
 TOLERANCE = 1e-5
 MOST_LENGTH = 512
@@ -117,7 +117,7 @@ def prepared(encoder: MomentEncoder) -> tuple[dict[str, Any], str]:
 
 
 def is_known(encoder: Any) -> bool:
-    """Whether the texts of an encoder of `video_text_encoders` have vectors of their own."""
+    """Whether the texts of an encoder of `hf_models.encoders` have vectors of their own."""
     return isinstance(encoder, DotProductEncoder) and not isinstance(encoder, PerceptionEncoder)
 
 
