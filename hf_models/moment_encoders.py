@@ -127,12 +127,12 @@ class ComposedMomentEncoder(MomentEncoder):
         return features
 
     def encode_query(self, frames: Tensor | None, text: str | None) -> Tensor:
-        """`(1, D)`, unit-norm."""
-        inputs: dict[str, Tensor] = {}
+        """`(1, D)`, unit-norm; of a clip alone what a moment has, since a query always changes something."""
+        if text is None:
+            return self.encode_moments([] if frames is None else [frames])
+        inputs: dict[str, Tensor] = self.processor(text=[text]).to(self.model.device)
         if frames is not None:
             inputs["pixel_values"] = pixels_of(self.processor, [frames], self.model.device)
-        if text is not None:
-            inputs |= self.processor(text=[text]).to(self.model.device)
         features: Tensor = self.model.get_query_features(**inputs)
         return features
 

@@ -67,8 +67,8 @@ def kind_of(encoder: MomentEncoder, *, clip: bool, text: bool) -> Kind:
     """
     kind: Kind = "both" if clip and text else "clip" if clip else "text"
     is_composed = isinstance(encoder, ComposedMomentEncoder)
-    if is_composed != (kind == "both"):
-        have = "a clip with a text" if is_composed else "a text alone or a clip alone"
+    if kind == ("text" if is_composed else "both"):
+        have = "a clip, with a text or alone," if is_composed else "a text alone or a clip alone"
         raise ValueError(
             f"--nothing_fits needs {have} with this model: its scores of other queries do not tell whether anything "
             "fits; leave it out, or give a --min_score"

@@ -107,7 +107,7 @@ def test_of_composed_queries_it_comes_from_clips_of_the_index_with_sentences(roo
         threshold_of(found, found.active, composer, "both", cache=tmp_path / "other", root=str(tmp_path / "empty"))
 
 
-@pytest.mark.parametrize(("model", "fits"), [(MINIATURE_CLIP, {"text", "clip"}), (MINIATURE_TFCOVR, {"both"})])
+@pytest.mark.parametrize(("model", "fits"), [(MINIATURE_CLIP, {"text", "clip"}), (MINIATURE_TFCOVR, {"both", "clip"})])
 def test_kinds_whose_scores_tell_nothing_are_refused(model, fits):
     made = load_moment_encoder(model)
     for kind, parts in {"text": (False, True), "clip": (True, False), "both": (True, True)}.items():

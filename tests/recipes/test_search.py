@@ -106,6 +106,13 @@ def test_scores_are_the_products_of_our_own_embeddings(config, retriever, parts)
     assert all(row["score"] == pytest.approx(scores[row["moment_id"]], abs=1e-6) for row in found)
 
 
+def test_a_clip_alone_finds_what_looks_like_it_first_of_all_itself(config):
+    found = search.find(replace(config, text=None, start_seconds=0, end_seconds=2))
+    assert found[0]["video"] == "first/1.mp4"
+    assert (found[0]["start_seconds"], found[0]["end_seconds"]) == (0, 2)
+    assert found[0]["score"] == pytest.approx(1, abs=1e-5)
+
+
 def test_equal_moments_come_in_the_order_of_their_videos(config):
     found = search.find(config)
     copies = {
