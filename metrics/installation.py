@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-METRICS = ("map_at_k", "comprehensive_accuracy", "vcmr_recall")
+METRICS = ("map_at_k", "comprehensive_accuracy", "counterfactual_accuracy", "vcmr_recall")
 NOT_THE_MODULE = {
     "__init__.py",
     "app.py",

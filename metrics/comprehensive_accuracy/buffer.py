@@ -1,6 +1,6 @@
 """A metric that keeps its rows as arrays in memory, where evaluate writes them through Arrow files.
 
-Each of the three metrics holds the same copy of this file, because a Space must stand alone.
+Every metric holds the same copy of this file, because a Space must stand alone.
 """
 
 import abc

@@ -1,6 +1,6 @@
 """Rows, arrays, numbers and options that users give, checked where they enter, and quoted briefly in errors.
 
-Each of the three metrics holds the same copy of this file, because a Space must stand alone.
+Every metric holds the same copy of this file, because a Space must stand alone.
 """
 
 import reprlib

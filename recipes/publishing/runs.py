@@ -26,6 +26,7 @@ METRICS = (
     ("map_at_k", re.compile(r"map@\d+")),
     ("vcmr_recall", re.compile(r"(?:vcmr|svmr|vr)_recall@.+")),
     ("comprehensive_accuracy", re.compile(r"comprehensive_accuracy|accuracy/.+")),
+    ("counterfactual_accuracy", re.compile(r"(?:(?:text|video|group)_score|(?:classic|strict)_vle)(?:/.+)?")),
 )
 """This project's metrics by the names of their values."""
 BENCHMARK_METRICS = {"tfcovr": "map@50", "comp": "comprehensive_accuracy", "fig": "vr_recall@1"}

@@ -15,6 +15,7 @@ import pytest
 from odd_values import LONG_RUN, Unprintable, mutated, nested
 
 from metrics.comprehensive_accuracy.scoring import DISRUPTION_TYPES, comprehensive_accuracy
+from metrics.counterfactual_accuracy.scoring import counterfactual_accuracy
 from metrics.map_at_k.scoring import mean_average_precision
 from metrics.map_at_k.significance import compare
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
@@ -87,6 +88,23 @@ def check_accuracy(predictions, references, options):
         rows.setdefault(kind, []).append(right)
     product = math.prod(sum(right) / len(right) for right in rows.values())
     assert result["comprehensive_accuracy"] == pytest.approx(product, **DIGITS)
+
+
+def check_counterfactual(predictions, references, options):
+    result = counterfactual_accuracy(predictions, references, **options)
+    groups = [
+        [[plain_number(one) for one in plain_list(row)] for row in plain_list(rows)] for rows in plain_list(predictions)
+    ]
+    assert references is None or len(plain_list(references)) == len(groups)
+    classic = [row[place] > row[1 - place] for group in groups for place, row in enumerate(group)]
+    assert result["classic_vle"] == pytest.approx(sum(classic) / len(classic), **DIGITS)
+    if "group_score" in result:
+        right = [min(group[0][0], group[1][1]) > max(group[0][1], group[1][0]) for group in groups]
+        assert result["group_score"] == pytest.approx(sum(right) / len(right), **DIGITS)
+    if (threshold := options.get("threshold")) is not None:
+        at = plain_number(threshold)
+        strict = [row[place] > at > row[1 - place] for group in groups for place, row in enumerate(group)]
+        assert result["strict_vle"] == pytest.approx(sum(strict) / len(strict), **DIGITS)
 
 
 def plain_spans(spans):
@@ -188,6 +206,15 @@ ACCURACY = [
         "options": {"types": ["multi", "x"]},
     },
 ]
+COUNTERFACTUAL = [
+    {
+        "predictions": [[[0.9, 0.4], [0.7, 0.8]], [[0.6, 0.5], [0.7, 0.6]]],
+        "references": ["object", "action"],
+        "options": {"threshold": 0.5, "per_query": True, "confidence": 0.9, "seed": 1},
+    },
+    {"predictions": [[[0.9, 0.4]], [[0.6, 0.5]]], "references": None, "options": {"threshold": None}},
+    {"predictions": np.array([[[1, 0], [0, 1]]]), "references": [None], "options": {}},
+]
 RECALL = [
     {
         "predictions": [
@@ -244,6 +271,7 @@ CHECKS = {
     "compare": (check_comparison, COMPARISON),
     "map_at_k": (check_map, MAP),
     "comprehensive_accuracy": (check_accuracy, ACCURACY),
+    "counterfactual_accuracy": (check_counterfactual, COUNTERFACTUAL),
     "vcmr_recall": (check_recall, RECALL),
     "read_tvr_submission": (check_submission, SUBMISSION),
 }
@@ -309,6 +337,7 @@ def outcome(function, **arguments):
     [
         ("map_at_k", mean_average_precision),
         ("comprehensive_accuracy", comprehensive_accuracy),
+        ("counterfactual_accuracy", counterfactual_accuracy),
         ("vcmr_recall", moment_retrieval_recall),
     ],
 )
@@ -329,7 +358,7 @@ def test_a_loaded_metric_refuses_what_its_function_refuses(name, function, tmp_p
     assert 10 < outcomes.count("refused") < 80
 
 
-@pytest.mark.parametrize("name", ["map_at_k", "comprehensive_accuracy", "vcmr_recall"])
+@pytest.mark.parametrize("name", ["map_at_k", "comprehensive_accuracy", "counterfactual_accuracy", "vcmr_recall"])
 @pytest.mark.parametrize(
     "junk", [b"a", math.nan, nested(5000), Unprintable(), {"a": 1}], ids=lambda junk: type(junk).__name__
 )

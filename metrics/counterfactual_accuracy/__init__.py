@@ -1,0 +1,1 @@
+"""Text, video and group score of counterfactual pairs, and StrictVLE."""
