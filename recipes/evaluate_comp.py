@@ -5,13 +5,23 @@ r"""Measure how well models tell true from disrupted paragraphs, and their retri
     python recipes/evaluate_comp.py --compare --seeds 0 1 2 3 4 --draws 6
     python recipes/evaluate_comp.py --models openai/clip-vit-base-patch32 microsoft/xclip-base-patch32 \
         google/videoprism-lvt-base-f16r288 google/siglip2-base-patch16-224 facebook/pe-av-base
+    python recipes/evaluate_comp.py --threshold_split validation
+    python recipes/evaluate_comp.py --pairs pairs.csv --video_dir videos
 
 VideoComp, section 3.4. Without an argument it measures what `vidclip.py` made of the miniature, beside what it started
 from. `--compare` trains what is missing of `--objectives` (`vidclip.py`; "comppretrain" is CompLoss after CompPretrain)
 and measures that; several seeds give mean and standard deviation (over n - 1). A model is VidCLIP, X-CLIP, VideoPrism,
-Perception Encoder, or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does. `OUTPUT_DIR` gets
-`results.json` (`figures`: model -> accuracy per disruption, comprehensive accuracy, R@1 both ways, all in [0, 1];
-`by_seed`; `coverage`) and `similarities.parquet` (for every row and model the similarities with both texts).
+Perception Encoder, or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does.
+
+A segment mismatch is also a pair of videos with a pair of texts: what is shown, and what the negative text describes.
+Text, video and group score are over these (chance 25, 25 and 16.7 %). `--pairs` measures pairs of your own instead: a
+table with `video_0,text_0,video_1,text_1` and, if need be, `kind` and times. StrictVLE asks that the text that fits is
+above a threshold and the other one below it; cosines have none, so `--threshold_split` fits each model's on that split.
+
+`OUTPUT_DIR` gets `results.json` (`figures`: model -> accuracy per disruption, comprehensive accuracy, scores of pairs,
+R@1 both ways, all in [0, 1]; `by_seed`; `coverage`; `intervals` of the scores of pairs; `thresholds`),
+`similarities.parquet` (for every row and model the similarities with both texts) and `pairs.parquet` (for every pair
+and model the similarities of both videos with both texts).
 """
 
 import sys
@@ -34,6 +44,12 @@ class EvaluateCompConfig(ContrastConfig):
         "Model folders or names on the Hub.",
     )
     split: str = option("test", "Split to measure on.")
+    pairs: str | None = option(
+        None, "Table of counterfactual pairs of your own, to measure instead of --dataset; their videos: --video_dir."
+    )
+    threshold_split: str | None = option(
+        None, "Split of --dataset on which each model's threshold for StrictVLE is fitted; none: no StrictVLE."
+    )
     compare: bool = option(False, "Measure what each of --objectives trains instead of --models.")
     draws: int = option(1, "Drawings of orders, replacements and intervals to average over; published pairs have 1.")
     objectives: list[Literal["clip", "negclip", "comploss", "comppretrain"]] = option(
@@ -59,6 +75,13 @@ class EvaluateCompConfig(ContrastConfig):
     def __post_init__(self) -> None:
         if self.draws < 1:
             raise ValueError(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
+        if self.threshold_split == self.split and not self.pairs:
+            raise ValueError(
+                f"--threshold_split {self.split} is the split that is measured; fit the threshold on another, such as "
+                "validation"
+            )
+        if self.pairs and self.draws > 1:
+            raise ValueError(f"--draws {self.draws}: the table of --pairs has no other drawings; leave --draws out")
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
@@ -70,12 +93,15 @@ from rich.console import Console
 from vidclip import VidCLIPRunConfig
 from vidclip import run as train
 
-from comp.data import load_rows
+from comp.data import load_pairs, load_rows, pairs_of
 from comp.scores import Scores, table
 from harness.accelerator import make_accelerator
 from harness.over_seeds import average, summarize
 from harness.results import replacing_files, write_results, writing
 from hf_datasets.comp.contrasts import SpanReader
+from hf_datasets.comp.counterfactuals import Counterfactual
+from hf_datasets.records import Rejection
+from hf_datasets.registration import write_rejections
 from hf_models.encoders import VideoTextEncoder, load_encoder, short_name
 
 COMP_PRETRAIN = "comppretrain"
@@ -121,51 +147,109 @@ def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIP
     return training
 
 
-def measure(scores: list[Scores], encoder: VideoTextEncoder) -> tuple[dict[str, float], list[dict[str, float]], str]:
-    """A model's mean metrics over several draws of the pairs, its similarities with all of them, and the signature."""
-    measured = [score(encoder, progress=True) for score in scores]
+@dataclass
+class Measured:
+    """What is measured: the rows and pairs of each draw, what was left out, and how many there are."""
+
+    draws: list[tuple[list[dict[str, Any]], list[Counterfactual]]]
+    coverage: dict[str, int]
+    rejections: list[Rejection]
+
+
+def load(config: EvaluateCompConfig) -> Measured:
+    """The rows of the dataset with the pairs among them, or the pairs of a user's table."""
+    if config.pairs:
+        pairs, rejections, coverage = load_pairs(config.pairs, config.video_dir, num_workers=config.num_workers)
+        return Measured([([], pairs)], coverage, rejections)
+    by_draw = [
+        load_rows(config, config.split, draw=draw, num_workers=config.num_workers) for draw in range(config.draws)
+    ]
+    found = [pairs_of(rows, num_workers=config.num_workers) for rows, _ in by_draw]
+    coverage = {reason: sum(counts[reason] for _, counts in by_draw) for reason in by_draw[0][1]}
+    coverage |= {f"counterfactual {what}": sum(counts[what] for _, counts in found) for what in found[0][1]}
+    return Measured([(rows, pairs) for (rows, _), (pairs, _) in zip(by_draw, found, strict=True)], coverage, [])
+
+
+@dataclass
+class Outcome:
+    """A model's mean metrics over the draws, its similarities with all rows and pairs, and the metrics' signatures."""
+
+    metrics: dict[str, float]
+    similarities: list[dict[str, float]]
+    pair_similarities: list[list[list[float]]]
+    intervals: list[dict[str, list[float]]]
+    signature: str
+
+
+def measure(scores: list[Scores], encoder: VideoTextEncoder, threshold: float | None = None) -> Outcome:
+    """Measure a model over several draws of the pairs."""
+    measured = [score(encoder, threshold=threshold, progress=True) for score in scores]
     similarities = [pair for draw in measured for pair in draw.pop("similarities")]
-    signature = "; ".join(dict.fromkeys(draw.pop("signature") for draw in measured))
-    return average(measured), similarities, signature
+    of_pairs = [pair for draw in measured for pair in draw.pop("pair_similarities", ())]
+    intervals = [draw.pop("intervals") for draw in measured if "intervals" in draw]
+    names = ("signature", "counterfactual_signature")
+    signature = "; ".join(dict.fromkeys(draw.pop(name) for name in names for draw in measured if name in draw))
+    return Outcome(average(measured), similarities, of_pairs, intervals, signature)
 
 
 def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     """Measure all models; returns model -> metrics."""
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir)
-    by_draw = [
-        load_rows(config, config.split, draw=draw, num_workers=config.num_workers) for draw in range(config.draws)
-    ]
-    coverage = {reason: sum(counts[reason] for _, counts in by_draw) for reason in by_draw[0][1]}
-    scores = [Scores(rows, SpanReader(), batch_size=config.batch_size) for rows, _ in by_draw]
-    rows = [{"draw": draw, **row} for draw, (drawn, _) in enumerate(by_draw) for row in drawn]
+    data = load(config)
+    scores = [Scores(rows, SpanReader(), batch_size=config.batch_size, pairs=pairs) for rows, pairs in data.draws]
+    fitting = None
+    if config.threshold_split:
+        others, _ = load_rows(config, config.threshold_split, num_workers=config.num_workers)
+        fitting = Scores(others, SpanReader(), batch_size=config.batch_size)
+    rows = [{"draw": draw, **row} for draw, (drawn, _) in enumerate(data.draws) for row in drawn]
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("draw", "key", "disruption_type")}
+    pairs = [(draw, pair) for draw, (_, drawn) in enumerate(data.draws) for pair in drawn]
+    of_pairs: dict[str, list[Any]] = {"draw": [draw for draw, _ in pairs]}
+    of_pairs |= {name: [getattr(pair, name) for _, pair in pairs] for name in ("key", "kind")}
     by_seed: dict[str, list[dict[str, Any]]] = {}
+    intervals: dict[str, list[dict[str, list[float]]]] = {}
+    thresholds: dict[str, float | None] = {}
     for name, run_name, path in systems(config):
         check_model_folder(path)
         encoder = load_encoder(path, accelerator.device, config.num_frames)
-        measured, similarities, signature = measure(scores, encoder)
-        by_seed.setdefault(name, []).append(measured)
+        thresholds[run_name] = fitting.fit_threshold(encoder) if fitting else None
+        outcome = measure(scores, encoder, thresholds[run_name])
+        by_seed.setdefault(name, []).append(outcome.metrics)
+        intervals[run_name] = outcome.intervals
         for text in ("positive", "negative"):
-            columns[f"{run_name}/{text}"] = [row[text] for row in similarities]
+            columns[f"{run_name}/{text}"] = [row[text] for row in outcome.similarities]
+        of_pairs[run_name] = outcome.pair_similarities
     results = {name: summarize(several) for name, several in by_seed.items()}
     with replacing_files(output_dir) as draft:
-        with writing(output_dir / "similarities.parquet"):
-            pq.write_table(pa.table(columns), draft / "similarities.parquet")
+        for file, table_of in (("similarities.parquet", columns), ("pairs.parquet", of_pairs)):
+            with writing(output_dir / file):
+                pq.write_table(pa.table(table_of), draft / file)
+        write_rejections(draft, [("pairs", one) for one in data.rejections])
         write_results(
             draft,
             results,
             config=config,
             seed=config.seed,
             by_seed=by_seed,
-            coverage=coverage,
-            signature=signature,
+            coverage=data.coverage,
+            intervals=intervals,
+            thresholds=thresholds,
+            signature=outcome.signature,
         )
+    Console(width=140).print(table(results, title_of(config, data.coverage)))
+    return results
+
+
+def title_of(config: EvaluateCompConfig, coverage: dict[str, int]) -> str:
+    """What was measured, and how much was left out."""
     left_out = coverage["rows"] - coverage["used"]
+    if config.pairs:
+        reasons = f", {left_out:,} left out (rejections.parquet says why)" if left_out else ""
+        return f"{Path(config.pairs).name}: {coverage['used']:,} counterfactual pairs{reasons}"
     title = f"{config.dataset} ({config.dataset_config}), {config.split}: {coverage['used']:,} pairs"
     title += f", {left_out:,} left out without a readable video" if left_out else ""
-    Console(width=120).print(table(results, title))
-    return results
+    return f"{title}; {coverage['counterfactual pairs']:,} counterfactual pairs of videos"
 
 
 def main(config: EvaluateCompConfig) -> None:

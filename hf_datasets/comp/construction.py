@@ -136,7 +136,8 @@ class Construction:
             if _captions(video, range(*chosen.shown)) == _captions(video, range(*chosen.told)):
                 yield Rejection("the two intervals have the same captions", told.text, told.key)
                 continue
-            texts, decision = (shown.text, told.text), chosen._asdict()
+            texts = (shown.text, told.text)
+            decision = chosen._asdict() | {"told_seconds": crop(video.events, chosen.told)}
             yield self._row("segment_mismatch", video, texts, decision, shown=chosen.shown)
 
     def _disrupted_twice(

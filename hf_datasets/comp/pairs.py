@@ -24,7 +24,8 @@ PAIR_SCHEMA = pa.schema(
         "decision": pa.string(),
     }
 )
-"""`decision` is JSON: the order, the replaced words or the intervals of events that were chosen."""
+"""`decision` is JSON: the order, the replaced words or the intervals of events that were chosen, of a segment
+mismatch also `told_seconds`, the start and the end of what the negative text describes."""
 PAIR_FEATURES = labeled_features(PAIR_SCHEMA, {"disruption_type": get_args(DisruptionType)})
 """How rows are stored; the rows of this package have `PAIR_SCHEMA`, with names."""
 QUESTION: Final = (

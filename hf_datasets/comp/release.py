@@ -5,6 +5,7 @@ that the ids of ActivityNet lack their `v_`; both come from other code that read
 """
 
 import contextlib
+import json
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -36,6 +37,10 @@ TIMES = {
     "query_end_seconds": ("query_video/end_time", "query_end_time"),
     "positive_start_seconds": ("positive_text/start_time", "positive_start_time"),
     "positive_end_seconds": ("positive_text/end_time", "positive_end_time"),
+}
+TOLD_TIMES = {
+    "negative_start_seconds": ("negative_text/start_time", "negative_start_time"),
+    "negative_end_seconds": ("negative_text/end_time", "negative_end_time"),
 }
 """Our name -> the published key, and the one of an older revision."""
 REQUIRED_TEXTS = ("key", "video_id", "type", "positive_text", "negative_text")
@@ -77,7 +82,8 @@ def read_release(path: Path, *, prefix: str = "", time_unit: TimeUnit = "auto") 
         time_unit: "us", "s", or "auto": microseconds if the median of the ends in the file exceeds a day.
 
     Yields:
-        Rows of `pairs.PAIR_SCHEMA` in the order of the file, `decision` null; or a rejection of an invalid entry.
+        Rows of `pairs.PAIR_SCHEMA` in the order of the file; or a rejection of an invalid entry. `decision` is null but
+        for a segment mismatch whose negative text has times: then it has them as `told_seconds`.
 
     Raises:
         ValueError: The file is not a JSON list.
@@ -111,7 +117,8 @@ def _divisor(entries: list[Any], time_unit: TimeUnit) -> float:
 
 
 def _time(entry: dict[str, Any], name: str) -> float | None:
-    value = next((entry[key] for key in TIMES[name] if entry.get(key) is not None), None)
+    keys = (TIMES | TOLD_TIMES)[name]
+    value = next((entry[key] for key in keys if entry.get(key) is not None), None)
     return None if value is None else number(value)
 
 
@@ -124,6 +131,8 @@ def _read_entry(entry: Any, prefix: str, divisor: float) -> dict[str, Any] | str
         return f"missing or empty: {', '.join(missing)}"
     try:
         row = _read_texts(entry, prefix) | _read_times(entry, divisor)
+        if row["disruption_type"] == "segment_mismatch":
+            row["decision"] = _told(entry, divisor)
     except ValueError as error:
         return str(error)
     if row["positive_text"] == row["negative_text"]:
@@ -167,6 +176,17 @@ def _read_times(entry: dict[str, Any], divisor: float) -> dict[str, float]:
     if not 0 <= present["query_start_seconds"] < present["query_end_seconds"]:
         raise ValueError("the interval does not end after it starts")
     return {name: value for name, value in present.items() if not name.startswith("positive_")}
+
+
+def _told(entry: dict[str, Any], divisor: float) -> str | None:
+    """The stretch that the negative text of a segment mismatch describes, None where the entry does not say."""
+    try:
+        start, end = (_time(entry, name) for name in TOLD_TIMES)
+    except ValueError:
+        return None
+    if start is None or end is None or not 0 <= start < end:
+        return None
+    return json.dumps({"told_seconds": [start / divisor, end / divisor]})
 
 
 def _fill(times: dict[str, float | None]) -> None:

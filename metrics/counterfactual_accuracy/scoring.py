@@ -92,7 +92,7 @@ def judge(groups: Similarities, threshold: float | None) -> dict[str, np.ndarray
     verdicts["classic_vle"] = (own > other_text).mean(axis=1)
     if threshold is not None:
         verdicts["strict_vle"] = ((own > threshold) & (other_text < threshold)).mean(axis=1)
-    return {name: values.astype(np.float64) for name, values in verdicts.items()}
+    return {name: np.asarray(values, dtype=np.float64) for name, values in verdicts.items()}
 
 
 def fit_threshold(predictions: Any, references: Any = None) -> float:

@@ -1,12 +1,15 @@
 """The rows and clips that VidCLIP trains on and is measured with, as the configuration names them."""
 
+from pathlib import Path
 from typing import Any
 
 from datasets import load_dataset
 
-from harness.data import missing_by_reason, open_dataset
+from harness.data import DOES_NOT_DECODE, missing_by_reason, open_dataset
 from harness.shared_config import ContrastConfig
 from hf_datasets.comp.contrasts import Contrast, span_of, stacks, unreadable_files
+from hf_datasets.comp.counterfactuals import Counterfactual, counterfactual_of, read_counterfactuals
+from hf_datasets.records import Rejection
 from hf_datasets.video.pool import NO_FILE
 
 
@@ -29,6 +32,41 @@ def load_rows(
             f"({missing[NO_FILE]} without a file); name the folder of videos with --video_dir"
         )
     return kept, coverage
+
+
+def pairs_of(rows: list[dict[str, Any]], *, num_workers: int = 0) -> tuple[list[Counterfactual], dict[str, int]]:
+    """The counterfactual pairs among rows, and how many there are and were left out for which reason."""
+    mismatches = [row for row in rows if row["disruption_type"] == "segment_mismatch"]
+    pairs = [pair for row in mismatches if (pair := counterfactual_of(row))]
+    kept, rejections = readable(pairs, num_workers)
+    absent = len(mismatches) - len(pairs)
+    return kept, {"pairs": len(kept), "without times of the other video": absent, DOES_NOT_DECODE: len(rejections)}
+
+
+def load_pairs(
+    path: str, video_dir: str | None, *, num_workers: int = 0
+) -> tuple[list[Counterfactual], list[Rejection], dict[str, int]]:
+    """The pairs of a user's table whose videos can be read, what was left out and why, and how many there are."""
+    pairs, rejections = read_counterfactuals(Path(path), None if video_dir is None else Path(video_dir))
+    kept, broken = readable(pairs, num_workers)
+    rejections += broken
+    if not kept:
+        raise ValueError(f"no pair of {path} has videos that can be read; the first: {broken[0].reason}")
+    left_out = sum(not one.reason.startswith("unknown column") for one in rejections)
+    return kept, rejections, {"rows": len(kept) + left_out, "used": len(kept), "left out": left_out}
+
+
+def readable(pairs: list[Counterfactual], num_workers: int) -> tuple[list[Counterfactual], list[Rejection]]:
+    """The pairs whose videos decode, and the others."""
+    failures = unreadable_files([span for pair in pairs for span in pair.videos], num_workers=num_workers)
+    kept, rejections = [], []
+    for pair in pairs:
+        reason = next((failures[span.path] for span in pair.videos if span.path in failures), None)
+        if reason is None:
+            kept.append(pair)
+        else:
+            rejections.append(Rejection(f"{DOES_NOT_DECODE}: {reason}", "; ".join(pair.texts), pair.key))
+    return kept, rejections
 
 
 def load_stacks(name: str, config_name: str, data_dir: str | None, *, size: int, seed: int) -> list[Contrast]:

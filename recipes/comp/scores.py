@@ -12,6 +12,7 @@ from tqdm import tqdm
 import metrics
 from harness.over_seeds import in_percent
 from hf_datasets.comp.contrasts import Span, SpanReader, batched, span_of
+from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_models.encoders import VideoTextEncoder
 from hf_models.retrieval import recall_at_1
 
@@ -21,36 +22,65 @@ COLUMNS = {
     "accuracy/segment_mismatch": "segment mismatch",
     "accuracy/multi": "multi",
     "comprehensive_accuracy": "all",
+    "classic_vle": "ClassicVLE",
+    "strict_vle": "StrictVLE",
+    "text_score": "text",
+    "video_score": "video",
+    "group_score": "group",
     "t2v_recall@1": "t2v R@1",
     "v2t_recall@1": "v2t R@1",
 }
+CHANCE = {
+    "classic_vle": "50.0",
+    "strict_vle": "<= 25.0",
+    "text_score": "25.0",
+    "video_score": "25.0",
+    "group_score": "16.7",
+}
+CONFIDENCE = 0.95
+"""Level of the intervals of the scores of pairs, drawn over pairs."""
+OF_PAIRS = ("text_score", "video_score", "group_score")
 
 
 class Scores:
-    """Comprehensive accuracy by the project's metric, and R@1 both ways.
+    """Comprehensive accuracy and counterfactual scores by the project's metrics, and R@1 both ways.
 
     Args:
-        rows: Contrast pairs with `video`.
+        rows: Contrast pairs with `video`; may be empty where there are `pairs`.
         reader: Reads their frames.
         batch_size: Videos or texts at a time.
+        pairs: Counterfactual pairs, for text, video and group score.
     """
 
-    def __init__(self, rows: list[dict[str, Any]], reader: SpanReader, *, batch_size: int = 32) -> None:
+    def __init__(
+        self,
+        rows: list[dict[str, Any]],
+        reader: SpanReader,
+        *,
+        batch_size: int = 32,
+        pairs: Sequence[Counterfactual] = (),
+    ) -> None:
         evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
         self.metric = evaluate.load(metrics.space("comprehensive_accuracy"))
-        self.rows, self.reader, self.batch_size = rows, reader, batch_size
-        self.spans = list(dict.fromkeys(span_of(row) for row in rows))
+        self.counterfactual = evaluate.load(metrics.space("counterfactual_accuracy"))
+        self.rows, self.reader, self.batch_size, self.counterfactuals = rows, reader, batch_size, pairs
+        spans = [*(span_of(row) for row in rows), *(span for pair in pairs for span in pair.videos)]
+        self.spans = list(dict.fromkeys(spans))
         texts = (row[name] for row in rows for name in ("positive_text", "negative_text"))
-        self.texts = list(dict.fromkeys(texts))
+        self.texts = list(dict.fromkeys([*texts, *(text for pair in pairs for text in pair.texts)]))
         whole = (row for row in rows if row["disruption_type"] != "segment_mismatch")
         self.pairs = list(dict.fromkeys((span_of(row), row["positive_text"]) for row in whole))
 
     @torch.inference_mode()
-    def __call__(self, encoder: VideoTextEncoder, *, progress: bool = False) -> dict[str, Any]:
+    def __call__(
+        self, encoder: VideoTextEncoder, *, threshold: float | None = None, progress: bool = False
+    ) -> dict[str, Any]:
         """Measure a model.
 
-        Gives results in [0, 1], `accuracy/<type>`, `comprehensive_accuracy`, `t2v_recall@1`, `v2t_recall@1`, and
-        `similarities`, one `{"positive", "negative"}` for each row.
+        Gives results in [0, 1], `accuracy/<type>`, `comprehensive_accuracy`, `t2v_recall@1`, `v2t_recall@1`; with a
+        threshold `strict_vle` (and by type); with counterfactual pairs `text_score`, `video_score` and `group_score`;
+        without rows also `classic_vle` of the pairs, and all of it by kind. And `similarities`, one `{"positive",
+        "negative"}` for each row; of counterfactual pairs `intervals` and `pair_similarities`, `[[a, b], [c, d]]` each.
 
         R@1 is over the distinct videos with their positive texts, cropped ones left aside; see `recall_at_1`.
         """
@@ -58,19 +88,47 @@ class Scores:
         texts = self._encode(encoder, self.texts, "texts", progress)
         place_of_span = {span: place for place, span in enumerate(self.spans)}
         place_of_text = {text: place for place, text in enumerate(self.texts)}
-        similarities = []
-        for row in self.rows:
-            both = [place_of_text[row["positive_text"]], place_of_text[row["negative_text"]]]
-            place = place_of_span[span_of(row)]
-            positive, negative = encoder.compare(videos[place : place + 1], texts[both])[0].tolist()
-            similarities.append({"positive": positive, "negative": negative})
-        kinds = [row["disruption_type"] for row in self.rows]
-        results = self.metric.compute(predictions=similarities, references=kinds)
+
+        def compare(spans: Sequence[Span], both: Sequence[str]) -> list[list[float]]:
+            shown, told = [place_of_span[span] for span in spans], [place_of_text[text] for text in both]
+            compared: list[list[float]] = encoder.compare(videos[shown], texts[told]).tolist()
+            return compared
+
+        of_rows = [compare([span_of(row)], [row["positive_text"], row["negative_text"]]) for row in self.rows]
+        of_pairs = [compare(pair.videos, pair.texts) for pair in self.counterfactuals]
+        similarities = [{"positive": positive, "negative": negative} for ((positive, negative),) in of_rows]
+        results: dict[str, Any] = {}
+        if self.rows:
+            kinds = [row["disruption_type"] for row in self.rows]
+            results = self.metric.compute(predictions=similarities, references=kinds)
+            if threshold is not None:
+                strict = self.counterfactual.compute(predictions=of_rows, references=kinds, threshold=threshold)
+                results |= {name: value for name, value in strict.items() if name.startswith("strict_vle")}
+        if self.counterfactuals:
+            results |= self._scores_of_pairs(of_pairs, threshold) | {"pair_similarities": of_pairs}
         if self.pairs:
             shown = videos[[place_of_span[span] for span, _ in self.pairs]]
             text_indices = [place_of_text[text] for _, text in self.pairs]
             results |= recall_at_1(encoder.compare, shown, texts, text_indices, batch_size=self.batch_size)
         return results | {"similarities": similarities}
+
+    def fit_threshold(self, encoder: VideoTextEncoder) -> float:
+        """The similarity that best tells the texts that fit from those that do not, over all rows."""
+        similarities = self(encoder)["similarities"]
+        fitted: float = self.counterfactual.fit_threshold(
+            [[[row["positive"], row["negative"]]] for row in similarities]
+        )
+        return fitted
+
+    def _scores_of_pairs(self, similarities: list[list[list[float]]], threshold: float | None) -> dict[str, Any]:
+        kinds = [pair.kind for pair in self.counterfactuals]
+        known = None if None in kinds else kinds
+        options = {"predictions": similarities, "references": known, "confidence": CONFIDENCE}
+        measured: dict[str, Any] = self.counterfactual.compute(**options, threshold=None if self.rows else threshold)
+        names = {name for name in measured if name.startswith(OF_PAIRS) or not self.rows} - {"signature"}
+        scores = {name: measured[name] for name in measured if name in names and name != "confidence_interval"}
+        bounds = {name: value for name, value in measured["confidence_interval"].items() if name in names}
+        return scores | {"intervals": bounds, "counterfactual_signature": measured["signature"]}
 
     def _encode(
         self, encoder: VideoTextEncoder, items: Sequence[Span] | Sequence[str], what: str, progress: bool
@@ -98,7 +156,7 @@ def table(results: dict[str, dict[str, Any]], title: str) -> Table:
     for model, row in results.items():
         made.add_row(model, *(in_percent(row, name) if name in row else "" for name in shown))
     kinds = sum(name.startswith("accuracy/") for name in shown)
-    chance = [0.5] * kinds + [0.5**kinds]
+    chance = CHANCE | {"comprehensive_accuracy": f"{100 * 0.5**kinds:.1f}"}
     made.add_section()
-    made.add_row("chance", *(f"{100 * value:.1f}" for value in chance), *[""] * (len(shown) - kinds - 1))
+    made.add_row("chance", *("50.0" if name.startswith("accuracy/") else chance.get(name, "") for name in shown))
     return made

@@ -118,7 +118,7 @@ def measurements(results: dict[str, Any], namespace: str, split: str | None) -> 
                 dataset=dataset,
                 config=config.get("dataset_config") if dataset else None,
                 split=first if first in SPLITS else split,
-                signature=signature_of(results, metric) if own else None,
+                signature=signature_of(results, metric, own) if own else None,
             )
         )
     return found
@@ -135,9 +135,14 @@ def of_evaluation(results: dict[str, Any], namespace: str) -> list[Measurement]:
     return found
 
 
-def signature_of(results: dict[str, Any], metric: str) -> str | None:
-    """The protocol's line as the metric gives it; of the three tasks of moments, results keep that of the last."""
-    signature = results.get("signature")
+def signature_of(results: dict[str, Any], metric: str, own: str) -> str | None:
+    """The protocol's line as the metric gives it; of the three tasks of moments, results keep that of the last.
+
+    Where results hold the lines of several metrics, it is those that begin with the name of the metric `own`.
+    """
+    signature: str | None = results.get("signature")
+    lines = [line for line in (signature or "").split("; ") if line.startswith(f"{own}|")]
+    signature = "; ".join(lines) or signature
     return re.sub(r"\|task:\w+", f"|task:{metric.partition('_')[0]}", signature) if signature else None
 
 

@@ -92,19 +92,18 @@ def check_accuracy(predictions, references, options):
 
 def check_counterfactual(predictions, references, options):
     result = counterfactual_accuracy(predictions, references, **options)
-    groups = [
-        [[plain_number(one) for one in plain_list(row)] for row in plain_list(rows)] for rows in plain_list(predictions)
+    numbers = [
+        [list(map(plain_number, plain_list(row))) for row in plain_list(rows)] for rows in plain_list(predictions)
     ]
-    assert references is None or len(plain_list(references)) == len(groups)
-    classic = [row[place] > row[1 - place] for group in groups for place, row in enumerate(group)]
-    assert result["classic_vle"] == pytest.approx(sum(classic) / len(classic), **DIGITS)
+    assert references is None or len(plain_list(references)) == len(numbers)
+    pairs = [(row[place], row[1 - place]) for group in numbers for place, row in enumerate(group)]
+    right = {"classic_vle": [own > other for own, other in pairs]}
+    if options.get("threshold") is not None:
+        right["strict_vle"] = [own > plain_number(options["threshold"]) > other for own, other in pairs]
     if "group_score" in result:
-        right = [min(group[0][0], group[1][1]) > max(group[0][1], group[1][0]) for group in groups]
-        assert result["group_score"] == pytest.approx(sum(right) / len(right), **DIGITS)
-    if (threshold := options.get("threshold")) is not None:
-        at = plain_number(threshold)
-        strict = [row[place] > at > row[1 - place] for group in groups for place, row in enumerate(group)]
-        assert result["strict_vle"] == pytest.approx(sum(strict) / len(strict), **DIGITS)
+        right["group_score"] = [min(group[0][0], group[1][1]) > max(group[0][1], group[1][0]) for group in numbers]
+    for name, verdicts in right.items():
+        assert result[name] == pytest.approx(sum(verdicts) / len(verdicts), **DIGITS)
 
 
 def plain_spans(spans):

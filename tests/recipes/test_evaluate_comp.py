@@ -153,8 +153,67 @@ def test_frames_of_a_span_are_read_at_their_own_size(tiny_comp):
 def test_a_users_mistake_is_one_line(capsys):
     for words, message in (
         (["--draws", "0"], "at least 1 draw"),
+        (["--threshold_split", "test"], "is the split that is measured"),
+        (["--pairs", "pairs.csv", "--draws", "2"], "leave --draws out"),
         (["--objectives", "siglip"], "no 'siglip'; there are clip"),
     ):
         with pytest.raises(SystemExit):
             parse_config(EvaluateCompConfig, None, words)
         assert message in capsys.readouterr().err
+
+
+def test_segment_mismatches_give_scores_of_pairs_and_strict_vle(tiny_comp, tmp_path, capsys):
+    options = {"data_dir": tiny_comp["data_dir"], "device": "cpu", "output_dir": str(tmp_path)}
+    config = EvaluateCompConfig(models=[tiny_comp["model"]], threshold_split="validation", **options)
+    ((name, measured),) = run(config).items()
+    results = json.loads((tmp_path / "results.json").read_text())
+    pairs = pq.read_table(tmp_path / "pairs.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "similarities.parquet").to_pylist()
+    mismatches = {row["key"]: row for row in rows if row["disruption_type"] == "segment_mismatch"}
+    assert results["coverage"]["counterfactual pairs"] == len(pairs) == len(mismatches) > 0
+    right = []
+    for pair in pairs:
+        (a, b), (c, d) = pair[name]
+        row = mismatches[pair["key"]]
+        assert [a, b] == pytest.approx([row[f"{name}/positive"], row[f"{name}/negative"]])
+        right.append((a > b and d > c, a > c and d > b, min(a, d) > max(b, c)))
+    for score, column in zip(("text_score", "video_score", "group_score"), zip(*right, strict=True), strict=True):
+        assert measured[score] == pytest.approx(sum(column) / len(column))
+        low, high = results["intervals"][name][0][score]
+        assert low <= measured[score] <= high
+    threshold = results["thresholds"][name]
+    strict = [row[f"{name}/positive"] > threshold > row[f"{name}/negative"] for row in rows]
+    assert measured["strict_vle"] == pytest.approx(sum(strict) / len(strict))
+    lines = results["signature"].split("; ")
+    assert [line.partition("|")[0] for line in lines] == ["comprehensive_accuracy", "counterfactual_accuracy"]
+    printed = capsys.readouterr().out
+    assert f"{len(pairs)} counterfactual pairs of videos" in printed
+    assert "16.7" in printed
+
+
+def test_a_users_own_pairs_are_measured_and_what_is_left_out_is_written(tiny_comp, tmp_path, capsys):
+    videos = sorted(Path(tiny_comp["data_dir"], "videos").glob("*.mp4"))[:2]
+    table = tmp_path / "pairs.csv"
+    table.write_text(
+        "video_0,text_0,video_1,text_1,kind\n"
+        f"{videos[0].stem},a salto,{videos[1].stem},a leap,video\n"
+        f"{videos[0].stem},a salto,gone,a leap,video\n"
+    )
+    config = EvaluateCompConfig(
+        models=[tiny_comp["model"]],
+        pairs=str(table),
+        video_dir=str(videos[0].parent),
+        device="cpu",
+        output_dir=str(tmp_path / "out"),
+    )
+    ((name, measured),) = run(config).items()
+    (pair,) = pq.read_table(tmp_path / "out/pairs.parquet").to_pylist()
+    (a, b), (c, d) = pair[name]
+    assert measured["group_score"] == measured["group_score/video"] == (min(a, d) > max(b, c))
+    assert "comprehensive_accuracy" not in measured
+    (refused,) = pq.read_table(tmp_path / "out/rejections.parquet").to_pylist()
+    assert refused["reason"].startswith("no video: video 'gone'")
+    assert "1 counterfactual pairs, 1 left out (rejections.parquet says why)" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert json.loads((tmp_path / "out/results.json").read_text())["coverage"] == {"rows": 2, "used": 1, "left out": 1}

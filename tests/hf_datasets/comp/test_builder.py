@@ -12,6 +12,8 @@ from datasets import load_dataset, load_dataset_builder
 
 import hf_datasets  # noqa: F401 (registers the names)
 from hf_datasets.class_labels import with_names
+from hf_datasets.comp.counterfactuals import counterfactual_of
+from hf_datasets.comp.miniature import read_clips
 from hf_datasets.comp.paragraphs import keeps_words
 from hf_datasets.comp.release import read_release
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
@@ -74,6 +76,21 @@ def test_stretches_are_consecutive_clips_described_in_order_inside_their_video(m
             assert row["query_start_seconds"] == row["original_start_seconds"]
             assert row["query_end_seconds"] == row["original_end_seconds"]
             assert len(re.split(r"(?<=\.) ", row["positive_text"])) == len(inside)
+
+
+def test_a_mismatched_text_describes_the_counterfactual_stretch(mini, rendered):
+    clips = read_clips(rendered, "activitynet")["test"]
+    pairs = [pair for row in mini["test"] if (pair := counterfactual_of(row))]
+    assert len(pairs) == mini["test"]["disruption_type"].count("segment_mismatch") > 0
+    for pair in pairs:
+        assert pair.videos[0] != pair.videos[1]
+        for video, text in zip(pair.videos, pair.texts, strict=True):
+            captions = [
+                clip["caption"].partition("performs ")[2]
+                for clip in clips
+                if clip["video"] == video.path and video.start_seconds <= clip["start_seconds"] < video.end_seconds
+            ]
+            assert [part.partition("performs ")[2] for part in re.split(r"(?<=\.) ", text)] == captions
 
 
 def test_a_reordered_text_has_the_sentences_and_another_order(mini):

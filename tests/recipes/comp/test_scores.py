@@ -3,6 +3,8 @@
 import torch
 
 from comp.scores import Scores
+from hf_datasets.comp.contrasts import Span
+from hf_datasets.comp.counterfactuals import Counterfactual
 
 KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
 
@@ -89,3 +91,36 @@ def test_a_wrong_text_lowers_the_recall_of_both_directions():
     # Every video takes the text of b, and b's text the first video.
     assert measured["v2t_recall@1"] == 0.5
     assert measured["t2v_recall@1"] == 0.5
+
+
+PAIRS = [
+    Counterfactual("1", (Span("a", 0.0, 9.0), Span("b", 0.0, 9.0)), ("a whole", "b whole"), "video"),
+    Counterfactual("2", (Span("a", 5.0, 9.0), Span("a", 0.0, 9.0)), ("a part", "a whole"), "part"),
+]
+
+
+def test_pairs_of_videos_give_text_video_and_group_score():
+    measured = Scores(make_rows(), FakeReader(), pairs=PAIRS)(Oracle(), threshold=0.5)
+    assert measured["pair_similarities"] == [[[1.0, 0.0], [0.0, 1.0]]] * 2
+    assert [measured[name] for name in ("text_score", "video_score", "group_score")] == [1.0] * 3
+    assert measured["strict_vle"] == measured["strict_vle/segment_mismatch"] == 1.0
+    assert "classic_vle" not in measured  # of rows it is the accuracy
+    measured = Scores(make_rows(), FakeReader(), pairs=PAIRS)(Oracle(wrong=["a whole"]), threshold=0.5)
+    # Every video takes the whole of a, so only the first pair's texts still find a video, and not all of them.
+    assert measured["pair_similarities"] == [[[2.0, 0.0], [2.0, 1.0]], [[1.0, 2.0], [0.0, 2.0]]]
+    assert [measured[name] for name in ("text_score", "video_score", "group_score")] == [0.0, 0.0, 0.0]
+    assert measured["text_score/part"] == 0.0
+    assert set(measured["intervals"]) == {"text_score", "video_score", "group_score"}
+
+
+def test_pairs_alone_are_measured_by_kind():
+    measured = Scores([], FakeReader(), pairs=PAIRS)(Oracle(tied=["b whole"]), threshold=0.5)
+    assert measured["pair_similarities"] == [[[1.0, 1.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]
+    found = {name: measured[name] for name in ("text_score/video", "text_score/part", "classic_vle", "strict_vle")}
+    assert found == {"text_score/video": 0.0, "text_score/part": 1.0, "classic_vle": 0.75, "strict_vle": 0.75}
+    assert measured["counterfactual_signature"].startswith("counterfactual_accuracy|groups:part=1,video=1|videos:2|")
+    assert "comprehensive_accuracy" not in measured
+
+
+def test_the_threshold_is_fitted_between_true_and_false_texts():
+    assert Scores(make_rows(), FakeReader()).fit_threshold(Oracle()) == 0.5
