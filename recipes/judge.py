@@ -9,10 +9,13 @@ Frames go as JPEG images with the paper's prompt; the candidates are shuffled by
 answers, anything else is counted as unreadable, never as right or wrong. Answers are kept as they arrive, so a killed
 run started again pays nothing twice. Without `--model` the rule-based judge answers, which does not see the frames and
 takes the longer text: a check of the steps, and a baseline of how much the length of a text gives away.
+
+`--counterfactual` asks three more questions of each segment mismatch: which text fits the stretch that the negative
+text describes, and which of the two stretches each text fits. Text, video and group score are over the mismatches whose
+four answers can be read; chance is 25, 25 and 16.7 %.
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -30,6 +33,9 @@ class JudgeConfig(BuildConfig, ContrastConfig):
     num_frames: int = option(8, "Frames of each video.")
     max_side: int = option(448, "Longer side of a frame, in pixels; smaller frames stay as they are.")
     max_output_tokens: int = 8
+    counterfactual: bool = option(
+        False, "Also ask three more questions of each segment mismatch, for text, video and group score."
+    )
     max_answers: int = option(1, "Answers per row until it counts as unreadable; the paper requests one.")
     output_dir: str = "outputs/judge"
 
@@ -44,27 +50,72 @@ from evaluate_comp import table
 from rich.console import Console
 
 import metrics
-from comp.data import load_rows
+from comp.data import load_rows, pairs_of
 from harness.build import Build, run
 from harness.results import write_results
-from hf_datasets.comp.contrasts import span_of
-from hf_datasets.comp.judge import JudgedPair, JudgeTask, Verdict
+from hf_datasets.comp.contrasts import Span, span_of
+from hf_datasets.comp.counterfactuals import Counterfactual
+from hf_datasets.comp.judge import JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.images import image_part
 from hf_datasets.registration import write_rejections
 from hf_datasets.video import read_frames
 
 
-def frame_parts(config: JudgeConfig, rows: list[dict[str, Any]]) -> Callable[[JudgedPair], list[dict[str, Any]]]:
-    """Reads the frames of a pair as images, of the interval that its texts describe, when the pair is judged."""
-    spans = {row["key"]: span_of(row) for row in rows}
+class FrameParts:
+    """Reads the frames of stretches of video as images, when they are judged.
 
-    def read(pair: JudgedPair) -> list[dict[str, Any]]:
-        span = spans[pair.key]
-        read = read_frames(span.path, config.num_frames, span.start_seconds, span.end_seconds)
-        return [image_part(frame, max_side=config.max_side) for frame in read.frames]
+    Args:
+        config: How many frames, of which size.
+        spans: The stretch that each question is about, by its key.
+    """
 
-    return read
+    def __init__(self, config: JudgeConfig, spans: dict[str, Span]) -> None:
+        self.config, self.spans = config, spans
+
+    def __call__(self, pair: JudgedPair) -> list[dict[str, Any]]:
+        """Those of the stretch that the texts of a pair are judged on."""
+        return self.of(self.spans[pair.key])
+
+    def both(self, judged: JudgedVideos) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Those of the video that a text fits, and those of the other one."""
+        return self.of(self.spans[judged.key]), self.of(self.spans[f"{judged.key}/other"])
+
+    def of(self, span: Span) -> list[dict[str, Any]]:
+        """Those of a stretch."""
+        read = read_frames(span.path, self.config.num_frames, span.start_seconds, span.end_seconds)
+        return [image_part(frame, max_side=self.config.max_side) for frame in read.frames]
+
+
+def ask_of_pairs(build: Build, config: JudgeConfig, pairs: list[Counterfactual]) -> list[Verdict]:
+    """Three more questions of each pair: the texts of the other video, and for each text its video."""
+    spans: dict[str, Span] = {}
+    texts: list[JudgedPair] = []
+    videos: list[JudgedVideos] = []
+    for pair in pairs:
+        told = f"{pair.key}/told"
+        spans[told] = pair.videos[1]
+        texts.append(JudgedPair(told, "segment_mismatch", pair.texts[1], pair.texts[0], config.seed))
+        for place, text in enumerate(pair.texts):
+            key = f"{pair.key}/text {place}"
+            spans |= {key: pair.videos[place], f"{key}/other": pair.videos[1 - place]}
+            videos.append(JudgedVideos(key, text, config.seed))
+    frames = FrameParts(config, spans)
+    answered: list[tuple[Any, Verdict]] = build.ask(JudgeTask(frames), texts, name="judge the other videos")
+    answered += build.ask(VideoJudgeTask(frames.both), videos, name="judge which video")
+    return [verdict for _, verdict in answered]
+
+
+def scores_of_pairs(pairs: list[Counterfactual], verdicts: list[Verdict]) -> tuple[dict[str, float], int]:
+    """Text, video and group score of the pairs whose four answers can be read, and how many these are."""
+    right = {verdict.key: verdict.given == verdict.answer for verdict in verdicts}
+    keys = [(pair.key, f"{pair.key}/told", f"{pair.key}/text 0", f"{pair.key}/text 1") for pair in pairs]
+    groups = [[right[key] for key in four] for four in keys if right.keys() >= set(four)]
+    if not groups:
+        return {}, 0
+    both = {"text_score": [all(four[:2]) for four in groups], "video_score": [all(four[2:]) for four in groups]}
+    both["group_score"] = [all(four) for four in groups]
+    return {name: sum(values) / len(groups) for name, values in both.items()}, len(groups)
 
 
 def measure(verdicts: list[Verdict]) -> dict[str, float]:
@@ -93,22 +144,27 @@ def main(config: JudgeConfig) -> int:
     rows = list(build.limited(rows))
     texts = ("key", "disruption_type", "positive_text", "negative_text")
     pairs = [JudgedPair(**{name: row[name] for name in texts}, seed=config.seed) for row in rows]
-    answered = build.ask(JudgeTask(frame_parts(config, rows)), pairs, name="judge")
+    frames = FrameParts(config, {row["key"]: span_of(row) for row in rows})
+    verdicts = [verdict for _, verdict in build.ask(JudgeTask(frames), pairs, name="judge")]
+    refused = len(build.rejections)
+    counterfactuals, found = pairs_of(rows) if config.counterfactual else ([], {})
+    of_pairs = ask_of_pairs(build, config, counterfactuals) if counterfactuals else []
     build.show()
     if isinstance(build.chat, DryRun):
         return 0
     if build.keeps_earlier():
         return 1
-    verdicts = [verdict for _, verdict in answered]
-    measured = measure(verdicts)
-    refused = len(build.rejections)
+    scores, answered = scores_of_pairs(counterfactuals, verdicts + of_pairs)
+    measured = measure(verdicts) | scores
     coverage |= {
         "asked": len(verdicts) + refused,
         "answered": len(verdicts),
         "unreadable or failed": refused,
+        **({"counterfactual answered": answered} if config.counterfactual else {}),
+        **{f"counterfactual {what}": count for what, count in found.items()},
     }
     with build.draft() as draft:
-        write_tables(draft, build, verdicts)
+        write_tables(draft, build, verdicts + of_pairs)
         write_results(
             draft,
             measured | build.counts(),

@@ -97,6 +97,13 @@ def test_measure_clip_prints_an_accuracy_per_disruption(printed):
         assert f"{name}: 0." in printed["measure_clip"] or f"{name}: 1." in printed["measure_clip"]
 
 
+def test_counterfactual_pairs_prints_every_score(printed):
+    lines = printed["counterfactual_pairs"].splitlines()
+    names = ["text_score", "video_score", "group_score", "classic_vle", "signature"]
+    assert [line.partition(": ")[0] for line in lines[:-1]] == names
+    assert lines[-1] == "0 rows left out"
+
+
 def test_stream_from_hub_trains_on_a_published_folder(printed):
     losses = [float(line.rpartition(" ")[2]) for line in printed["stream_from_hub"].splitlines()]
     assert len(losses) == 60

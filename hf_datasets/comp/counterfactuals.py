@@ -94,12 +94,14 @@ def read_counterfactuals(path: Path, video_dir: Path | None = None) -> tuple[lis
 
     Raises:
         ValueError: The table cannot be read, lacks a column or has no usable row.
-        FileNotFoundError: There is no table.
-        VideoError: There is no folder of videos.
+        FileNotFoundError: There is no table, or no folder of videos.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file; name a table with the columns {', '.join(REQUIRED)}")
+    folder = path.parent / "videos" if video_dir is None else Path(video_dir)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder of videos; name the one that has them with video_dir")
     table, rejections = read_text_table(path)
     rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
     absent = [name for name in OPTIONAL if name not in table.columns]
@@ -116,9 +118,8 @@ def read_counterfactuals(path: Path, video_dir: Path | None = None) -> tuple[lis
     }
     checks["the two texts are the same; they must tell the videos apart"] = pl.col("text_0") == pl.col("text_1")
     accepted, refused = judge(table, checks, source=str(path), key="video_0")
-    store = VideoStore(path.parent / "videos" if video_dir is None else video_dir)
     pairs: list[Counterfactual] = []
-    for read in _located(accepted, store):
+    for read in _located(accepted, VideoStore(folder)):
         (refused if isinstance(read, Rejection) else pairs).append(read)  # type: ignore[arg-type]
     if not pairs:
         raise ValueError(f"{path} has no usable row; the first: {refused[0].reason}")

@@ -17,6 +17,12 @@ JUDGE_PROMPT: Final = (
     'Which text candidate better matches the video content? Answer with "1" or "2" only.'
 )
 """The paper's prompt, section 4.4."""
+VIDEO_PROMPT: Final = (
+    "Given two videos and a text, your task is to determine which video the text describes better.\n"
+    "Text: {text}\n"
+    'Which video does the text describe better? Answer with "1" or "2" only.'
+)
+"""The same question of two videos, for the video score."""
 ANSWERS: Final = {"1": "1", "(1)": "1", "2": "2", "(2)": "2"}
 """The accepted answers; the released script accepts the brackets, too."""
 
@@ -101,3 +107,62 @@ class JudgeTask:
         equal = len(row.positive_text) == len(row.negative_text)
         other = "2" if row.answer == "1" else "1"
         return "1" if equal else row.answer if longer else other
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedVideos:
+    """A text and two videos to judge, and the seed that shuffles them."""
+
+    key: str
+    text: str
+    seed: int = 0
+
+    @property
+    def answer(self) -> str:
+        """The number of the video that fits, "1" or "2", decided by key and seed."""
+        return random.Random(f"{self.seed}:{self.key}").choice(("1", "2"))
+
+
+@dataclass(frozen=True)
+class VideoJudgeTask:
+    """Ask which of two videos a text fits.
+
+    Attributes:
+        frames_of: A text -> the frames of the video that fits and those of the other one, as content parts.
+
+    The rule-based judge does not see the frames: it takes the first video.
+
+    Example:
+        >>> task, judged = VideoJudgeTask(lambda judged: ([], [])), JudgedVideos("k", "A man runs.")
+        >>> task.parse(judged, judged.answer).given == judged.answer
+        True
+    """
+
+    frames_of: Callable[[JudgedVideos], tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]] = field(repr=False)
+    name: str = "comp-judge-videos"
+    schema: type[BaseModel] | None = None
+
+    def messages(self, row: JudgedVideos) -> list[Message]:
+        """The frames of both videos, each after its number, then the question.
+
+        Raises:
+            ValueError: A video has no frames.
+        """
+        videos = self.frames_of(row)
+        if not all(videos):
+            raise ValueError(f"a video of {row.key!r} has no frames; read at least one with hf_datasets.video")
+        first, second = videos if row.answer == "1" else videos[::-1]
+        names = [{"type": "text", "text": f"Video {number}:"} for number in (1, 2)]
+        question = {"type": "text", "text": VIDEO_PROMPT.format(text=row.text)}
+        return [{"role": "user", "content": [names[0], *first, names[1], *second, question]}]
+
+    def parse(self, row: JudgedVideos, answer: str) -> Verdict | Rejection:
+        """The verdict; an answer in prose is rejected."""
+        given = ANSWERS.get(answer.strip())
+        if given is None:
+            return Rejection("the answer is not 1 or 2", answer, row.key)
+        return Verdict(row.key, "segment_mismatch", given, row.answer)
+
+    def write(self, row: JudgedVideos) -> str:  # noqa: ARG002
+        """The first video."""
+        return "1"

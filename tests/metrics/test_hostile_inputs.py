@@ -92,9 +92,8 @@ def check_accuracy(predictions, references, options):
 
 def check_counterfactual(predictions, references, options):
     result = counterfactual_accuracy(predictions, references, **options)
-    numbers = [
-        [list(map(plain_number, plain_list(row))) for row in plain_list(rows)] for rows in plain_list(predictions)
-    ]
+    matrices = [[plain_list(row) for row in plain_list(rows)] for rows in plain_list(predictions)]
+    numbers = [[[plain_number(one) for one in row] for row in rows] for rows in matrices]
     assert references is None or len(plain_list(references)) == len(numbers)
     pairs = [(row[place], row[1 - place]) for group in numbers for place, row in enumerate(group)]
     right = {"classic_vle": [own > other for own, other in pairs]}

@@ -8,10 +8,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from chat_server import ChatServer
-from judge import JudgeConfig, main
+from judge import JudgeConfig, main, scores_of_pairs
 from PIL import Image
 
-from hf_datasets.comp.judge import JudgedPair, JudgeTask
+from comp.data import pairs_of
+from hf_datasets.comp.contrasts import Span
+from hf_datasets.comp.counterfactuals import Counterfactual
+from hf_datasets.comp.judge import JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
 
 
 @pytest.fixture
@@ -153,3 +156,54 @@ def test_a_judge_that_never_answers_leaves_its_replies_and_no_metric(config, row
     assert not any("accuracy" in name for name in found["figures"])
     refused = pq.read_table(Path(one.output_dir, "rejections.parquet")).to_pylist()
     assert [row["key"] for row in refused] == [row["key"] for row in rows]
+
+
+def test_four_questions_of_a_pair_give_text_video_and_group_score(config, rows):
+    pairs, _ = pairs_of(rows)
+    texts = {text for pair in pairs for text in pair.texts}
+
+    def answer(body):
+        *parts, question = body["messages"][-1]["content"]
+        lines = question["text"].splitlines()
+        if sum(part["type"] == "image_url" for part in parts) == 3:
+            return "2"
+        assert [part.get("text") for part in parts if part["type"] == "text"] == ["Video 1:", "Video 2:"]
+        assert lines[1].partition(": ")[2] in texts
+        return "1"
+
+    with ChatServer(answer=answer) as server:
+        one = config(server, counterfactual=True)
+        assert main(one) == 0
+        asked = len(server.bodies)
+    verdicts = {row["key"]: row for row in pq.read_table(tmp(config)).to_pylist()}
+    assert asked == len(verdicts) == len(rows) + 3 * len(pairs)
+    right = {key: row["given"] == row["answer"] for key, row in verdicts.items()}
+    four = [[right[f"{pair.key}{end}"] for end in ("", "/told", "/text 0", "/text 1")] for pair in pairs]
+    found = results(one)
+    expected = ([a and b for a, b, *_ in four], [c and d for *_, c, d in four], [all(one) for one in four])
+    for score, values in zip(("text_score", "video_score", "group_score"), expected, strict=True):
+        assert found["figures"][score] == sum(values) / len(pairs)
+    assert found["coverage"]["counterfactual answered"] == found["coverage"]["counterfactual pairs"] == len(pairs)
+    assert found["coverage"]["asked"] == len(rows)
+
+
+def test_the_two_videos_are_shuffled_and_the_right_one_comes_where_the_answer_says():
+    judged = [JudgedVideos(str(key), "He runs.") for key in range(60)]
+    assert 20 < sum(one.answer == "1" for one in judged) < 40
+    task = VideoJudgeTask(lambda one: ([{"type": "text", "text": "right"}], [{"type": "text", "text": "wrong"}]))
+    for one in judged:
+        first, second = (part["text"] for part in task.messages(one)[0]["content"][1:4:2])
+        assert (first if one.answer == "1" else second) == "right"
+        assert task.parse(one, f"({one.answer})").given == one.answer
+    assert task.parse(judged[0], "the first").reason == "the answer is not 1 or 2"
+    with pytest.raises(ValueError, match="a video of '0' has no frames"):
+        VideoJudgeTask(lambda one: ([{}], [])).messages(judged[0])
+
+
+def test_a_pair_with_an_unreadable_answer_is_in_no_score():
+    pairs = [Counterfactual(key, (Span("v", 0, 1), Span("v", 1, 2)), ("a", "b")) for key in ("x", "y")]
+    ends = ("", "/told", "/text 0", "/text 1")
+    verdicts = [Verdict(f"x{end}", "segment_mismatch", "1", "2" if end == "/text 1" else "1") for end in ends]
+    verdicts += [Verdict(f"y{end}", "segment_mismatch", "1", "1") for end in ends[:3]]
+    assert scores_of_pairs(pairs, verdicts) == ({"text_score": 1.0, "video_score": 0.0, "group_score": 0.0}, 1)
+    assert scores_of_pairs(pairs, verdicts[4:]) == ({}, 0)

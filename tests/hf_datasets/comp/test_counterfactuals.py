@@ -7,7 +7,6 @@ import pytest
 from hf_datasets.comp.contrasts import Span
 from hf_datasets.comp.counterfactuals import Counterfactual, counterfactual_of, read_counterfactuals
 from hf_datasets.comp.release import read_release
-from hf_datasets.video import VideoError
 
 ROW = {
     "key": "v/segment_mismatch",
@@ -131,5 +130,5 @@ def test_a_table_that_cannot_be_used_is_refused(folder):
     table.write_text(f"{HEADER}\ngone,a,gone too,b\n")
     with pytest.raises(ValueError, match="no usable row; the first: no video: video 'gone'"):
         read_counterfactuals(table)
-    with pytest.raises(VideoError, match="no such folder of videos"):
+    with pytest.raises(FileNotFoundError, match="is not a folder of videos; name the one"):
         read_counterfactuals(table, folder / "elsewhere")
