@@ -93,7 +93,7 @@ def read_counterfactuals(path: Path, video_dir: Path | None = None) -> tuple[lis
         The pairs, and a rejection for each row that cannot be used, with the reason, and each column left out.
 
     Raises:
-        ValueError: The table cannot be read, lacks a column or has no usable row.
+        ValueError: The table cannot be read, lacks a column, has no usable row, or the kind of some rows only.
         FileNotFoundError: There is no table, or no folder of videos.
     """
     path = Path(path)
@@ -123,6 +123,9 @@ def read_counterfactuals(path: Path, video_dir: Path | None = None) -> tuple[lis
         (refused if isinstance(read, Rejection) else pairs).append(read)  # type: ignore[arg-type]
     if not pairs:
         raise ValueError(f"{path} has no usable row; the first: {refused[0].reason}")
+    without = next((pair.key for pair in pairs if pair.kind is None), None)
+    if without is not None and any(pair.kind for pair in pairs):
+        raise ValueError(f"{path}: {without!r} has no kind and others have one; fill it in, or leave the column out")
     return pairs, rejections + refused
 
 

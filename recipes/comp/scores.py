@@ -98,14 +98,20 @@ class Scores:
         of_pairs = [compare(pair.videos, pair.texts) for pair in self.counterfactuals]
         similarities = [{"positive": positive, "negative": negative} for ((positive, negative),) in of_rows]
         results: dict[str, Any] = {}
+        signatures: list[str] = []
         if self.rows:
             kinds = [row["disruption_type"] for row in self.rows]
             results = self.metric.compute(predictions=similarities, references=kinds)
             if threshold is not None:
                 strict = self.counterfactual.compute(predictions=of_rows, references=kinds, threshold=threshold)
                 results |= {name: value for name, value in strict.items() if name.startswith("strict_vle")}
+                signatures.append(strict["signature"])
         if self.counterfactuals:
-            results |= self._scores_of_pairs(of_pairs, threshold) | {"pair_similarities": of_pairs}
+            scores, signature = self._scores_of_pairs(of_pairs, threshold)
+            results |= scores | {"pair_similarities": of_pairs}
+            signatures.append(signature)
+        if signatures:
+            results["counterfactual_signature"] = "; ".join(signatures)
         if self.pairs:
             shown = videos[[place_of_span[span] for span, _ in self.pairs]]
             text_indices = [place_of_text[text] for _, text in self.pairs]
@@ -120,15 +126,16 @@ class Scores:
         )
         return fitted
 
-    def _scores_of_pairs(self, similarities: list[list[list[float]]], threshold: float | None) -> dict[str, Any]:
+    def _scores_of_pairs(
+        self, similarities: list[list[list[float]]], threshold: float | None
+    ) -> tuple[dict[str, Any], str]:
         kinds = [pair.kind for pair in self.counterfactuals]
-        known = None if None in kinds else kinds
-        options = {"predictions": similarities, "references": known, "confidence": CONFIDENCE}
+        options = {"predictions": similarities, "references": kinds, "confidence": CONFIDENCE}
         measured: dict[str, Any] = self.counterfactual.compute(**options, threshold=None if self.rows else threshold)
         names = {name for name in measured if name.startswith(OF_PAIRS) or not self.rows} - {"signature"}
         scores = {name: measured[name] for name in measured if name in names and name != "confidence_interval"}
         bounds = {name: value for name, value in measured["confidence_interval"].items() if name in names}
-        return scores | {"intervals": bounds, "counterfactual_signature": measured["signature"]}
+        return scores | {"intervals": bounds}, measured["signature"]
 
     def _encode(
         self, encoder: VideoTextEncoder, items: Sequence[Span] | Sequence[str], what: str, progress: bool

@@ -185,7 +185,8 @@ def test_segment_mismatches_give_scores_of_pairs_and_strict_vle(tiny_comp, tmp_p
     strict = [row[f"{name}/positive"] > threshold > row[f"{name}/negative"] for row in rows]
     assert measured["strict_vle"] == pytest.approx(sum(strict) / len(strict))
     lines = results["signature"].split("; ")
-    assert [line.partition("|")[0] for line in lines] == ["comprehensive_accuracy", "counterfactual_accuracy"]
+    assert [line.partition("|")[0] for line in lines] == ["comprehensive_accuracy", *["counterfactual_accuracy"] * 2]
+    assert f"|videos:1|ties:wrong|threshold:{threshold:g}|" in lines[1]
     printed = capsys.readouterr().out
     assert f"{len(pairs)} counterfactual pairs of videos" in printed
     assert "16.7" in printed

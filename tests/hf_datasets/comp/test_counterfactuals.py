@@ -79,7 +79,7 @@ def test_a_table_of_pairs_is_read_with_kinds_and_times(folder):
     table.write_text(
         f"{HEADER},kind,start_seconds_0,end_seconds_0,start_seconds_1,end_seconds_1,note\n"
         "0_pos,he runs then sits,0_neg.mp4,he sits then runs,order,,,,,x\n"
-        "1_pos,up,1_pos,down,,0,2.5,2.5,7,\n"
+        "1_pos,up,1_pos,down,part,0,2.5,2.5,7,\n"
     )
     pairs, rejections = read_counterfactuals(table)
     videos = folder / "videos"
@@ -94,6 +94,7 @@ def test_a_table_of_pairs_is_read_with_kinds_and_times(folder):
             "1_pos/1_pos",
             (Span(f"{videos}/1_pos.mp4", 0.0, 2.5), Span(f"{videos}/1_pos.mp4", 2.5, 7.0)),
             ("up", "down"),
+            "part",
         ),
     ]
     assert [one.reason for one in rejections] == [f"unknown column: 'note' of {table} is left out"]
@@ -129,6 +130,9 @@ def test_a_table_that_cannot_be_used_is_refused(folder):
         read_counterfactuals(table)
     table.write_text(f"{HEADER}\ngone,a,gone too,b\n")
     with pytest.raises(ValueError, match="no usable row; the first: no video: video 'gone'"):
+        read_counterfactuals(table)
+    table.write_text(f"{HEADER},kind\n0_pos,a,0_neg,b,order\n1_pos,a,1_neg,b,\n")
+    with pytest.raises(ValueError, match="'1_pos/1_neg' has no kind and others have one"):
         read_counterfactuals(table)
     with pytest.raises(FileNotFoundError, match="is not a folder of videos; name the one"):
         read_counterfactuals(table, folder / "elsewhere")
