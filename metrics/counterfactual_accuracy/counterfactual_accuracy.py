@@ -54,6 +54,7 @@ class CounterfactualAccuracy(BufferedMetric):
         threshold: Similarity above which a text counts as true of a video, for `strict_vle`; see `fit_threshold`.
         per_query: Also give the results of every group.
         confidence: Level of a bootstrap interval over groups, such as 0.95.
+        clusters: What each group is cut from, such as its long video, to draw its groups together.
         seed: Seed of the bootstrap.
 
     Returns:
@@ -97,10 +98,17 @@ class CounterfactualAccuracy(BufferedMetric):
         threshold: float | None = None,
         per_query: bool = False,
         confidence: float | None = None,
+        clusters: Any = None,
         seed: int = 0,
     ) -> dict[str, Any]:
         return counterfactual_accuracy(
-            predictions, references, threshold=threshold, per_query=per_query, confidence=confidence, seed=seed
+            predictions,
+            references,
+            threshold=threshold,
+            per_query=per_query,
+            confidence=confidence,
+            clusters=clusters,
+            seed=seed,
         )
 
     def fit_threshold(self, predictions: Any) -> float:

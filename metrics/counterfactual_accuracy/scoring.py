@@ -1,11 +1,12 @@
 """Text, video and group score (Winoground, Vinoground), ClassicVLE and StrictVLE (VELOCITI), from similarities."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from .groups import Kinds, Similarities, read_groups
-from .inputs import check_flag, quoted, read_number, read_whole
+from .inputs import check_flag, quoted, read_number, read_rows, read_whole
 from .significance import MOST_SEED, RESAMPLES, bootstrap_interval
 
 VERSION = "1.0.0"
@@ -18,6 +19,7 @@ def counterfactual_accuracy(
     threshold: float | None = None,
     per_query: bool = False,
     confidence: float | None = None,
+    clusters: Any = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """How often each of two videos goes with its own of two texts.
@@ -32,6 +34,8 @@ def counterfactual_accuracy(
             are probabilities of "yes", otherwise from `fit_threshold` on other data; None leaves `strict_vle` out.
         per_query: Also give the results of every group, as `per_query`.
         confidence: Level of a bootstrap interval over groups (95 % is 0.95), given as `confidence_interval`.
+        clusters: What each group is cut from, such as the name of its long video: groups of one cluster are alike, and
+            the bootstrap draws them together. None: every group is drawn by itself.
         seed: Seed of the bootstrap.
 
     Returns:
@@ -70,13 +74,15 @@ def counterfactual_accuracy(
     if per_query:
         result["per_query"] = {name: values.tolist() for name, values in verdicts.items()}
     if confidence is not None:
-        low, high = bootstrap_interval(np.column_stack(list(verdicts.values())), confidence, seed=seed)
+        drawn = _clusters(clusters, len(groups))
+        low, high = bootstrap_interval(np.column_stack(list(verdicts.values())), confidence, seed=seed, groups=drawn)
         result["confidence_interval"] = {name: [low[i], high[i]] for i, name in enumerate(verdicts)}
     counts = ",".join(f"{kind}={len(rows)}" for kind, rows in places.items()) or str(len(groups))
     facts = [f"groups:{counts}", f"videos:{groups.values.shape[1]}", "ties:wrong"]
     facts.append("threshold:none" if level is None else f"threshold:{level:g}")
     if confidence is not None:
-        facts.append(f"bootstrap:{confidence:g},resamples={RESAMPLES},seed={seed}")
+        units = "" if drawn is None else f",clusters={len(set(drawn))}"
+        facts.append(f"bootstrap:{confidence:g},resamples={RESAMPLES},seed={seed}{units}")
     result["signature"] = "|".join(["counterfactual_accuracy", *facts, f"version:{VERSION}"])
     return result
 
@@ -141,6 +147,18 @@ def _places(kinds: Kinds) -> dict[str, list[int]]:
         if kind is not None:
             places.setdefault(kind, []).append(row)
     return dict(sorted(places.items()))
+
+
+def _clusters(clusters: Any, count: int) -> list[str | int] | None:
+    if clusters is None:
+        return None
+    names = read_rows(clusters, "clusters", "a name per group")
+    if len(names) != count:
+        raise ValueError(f"{count} groups but {len(names)} clusters; give one of each per group")
+    for row, name in enumerate(names):
+        if isinstance(name, bool) or not isinstance(name, (str, Integral)):
+            raise ValueError(f"clusters[{row}] must be a text or a whole number, not {quoted(name)}")
+    return names
 
 
 def _checked(value: Any, name: str) -> float | None:

@@ -1,6 +1,6 @@
 """Confidence intervals of means over queries, and a paired test of two runs."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,21 @@ VALUES_PER_BLOCK = 4_000_000
 
 
 def bootstrap_interval(
-    values: np.ndarray, confidence: float, *, resamples: int = RESAMPLES, seed: int = 0
+    values: np.ndarray,
+    confidence: float,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    groups: Sequence[Hashable] | None = None,
 ) -> tuple[list[float], list[float]]:
-    """Percentile bootstrap interval of each column's mean, drawing whole queries.
+    """Percentile bootstrap interval of each column's mean, drawing whole queries, or groups of them.
 
     Args:
         values: Results per query `(num_queries, num_metrics)`.
         confidence: Level of the interval, in (0, 1).
         resamples: How many times the queries are drawn.
         seed: Seed of the draws.
+        groups: The group of each query, such as its long video: queries of one video are alike, and drawn together.
 
     Returns:
         The lower and the upper bounds, one per column.
@@ -31,12 +37,22 @@ def bootstrap_interval(
     Example:
         >>> bootstrap_interval(np.ones((5, 1)), 0.95)
         ([1.0], [1.0])
+    >>> bootstrap_interval(np.array([[0.0], [1.0]]), 0.95, groups=["a", "a"])
+    ([0.5], [0.5])
     """
     draw = np.random.default_rng(seed)
+    sizes = np.ones(len(values))
+    if groups is not None:
+        places = {group: place for place, group in enumerate(dict.fromkeys(groups))}
+        members = np.array([places[group] for group in groups])
+        sums = np.zeros((len(places), values.shape[1]))
+        np.add.at(sums, members, values)
+        values, sizes = sums, np.bincount(members).astype(np.float64)
     count = len(values)
     means = np.empty((resamples, values.shape[1]))
     for resample in range(resamples):
-        means[resample] = np.bincount(draw.integers(count, size=count), minlength=count) @ values / count
+        drawn = np.bincount(draw.integers(count, size=count), minlength=count)
+        means[resample] = drawn @ values / (drawn @ sizes)
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low.tolist(), high.tolist()

@@ -38,7 +38,7 @@ CHANCE = {
     "group_score": "16.7",
 }
 CONFIDENCE = 0.95
-"""Level of the intervals of the scores of pairs, drawn over pairs."""
+"""Level of the intervals of the scores of pairs; pairs of one video are drawn together."""
 OF_PAIRS = ("text_score", "video_score", "group_score")
 
 
@@ -131,6 +131,7 @@ class Scores:
     ) -> tuple[dict[str, Any], str]:
         kinds = [pair.kind for pair in self.counterfactuals]
         options = {"predictions": similarities, "references": kinds, "confidence": CONFIDENCE}
+        options["clusters"] = [pair.videos[0].path for pair in self.counterfactuals]
         measured: dict[str, Any] = self.counterfactual.compute(**options, threshold=None if self.rows else threshold)
         names = {name for name in measured if name.startswith(OF_PAIRS) or not self.rows} - {"signature"}
         scores = {name: measured[name] for name in measured if name in names and name != "confidence_interval"}

@@ -112,6 +112,16 @@ def test_intervals_draw_groups_and_hold_the_score():
     assert again == result
 
 
+def test_groups_of_one_cluster_are_drawn_together():
+    right, wrong = [[2, 1], [1, 2]], [[1, 2], [2, 1]]
+    groups, clusters = [right] * 30 + [wrong] * 30, ["a"] * 30 + ["b"] * 30
+    together = counterfactual_accuracy(groups, confidence=0.9, clusters=clusters)
+    assert together["confidence_interval"]["group_score"] == [0.0, 1.0]  # two videos say little
+    assert together["signature"].endswith("|bootstrap:0.9,resamples=2000,seed=0,clusters=2|version:1.0.0")
+    alone = counterfactual_accuracy(groups, confidence=0.9, clusters=range(60))["confidence_interval"]
+    assert alone == counterfactual_accuracy(groups, confidence=0.9)["confidence_interval"]
+
+
 def test_two_models_are_compared_on_the_loaded_metric(tmp_path):
     metric = evaluate.load(metrics.space("counterfactual_accuracy"), cache_dir=str(tmp_path))
     noise = np.random.default_rng(0).random((80, 2, 2))
@@ -178,6 +188,9 @@ def test_malformed_input_is_refused_naming_the_row(case):
         ({"confidence": 95}, "confidence must lie between 0 and 1"),
         ({"confidence": "high"}, "confidence must be a finite number"),
         ({"per_query": "no"}, "per_query must be True or False"),
+        ({"clusters": ["a", "b"], "confidence": 0.9}, "1 groups but 2 clusters"),
+        ({"clusters": [None], "confidence": 0.9}, r"clusters\[0\] must be a text or a whole number"),
+        ({"clusters": "a", "confidence": 0.9}, "clusters must be a list"),
         ({"seed": -1}, "seed must be a whole number"),
     ],
 )
