@@ -15,6 +15,7 @@ import pytest
 from colored_videos import write_colored_video
 
 from harness.config import run_recipe
+from indexing import engines
 from tests.fixtures.videos import write_video
 from tests.hostile.full_disk import ROOM_KILOBYTES, fill, one_line
 from tests.hostile.kill_harness import differences
@@ -98,7 +99,7 @@ def test_a_fifth_of_hostile_files_is_named_and_all_others_are_indexed(tiny, read
         good[f"{number:03}.mp4"] = 1 + number % 3
         write_colored_video(folder / f"{number:03}.mp4", [(number, 200, 30)] * good[f"{number:03}.mp4"], seed=number)
     assert len(hostile) == len(range(0, VIDEOS, 5))
-    monkeypatch.setattr(index, "read_spans", reader)
+    monkeypatch.setattr(engines, "read_spans", reader)
     config = config_of(tiny, folder, tmp_path / "index", num_workers=2, timeout_seconds=3.0)
     assert run_recipe(index.main, config) == 0
     results = json.loads((tmp_path / "index" / "results.json").read_text())
