@@ -13,6 +13,8 @@ from transformers import (
     ConvNextImageProcessor,
     ResNetConfig,
     ResNetModel,
+    TimmWrapperConfig,
+    TimmWrapperModel,
 )
 
 from hf_models import AIMConfig, AIMModel, AIMVideoProcessor
@@ -53,6 +55,15 @@ def test_a_convolutional_model_gives_a_vector_per_clip(tmp_path):
     ConvNextImageProcessor(size={"shortest_edge": 32}).save_pretrained(tmp_path)
     resnet = ClipEncoder(tmp_path, frames_per_clip=2)
     assert (resnet.frames_per_clip, resnet.size, resnet(CLIPS[:, :2]).shape) == (2, 32, (2, 12))
+
+
+def test_a_model_of_timm_gives_a_vector_per_clip_of_frames_as_large_as_it_resizes_them(tmp_path):
+    pretrained = {"input_size": (3, 32, 32), "crop_pct": 0.8}
+    TimmWrapperModel(TimmWrapperConfig(architecture="test_resnet", pretrained_cfg=pretrained)).save_pretrained(tmp_path)
+    encoder = ClipEncoder(tmp_path, frames_per_clip=2)
+    assert encoder.size == encoder.processor.val_transforms.transforms[0].size == 40
+    assert encoder(CLIPS[:, :2]).shape == (2, encoder.model.timm_model.num_features)
+    assert encoder.fingerprints == ClipEncoder(tmp_path).fingerprints
 
 
 def test_a_clip_gives_what_its_vision_tower_pools_and_not_what_it_projects(clip):
