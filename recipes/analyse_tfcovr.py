@@ -3,10 +3,13 @@
     python recipes/analyse_tfcovr.py
     python recipes/analyse_tfcovr.py --dataset_config release --data_dir annotations/tfcovr
     python recipes/analyse_tfcovr.py --dataset_config own --data_dir myclips --video_dir myclips/videos
+    python recipes/analyse_tfcovr.py --similarity_model sentence-transformers/all-MiniLM-L6-v2
 
 Prints the rows and clips of each split and writes to `OUTPUT_DIR` the histograms of clips per label (Figures A1 and
 A2), targets per query, words per modification text and seconds per clip, the most frequent words of the texts, and
-`results.json` with all of these numbers.
+`results.json` with all of these numbers. With `--similarity_model` it also chooses pairs of the 306 labels by the
+cosines of their texts, as many as `build_tfcovr.py` chooses by their attributes, prints in which kinds of change the
+two differ, and writes `label_pairs.csv`.
 """
 
 import math
@@ -24,6 +27,11 @@ class AnalyzeTFCoVRConfig(DataConfig):
     """What to analyze."""
 
     top_words: int = option(30, "Words of the modification texts to list.")
+    similarity_model: str | None = option(
+        None,
+        "CLIP-like text model or sentence encoder, a folder or a name on the Hub, whose pairs of TF-CoVR's 306 labels "
+        "to compare with those by attributes; none: do not compare.",
+    )
     output_dir: str = option("outputs/tfcovr_analysis", "Folder for the plots and results.json.")
 
     def __post_init__(self) -> None:
@@ -41,8 +49,12 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.data import load_splits
+from harness.model_folders import check_model_folder
 from harness.results import replacing_files, write_results, writing
 from hf_datasets.tfcovr import statistics
+from hf_datasets.tfcovr.labels import load_labels
+from hf_datasets.tfcovr.pairs import text_encoder
+from tfcovr.label_pairs import CHANGES, GROUPS, PairComparison, compare_pairs
 
 
 def summary_of(values: pl.Series) -> dict[str, float | None]:
@@ -100,6 +112,27 @@ def show(tables: dict[str, Any]) -> None:
     console.print(f"most frequent words, and the share of texts that have them: {words}")
 
 
+def show_pairs(found: dict[str, Any], model: str) -> None:
+    """Print in what the pairs by attributes and by texts differ."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    table = Table("change", "pairs", "mean cosine", "both", "only attributes", "only texts", "neither")
+    for row in found["changes"]:
+        cosine = "none" if row["cosine"] is None else f"{row['cosine']:.2f}"
+        table.add_row(CHANGES[row["change"]], f"{row['pairs']:,}", cosine, *(f"{row[name]:,}" for name in GROUPS))
+    table.add_row("all", f"{sum(found['pairs'].values()):,}", "", *(f"{found['pairs'][name]:,}" for name in GROUPS))
+    console.print(table)
+    alone = found["labels_without_a_partner"]
+    print(
+        f"pairs of labels by attributes: at least {found['least_attributes']:g} of them agree; by texts: cosine at "
+        f"least {found['least_cosine']:.3f}, encoder {model}\n"
+        f"labels without a partner: {alone['attributes']} by attributes, {alone['texts']} by texts"
+    )
+    for name, reason in (("attributes", "though the texts are unlike"), ("texts", "though the attributes differ")):
+        for row in found["examples"][name]:
+            texts = f"{row['source_description']!r} and {row['target_description']!r}"
+            print(f"only by {name}, {reason}: {texts} (cosine {row['cosine']:.2f}, attributes {row['attributes']:.2f})")
+
+
 def draw(rows: DatasetDict, clips: Dataset, top_words: int) -> dict[str, Figure]:
     """Name of a file -> figure. Targets are those of validation and test: a training triplet has one."""
     queries = [split for name, split in rows.items() if name != "train"] or list(rows.values())
@@ -117,6 +150,10 @@ def draw(rows: DatasetDict, clips: Dataset, top_words: int) -> dict[str, Figure]
 
 def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
     """Print the statistics of every split, and write them with the plots."""
+    comparison: PairComparison | None = None
+    if config.similarity_model:
+        check_model_folder(config.similarity_model)
+        comparison = compare_pairs(load_labels(), text_encoder(config.similarity_model))
     rows, clips = load_splits(config), load_splits(config, clips=True)
     every_row, every_clip = (concatenate_datasets(list(data.values())) for data in (rows, clips))
     tables = {
@@ -126,12 +163,17 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
         "clips_per_label": dict(statistics.clips_per_label(every_clip).select("label", "clips").iter_rows()),
     }
     show(tables)
+    if comparison and config.similarity_model:
+        tables["label_pairs"] = comparison.summary()
+        show_pairs(tables["label_pairs"], config.similarity_model)
     folder = Path(config.output_dir)
     figures = draw(rows, every_clip, config.top_words)
     with replacing_files(folder) as draft:
         for name, figure in figures.items():
             with writing(folder / name):
                 figure.savefig(draft / name, dpi=150)
+        if comparison:
+            comparison.pairs.write_csv(draft / "label_pairs.csv")
         source = next(iter(rows.values())).info.description
         write_results(draft, tables, config=config, seed=0, source=source)
     for name in figures:

@@ -28,6 +28,7 @@ def keyframe_seconds(path: str | Path, start_seconds: float, end_seconds: float)
         raise ImportError("keyframes need PySceneDetect: pip install 'subtle-video[keyframes]'") from error
     if not 0 <= start_seconds < end_seconds:
         raise ValueError(f"the moment from {start_seconds} to {end_seconds} s is empty")
+    start_seconds, end_seconds = float(start_seconds), float(end_seconds)  # integers would be numbers of frames
     try:
         video = scenedetect.open_video(str(path))
     except scenedetect.VideoOpenFailure as error:

@@ -363,5 +363,6 @@ def test_keyframes_are_the_middles_of_the_scenes(tmp_path):
     path = tmp_path / "videos" / "aaaaa.mp4"
     assert keyframe_seconds(path, 0.0, 5.0) == pytest.approx([1.25, 3.75], abs=0.11)
     assert keyframe_seconds(path, 6.0, 9.0) == [7.5]
+    assert keyframe_seconds(path, 0, 5) == keyframe_seconds(path, 0.0, 5.0)  # PySceneDetect counts integers in frames
     with pytest.raises(ValueError, match="begins at 20"):
         keyframe_seconds(path, 20.0, 25.0)
