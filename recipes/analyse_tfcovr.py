@@ -50,7 +50,8 @@ from rich.table import Table
 
 from harness.data import load_splits
 from harness.model_folders import check_model_folder
-from harness.results import replacing_files, write_results, writing
+from harness.results import replacing_files, write_results, write_text, writing
+from hf_datasets.spreadsheets import as_csv
 from hf_datasets.tfcovr import statistics
 from hf_datasets.tfcovr.labels import load_labels
 from hf_datasets.tfcovr.pairs import text_encoder
@@ -173,7 +174,7 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
             with writing(folder / name):
                 figure.savefig(draft / name, dpi=150)
         if comparison:
-            comparison.pairs.write_csv(draft / "label_pairs.csv")
+            write_text(draft / "label_pairs.csv", as_csv(comparison.pairs))
         source = next(iter(rows.values())).info.description
         write_results(draft, tables, config=config, seed=0, source=source)
     for name in figures:

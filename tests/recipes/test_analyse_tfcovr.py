@@ -15,7 +15,10 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "analyse_tfcovr.py"
 def analysis(tiny, tmp_path_factory):
     """The tables of the tiny dataset, and the folder that they were written to."""
     folder = tmp_path_factory.mktemp("analysis")
-    return analyze(AnalyzeTFCoVRConfig(dataset=tiny["dataset"], output_dir=str(folder), top_words=3)), folder
+    config = AnalyzeTFCoVRConfig(
+        dataset=tiny["dataset"], similarity_model=tiny["text_model"], output_dir=str(folder), top_words=3
+    )
+    return analyze(config), folder
 
 
 def test_rows_and_clips_of_each_split_are_counted(analysis):
@@ -36,6 +39,7 @@ def test_plots_and_results_are_written_and_unknown_durations_are_null(analysis):
     tables, folder = analysis
     assert {path.name for path in folder.iterdir()} == {
         "clips_own.png", "targets.png", "text_lengths.png", "durations.png", "words.png", "results.json",
+        "label_pairs.csv",
     }  # fmt: skip
     assert all(path.stat().st_size > 5_000 for path in folder.glob("*.png"))
     text = (folder / "results.json").read_text()
@@ -44,6 +48,13 @@ def test_plots_and_results_are_written_and_unknown_durations_are_null(analysis):
     assert tables["clips"]["all"]["seconds"] == {
         "count": 36, "missing": 36, "minimum": None, "mean": None, "median": None, "maximum": None,
     }  # fmt: skip
+
+
+def test_the_pairs_of_all_labels_are_compared_with_those_of_the_model(analysis):
+    tables, folder = analysis
+    lines = (folder / "label_pairs.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) - 1 == sum(tables["label_pairs"]["pairs"].values()) == 306 * 305 - 2 * 259 * 47 - 8
+    assert tables["label_pairs"]["pairs"]["both"] + tables["label_pairs"]["pairs"]["attributes"] == 4300
 
 
 def test_a_mistake_is_one_line():
