@@ -42,7 +42,7 @@ class ClipEncoder:
     def size(self) -> int | None:
         """The short side that the processor asks for; None leaves frames as they are."""
         if timm := getattr(self.processor, "data_config", None):
-            return math.floor(min(timm["input_size"][1:]) / timm["crop_pct"])
+            return int(min(timm["input_size"][1:]) / timm["crop_pct"])
         size = self.processor.size or {}
         return size.get("shortest_edge") or min(size.get("height") or 0, size.get("width") or 0) or None
 
