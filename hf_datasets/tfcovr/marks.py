@@ -22,6 +22,7 @@ REQUIRED = ("query_video", "text", "video", "is_right")
 TIMES = ("query_start_seconds", "query_end_seconds", "start_seconds", "end_seconds")
 OPTIONAL = (*TIMES, "label")
 ANSWERS = dict.fromkeys(("true", "1", "yes"), True) | dict.fromkeys(("false", "0", "no"), False)
+KEPT_UPLOADS = "marked_queries/"
 SAME_SECONDS = 0.01
 """Clips of one video whose times differ by no more are one clip."""
 
@@ -75,7 +76,7 @@ def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Marks:
     rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
     rows, refused = judge(_typed(table), _checks(), source=str(path), key="video")
     found = Marks(rejections=rejections + refused)
-    _add(found, rows, clips, video_dir, source=str(path))
+    _add(found, rows, clips, (video_dir, path.absolute().parent), source=str(path))
     return found
 
 
@@ -106,10 +107,10 @@ def _checks() -> dict[str, pl.Expr]:
     }
 
 
-def _add(found: Marks, rows: pl.DataFrame, clips: pl.DataFrame, video_dir: Path, *, source: str) -> None:
+def _add(found: Marks, rows: pl.DataFrame, clips: pl.DataFrame, folders: tuple[Path, Path], *, source: str) -> None:
     from hf_datasets.video import VideoError, VideoStore  # imports torch
 
-    store = VideoStore(video_dir)
+    store, beside = map(VideoStore, folders)
     places = _Places(clips)
     for number, row in enumerate(rows.iter_rows(named=True)):
         if not row["is_right"]:
@@ -117,7 +118,8 @@ def _add(found: Marks, rows: pl.DataFrame, clips: pl.DataFrame, video_dir: Path,
             found.rejections.append(Rejection(reason, str(row), row["video"]))
             continue
         try:
-            paths = [str(store.path(row[name])) for name in ("query_video", "video")]
+            of_query = beside if row["query_video"].startswith(KEPT_UPLOADS) else store
+            paths = [str(of_query.path(row["query_video"])), str(store.path(row["video"]))]
         except VideoError as error:
             found.rejections.append(Rejection(f"missing video: a mark of {source}; {error}", str(row), row["video"]))
             continue

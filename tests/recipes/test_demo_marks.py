@@ -3,11 +3,14 @@
 import csv
 from concurrent.futures import ThreadPoolExecutor
 
+import polars as pl
 import pytest
 
 from demo_page.marks import COLUMNS, Marks
 from demo_page.media import Footage
 from demo_page.searching import Query
+from hf_datasets.tfcovr.clips import CLIP_SCHEMA
+from hf_datasets.tfcovr.marks import read_marks
 
 FOUND = [
     {"video": "a/one.mp4", "start_seconds": 3.0, "end_seconds": 4.25, "label": '=1+1, "vault"\nand more', "text": None},
@@ -44,6 +47,27 @@ def test_a_mark_is_a_row_and_the_last_one_about_a_moment_counts(tmp_path):
     again.set(query_of(), "with 2 turns", FOUND[0], None)
     assert again.of(query_of(), "with 2 turns", FOUND) == {1: True}
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["marks.csv"]
+
+
+def test_what_was_marked_right_is_what_tune_trains_on(tmp_path):
+    for name in ("videos/q.mp4", "videos/a/one.mp4", "mine.mov"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"video")
+    marks = Marks(tmp_path / "index" / "marks.csv")
+    marks.set(query_of(), "with 2 turns", FOUND[0], True)
+    marks.set(query_of("mine.mov", tmp_path / "mine.mov", "5af0" * 10 + "-6"), "from the left", FOUND[0], True)
+    marks.set(query_of(), "with 3 turns", FOUND[0], False)
+    clips = pl.DataFrame(schema=dict.fromkeys(CLIP_SCHEMA.names, pl.String)).with_columns(
+        pl.col("start_seconds", "end_seconds").cast(pl.Float64)
+    )
+    found = read_marks(marks.path, clips, tmp_path / "videos")
+    assert [row["modification_text"] for row in found.triplets] == ["with 2 turns", "from the left"]
+    assert [clip["clip_id"] for clip in found.clips] == [
+        "q.mp4#t=1.25,2.5",
+        "a/one.mp4#t=3,4.25",
+        "marked_queries/5af05af05af05af0.mov#t=1.25,2.5",
+    ]
+    assert [rejection.reason[:10] for rejection in found.rejections] == ["wrong mark"]
 
 
 def test_an_upload_that_was_marked_is_kept_with_the_marks(tmp_path):
