@@ -87,6 +87,22 @@ def annotation_state(path: Path) -> tuple[int, int] | None:
     return state.st_size, state.st_mtime_ns
 
 
+def own_cache(dataset: str) -> dict[str, str]:
+    """The option of `load_dataset` that gives a folder a cache of its own, for as long as its tables stay as they are.
+
+    `datasets` names the cache of a folder by the last part of its path and by its card alone: it would give the rows of
+    another folder `data`, or those that this one had before it was built again.
+
+    Args:
+        dataset: A folder, or any other name, for which there is no option.
+    """
+    if not Path(dataset).is_dir():
+        return {}
+    state = f"{Path(dataset).resolve()} {folder_hash(dataset, annotation_state)}"
+    name = hashlib.sha256(state.encode()).hexdigest()[:16]
+    return {"cache_dir": str(Path(datasets.config.HF_DATASETS_CACHE, "folders", name))}
+
+
 class RegisteredBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]  # datasets has no types
     """A builder whose prepared data a process that imports only `datasets` finds under the bare name.
 

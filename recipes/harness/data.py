@@ -11,7 +11,7 @@ import hf_datasets  # noqa: F401 - registers the datasets' names
 from harness.shared_config import DataConfig
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
-from hf_datasets.registration import REJECTIONS_FILE
+from hf_datasets.registration import REJECTIONS_FILE, own_cache
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import NO_FILE
 
@@ -31,7 +31,7 @@ def open_dataset(config: Any, split: str | None = None, *, part: str = "", **opt
         SystemExit: It cannot be read; names the split, the dataset and the reason.
     """
     name = config.dataset_config + part
-    given = {option: value for option, value in options.items() if value}
+    given = {option: value for option, value in options.items() if value} | own_cache(config.dataset)
     try:
         rows = load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **given)
         return with_paths(with_names(rows))

@@ -11,6 +11,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 import hf_datasets  # noqa: F401 - registers the datasets' names
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
+from hf_datasets.registration import own_cache
 
 AUTHORS_CONFIG = "release"
 
@@ -56,6 +57,7 @@ class OnOurData(AbsTask):
         if self.video_dir:
             options["video_dir"] = self.video_dir
         name = self.dataset_config + part
+        options |= own_cache(self.dataset_name)
         rows = load_dataset(self.dataset_name, name, data_dir=self.data_dir, split=split, **options)
         return with_paths(with_names(rows))
 

@@ -110,7 +110,7 @@ def test_filters_and_nothing_that_fits(small, page):
     state, said, cards, _ = find(page, query, folder="first/none", label="red")
     assert words_of(said) == ("Nothing fits: the index holds no other moment in folder “first/none” labeled “red”.")
     assert (state.found, cards) == ([], "")
-    assert re.match(r"Nothing fits: the best score is 0\.\d\d, below 2\.", words_of(find(page, query, least=2.0)[1]))
+    assert re.match(r"Nothing fits: the best score is \d\.\d\d, below 2\.", words_of(find(page, query, least=2.0)[1]))
 
 
 @pytest.mark.parametrize(

@@ -340,10 +340,10 @@ def test_what_others_need_comes_first():
         in_order([publication("o/a", "o/b"), publication("o/b", "o/a")])
 
 
-def test_everything_is_six_datasets_the_shipped_weights_three_metrics_and_the_demo():
+def test_everything_is_six_datasets_the_shipped_weights_four_metrics_and_the_demo():
     targets = everything("org")
     kinds = [target.what for target in targets]
-    assert [kinds.count(kind) for kind in ("dataset", "model", "adapter", "metric", "demo")] == [6, 3, 1, 3, 1]
+    assert [kinds.count(kind) for kind in ("dataset", "model", "adapter", "metric", "demo")] == [6, 3, 1, 4, 1]
     (adapter,) = (target for target in targets if target.what == "adapter")
     assert adapter == Target("adapter", "miniature-aim", "org/miniature-aim", "org/miniature-clip")
     assert any("miniature-aim/adapter_config.json" in line for line in next_release(targets))
@@ -371,7 +371,7 @@ def test_all_goes_in_order_and_a_second_run_completes_what_a_failure_left(hub, c
     assert errors.endswith(f"; published before: {', '.join(first)}\n")
     status, shown, _ = call(**everything)
     order = re.findall(r"^(org/[\w-]+): (?:published|nothing)", shown, re.MULTILINE)
-    assert (status, len(order), len(set(order))) == (0, 14, 14)
+    assert (status, len(order), len(set(order))) == (0, 15, 15)
     assert order[:2] == first
     assert max(map(order.index, ("org/miniature-clip", "org/map_at_k"))) < order.index("org/tfcovr")
     assert {len(repository.commits) for repository in hub.repositories.values()} == {2}
