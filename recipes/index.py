@@ -18,7 +18,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.config import option, parse_config, run_recipe
+from harness.config import first_word_as, option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_TFCOVR
 from harness.shared_config import ActorConfig, Device
 
@@ -70,19 +70,8 @@ class IndexConfig(ActorConfig):
             raise ValueError("--seconds_before and --seconds_after must be at least 0, and not both 0")
 
 
-def with_source(words: list[str], name: str = "source") -> list[str]:
-    """The first word as a flag: `FOLDER --cut shots` is `--source FOLDER --cut shots`.
-
-    >>> with_source(["videos", "--cut", "shots"])
-    ['--source', 'videos', '--cut', 'shots']
-    """
-    if not words or words[0].startswith("-") or words[0].endswith((".yaml", ".yml")):
-        return words
-    return [f"--{name}", *words]
-
-
 if __name__ == "__main__":  # before the imports below, which take seconds
-    sys.argv[1:] = with_source(sys.argv[1:])
+    sys.argv[1:] = first_word_as("source", sys.argv[1:])
     CONFIG = parse_config(IndexConfig, __doc__)
 
 import json

@@ -21,7 +21,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.config import option, parse_config, run_recipe
+from harness.config import first_word_as, option, parse_config, run_recipe
 from harness.shared_config import Device
 from indexing.two_step_config import TwoStepConfig
 
@@ -81,15 +81,8 @@ class SearchConfig(TwoStepConfig):
             raise ValueError(f"--start_seconds {times[0]} --end_seconds {times[1]}: it is 0 <= start < end")
 
 
-def with_index(words: list[str]) -> list[str]:
-    """The first word as a flag: `INDEX --text dive` is `--index INDEX --text dive`."""
-    if not words or words[0].startswith("-") or words[0].endswith((".yaml", ".yml")):
-        return words
-    return ["--index", *words]
-
-
 if __name__ == "__main__":  # before the imports below, which take seconds
-    sys.argv[1:] = with_index(sys.argv[1:])
+    sys.argv[1:] = first_word_as("index", sys.argv[1:])
     CONFIG = parse_config(SearchConfig, __doc__)
 
 from collections.abc import Callable
