@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.config import option, parse_config, run_recipe
+from harness.config import first_word_as, option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_CLIP
 from harness.shared_config import RunConfig
 
@@ -69,18 +69,8 @@ class TuneConfig(RunConfig):
                 raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
 
 
-def with_clips(words: list[str]) -> list[str]:
-    """The first word as a flag: `clips.csv --seed 1` is `--clips clips.csv --seed 1`.
-
-    >>> with_clips(["clips.csv", "--seed", "1"])
-    ['--clips', 'clips.csv', '--seed', '1']
-    """
-    is_flag = not words or words[0].startswith("-") or words[0].endswith((".yaml", ".yml"))
-    return words if is_flag else ["--clips", *words]
-
-
 if __name__ == "__main__":  # before the imports below, which take seconds
-    sys.argv[1:] = with_clips(sys.argv[1:])
+    sys.argv[1:] = first_word_as("clips", sys.argv[1:])
     CONFIG = parse_config(TuneConfig, __doc__)
 
 import time
