@@ -1,0 +1,1 @@
+"""What the tables of baselines and ablations share: their rows, costs, embeddings and composed queries."""
