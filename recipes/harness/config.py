@@ -5,6 +5,8 @@ answers `--help` and a misspelt flag before it imports anything that takes long,
 """
 
 import argparse
+import contextlib
+import copy
 import dataclasses
 import difflib
 import inspect
@@ -26,20 +28,27 @@ from harness.running import run_recipe as run_recipe  # every recipe has both fr
 
 Config = TypeVar("Config")
 BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(("false", "no", "f", "n", "0"), False)
-KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "a mapping of the form {name: value}",
+}
+METAVARS = {str: "TEXT", dict: "YAML"}
 
 
 def option(default: Any, help: str, *, names: tuple[str, ...] = ()) -> Any:
     """A field of a configuration with its sentence in `--help`.
 
     Args:
-        default: its default; a list is copied for each configuration.
+        default: its default; a list or a mapping is copied for each configuration.
         help: what it is, in which unit, and what None means. A subclass that only changes the default can leave it out.
         names: the names that a text may have beside a folder or a Hub name (which has a `/`).
     """
     metadata = {"help": help, "names": names}
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=default.copy, metadata=metadata)
+    if isinstance(default, list | dict):
+        return dataclasses.field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -52,7 +61,7 @@ class Setting:
         group: the configuration class that introduced it.
         help: its sentence.
         default: its default.
-        kind: bool, int, float or str, of one value.
+        kind: bool, int, float, str or dict, of one value.
         choices: the only values there are; empty where any will do.
         names: see `option`.
         is_list: whether it has several values.
@@ -113,6 +122,8 @@ class Setting:
     def described(self) -> str:
         """The sentence with the default, as one would type it."""
         values = self.default if isinstance(self.default, list) else [self.default]
+        if self.kind is dict:  # what is in it is no line of help
+            values = [f"{{{', '.join(map(str, self.default))}}}"] if self.default else ["{}"]
         words = [str(value).lower() if value is None or self.kind is bool else str(value) for value in values]
         shown = " ".join(word.replace(f"{RECIPES}{os.sep}", "recipes/") for word in words)
         return " ".join(
@@ -133,6 +144,9 @@ def converted(value: Any, kind: type) -> Any:
     """
     if kind is bool and isinstance(value, str):
         value = BOOLEANS.get(value.lower(), value)
+    if kind is dict and isinstance(value, str):
+        with contextlib.suppress(yaml.YAMLError, ValueError):
+            value = yaml.safe_load(value)
     if kind in {int, float} and isinstance(value, str | int) and not isinstance(value, bool):
         try:
             value = kind(value)
@@ -185,6 +199,8 @@ def unwrapped(hint: Any) -> tuple[Any, bool, bool]:
         (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
     if get_origin(hint) is list:
         return get_args(hint)[0], True, is_optional
+    if get_origin(hint) is dict:
+        return dict, False, is_optional
     return hint, False, is_optional
 
 
@@ -223,7 +239,7 @@ class ConfigParser(argparse.ArgumentParser):
             except ValueError as error:
                 raise argparse.ArgumentTypeError(f"{error} ({self.order})" if is_yaml(word) else str(error)) from None
 
-        shape: dict[str, Any] = {"metavar": setting.kind.__name__.upper().replace("STR", "TEXT")}
+        shape: dict[str, Any] = {"metavar": METAVARS.get(setting.kind, setting.kind.__name__.upper())}
         if setting.choices:
             shape["metavar"] = f"{{{','.join(setting.choices)}}}"
         if setting.is_list:
@@ -267,7 +283,8 @@ class ConfigParser(argparse.ArgumentParser):
                 lines += [*([""] if lines else []), f"## {title_of(group)}"]
             comment = as_typed(setting.help)
             lines += textwrap.wrap(comment, 110, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
-            lines.append(yaml.safe_dump({name: getattr(config, name)}, allow_unicode=True, width=1000).rstrip())
+            value = {name: getattr(config, name)}
+            lines.append(yaml.safe_dump(value, allow_unicode=True, width=1000, sort_keys=False).rstrip())
         return "\n".join([*lines, ""])
 
     def read_file(self, path: Path) -> dict[str, Any]:
@@ -345,7 +362,7 @@ def parse_config(config_class: type[Config], description: str | None, arguments:
 
     Args:
         config_class: a dataclass of `option` fields: bool, int, float, str, `Literal` of texts, lists and `| None` of
-            them.
+            them, and `dict[str, Any]`, which a flag gives as YAML.
         description: the first lines of `--help`.
         arguments: the words; by default those of the command line. Then an interrupt ends the process in one line until
             `run_recipe` runs: the imports between take seconds.

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import yaml
@@ -325,3 +325,37 @@ def test_values_that_configurations_repeat_are_those_of_the_packages():
     assert sorted((*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)) == sorted(BUILDERS)
     assert settings_of(VCMRConfig)["model"].choices == tuple(MODELS)
     assert settings_of(EvaluateVCMRConfig)["architectures"].choices == tuple(MODELS)
+
+
+@dataclass
+class WithAMapping:
+    """Options with names of the user's own."""
+
+    models: dict[str, Any] = option({"first": {"beta": 0.0}}, "Models by name.")
+
+
+def test_a_mapping_is_given_as_yaml(tmp_path):
+    (tmp_path / "run.yaml").write_text("models: {b: {beta: 0.5}, a: 1}")
+    read = parse_config(WithAMapping, None, [str(tmp_path / "run.yaml")])
+    assert list(read.models.items()) == [("b", {"beta": 0.5}), ("a", 1)]
+    assert parse_config(WithAMapping, None, ["--models", "{b: {beta: 0.5}, a: 1}"]) == read
+
+
+def test_a_mapping_is_printed_in_its_order_and_read_again(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        parse_config(WithAMapping, None, ["--models", "{b: 1, a: {d: 2, c: 3}}", "--print_config"])
+    (tmp_path / "printed.yaml").write_text(capsys.readouterr().out)
+    read = parse_config(WithAMapping, None, [str(tmp_path / "printed.yaml")])
+    assert json.dumps(read.models) == '{"b": 1, "a": {"d": 2, "c": 3}}'
+
+
+@pytest.mark.parametrize("text", ["beta", "[1, 2]", "{a: 1", "3"])
+def test_what_is_no_mapping_is_refused(text, capsys):
+    with pytest.raises(SystemExit):
+        parse_config(WithAMapping, None, ["--models", text])
+    assert "is not a mapping of the form {name: value}" in capsys.readouterr().err
+
+
+def test_the_default_mapping_is_copied():
+    WithAMapping().models["first"]["beta"] = 1.0
+    assert WithAMapping().models == {"first": {"beta": 0.0}}

@@ -1,0 +1,75 @@
+"""Intervals of a figure over what was drawn: the groups that queries come in, such as long videos, and the seeds."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+CONFIDENCE = 0.95
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with the bounds of its interval; None where there is but one group, which says nothing about others."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    def in_percent(self, digits: int = 2) -> str:
+        """The mean with its sign and the bounds, in percent.
+
+        Example:
+            >>> Interval(0.02, 0.005, 0.035).in_percent(1)
+            '+2.0 [0.5, 3.5]'
+        """
+        bounds = "" if self.low is None else f" [{100 * self.low:.{digits}f}, {100 * self.high:.{digits}f}]"
+        return f"{100 * self.mean:+.{digits}f}{bounds}"
+
+
+def interval_of_mean(
+    values: np.ndarray,
+    groups: Sequence[Hashable],
+    *,
+    confidence: float = CONFIDENCE,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Percentile bootstrap interval of a mean over queries and seeds: each resample draws whole groups, and seeds.
+
+    For the difference of two systems give the differences, query by query and seed by seed: both are then measured on
+    the same draws. Groups and seeds are drawn independently of each other, with replacement. With few seeds the part of
+    the interval that is due to them is a little too narrow (by a factor of 0.9 in the deviation with five).
+
+    Args:
+        values: Results `(seeds, queries)`; with one seed only groups are drawn.
+        groups: The group of each query, such as the competition that its clip is from.
+        confidence: Level of the interval, in (0, 1).
+        resamples: How many times is drawn.
+        seed: Seed of the draws.
+
+    Raises:
+        ValueError: `values` has another shape, or no entry.
+
+    Example:
+        >>> interval_of_mean(np.array([[0.0, 1.0, 1.0, 1.0]]), ["a", "a", "b", "b"])
+        Interval(mean=0.75, low=0.5, high=1.0)
+    """
+    if values.ndim != 2 or not values.size or values.shape[1] != len(groups):
+        raise ValueError(f"values must be (seeds, {len(groups)} queries) with at least one of each, not {values.shape}")
+    places = {group: place for place, group in enumerate(dict.fromkeys(groups))}
+    members = np.array([places[group] for group in groups])
+    num_seeds, num_groups = len(values), len(places)
+    mean = float(values.mean())
+    if num_groups == 1:
+        return Interval(mean, None, None)
+    sums = np.stack([np.bincount(members, weights=row, minlength=num_groups) for row in values])
+    sizes = np.bincount(members, minlength=num_groups)
+    draw = np.random.default_rng(seed)
+    of_groups = draw.multinomial(num_groups, np.full(num_groups, 1 / num_groups), size=resamples)
+    of_seeds = draw.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), size=resamples)
+    means = np.einsum("rs,sg,rg->r", of_seeds, sums, of_groups, optimize=True) / (num_seeds * (of_groups @ sizes))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return Interval(mean, float(low), float(high))
