@@ -22,7 +22,7 @@ VERBS = {
     "Start here": ("quickstart", "demo"),
     "Composed retrieval (TF-CoVR)": (
         *("build_tfcovr", "analyse_tfcovr"),
-        *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
+        *("stage1", "embed", "stage2", "evaluate_tfcovr", "ablate", "report"),
     ),
     "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
     "Your own footage": ("index", "search", "tune"),

@@ -35,6 +35,8 @@ UNREAD = {
         "blip_text_model": r"^pooler\.|\.crossattention\.",
     },
 }
+# Names of weights in checkpoints of a larger model, where transformers does not find an encoder's own by itself.
+RENAMED = {"blip_text_model": {r"^text_encoder\.": ""}}  # BlipForImageTextRetrieval's, such as blip-itm-large-coco
 TEXT_POOLER = r"^pooler\."  # of BERT and similar models, whose first token is read instead
 
 
@@ -120,7 +122,10 @@ def load_encoder(name_or_path: str | Path, encoder: PreTrainedModel, kind: str) 
         ValueError: a weight that the embedding depends on is missing or of another shape.
     """
     with _quiet():
-        found = type(encoder).from_pretrained(name_or_path, config=encoder.config, output_loading_info=True)
+        renamed = RENAMED.get(encoder.config.model_type)
+        found = type(encoder).from_pretrained(
+            name_or_path, config=encoder.config, output_loading_info=True, key_mapping=renamed
+        )
     loaded, info = cast("tuple[PreTrainedModel, dict[str, Any]]", found)
     unread = set(unread_weights(loaded, kind))
     for name in unread & info["missing_keys"]:  # RoBERTa's release has no pooler, for instance

@@ -27,7 +27,7 @@ Batch = dict[str, Any]
 def embed_config(config: Any, output_dir: str, **changes: Any) -> EmbedConfig:
     """The configuration of `embed.py` for the encoders and data of another recipe's."""
     shared = {*EncoderConfig.__dataclass_fields__, *DataConfig.__dataclass_fields__}
-    shared |= {"device", "mixed_precision", "num_workers", "cache_dir"}
+    shared |= {"device", "mixed_precision", "num_workers", "cache_dir", "shuffle_frames"}
     values = {name: getattr(config, name) for name in shared if hasattr(config, name)}
     return EmbedConfig(**{**values, "output_dir": output_dir, **changes})
 

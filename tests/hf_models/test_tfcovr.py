@@ -13,11 +13,14 @@ from transformers import (
     BertConfig,
     BertModel,
     Blip2Config,
+    BlipConfig,
+    BlipForImageTextRetrieval,
     BlipTextConfig,
     CLIPConfig,
     CLIPModel,
     CLIPTextConfig,
     CLIPVisionConfig,
+    CLIPVisionModel,
     Dinov2Config,
     VideoMAEConfig,
 )
@@ -134,6 +137,21 @@ def test_any_encoder_of_transformers_can_be_used(config, tmp_path):
     model.save_pretrained(tmp_path)
     again = AutoModel.from_pretrained(tmp_path)
     torch.testing.assert_close(again.get_query_features(CLIPS, TOKENS, MASK), query)
+
+
+def test_the_text_encoder_of_blips_retrieval_model_is_read(tmp_path):
+    """Its weights carry another prefix there than BlipModel's."""
+    config = BlipConfig(
+        text_config={"vocab_size": 20, "encoder_hidden_size": 16, **SMALL},
+        vision_config={"image_size": 16, "patch_size": 8, **SMALL},
+        image_text_hidden_size=16,
+    )
+    whole = BlipForImageTextRetrieval(config).eval()
+    whole.save_pretrained(tmp_path / "blip")
+    CLIPVisionModel(CLIPVisionConfig(**IMAGE, **SMALL)).save_pretrained(tmp_path / "clip")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path / "clip", tmp_path / "blip")
+    expected = whole.text_encoder(TOKENS, MASK)[0][:, 0]
+    torch.testing.assert_close(model.encode_text(TOKENS, MASK), expected)
 
 
 def test_a_text_embedding_does_not_depend_on_padding():

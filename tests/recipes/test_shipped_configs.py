@@ -3,22 +3,32 @@
 from pathlib import Path
 
 import pytest
+from ablate import AblateConfig, planned
 from accelerate.commands.config.config_args import load_config_from_file
 from embed import EmbedConfig
 from evaluate_tfcovr import EvaluateConfig
 from stage2 import Stage2Config
 
+from baselines.variations import read_variations
 from harness.config import parse_config
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-CONFIGS = {"embed": EmbedConfig, "stage2": Stage2Config, "evaluate_tfcovr": EvaluateConfig}
+CONFIGS = {"ablate": AblateConfig, "embed": EmbedConfig, "stage2": Stage2Config, "evaluate_tfcovr": EvaluateConfig}
 FILES = [(path, kind) for name, kind in CONFIGS.items() for path in sorted((RECIPES / "configs").glob(f"{name}*.yaml"))]
 
 
 @pytest.mark.parametrize(("path", "kind"), FILES, ids=lambda value: getattr(value, "stem", ""))
 def test_a_configuration_file_is_read(path, kind):
     config = parse_config(kind, None, [str(path)])
-    assert ("release" in config.dataset_config) == ("gpu" in path.stem or "a100" in path.stem)
+    of_papers = any(part in path.stem for part in ("gpu", "a100", "_table"))
+    assert ("release" in config.dataset_config) == of_papers
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "configs").glob("ablate*.yaml")), ids=lambda path: path.stem)
+def test_the_variations_of_a_configuration_file_are_options(path):
+    config = parse_config(AblateConfig, None, [str(path)])
+    variations = read_variations(config.variations)
+    planned(config, variations)
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
