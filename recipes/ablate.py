@@ -29,11 +29,9 @@ from harness.config import option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from harness.shared_config import DataConfig, FrameCacheConfig, RunConfig
 
-AS_RELEASED = {"loss": "hn_nce", "row_normalization": "official"}
 MINIATURE = {
     "beta 0.0": {"loss": "hn_nce", "beta": 0.0},
     **{f"beta {beta}": {"loss": "hn_nce", "beta": beta} for beta in (0.3, 0.5, 0.7)},
-    **{f"beta {beta}, as released": {**AS_RELEASED, "beta": beta} for beta in (0.3, 0.5, 0.7)},
     "text encoder CLIP": {"loss": "hn_nce", "text_model": MINIATURE_CLIP, "against": None},
     "text encoder VidCLIP": {"loss": "hn_nce", "text_model": MINIATURE_VIDCLIP, "against": "text encoder CLIP"},
 }
@@ -98,11 +96,21 @@ from tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
 from tuning.verdict import average_precisions
 
 
-def base_configs(config: AblateConfig) -> tuple[Stage1Config, Stage2Config]:
+@dataclass
+class VariedConfig(Stage2Config):
+    """Stage 2 with an option of `embed.py`."""
+
+    shuffle_frames: bool = option(False, "Train and measure on clips with their frames in a random order.")
+
+
+STAGES = {"stage1": Stage1Config, "stage2": VariedConfig}
+
+
+def base_configs(config: AblateConfig) -> tuple[Stage1Config, VariedConfig]:
     """What all variations start from, on the data and the device of this run."""
     shared = [*DataConfig.__dataclass_fields__, "cache_dir", "num_workers", "device", "mixed_precision"]
     bases = []
-    for kind, file in ((Stage1Config, config.stage1_config), (Stage2Config, config.stage2_config)):
+    for kind, file in zip(STAGES.values(), (config.stage1_config, config.stage2_config), strict=True):
         base = parse_config(kind, None, [file] if file else [])
         for name in shared:
             if name != "mixed_precision" or config.mixed_precision:
@@ -246,10 +254,11 @@ def finish(config: AblateConfig, variations: dict[str, Variation]) -> int:
 
 def run(config: AblateConfig) -> int:
     """Train, measure and compare all variations; the exit status."""
-    variations = read_variations(config.variations)
+    variations = read_variations(config.variations, STAGES)
     runs = planned(config, variations)
     if config.dry_run:
-        print_costs(runs, config.output_dir, shuffled=config.shuffled, device=config.device, tflops=config.tflops)
+        speed = {"device": config.device, "tflops": config.tflops}
+        print_costs(runs, config.output_dir, shuffled=config.shuffled, is_trained=is_trained, **speed)
         return 0
     read_rows([config.output_dir, *(config.merge or ())])  # what cannot be merged is said before anything is trained
     accelerator = make_accelerator(config.device, Path(config.output_dir), mixed_precision=config.mixed_precision)

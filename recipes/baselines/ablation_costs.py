@@ -4,11 +4,10 @@ Hours are a rule of thumb: 2 operations for each weight and token in a forward p
 at 0.3 of `--tflops`; the tokens of a frame as the encoder's configuration says; decoding as in `tuning/estimates.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluate_tfcovr import is_trained
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoConfig
@@ -32,20 +31,29 @@ AIM_ATTENDS_TWICE = 1.35
 MEASURING_SECONDS = 5.0
 
 
-def print_costs(runs: Sequence[Run], output_dir: str, *, shuffled: bool, device: str, tflops: float | None) -> None:
+def print_costs(
+    runs: Sequence[Run],
+    output_dir: str,
+    *,
+    shuffled: bool,
+    is_trained: Callable[[Any], bool],
+    device: str,
+    tflops: float | None,
+) -> None:
     """Print the trainings that are left, the models they need, and the hours.
 
     Args:
         runs: the ablation's.
         output_dir: where its rows are.
         shuffled: whether each is measured on shuffled frames too.
+        is_trained: whether the folder of a configuration holds its model.
         device: that runs it; measured where `tflops` is None.
         tflops: speed of the device, in 10^12 operations per second.
     """
     speed = UTILIZATION * (1e12 * tflops if tflops else flops_per_second(device))
     sizes = {name: len(split) for name, split in load_splits(runs[0].stage2, clips=True).items()}
     num_triplets = len(load_splits(runs[0].stage2)["train"])
-    steps = needed_steps(runs, sizes, num_triplets, speed, shuffled=shuffled)
+    steps = needed_steps(runs, sizes, num_triplets, speed, is_trained, shuffled=shuffled)
     for run in runs:
         for is_shuffled in {False, shuffled and not run.stage2.shuffle_frames}:
             row = row_folder(output_dir, row_name(run.variation.name, run.seed, is_shuffled))
@@ -81,7 +89,13 @@ def cost_of(name: str) -> str:
 
 
 def needed_steps(
-    runs: Sequence[Run], sizes: dict[str, int], num_triplets: int, speed: float, *, shuffled: bool = False
+    runs: Sequence[Run],
+    sizes: dict[str, int],
+    num_triplets: int,
+    speed: float,
+    is_trained: Callable[[Any], bool],
+    *,
+    shuffled: bool,
 ) -> list[tuple[str, bool, float]]:
     """Each training and each folder of embeddings once: its kind, whether it is done, its seconds."""
     steps: dict[tuple[str, str], tuple[bool, float]] = {}

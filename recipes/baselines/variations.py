@@ -7,23 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stage1 import Stage1Config
-from stage2 import Stage2Config
-
 from baselines.rows import IGNORED
-from harness.config import nearest, option, settings_of
+from harness.config import nearest, settings_of
 from harness.model_folders import WEIGHTS
 from harness.shared_config import DataConfig, EncoderConfig
 
 SHUFFLED = ", frames shuffled"  # what the name of a row ends with where its model was measured so
 OF_ALL = {*DataConfig.__dataclass_fields__, *IGNORED, "seed", "mixed_precision"}
-
-
-@dataclass
-class VariedConfig(Stage2Config):
-    """Stage 2 with an option of `embed.py`."""
-
-    shuffle_frames: bool = option(False, "Train and measure on clips with their frames in a random order.")
 
 
 @dataclass(frozen=True)
@@ -50,10 +40,14 @@ class Variation:
         return ", ".join(f"{name} {value}" for name, value in short.items())
 
 
-def read_variations(given: Mapping[str, Any]) -> dict[str, Variation]:
+def read_variations(given: Mapping[str, Any], stages: Mapping[str, type]) -> dict[str, Variation]:
     """Variations by name, from `{name: {option: value, ..., stage1: {option: value}, against: name}}`.
 
     A variation is compared with the first one unless it names another; `against: null` compares it with none.
+
+    Args:
+        given: the variations.
+        stages: the configuration classes of `stage1` and `stage2`.
 
     Raises:
         ValueError: There is none, or an option is unknown, has another kind of value, or must be the same for all.
@@ -74,20 +68,19 @@ def read_variations(given: Mapping[str, Any]) -> dict[str, Variation]:
         against = None if against is None else str(against)
         if against is not None and (against not in names or against == name):
             raise ValueError(f"the variation {name!r} is against {against!r}; name another of {', '.join(names)}")
-        read1 = read_options(name, stage1, Stage1Config)
+        read1 = read_options(name, stage1, "stage1", stages)
         if read1 and "vision_model" in rest:
             raise ValueError(f"the variation {name!r} trains stage 1 and names a vision_model; leave one of them out")
-        found[name] = Variation(name, read1, read_options(name, rest, VariedConfig), against)
+        found[name] = Variation(name, read1, read_options(name, rest, "stage2", stages), against)
     return found
 
 
-def read_options(name: str, options: Mapping[str, Any], config_class: type) -> dict[str, Any]:
+def read_options(name: str, options: Mapping[str, Any], stage: str, stages: Mapping[str, type]) -> dict[str, Any]:
     """The options of a variation as their configuration class reads them."""
-    settings, read = settings_of(config_class), {}
-    stage = "stage1.py" if config_class is Stage1Config else "stage2.py"
+    settings, read = settings_of(stages[stage]), {}
     for key, value in options.items():
         if key not in settings:
-            raise ValueError(f"the variation {name!r}: {stage} has no option {key!r}{nearest(key, settings)}")
+            raise ValueError(f"the variation {name!r}: {stage}.py has no option {key!r}{nearest(key, settings)}")
         if key in OF_ALL:
             raise ValueError(
                 f"the variation {name!r} changes {key}, which must be the same for all; leave it out and give "
@@ -114,15 +107,15 @@ class Run:
     Attributes:
         variation: what it changes.
         seed: of stage 2.
-        stage1: what stage 1 is trained with; None: it is there.
-        stage2: what stage 2 is trained with.
+        stage1: the configuration that stage 1 is trained with; None: it is there.
+        stage2: the configuration that stage 2 is trained with, with `shuffle_frames`.
         clips_from: another folder of embeddings whose clips are encoded alike, because only texts differ; or None.
     """
 
     variation: Variation
     seed: int
-    stage1: Stage1Config | None
-    stage2: VariedConfig
+    stage1: Any
+    stage2: Any
     clips_from: str | None = None
 
     @property
@@ -146,16 +139,14 @@ def portable(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: shipped.get(value, value) if isinstance(value, str) else value for name, value in kept.items()}
 
 
-def plan_run(
-    variation: Variation, seed: int, base1: Stage1Config, base2: Stage2Config, output_dir: Path, *, each_seed: bool
-) -> Run:
+def plan_run(variation: Variation, seed: int, base1: Any, base2: Any, output_dir: Path, *, each_seed: bool) -> Run:
     """The configurations of a variation with one seed; equal ones share their folders, whatever their variation is.
 
     Args:
         variation: what changes.
         seed: of stage 2, and of stage 1 with `each_seed`.
-        base1: of stage 1.
-        base2: of stage 2.
+        base1: the configuration of stage 1 that variations start from.
+        base2: that of stage 2, with `shuffle_frames`.
         output_dir: where everything goes.
         each_seed: whether stage 1 is trained with each seed too.
     """
@@ -166,14 +157,14 @@ def plan_run(
         stage1 = replace(base1, **variation.stage1, seed=seed if each_seed else base1.seed)
         stage1.output_dir = str(output_dir / "stage1" / key_of(stage1) / f"seed-{stage1.seed}")
         changes["vision_model"] = str(Path(stage1.output_dir) / "model")
-    stage2 = VariedConfig(**asdict(base2) | changes | {"seed": seed})
+    stage2 = replace(base2, **changes, seed=seed)
     read_by_encoders = (*EncoderConfig.__dataclass_fields__, "shuffle_frames")
-    if any(getattr(stage2, name) != getattr(base2, name, False) for name in read_by_encoders):
+    if any(getattr(stage2, name) != getattr(base2, name) for name in read_by_encoders):
         kept = {*read_by_encoders, *DataConfig.__dataclass_fields__}
         others = tuple(name for name in asdict(stage2) if name not in kept)
         embeddings = output_dir / "embeddings" / key_of(stage2, without=others)
     stage2.embeddings = str(embeddings)
     stage2.output_dir = str(output_dir / "stage2" / key_of(stage2) / f"seed-{seed}")
     of_clips = [name for name in read_by_encoders if name not in {"text_model", "text_model_class", "number_words"}]
-    is_same = all(getattr(stage2, name) == getattr(base2, name, False) for name in of_clips)
+    is_same = all(getattr(stage2, name) == getattr(base2, name) for name in of_clips)
     return Run(variation, seed, stage1, stage2, base2.embeddings if is_same else None)

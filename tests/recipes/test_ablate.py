@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import stage2
 import yaml
-from ablate import AblateConfig
+from ablate import STAGES, AblateConfig
 from evaluate_tfcovr import EvaluateConfig
 
 from baselines.rows import write_row
@@ -246,7 +246,7 @@ def test_a_dry_run_counts_what_is_left_and_writes_nothing(config, capsys, traini
 )
 def test_a_mistake_in_a_variation_is_named(given, message):
     with pytest.raises(ValueError, match=message):
-        read_variations(given)
+        read_variations(given, STAGES)
 
 
 def test_unknown_rows_and_repeated_seeds_are_refused(config):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ablate import AblateConfig, planned
+from ablate import STAGES, AblateConfig, planned
 from accelerate.commands.config.config_args import load_config_from_file
 from embed import EmbedConfig
 from evaluate_tfcovr import EvaluateConfig
@@ -27,7 +27,7 @@ def test_a_configuration_file_is_read(path, kind):
 @pytest.mark.parametrize("path", sorted((RECIPES / "configs").glob("ablate*.yaml")), ids=lambda path: path.stem)
 def test_the_variations_of_a_configuration_file_are_options(path):
     config = parse_config(AblateConfig, None, [str(path)])
-    variations = read_variations(config.variations)
+    variations = read_variations(config.variations, STAGES)
     planned(config, variations)
 
 
