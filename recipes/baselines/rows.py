@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -22,6 +23,8 @@ from harness.training import INCIDENTAL
 IGNORED = {*INCIDENTAL, "embeddings", "runs_dir", "merge", "rows", "dry_run", "quiet"}
 SAME_FIGURE = 1e-9
 NOT_MEASURED = "not measured"
+WIDTH = 140
+"""Least columns of a printed table: narrower ones cut its words."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +241,8 @@ def finish_table(
     *,
     config: Any = None,
     seed: int = 0,
+    hints: Mapping[str, str] = MappingProxyType({}),
+    only_in_files: Sequence[str] = (),
     **details: Any,
 ) -> int:
     """Print the table and write it as `results.json`, `table.md` and `table.csv` in the output folder.
@@ -250,6 +255,8 @@ def finish_table(
         title: of the table.
         config: of the recipe.
         seed: of the recipe.
+        hints: row -> how to measure it, where it was not.
+        only_in_files: headings that the printed table leaves out.
         details: whatever else `results.json` should hold.
 
     Returns:
@@ -260,11 +267,12 @@ def finish_table(
     measured = {name: rows[name].metrics for name in names if name in rows and rows[name].metrics is not None}
     failed = {name: rows[name].reason for name in names if name in rows and rows[name].reason is not None}
     head, cells = ["row", *headings, *metrics], []
+    notes = {name: failed.get(name) or hints.get(name, NOT_MEASURED) for name in names if name not in measured}
     for name in names:
         values, columns = measured.get(name), rows[name].columns if name in rows else {}
         shown = [text_of(columns.get(heading)) for heading in headings]
         if values is None:
-            figures = [failed.get(name) or NOT_MEASURED, *[""] * (len(metrics) - 1)]
+            figures = [notes[name], *[""] * (len(metrics) - 1)]
         else:
             figures = [in_percent(values, metric, digits=2) if metric in values else "" for metric in metrics]
         cells.append([name, *shown, *figures])
@@ -283,7 +291,7 @@ def finish_table(
             not_measured=[name for name in names if name not in rows],
             **details,
         )
-    show(head, cells, f"{title}, %")
+    show(head, cells, f"{title}, %", notes, only_in_files)
     return 1 if failed else 0
 
 
@@ -291,12 +299,27 @@ def text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def show(head: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> None:
-    """Print a table."""
-    table = Table(*head, title=title, title_justify="left")
+def show(
+    head: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    title: str,
+    notes: Mapping[str, str] = MappingProxyType({}),
+    left_out: Sequence[str] = (),
+) -> None:
+    """Print a table, and below it why rows have no figures."""
+    places = [place for place, heading in enumerate(head) if heading not in left_out]
+    table = Table(title=title, title_justify="left")
+    for place in places:
+        table.add_column(head[place], no_wrap=not place, overflow="fold")  # a row's name is found by its whole text
     for row in cells:
-        table.add_row(*row)
-    Console().print(table)
+        shown = ["-" if row[0] in notes and cell == notes[row[0]] else cell for cell in row]
+        table.add_row(*(shown[place] for place in places))
+    console = Console()
+    if console.width < WIDTH:
+        console = Console(width=WIDTH)
+    console.print(table)
+    for name, note in notes.items():
+        console.print(f"{name}: {note}", highlight=False, markup=False)
 
 
 def as_markdown(head: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> str:
