@@ -83,7 +83,7 @@ from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries
 from hf_models.tfcovr.ranking import rank
 from tfcovr.batches import EmbeddingSource, embed_config
-from tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
+from tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
 
 
 @dataclass(frozen=True)
@@ -191,15 +191,6 @@ def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str,
     folder = f"{config.embeddings}-shuffled" if system.shuffle_frames else config.embeddings
     made_as = embed_config(config, folder, shuffle_frames=system.shuffle_frames)
     return Prepared(model.eval(), processor, made_as, system.query)
-
-
-def gallery_ids(config: EvaluateConfig) -> list[str]:
-    """The gallery of the protocol: unique clips, or the released script's first target of every row."""
-    if config.protocol == "tfcovr-official":
-        return [targets[0] for targets in load_split(config, config.split)["target_clip_ids"]]
-    if config.gallery == "clips":
-        return list(load_split(config, config.split, clips=True)["clip_id"])
-    return sorted({clip for targets in load_split(config, config.split)["target_clip_ids"] for clip in targets})
 
 
 def evaluate(

@@ -66,7 +66,33 @@ def rank(
         )
     ]
     corpus = model.get_target_features(video_embeds=gallery_embeds[queries.gallery.to(device)])
-    rows, scores = search(torch.cat(composed).float(), corpus.float(), k, exclude=queries.exclude)
+    return rank_embeds(torch.cat(composed), corpus, queries, protocol=protocol, k=k)
+
+
+@torch.inference_mode()
+def rank_embeds(
+    query_embeds: Tensor, gallery_embeds: Tensor, queries: Queries, *, protocol: Protocol = "standard", k: int = 50
+) -> tuple[list[list[str]], list[list[float]]]:
+    """The first `k` gallery ids of queries that are composed already, and their similarities; see `rank`.
+
+    Args:
+        query_embeds: `(n, D)`, unit-norm, one for each of `queries`.
+        gallery_embeds: `(m, D)`, unit-norm, one for each of `queries.gallery_ids`.
+        queries: what to rank.
+        protocol: "standard" or "tfcovr-official".
+        k: how many clips of the gallery to rank.
+
+    Raises:
+        ValueError: The gallery is empty, an embedding is not finite, or the sizes do not fit.
+
+    Example:
+        >>> from hf_models.tfcovr.queries import place_queries
+        >>> row = {"query_clip_id": "a", "modification_text": "slower", "target_clip_ids": ["b"]}
+        >>> queries = place_queries([row], ["a", "b"], {"a": 0, "b": 1}, {"slower": 0})
+        >>> rank_embeds(torch.tensor([[0.0, 1.0]]), torch.eye(2), queries)
+        ([['b']], [[1.0]])
+    """
+    rows, scores = search(query_embeds.float(), gallery_embeds.float(), k, exclude=queries.exclude)
     ranked = ranked_ids(rows.cpu(), queries.gallery_ids)
     kept = [values[: len(ids)] for values, ids in zip(scores.tolist(), ranked, strict=True)]
     if protocol == "tfcovr-official":

@@ -5,6 +5,7 @@ from typing import Any
 import evaluate
 
 import metrics
+from harness.data import load_split
 from harness.shared_config import Protocol
 from hf_models.tfcovr.queries import Queries
 
@@ -28,3 +29,16 @@ class ComposedRetrievalMeasure:
         )
         self.signature = measured["signature"]
         return measured
+
+
+def gallery_ids(config: Any) -> list[str]:
+    """The gallery of the protocol: unique clips, or the released script's first target of every row.
+
+    Args:
+        config: A `DataConfig` with `split`, `gallery` and `protocol`.
+    """
+    if config.protocol == "tfcovr-official":
+        return [targets[0] for targets in load_split(config, config.split)["target_clip_ids"]]
+    if config.gallery == "clips":
+        return list(load_split(config, config.split, clips=True)["clip_id"])
+    return sorted({clip for targets in load_split(config, config.split)["target_clip_ids"] for clip in targets})
