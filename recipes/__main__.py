@@ -22,7 +22,8 @@ VERBS = {
     "Start here": ("quickstart", "demo"),
     "Composed retrieval (TF-CoVR)": (
         *("build_tfcovr", "analyse_tfcovr"),
-        *("stage1", "embed", "stage2", "evaluate_tfcovr", "ablate", "report"),
+        *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
+        *("zero_shot", "ablate"),
     ),
     "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
     "Your own footage": ("index", "search", "tune"),

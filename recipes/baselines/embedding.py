@@ -25,6 +25,7 @@ from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint,
 
 Clip = Mapping[str, Any]
 NO_CAPTION = "no usable caption"
+UNITS = {"clips": "clip", "texts": "text", "queries": "query"}
 PRINTS: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 """Fingerprints of encoders; those of a large model take a minute."""
 
@@ -209,7 +210,9 @@ def fingerprints(encoder: Any) -> dict[str, str]:
     """What the embeddings of an encoder depend on, by name; its weights must not change from here on."""
     if encoder not in PRINTS:
         found = {"encoder": type(encoder).__name__, "weights": weights_fingerprint(encoder.model)}
-        processor = getattr(encoder, "processor", None)  # None of sentence-transformers
+        processor = getattr(encoder, "processor", None)
+        if processor is None:  # of sentence-transformers
+            processor = getattr(encoder.model[0], "processor", None)
         parts = [getattr(processor, kind, None) for kind in ("video_processor", "image_processor")]
         if prints := [processor_fingerprint(part) for part in parts if part is not None]:
             found["processor"] = " ".join(prints)
@@ -268,7 +271,7 @@ def fill(store: FeatureStore, batches: Iterator[tuple[list[str], Tensor]], total
     ids: list[str] = []
     vectors: list[Tensor] = []
     done = 0
-    with torch.inference_mode(), tqdm(total=total, desc=what, unit=what.rstrip("s"), disable=not total) as bar:
+    with torch.inference_mode(), tqdm(total=total, desc=what, unit=UNITS[what], disable=not total) as bar:
         for batch, embeds in batches:
             ids += batch
             vectors += embeds.float().cpu()

@@ -8,20 +8,27 @@ from accelerate.commands.config.config_args import load_config_from_file
 from embed import EmbedConfig
 from evaluate_tfcovr import EvaluateConfig
 from stage2 import Stage2Config
+from zero_shot import ZeroShotConfig
 
 from baselines.variations import read_variations
 from harness.config import parse_config
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-CONFIGS = {"ablate": AblateConfig, "embed": EmbedConfig, "stage2": Stage2Config, "evaluate_tfcovr": EvaluateConfig}
+CONFIGS = {
+    "ablate": AblateConfig,
+    "embed": EmbedConfig,
+    "stage2": Stage2Config,
+    "evaluate_tfcovr": EvaluateConfig,
+    "zero_shot": ZeroShotConfig,
+}
+ON_REAL_DATA = ("gpu", "a100", "_table", "paper")
 FILES = [(path, kind) for name, kind in CONFIGS.items() for path in sorted((RECIPES / "configs").glob(f"{name}*.yaml"))]
 
 
 @pytest.mark.parametrize(("path", "kind"), FILES, ids=lambda value: getattr(value, "stem", ""))
 def test_a_configuration_file_is_read(path, kind):
     config = parse_config(kind, None, [str(path)])
-    of_papers = any(part in path.stem for part in ("gpu", "a100", "_table"))
-    assert ("release" in config.dataset_config) == of_papers
+    assert ("release" in config.dataset_config) == any(part in path.stem for part in ON_REAL_DATA)
 
 
 @pytest.mark.parametrize("path", sorted((RECIPES / "configs").glob("ablate*.yaml")), ids=lambda path: path.stem)
