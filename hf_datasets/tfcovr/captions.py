@@ -4,19 +4,18 @@ They serve the caption-based baseline (TF-CVR) and the comparison of captions wi
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal
 
-import numpy as np
 from pydantic import BaseModel
 
-from hf_datasets.generation.images import image_part
+from hf_datasets.generation.answer_checks import is_foreign
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.labels import Label, find_label
+from hf_datasets.tfcovr.labels import Attributes, Label, describe
 from hf_datasets.tfcovr.labels.diving import DivingAttributes, counted
-from hf_datasets.tfcovr.labels.gymnastics import APPARATUS, GymnasticsAttributes
+from hf_datasets.tfcovr.labels.gymnastics import APPARATUS
 from hf_datasets.tfcovr.labels.template import number_text
 
 Sport = Literal["gymnastics", "diving"]
@@ -68,6 +67,7 @@ CAPTION_FORMS: Final[dict[Sport, re.Pattern[str]]] = {
     "gymnastics": re.compile(r"(?P<moves>[^\n()]+?)\.? ?\(Apparatus: ?\[?(?P<place>FX|VT|BB|UB|Unknown)\]?\)\.?"),
     "diving": re.compile(r"(?P<moves>[^\n()]+?)\.? ?\(Platform: ?\[?(?P<place>10 ?m|3 ?m|Unknown)\]?\)\.?"),
 }
+CAPTION_ENDINGS: Final[dict[Sport, str]] = {"gymnastics": "(Apparatus: ...)", "diving": "(Platform: ...)"}
 GENERIC_WORDS = re.compile(
     r"\b(?:shows?|demonstrates?|moves?|flips?|spins?|poses?|graceful\w*|beaut\w+|emotion\w*|strength|balance)\b",
     re.IGNORECASE,
@@ -78,13 +78,12 @@ TAKEOFFS: Final = {"forward": "Forward", "back": "Backward", "reverse": "Reverse
 
 
 @dataclass(frozen=True, slots=True)
-class ClipFrames:
-    """A clip to caption: its frames in order, each `(C, H, W)` uint8, and its label for the rule-based generator."""
+class ClipToCaption:
+    """A clip to caption: its sport decides the prompt, its label is for the rule-based generator alone."""
 
     clip_id: str
     sport: Sport
-    frames: Sequence[np.ndarray] = field(repr=False, compare=False)
-    label: str | None = None
+    label: Label | None = None
 
     @property
     def key(self) -> str:
@@ -94,7 +93,7 @@ class ClipFrames:
 
 @dataclass(frozen=True, slots=True)
 class ClipCaption:
-    """A technical caption: the moves, and the apparatus or platform that the caption names (`Unknown` if none)."""
+    """The caption of a clip: one line as it was written, and the apparatus or platform in it (`Unknown` if none)."""
 
     clip_id: str
     caption: str
@@ -106,70 +105,113 @@ class CaptionTask:
     """Ask a video-language model for the technical caption of each clip.
 
     The rule-based generator does not see the frames: it turns the clip's label into a caption, so that the
-    steps after it can run without a model.
+    steps after it can run without a model. Its captions are called label captions, and are an upper bound.
 
-    >>> task = CaptionTask()
-    >>> clip = ClipFrames("dive_1", "diving", np.zeros((1, 3, 8, 8), np.uint8), label="5253b")
-    >>> task.parse(clip, task.write(clip))
-    ClipCaption(clip_id='dive_1', caption='Backward takeoff, 2.5 somersaults, 1.5 twists, pike', place='Unknown')
+    >>> from hf_datasets.tfcovr.labels import find_label
+    >>> task = CaptionTask(lambda clip: [])
+    >>> clip = ClipToCaption("dive_1", "diving", find_label("5253b"))
+    >>> task.parse(clip, task.write(clip)).caption
+    'Backward takeoff, 2.5 somersaults, 1.5 twists, pike. (Platform: Unknown)'
+
+    Attributes:
+        frames: Gives the frames of a clip, in order, as image parts of a message.
+        any_form: Accept every English line of at most 300 characters, for models that do not keep to the form that
+            the prompts require; Video-XL's captions in the paper's Tables C1 and C2 do not.
     """
 
+    frames: Callable[[ClipToCaption], list[dict[str, Any]]] = field(repr=False)
+    any_form: bool = False
     name: str = "tfcovr-caption"
     schema: type[BaseModel] | None = None
 
-    def messages(self, row: ClipFrames) -> list[Message]:
+    def messages(self, row: ClipToCaption) -> list[Message]:
         """The sport's prompt, then the frames.
 
         Raises:
             ValueError: The clip has no frames.
         """
-        if not len(row.frames):
+        frames = self.frames(row)
+        if not frames:
             raise ValueError(f"clip {row.clip_id!r} has no frames; read at least one with hf_datasets.video")
-        return [
-            {"role": "system", "content": CAPTION_PROMPTS[row.sport]},
-            {"role": "user", "content": [image_part(frame) for frame in row.frames]},
-        ]
+        return [{"role": "system", "content": CAPTION_PROMPTS[row.sport]}, {"role": "user", "content": frames}]
 
-    def parse(self, row: ClipFrames, answer: str) -> ClipCaption | Rejection:
+    def parse(self, row: ClipToCaption, answer: str) -> ClipCaption | Rejection:
         """The caption in `answer`, or the rejection with the raw answer."""
-        text = answer.strip()
-        if len(text) > MAX_CAPTION_CHARACTERS:
-            return Rejection(f"has {len(text)} characters, {MAX_CAPTION_CHARACTERS} at most", answer, row.clip_id)
+        text = " ".join(answer.split()) if self.any_form else answer.strip()
+        reason = caption_rejection_reason(text, row.sport, any_form=self.any_form)
+        if reason:
+            return Rejection(reason, answer, row.clip_id)
         match = CAPTION_FORMS[row.sport].fullmatch(text)
-        if match is None:
-            ending = "(Apparatus: ...)" if row.sport == "gymnastics" else "(Platform: ...)"
-            return Rejection(f"is not one line that ends in {ending}", answer, row.clip_id)
-        generic = GENERIC_WORDS.search(match["moves"])
-        if generic:
-            return Rejection(f"says {generic[0]!r}, which is no technical term", answer, row.clip_id)
-        return ClipCaption(row.clip_id, match["moves"].strip(), match["place"].replace(" ", ""))
+        return ClipCaption(row.clip_id, text, match["place"].replace(" ", "") if match else "Unknown")
 
-    def write(self, row: ClipFrames) -> str:
+    def write(self, row: ClipToCaption) -> str:
         """The label of the clip as a caption.
 
         Raises:
-            ValueError: The clip has no label, or an unknown one.
+            ValueError: The clip has no label of TF-CoVR.
         """
         if row.label is None:
             raise ValueError(
-                f"clip {row.clip_id!r} has no label, which the rule-based generator needs; give one or use a model"
+                f"clip {row.clip_id!r} has no label of TF-CoVR, which the rule-based generator needs; use a model"
             )
-        return caption_of(find_label(row.label))
+        return caption_of(row.label)
+
+
+def caption_rejection_reason(text: str, sport: Sport, *, any_form: bool = False) -> str | None:
+    """Why a line is not a caption of this sport, or None where it is one.
+
+    >>> caption_rejection_reason("Backward takeoff, 2.5 somersaults, tuck. (Platform: 10m)", "diving")
+    >>> caption_rejection_reason("Action: Flip, Turns: 2", "diving")
+    'is not one line that ends in (Platform: ...)'
+    >>> caption_rejection_reason("Action: Flip, Turns: 2", "diving", any_form=True)
+
+    Args:
+        text: The line, without white space around it.
+        sport: Decides the form.
+        any_form: Require no form, and allow the words that the prompts forbid.
+    """
+    if not text:
+        return "is empty"
+    if len(text) > MAX_CAPTION_CHARACTERS:
+        return f"has {len(text)} characters, {MAX_CAPTION_CHARACTERS} at most"
+    match = CAPTION_FORMS[sport].fullmatch(text)
+    if match is None and not any_form:
+        return f"is not one line that ends in {CAPTION_ENDINGS[sport]}"
+    moves = match["moves"] if match else text
+    if is_foreign(moves):
+        return "is in another language than English"
+    generic = None if any_form else GENERIC_WORDS.search(moves)
+    return f"says {generic[0]!r}, which is no technical term" if generic else None
 
 
 def caption_of(label: Label) -> str:
     """The technical caption of a clip with this label, in the form that the prompts require.
 
+    >>> from hf_datasets.tfcovr.labels import find_label
     >>> caption_of(find_label("40"))
     'Switch leap with 0.5 turn. (Apparatus: FX)'
+
+    Raises:
+        ValueError: It is a label of another vocabulary.
     """
-    attributes = label.attributes
+    if label.attributes is None:
+        raise ValueError(f"{label.description!r} is no label of TF-CoVR, so no rule writes its caption; use a model")
+    return caption_with(label.attributes)
+
+
+def caption_with(attributes: Attributes) -> str:
+    """The technical caption that states these attributes.
+
+    >>> from hf_datasets.tfcovr.labels import find_label
+    >>> caption_with(find_label("6243d").attributes)
+    'Armstand backward takeoff, 2 somersaults, 1.5 twists, pike. (Platform: Unknown)'
+    """
     if isinstance(attributes, DivingAttributes):
-        takeoff = "Armstand" if attributes.armstand else f"{TAKEOFFS[attributes.takeoff]} takeoff"
+        takeoff = f"{TAKEOFFS[attributes.takeoff]} takeoff"
+        takeoff = f"Armstand {takeoff.lower()}" if attributes.armstand else takeoff
         somersaults = f"{number_text(attributes.somersaults)} somersaults"
         twists = [counted(attributes.twists, "twist")] if attributes.twists else []
         return f"{', '.join([takeoff, somersaults, *twists, attributes.shape])}. (Platform: Unknown)"
-    phrase = label.description.partition(") ")[2].replace("(", "").replace(")", "")
-    apparatus = cast(GymnasticsAttributes, attributes).apparatus
-    abbreviation = next(short for short, name in APPARATUS.items() if name == apparatus)
+    phrase = describe(attributes).partition(") ")[2].replace("(", "").replace(")", "")
+    abbreviation = next(short for short, name in APPARATUS.items() if name == attributes.apparatus)
     return f"{phrase[0].upper()}{phrase[1:]}. (Apparatus: {abbreviation})"

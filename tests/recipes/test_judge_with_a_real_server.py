@@ -7,40 +7,17 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from served_model import SIZES, served, tiny_tokenizer
-from transformers import CLIPImageProcessor, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
+from served_model import IMAGE, PATCH, save_tiny_llava, served
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 RECIPE = Path(__file__).parents[2] / "recipes" / "judge.py"
-TEMPLATE = (
-    "{% for message in messages %}{{ message['role'] }} {% for part in message['content'] %}"
-    "{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %} {% endfor %}{% endfor %}"
-)
-IMAGE = 16
-PATCH = 8
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """The address of a running server, and the folder of its LLaVA of a few thousand weights."""
     folder = tmp_path_factory.mktemp("served") / "tiny-llava"
-    tokenizer = tiny_tokenizer("<image>")
-    images = CLIPImageProcessor(size={"shortest_edge": IMAGE}, crop_size={"height": IMAGE, "width": IMAGE})
-    seen = {
-        "patch_size": PATCH,
-        "vision_feature_select_strategy": "default",
-        "num_additional_image_tokens": 1,
-    }
-    LlavaProcessor(images, tokenizer, chat_template=TEMPLATE, **seen).save_pretrained(folder)
-    vision = {"model_type": "clip_vision_model", "image_size": IMAGE, "patch_size": PATCH, **SIZES}
-    text = {"model_type": "llama", "vocab_size": len(tokenizer), "max_position_embeddings": 16384, **SIZES}
-    config = LlavaConfig(
-        vision_config=vision,
-        text_config=text,
-        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
-        vision_feature_layer=-1,
-    )
-    LlavaForConditionalGeneration(config).save_pretrained(folder)
+    save_tiny_llava(folder)
     with served(folder) as url:
         yield url, folder
 

@@ -34,9 +34,10 @@ from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
 from hf_datasets.generation.requests_and_answers import Answer, NoAnswerError, Request
 from hf_datasets.records import LabelPair, Moment, Rejection
-from hf_datasets.tfcovr.captions import CaptionTask, ClipFrames
-from hf_datasets.tfcovr.labels import Label
+from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
+from hf_datasets.tfcovr.labels import Label, find_label
 from hf_datasets.tfcovr.modifications.task import ModificationTask
+from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
 
 SECONDS = 1.0
 """No text that a task reads may take longer; usual ones take a millisecond."""
@@ -64,11 +65,14 @@ OWN = {
     "jab": Label(0, "jab", "own", "a left jab to the head", None),
     "hook": Label(1, "hook", "own", "a right hook to the body", None),
 }
+REWRITE = CaptionedQuery("q", "gymnastics", "Split leap. (Apparatus: BB)", "show with 1 turn")
 TASKS = {
     "tfcovr gymnastics": (ModificationTask(), LabelPair("45", "146", "event", 0.6)),
     "tfcovr diving": (ModificationTask(), LabelPair("5253b", "107b", "temporal", 0.6)),
     "tfcovr own labels": (ModificationTask(OWN), LabelPair("jab", "hook", "temporal", 0.6)),
-    "tfcovr caption": (CaptionTask(), ClipFrames("c", "gymnastics", (), label="45")),
+    "tfcovr caption": (CaptionTask(lambda clip: []), ClipToCaption("c", "gymnastics", find_label("45"))),
+    "tfcovr caption of any form": (CaptionTask(lambda clip: [], any_form=True), ClipToCaption("c", "diving")),
+    "tfcovr rewritten caption": (RewriteTask(), REWRITE),
     "comp structuring": (StructuringTask(), PARAGRAPH),
     "comp reordering": (ReorderingTask(), PARAGRAPH),
     "comp action": (ActionTask(), PARAGRAPH),
@@ -85,6 +89,7 @@ ANSWERS = [
     "```json\n{'modification_text': 'show with 2.5 twists and one and a half somersaults'}\n```",
     "Instruction: show a switch leap without turn instead of a split leap.",
     "Split leap with 1 turn (Apparatus: BB)",
+    '{"target_caption": "Split leap with 1 turn. (Apparatus: BB)"}',
     '{"paragraph": "A man runs along the beach. Then he throws a red kite up high."}',
     "1",
     "(2)",

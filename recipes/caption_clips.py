@@ -1,0 +1,206 @@
+"""Caption the clips of TF-CoVR with a video-language model, and score the captions by the labels (Tables C1 and C2).
+
+    python recipes/caption_clips.py
+    python recipes/caption_clips.py --model gpt-4o --dry_run
+    python recipes/caption_clips.py --model Qwen/Qwen2.5-VL-7B-Instruct --base_url http://localhost:8000/v1
+    python recipes/caption_clips.py --model gpt-4o --dataset_config release --data_dir DIR --video_dir DIR --max_usd 20
+    python recipes/caption_clips.py --captions a/captions.parquet b/captions.parquet video_xl.csv
+
+Frames go as JPEG images with the paper's two prompts, one for each sport. The grammar of the labels says which
+attributes (apparatus, skill, direction, turns, position; take-off, somersaults, twists, ...) a caption has right, has
+wrong, or does not say. `majority` says of every clip what most labels have, `chance` is the label caption of a clip
+drawn at random: a model that does not beat them has not seen the clip. Answers are kept as they arrive, so a killed run
+started again pays nothing twice; answers that are no caption count in no score and are in rejections.parquet with the
+reason. Without `--model` a rule writes the captions from the labels ("label captions"): an upper bound, not a model.
+With captions.parquet, `rewrite_captions.py` goes on.
+"""
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from harness.config import option, parse_config, run_recipe
+from harness.shared_config import BuildConfig, DataConfig
+
+OUTPUT, SCORES = "outputs/captions", "outputs/caption_scores"
+
+
+@dataclass
+class CaptionClipsConfig(BuildConfig, DataConfig):
+    """What to caption, with how many frames of which size."""
+
+    split: str = option("test", "Split whose clips are captioned.")
+    only_queries: bool = option(False, "Only the clips that a query starts from, which are all that TF-CVR needs.")
+    sport: Literal["gymnastics", "diving"] | None = option(
+        None, "Prompt for clips without a label of TF-CoVR; none: they are rejected. Labeled clips have their own."
+    )
+    num_frames: int = option(12, "Frames of each clip.")
+    max_side: int = option(448, "Longer side of a frame, in pixels; smaller frames stay as they are.")
+    any_form: bool = option(
+        False, "Accept English lines without the form that the prompts ask for, as of models that do not keep to it."
+    )
+    captions: list[str] | None = option(
+        None, f"Tables with clip_id and caption to score instead, of any origin; the result then goes to {SCORES}."
+    )
+    examples: int = option(5, "Labels of each sport that are shown beside a caption.")
+    max_output_tokens: int = 128
+    output_dir: str = OUTPUT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.captions and self.model:
+            raise ValueError("--captions scores captions that there are, --model asks for new ones: give one of them")
+        if self.num_frames < 1 or self.max_side < 1:
+            raise ValueError(f"--num_frames and --max_side are at least 1, not {self.num_frames} and {self.max_side}")
+        if self.captions and self.output_dir == OUTPUT:
+            self.output_dir = SCORES
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(CaptionClipsConfig, __doc__)
+
+from harness.build import Build, run
+from harness.data import load_split
+from harness.results import write_results, write_text
+from hf_datasets.generation.images import image_part
+from hf_datasets.records import Rejection
+from hf_datasets.registration import write_rejections
+from hf_datasets.tfcovr.caption_scores import sport_of
+from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
+from hf_datasets.video import read_frames
+from hf_datasets.video.pool import NO_FILE
+from tfcovr.caption_scores import baselines, figures_of, report, tallies
+from tfcovr.captions import (
+    LABEL_CAPTIONS,
+    Clip,
+    Scored,
+    clips_of,
+    coverage_of,
+    model_of,
+    read_captions,
+    scored,
+    write_table,
+)
+
+COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
+
+
+class FrameParts:
+    """Reads the frames of clips as images, when they are asked about.
+
+    Args:
+        config: How many frames, of which size.
+        clips: Clip id -> row of the clip.
+    """
+
+    def __init__(self, config: CaptionClipsConfig, clips: dict[str, Clip]) -> None:
+        self.config, self.clips = config, clips
+
+    def __call__(self, clip: ClipToCaption) -> list[dict[str, Any]]:
+        """Those of a clip, in order."""
+        row = self.clips[clip.clip_id]
+        read = read_frames(row["video"], self.config.num_frames, row["start_seconds"], row["end_seconds"])
+        return [image_part(frame, max_side=self.config.max_side) for frame in read.frames]
+
+
+def to_caption(config: CaptionClipsConfig, row: Clip) -> ClipToCaption | Rejection:
+    """A clip as the task takes it, or why it cannot be captioned."""
+    label, clip_id = row["label"], row["clip_id"]
+    sport = sport_of(label) if label else config.sport
+    if not row["video"]:
+        return Rejection(NO_FILE, row["description"] or "", clip_id)
+    if sport is None:
+        return Rejection("no label of TF-CoVR says the sport; give --sport", row["description"] or "", clip_id)
+    return ClipToCaption(clip_id, sport, label)
+
+
+def ask(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> list[Scored]:
+    """The captions of clips, each with its score."""
+    asked = list(build.passed("clips", (to_caption(config, row) for row in build.limited(clips.values()))))
+    if not asked:
+        reasons = ", ".join(dict.fromkeys(rejection.reason for _, rejection in build.rejections))
+        raise SystemExit(f"none of the {len(clips):,} clips of {config.split!r} can be captioned ({reasons})")
+    task = CaptionTask(FrameParts(config, clips), any_form=config.any_form)
+    found = []
+    for clip, caption in build.ask(task, asked, name="captions"):
+        row = {"clip_id": clip.clip_id, "caption": caption.caption, "place": caption.place, "sport": clip.sport}
+        row |= {"label": clip.label, "description": clips[clip.clip_id]["description"]}
+        found.append(row | {"model": config.model or LABEL_CAPTIONS} | scored(caption.caption, clip.label))
+    return found
+
+
+def main(config: CaptionClipsConfig) -> int:
+    build = Build(config)
+    clips = clips_of(config, config.split)
+    if config.only_queries:
+        asked = set(load_split(config, config.split)["query_clip_id"])
+        clips = {clip_id: clip for clip_id, clip in clips.items() if clip_id in asked}
+    if config.captions:
+        return score_tables(build, config, clips)
+    found = ask(build, config, clips)
+    build.show()
+    if config.dry_run:
+        return 0
+    if build.keeps_earlier():
+        return 1
+    name = config.model or LABEL_CAPTIONS
+    systems = {name: tallies(found)} | baselines(row["label"] for row in found if row["label"])
+    coverage = coverage_of(build, len(clips), found)
+    text = report(systems, found, number=config.examples, title=f"{config.dataset_config}, {config.split}")
+    with build.draft() as draft:
+        write_table(draft / "captions.parquet", found, COLUMNS)
+        write_rejections(draft, build.rejections)
+        write_text(draft / "table.md", text)
+        write_results(
+            draft,
+            figures_of(systems[name]) | build.counts(),
+            config=config,
+            seed=config.seed,
+            model=name,
+            baselines={other: figures_of(by_sport) for other, by_sport in systems.items() if other != name},
+            coverage=coverage,
+            complete=build.incomplete is None,
+            prompts=build.chat.meter.prompts if config.model else {},
+        )
+    if not found:
+        sys.stderr.write(f"no answer is a caption; {build.output_dir / 'rejections.parquet'} says why\n")
+        return 1
+    sys.stdout.write(f"\n{build.output_dir}: captions.parquet, rejections.parquet, table.md, results.json\n")
+    return int(build.incomplete is not None)
+
+
+def score_tables(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> int:
+    """Score tables of captions side by side."""
+    systems, coverage, everything = {}, {}, []
+    for path in config.captions or ():
+        table, rejections = read_captions(path)
+        rows, strange = [], []
+        for clip_id, caption in table.select("clip_id", "caption").iter_rows():
+            if clip_id in clips:
+                label = clips[clip_id]["label"]
+                rows.append({"clip_id": clip_id, "caption": caption, "label": label} | scored(caption, label))
+            else:
+                strange.append(Rejection(f"no clip of {config.split!r} has this id", caption, clip_id))
+        if not rows:
+            raise ValueError(f"{path} has no caption of a clip of {config.split!r}; name its split with --split")
+        name = model_of(table, path)
+        name = f"{name} ({path})" if name in systems else name
+        list(build.passed(name, [*rows, *rejections, *strange]))
+        systems[name] = tallies(rows)
+        coverage[name] = {"clips": len(clips), "captioned": len(rows), "rejected": len(rejections) + len(strange)}
+        everything += rows
+    build.show()
+    labels = [clip["label"] for clip in clips.values() if clip["label"]]
+    lines = systems | baselines(labels)
+    text = report(lines, everything, number=config.examples, title=f"{config.dataset_config}, {config.split}")
+    with build.draft() as draft:
+        write_rejections(draft, build.rejections)
+        write_text(draft / "table.md", text)
+        figures = {name: figures_of(by_sport) for name, by_sport in lines.items()}
+        write_results(draft, figures, config=config, seed=config.seed, coverage=coverage, complete=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_recipe(partial(run, main), CONFIG))
