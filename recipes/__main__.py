@@ -24,6 +24,7 @@ VERBS = {
         *("build_tfcovr", "analyse_tfcovr"),
         *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
         *("zero_shot", "ablate"),
+        *("caption_clips", "rewrite_captions"),
     ),
     "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
     "Your own footage": ("index", "search", "tune"),

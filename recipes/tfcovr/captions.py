@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.build import Build
 from harness.data import load_split
 from harness.shared_config import DataConfig
-from hf_datasets.generation.answer_checks import is_foreign
+from hf_datasets.generation.answer_checks import is_foreign, rejection_reason
+from hf_datasets.generation.requests_and_answers import Answer
 from hf_datasets.records import Rejection
+from hf_datasets.tables import check_columns, read_text_table
 from hf_datasets.tfcovr.caption_scores import score_caption
 from hf_datasets.tfcovr.free_text import own_labels
 from hf_datasets.tfcovr.labels import Label, labels_by_id
@@ -68,7 +71,7 @@ def write_table(path: Path, rows: Iterable[Mapping[str, Any]], texts: Sequence[s
 def read_captions(
     path: str | Path, key: str = "clip_id", text: str = "caption"
 ) -> tuple[pl.DataFrame, list[Rejection]]:
-    """A table of captions, of this project or of anybody's: Parquet, CSV or JSON lines.
+    """A table of captions, of this project or of anybody's: csv, tsv, JSON, JSON lines or Parquet.
 
     Args:
         path: The file, or a folder with `captions.parquet` or `rewritten.parquet`.
@@ -76,35 +79,39 @@ def read_captions(
         text: The column of captions: `caption`, for rewritten ones `target_caption`.
 
     Returns:
-        The rows with a usable caption, and a rejection for each other one: no id, an id for the second time, no
-        caption, one in another language.
+        The rows with a usable caption as text (`key`, `text`, and `sport` and `model` where the table has them), and a
+        rejection for each other one: no id, an id for the second time, no caption, a refusal, another language.
 
     Raises:
         ValueError: It cannot be read, lacks a column, or no row is left.
     """
     path = Path(path).expanduser()
     path = path / FILES[text] if path.is_dir() else path
-    readers = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
-    if path.suffix not in readers:
-        raise ValueError(f"{path} is no table of captions: expected {', '.join(readers)} with {key} and {text}")
-    try:
-        table = readers[path.suffix](path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
-    if missing := {key, text} - set(table.columns):
-        raise ValueError(f"{path} has no column {' and '.join(sorted(missing))}; it has {', '.join(table.columns)}")
-    table = table.with_columns(pl.col(key, text).cast(pl.String))
-    rejections, reasons = [], []
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}; caption_clips.py or rewrite_captions.py writes one")
+    table, rejections = read_columns(path)
+    list(check_columns(table.columns, (key, text), source=str(path)))
     seen: set[str] = set()
-    for row_id, caption in table.select(key, text).iter_rows():
-        reason = refusal(row_id, caption, seen)
-        reasons.append(reason)
+    reasons = [refusal(row_id, caption, seen) for row_id, caption in table.select(key, text).iter_rows()]
+    for (row_id, caption), reason in zip(table.select(key, text).iter_rows(), reasons, strict=True):
         if reason:
             rejections.append(Rejection(reason, caption or "", row_id))
-    table = table.filter(pl.Series([reason is None for reason in reasons], dtype=pl.Boolean))
-    if table.is_empty():
-        raise ValueError(f"none of the {len(reasons)} rows of {path} has a usable caption; the first: {reasons[:1]}")
-    return table, rejections
+    usable = table.filter(pl.Series([reason is None for reason in reasons], dtype=pl.Boolean))
+    if usable.is_empty():
+        why = f"; the first: {reasons[0]}" if reasons else ""
+        raise ValueError(f"none of the {len(reasons)} rows of {path} has a usable caption{why}")
+    return usable.select(name for name in (key, text, "sport", "model") if name in usable.columns), rejections
+
+
+def read_columns(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
+    """The columns of a table as text, without those of lists."""
+    if path.suffix.lower() != ".parquet":
+        return read_text_table(path)
+    try:
+        table = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); write it again") from None
+    return table.select((~cs.nested()).cast(pl.String)), []
 
 
 def refusal(row_id: str | None, caption: str | None, seen: set[str]) -> str | None:
@@ -114,9 +121,8 @@ def refusal(row_id: str | None, caption: str | None, seen: set[str]) -> str | No
     if row_id in seen:
         return "second caption of the same id; the first is kept"
     seen.add(row_id)
-    if not (caption and caption.strip()):
-        return "is empty"
-    return "is in another language than English" if is_foreign(caption) else None
+    reason = rejection_reason([], Answer(caption or ""))
+    return reason or ("is in another language than English" if is_foreign(str(caption)) else None)
 
 
 def model_of(table: pl.DataFrame, otherwise: str) -> str:

@@ -333,12 +333,13 @@ def test_tables_of_captions_are_scored_side_by_side(call, data, tmp_path, capsys
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("c.txt", "clip_id,caption", "is no table of captions: expected .parquet, .csv, .jsonl"),
-        ("c.csv", "clip,text\na,b\n", "has no column caption and clip_id; it has clip, text"),
-        ("c.csv", "clip_id,caption\na,\n", "none of the 1 rows of .* has a usable caption; the first: .*is empty"),
+        ("c.csv", "clip,text\na,b\n", "clip_id"),
+        ("c.csv", "clip_id,caption\na,\n", "none of the 1 rows of .* has a usable caption; the first: empty answer"),
         ("c.csv", "clip_id,caption\na,Un homme ouvre la porte dans la cuisine.\n", "another language"),
+        ("c.tsv", "clip_id\tcaption\na\tI'm sorry, I can't help with that.\n", "refused by the model"),
+        ("c.csv", "clip_id,caption\n", "has no row"),
         ("c.parquet", "no parquet", "cannot be read"),
-        ("gone.csv", None, "cannot be read"),
+        ("gone.csv", None, "there is no file"),
     ],
 )
 def test_a_table_that_holds_no_captions_is_refused_with_the_reason(call, tmp_path, capsys, name, content, message):
