@@ -124,7 +124,13 @@ def ask(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> lis
     task = CaptionTask(FrameParts(config, clips), any_form=config.any_form)
     found = []
     for clip, caption in build.ask(task, asked, name="captions"):
-        row = {"clip_id": clip.clip_id, "caption": caption.caption, "place": caption.place, "sport": clip.sport}
+        row = {
+            "key": clip.key,
+            "clip_id": clip.clip_id,
+            "caption": caption.caption,
+            "place": caption.place,
+            "sport": clip.sport,
+        }
         row |= {"label": clip.label, "description": clips[clip.clip_id]["description"]}
         found.append(row | {"model": config.model or LABEL_CAPTIONS} | scored(caption.caption, clip.label))
     return found
@@ -146,8 +152,8 @@ def main(config: CaptionClipsConfig) -> int:
         return 1
     name = config.model or LABEL_CAPTIONS
     systems = {name: tallies(found)} | baselines(row["label"] for row in found if row["label"])
-    coverage = coverage_of(build, len(clips), found)
-    text = report(systems, found, number=config.examples, title=f"{config.dataset_config}, {config.split}")
+    coverage = coverage_of(build, len(clips), found, ("clips", "captions"))
+    text = report(systems, {name: found}, number=config.examples, title=f"{config.dataset_config}, {config.split}")
     with build.draft() as draft:
         write_table(draft / "captions.parquet", found, COLUMNS)
         write_rejections(draft, build.rejections)
@@ -172,14 +178,14 @@ def main(config: CaptionClipsConfig) -> int:
 
 def score_tables(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> int:
     """Score tables of captions side by side."""
-    systems, coverage, everything = {}, {}, []
+    captions, systems, coverage = {}, {}, {}
     for path in config.captions or ():
         table, rejections = read_captions(path)
         rows, strange = [], []
         for clip_id, caption in table.select("clip_id", "caption").iter_rows():
             if clip_id in clips:
                 label = clips[clip_id]["label"]
-                rows.append({"clip_id": clip_id, "caption": caption, "label": label} | scored(caption, label))
+                rows.append({"key": clip_id, "caption": caption, "label": label} | scored(caption, label))
             else:
                 strange.append(Rejection(f"no clip of {config.split!r} has this id", caption, clip_id))
         if not rows:
@@ -187,13 +193,12 @@ def score_tables(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip
         name = model_of(table, path)
         name = f"{name} ({path})" if name in systems else name
         list(build.passed(name, [*rows, *rejections, *strange]))
-        systems[name] = tallies(rows)
+        captions[name], systems[name] = rows, tallies(rows)
         coverage[name] = {"clips": len(clips), "captioned": len(rows), "rejected": len(rejections) + len(strange)}
-        everything += rows
     build.show()
     labels = [clip["label"] for clip in clips.values() if clip["label"]]
     lines = systems | baselines(labels)
-    text = report(lines, everything, number=config.examples, title=f"{config.dataset_config}, {config.split}")
+    text = report(lines, captions, number=config.examples, title=f"{config.dataset_config}, {config.split}")
     with build.draft() as draft:
         write_rejections(draft, build.rejections)
         write_text(draft / "table.md", text)

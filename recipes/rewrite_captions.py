@@ -15,6 +15,7 @@ labels, and without `--model` a rule writes those of the targets' labels ("label
 import sys
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from harness.config import option, parse_config, run_recipe
@@ -83,7 +84,7 @@ def captions_of(build: Build, config: RewriteCaptionsConfig, clips: dict[str, Cl
     list(build.passed("captions", [*table.iter_rows(), *rejections]))
     if not set(table["clip_id"]) & clips.keys():
         raise ValueError(f"{config.captions} has no caption of a clip of {config.split!r}; name its split with --split")
-    return table, model_of(table, config.captions)
+    return table, model_of(table, Path(config.captions).name)
 
 
 class Queries:
@@ -130,7 +131,12 @@ def ask(build: Build, config: RewriteCaptionsConfig, queries: dict[str, dict[str
     found = []
     for row, rewritten in build.ask(RewriteTask(any_form=config.any_form), asked, name="rewritten captions"):
         texts = {name: queries[row.query_id][name] for name in ("query_id", "query_clip_id", "modification_text")}
-        texts |= {"caption": row.caption, "target_caption": rewritten.target_caption, "sport": row.sport}
+        texts |= {
+            "key": row.key,
+            "caption": row.caption,
+            "target_caption": rewritten.target_caption,
+            "sport": row.sport,
+        }
         by = {"label": row.target, "model": config.model or LABEL_CAPTIONS, "captions_by": author}
         found.append(texts | by | scored(rewritten.target_caption, row.target))
     return found
@@ -149,7 +155,9 @@ def main(config: RewriteCaptionsConfig) -> int:
     rewritten = [row | {"caption": row["target_caption"]} for row in found]
     systems = {name: tallies(rewritten), "the query's caption": tallies(found)}
     systems |= baselines(row["label"] for row in found if row["label"])
-    text = report(systems, rewritten, number=config.examples, title=f"{config.dataset_config}, {config.split}, targets")
+    text = report(
+        systems, {name: rewritten}, number=config.examples, title=f"{config.dataset_config}, {config.split}, targets"
+    )
     with build.draft() as draft:
         write_table(draft / "rewritten.parquet", found, COLUMNS)
         write_rejections(draft, build.rejections)
@@ -162,7 +170,7 @@ def main(config: RewriteCaptionsConfig) -> int:
             model=name,
             captions_by=found[0]["captions_by"] if found else None,
             baselines={other: figures_of(by_sport) for other, by_sport in systems.items() if other != name},
-            coverage=coverage_of(build, len(queries), found),
+            coverage=coverage_of(build, len(queries), found, ("queries", "rewritten captions")),
             complete=build.incomplete is None,
             prompts=build.chat.meter.prompts if config.model else {},
         )

@@ -100,7 +100,7 @@ SPELLINGS: Final = tuple(
         (r"\bback(?:wards?)? handsprings?\b", "flic-flac"),
         (r"\bfront\b(?! support)", "forward"),
         (r"\bforwards? handsprings?\b", "handspring forward"),
-        (r"\bstraight\b", "stretched"),
+        (r"(?<!leg )\bstraight\b", "stretched"),
         (r"\b(?:jumps|leaps|hops)\b", " "),  # what somebody does; labels name skills in the singular
     )
 )

@@ -69,7 +69,8 @@ CAPTION_FORMS: Final[dict[Sport, re.Pattern[str]]] = {
 }
 CAPTION_ENDINGS: Final[dict[Sport, str]] = {"gymnastics": "(Apparatus: ...)", "diving": "(Platform: ...)"}
 GENERIC_WORDS = re.compile(
-    r"\b(?:shows?|demonstrates?|moves?|flips?|spins?|poses?|graceful\w*|beaut\w+|emotion\w*|strength|balance)\b",
+    r"\b(?:shows?|demonstrates?|moves?|flips?|spins?|poses?|graceful\w*|beaut\w+|emotion\w*|strength|"
+    r"balance(?! beam))\b",
     re.IGNORECASE,
 )
 """Words that both prompts forbid."""

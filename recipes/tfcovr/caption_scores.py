@@ -1,5 +1,6 @@
 """Scores of captions by the label grammar: of models beside the baselines, as figures and as tables like C1 and C2."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
@@ -68,38 +69,53 @@ def score_table(sport: Sport, systems: Mapping[str, Mapping[Sport, CaptionTally]
     return lines
 
 
-def example_table(sport: Sport, rows: Iterable[Scored], number: int) -> list[list[str]]:
-    """As Tables C1 and C2: labels beside captions, and what these say right and wrong; each label once."""
-    lines = [["label", "caption", "right", "wrong", "not said"]]
-    seen: set[str] = set()
-    for row in rows:
+def example_table(sport: Sport, captions: Mapping[str, Sequence[Scored]], number: int) -> list[list[str]]:
+    """As Tables C1 and C2: labels beside the captions of each system, and what these say right and wrong.
+
+    Args:
+        sport: Of the labels.
+        captions: By system; those of the same clip or query are shown together.
+        number: Of labels, each with its first clip.
+    """
+    lines = [["label", *(["by"] if len(captions) > 1 else []), "caption", "right", "wrong", "not said"]]
+    by_key = {name: {row["key"]: row for row in rows} for name, rows in captions.items()}
+    shown: dict[str, str] = {}
+    for key, row in next(iter(by_key.values())).items():
         label = row["label"]
-        if label and sport_of(label) == sport and label.label_id not in seen and len(seen) < number:
-            seen.add(label.label_id)
-            verdicts = [", ".join(row[name]) for name in ("right", "wrong", "not_said")]
-            lines.append([label.description, row["caption"], *verdicts])
+        if label and sport_of(label) == sport and len(shown) < number:
+            shown.setdefault(label.label_id, key)
+    for key in shown.values():
+        for name, rows in by_key.items():
+            if row := rows.get(key):
+                verdicts = [", ".join(row[verdict]) for verdict in ("right", "wrong", "not_said")]
+                by = [name] if len(captions) > 1 else []
+                lines.append([row["label"].description, *by, row["caption"], *verdicts])
     return lines
 
 
 def report(
-    systems: Mapping[str, Mapping[Sport, CaptionTally]], rows: Sequence[Scored], *, number: int, title: str
+    systems: Mapping[str, Mapping[Sport, CaptionTally]],
+    captions: Mapping[str, Sequence[Scored]],
+    *,
+    number: int,
+    title: str,
 ) -> str:
     """Print the scores and examples of each sport; returns both as Markdown.
 
     Args:
         systems: By name.
-        rows: Where the examples are taken from.
-        number: Of examples for each sport.
+        captions: The captions of those that are shown as examples, each with the `key` of its clip or query.
+        number: Of labels that are shown for each sport.
         title: What was captioned.
     """
-    console = Console(width=160)
+    console = Console(width=None if sys.stdout.isatty() else 160)
     parts = []
     for sport in ATTRIBUTES:
         if not any(sport in by_sport for by_sport in systems.values()):
             continue
         shown = {f"{title}, {sport}; right / wrong, %": score_table(sport, systems)}
         if number:
-            shown[f"Label and caption, {sport}"] = example_table(sport, rows, number)
+            shown[f"Label and caption, {sport}"] = example_table(sport, captions, number)
         for heading, (head, *lines) in shown.items():
             table = Table(*head, title=heading, title_justify="left", show_lines=head[0] == "label")
             for line in lines:

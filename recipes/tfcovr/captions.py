@@ -131,10 +131,19 @@ def model_of(table: pl.DataFrame, otherwise: str) -> str:
     return str(models[0]) if len(models) == 1 else otherwise
 
 
-def coverage_of(build: Build, number: int, found: Sequence[Scored]) -> dict[str, int]:
-    """How many rows there are, have a caption, could be scored, or are left out for which reason."""
+def coverage_of(build: Build, number: int, found: Sequence[Scored], steps: Sequence[str]) -> dict[str, int]:
+    """How many rows there are, have a caption, could be scored, or are left out for which reason.
+
+    Args:
+        build: The run.
+        number: Of clips or queries.
+        found: The accepted rows.
+        steps: Names of those whose rejections are of these clips or queries.
+    """
     reasons: dict[str, int] = {}
     for step in build.steps:
+        if step.name not in steps:
+            continue
         for reason, count in step.rejected.items():
             reasons[reason] = reasons.get(reason, 0) + count
     rest = number - len(found) - sum(reasons.values())

@@ -213,7 +213,8 @@ def test_without_a_model_the_labels_are_written_and_both_steps_score_everything_
 def test_the_language_model_gets_caption_and_modification_and_never_a_label(call, data, tmp_path):
     _, clips, queries = data
     own = tmp_path / "own.csv"
-    captioned = list(clips)[1:]
+    lost = queries[0]["query_clip_id"]
+    captioned = [clip_id for clip_id in clips if clip_id != lost]
     pl.DataFrame({"clip_id": captioned, "caption": [caption_of(clips[one]["label"]) for one in captioned]}).write_csv(
         own
     )
@@ -231,10 +232,12 @@ def test_the_language_model_gets_caption_and_modification_and_never_a_label(call
     pairs = {(caption_of(clips[one["query_clip_id"]]["label"]), one["modification_text"]) for one in asked}
     assert {tuple(json.loads(text).values()) for text in sent} == pairs
     found = results(tmp_path / "rewrite_captions")
-    assert found["captions_by"] == str(own)
+    assert found["captions_by"] == "own.csv"
     lacking = len(queries) - len(asked)
     assert found["coverage"]["captions"] == len(asked)
-    assert found["coverage"].get("its clip has no caption", 0) == lacking
+    assert found["coverage"]["its clip has no caption"] == lacking > 0
+    assert sum(found["coverage"].values()) == len(queries) + 2 * len(asked) + lacking
+    assert set(table(tmp_path / "rewrite_captions", "rejections")["step"]) == {"captions", "queries"}
     unchanged = found["baselines"]["the query's caption"]
     assert {name: found["figures"][name] for name in unchanged} == unchanged
 
@@ -321,6 +324,9 @@ def test_tables_of_captions_are_scored_side_by_side(call, data, tmp_path, capsys
     assert found["figures"][other]["gymnastics/all_right"] == 0.0
     assert list(found["figures"]) == ["label captions", other, "majority", "chance"]
     assert found["coverage"][other] == {"clips": len(clips), "captioned": len(clips), "rejected": 2}
+    shown = (tmp_path / "scores" / "table.md").read_text()
+    assert f"| (Floor Exercise) switch leap | {other} | Action: Flip, Turns: 1 |  | turns |" in shown
+    assert "| (Floor Exercise) switch leap | label captions | Switch leap. (Apparatus: FX) |" in shown
     refused = table(tmp_path / "scores", "rejections")
     assert sorted(reason.partition(";")[0] for reason in refused["reason"]) == [
         "no clip of 'test' has this id",

@@ -33,6 +33,7 @@ def test_the_frames_follow_the_prompt_of_the_sport_in_order():
     [
         (VAULT, "Round-off, flic-flac, double tuck salto with 1.5 twist. (Apparatus: FX)", "FX"),
         (VAULT, "Back handspring to layout salto with full twist. (Apparatus: BB)\n", "BB"),
+        (VAULT, "Switch leap with half turn on the balance beam. (Apparatus: BB)", "BB"),
         (VAULT, "Stretched salto backward with 2.5 twists (Apparatus: Unknown).", "Unknown"),
         (DIVE, "Backward takeoff, 2.5 somersaults, tuck. (Platform: 10m)", "10m"),
         (DIVE, "Reverse takeoff, 1.5 somersaults, 1 twist, pike. (Platform: 3 m)", "3m"),
@@ -49,6 +50,7 @@ def test_a_caption_of_the_required_form_is_accepted_as_it_is_written(clip, answe
     [
         ("Action: Flip, Turns: 3", "one line that ends in (Apparatus: ...)"),
         ("Sure! Here is a caption: the gymnast jumps.", "one line that ends in (Apparatus: ...)"),
+        ("Salto with good balance. (Apparatus: FX)", "says 'balance'"),
         ("A graceful salto backward. (Apparatus: FX)", "says 'graceful'"),
         ("The gymnast shows a salto. (Apparatus: FX)", "says 'shows'"),
         ("Salto backward tucked. (Apparatus: PB)", "one line"),
