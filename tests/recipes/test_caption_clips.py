@@ -215,9 +215,9 @@ def test_the_language_model_gets_caption_and_modification_and_never_a_label(call
     own = tmp_path / "own.csv"
     lost = queries[0]["query_clip_id"]
     captioned = [clip_id for clip_id in clips if clip_id != lost]
-    pl.DataFrame({"clip_id": captioned, "caption": [caption_of(clips[one]["label"]) for one in captioned]}).write_csv(
-        own
-    )
+    lines = [(one, caption_of(clips[one]["label"])) for one in captioned]
+    lines.append((lost, "I'm sorry, I can't help with that."))
+    pl.DataFrame(lines, ["clip_id", "caption"], orient="row").write_csv(own)
     asked = [query for query in queries if query["query_clip_id"] in captioned]
 
     def answer(body):
