@@ -50,6 +50,9 @@ class EvaluateConfig(RunConfig, FrameCacheConfig, DataConfig):
     )
     protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
     query: QueryParts = option("both", "Parts of the query that the model sees.")
+    query_frames: int | None = option(
+        None, "Frames of a query's clip where they differ from a target's, as the model was trained; none: as many."
+    )
     compare: bool = option(False, "Measure --systems instead of --models; what is missing is trained.")
     systems: list[str] = option([system.name for system in SYSTEMS], "Systems that --compare measures.")
     seeds: list[int] = option([0], "Seeds of the training that --compare does.")
@@ -94,6 +97,7 @@ class Prepared:
     processor: TFCoVRProcessor
     embeddings: EmbedConfig
     query: QueryParts = "both"
+    query_frames: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
         for folder in config.models:
             model, processor = load_trained(folder)
             made_as = embed_config(config, config.embeddings, vision_model=folder, text_model=folder)
-            yield config.name, Prepared(model, processor, made_as, config.query)
+            yield config.name, Prepared(model, processor, made_as, config.query, config.query_frames)
         return
     unknown = set(config.systems) - {system.name for system in SYSTEMS}
     if unknown:
@@ -162,8 +166,11 @@ def system_config(system: System, base: Stage2Config, image_model: str, runs_dir
     return config
 
 
-def is_trained(config: Stage2Config) -> bool:
-    """Whether the output folder holds the complete run of this configuration; another one there is refused."""
+def is_trained(config: Any, folder_flag: str = "--runs_dir") -> bool:
+    """Whether the output folder holds the complete run of this configuration; another one there is refused.
+
+    The flag is what names another folder.
+    """
     results = Path(config.output_dir) / "results.json"
     if not results.is_file():
         return False
@@ -174,7 +181,7 @@ def is_trained(config: Stage2Config) -> bool:
     if changed:
         raise SystemExit(
             f"{config.output_dir} holds a model that was trained with other {', '.join(changed)}; name another "
-            "--runs_dir, or delete this folder"
+            f"{folder_flag}, or delete this folder"
         )
     return True
 
@@ -190,20 +197,21 @@ def prepare(system: System, base: Stage2Config, image_model: str, runs_dir: str,
         model, processor = load_trained(str(Path(config.output_dir) / "model"))
     folder = f"{config.embeddings}-shuffled" if system.shuffle_frames else config.embeddings
     made_as = embed_config(config, folder, shuffle_frames=system.shuffle_frames)
-    return Prepared(model.eval(), processor, made_as, system.query)
+    return Prepared(model.eval(), processor, made_as, system.query, config.query_frames)
 
 
 def evaluate(
     ready: Prepared, config: EvaluateConfig, device: torch.device, measure: ComposedRetrievalMeasure
 ) -> Evaluation:
     """Rank and measure one model."""
-    source = EmbeddingSource.open(ready.embeddings, ready.model, ready.processor, device, make=embed.run)
+    source = EmbeddingSource.open(
+        ready.embeddings, ready.model, ready.processor, device, make=embed.run, query_frames=ready.query_frames
+    )
     queries = place_queries(load_split(config, config.split), gallery_ids(config), source.clips, source.texts)
     ranked, scores = rank(
         ready.model.to(device),
         queries,
-        source.video_embeds,
-        source.text_embeds,
+        **source.embeddings(ready.model, queries),
         parts=ready.query,
         protocol=config.protocol,
     )

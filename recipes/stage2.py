@@ -12,49 +12,10 @@ miniature takes well under a minute.
 """
 
 import sys
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from harness.config import option, parse_config, run_recipe
-from harness.shared_config import DataConfig, EncoderConfig, QueryParts, TrainingRunConfig
-
-
-@dataclass
-class Stage2Config(TrainingRunConfig, EncoderConfig, DataConfig):
-    """What to train and how; the defaults are for the miniature."""
-
-    embeddings: str = option("outputs/embeddings/stage1", "Folder of embed.py's embeddings; made where missing.")
-    end_to_end: bool = option(False, "Train the encoders too, from pixels.")
-    query: QueryParts = option("both", "Parts of the query that the model sees; text and video are baselines.")
-    fusion: Literal["mlp", "gated", "average"] = option(
-        "mlp",
-        "How clip and text are fused: the paper's MLP, the released code's gate, or the mean (nothing to train).",
-    )
-    projection_dim: int | None = option(128, "Size of the embeddings; none: that of the video encoder.")
-    fusion_projection_dim: int = option(256, "Hidden size of each half in gated.")
-    fusion_hidden_dim: int = option(256, "Hidden size of the fused vector in mlp and gated.")
-    fusion_dropout: float = option(0.1, "Dropout probability (0 to 1) after each hidden layer.")
-    project_targets: bool | None = option(None, "Give targets a linear layer; none: with mlp only.")
-    standardize_video: bool = option(True, "Standardize video embeddings by the training clips; not with --end_to_end.")
-    loss: Literal["hn_nce", "infonce", "multi_positive"] = option("multi_positive", "Contrastive loss.")
-    temperature: float = option(0.07, "What similarities are divided by in the loss.")
-    learnable_temperature: bool = option(False, "Train the temperature, starting from --temperature.")
-    alpha: float = option(1.0, "Weight of the positive in hn_nce.")
-    beta: float = option(0.0, "Hardness of the negatives in hn_nce; 0: all alike.")
-    row_normalization: Literal["row", "official"] = option(
-        "row", "Normalization of hn_nce's negative weights; official repeats a slip of the released code."
-    )
-    epochs: int = option(10, "Passes over the training triplets.")
-    batch_size: int = option(256, "Triplets per optimizer step, of all processes together.")
-    learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
-    weight_decay: float = option(0.05, "AdamW's weight decay.")
-    warmup_steps: int = option(0, "Optimizer steps of linear warm-up; a cosine to zero follows.")
-    max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
-    checkpoint_steps: int = 1000
-    activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")
-    num_workers: int = option(2, "Processes that read frames; 0: the training process reads them.")
-    output_dir: str = option("outputs/stage2", "Folder for the model, checkpoints and results.json.")
-
+from harness.config import parse_config, run_recipe
+from tfcovr.stage2_config import Stage2Config
 
 if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(Stage2Config, __doc__)
@@ -84,6 +45,7 @@ MODEL_FIELDS = (
         "fusion_projection_dim",
         "fusion_hidden_dim",
         "fusion_dropout",
+        "project_text",
         "project_targets",
     ),
     *("loss", "temperature", "learnable_temperature", "alpha", "beta", "row_normalization"),
@@ -105,14 +67,16 @@ class Stage2(TrainingRun):
             self.source = PixelSource(self.processor, config, self.accelerator)
         else:
             made_as, device = embed_config(config, config.embeddings), self.accelerator.device
-            self.source = EmbeddingSource.open(made_as, self.whole, self.processor, device, make=embed.run)
+            self.source = EmbeddingSource.open(
+                made_as, self.whole, self.processor, device, make=embed.run, query_frames=config.query_frames
+            )
         self.fingerprints = {
             kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
         }
         self.triplets = place_triplets(load_split(config, "train").to_polars(), self.source.clips, self.source.texts)
         if self.whole.config.standardize_video:
             clips = torch.cat([self.triplets.query, self.triplets.target]).unique()
-            self.whole.set_video_statistics(self.source.video_embeds[clips.to(self.accelerator.device)].cpu())
+            self.whole.set_video_statistics(self.source.target_embeds[clips.to(self.accelerator.device)].cpu())
         self.queries = self.validation_queries()
         self.model, self.optimizer = self.accelerator.prepare(*self.trainables())
         for method in ("get_query_features", "get_target_features", "encode_video", "encode_text"):
@@ -184,8 +148,7 @@ class Stage2(TrainingRun):
     def validate(self) -> dict[str, float]:
         """Mean average precision on the validation split; every process does the same work."""
         model = self.accelerator.unwrap_model(self.model).eval()
-        video_embeds, text_embeds = self.source.embeddings(model, self.queries)
-        ranked, _ = rank(model, self.queries, video_embeds, text_embeds, parts=self.config.query)
+        ranked, _ = rank(model, self.queries, **self.source.embeddings(model, self.queries), parts=self.config.query)
         metrics = self.measure(ranked, self.queries)
         return {name: value for name, value in metrics.items() if name.startswith("map@")}
 

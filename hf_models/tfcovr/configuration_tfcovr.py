@@ -40,6 +40,8 @@ class TFCoVRConfig(PreTrainedConfig):
         fusion_projection_dim: hidden size of each half in "gated".
         fusion_hidden_dim: hidden size of the fused vector in "mlp" and "gated".
         fusion_dropout: dropout after each hidden layer.
+        project_text: whether texts get a linear layer and unit norm before the fusion ("average": unit norm alone);
+            False: they enter it as the encoder gives them, as in the released baselines on CLIP and BLIP-2.
         project_targets: whether targets get a linear layer; None is True for "mlp" and False for the others.
         standardize_video: subtract the mean of the training clips' embeddings and divide by their deviation before
             anything else, see `TFCoVRForComposedRetrieval.set_video_statistics`; neither paper nor code do. Features
@@ -72,6 +74,7 @@ class TFCoVRConfig(PreTrainedConfig):
     fusion_projection_dim: int = 3072
     fusion_hidden_dim: int = 6144
     fusion_dropout: float | int = 0.5
+    project_text: bool = True
     project_targets: bool | None = None
     standardize_video: bool = False
     temperature: float | int = 0.07
@@ -166,6 +169,11 @@ class TFCoVRConfig(PreTrainedConfig):
                 f"fusion 'average' needs a shared space, but video embeddings have {self.video_embed_dim} and text "
                 f"embeddings {self.text_embed_dim} dimensions; name encoders with projections, such as "
                 "vision_model_class='CLIPVisionModelWithProjection', or another fusion"
+            )
+        if not self.project_text and self.text_embed_dim != self.projection_dim:
+            raise ValueError(
+                f"project_text=False needs text embeddings of size {self.projection_dim}, not {self.text_embed_dim}; "
+                "name encoders with projections into one space, or project_text=True"
             )
         if not self.project_targets and self.projection_dim != self.video_embed_dim:
             raise ValueError(

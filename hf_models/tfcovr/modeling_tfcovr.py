@@ -94,7 +94,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         text_config = cast("PreTrainedConfig", config.text_config)
         self.vision_model = build_encoder(vision_config, config.vision_model_class, "vision")
         self.text_model = build_encoder(text_config, config.text_model_class, "text")
-        learned = config.fusion != "average"
+        learned = config.project_text and config.fusion != "average"
         self.text_projection = nn.Linear(config.text_embed_dim, size) if learned else nn.Identity()
         self.fusion = FUSIONS[config.fusion](config)
         self.target_projection = nn.Linear(config.video_embed_dim, size) if config.project_targets else nn.Identity()
@@ -268,7 +268,9 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             text_embeds = self.encode_text(input_ids, attention_mask)
         video, text = None, None
         if text_embeds is not None:
-            text = F.normalize(self.text_projection(self._in_own_dtype(text_embeds)), dim=-1)
+            text = self.text_projection(self._in_own_dtype(text_embeds))
+            if self.config.project_text:
+                text = F.normalize(text, dim=-1)
         if video_embeds is not None:
             video = self._standardized(video_embeds)
         if video is None:

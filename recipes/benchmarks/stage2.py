@@ -91,7 +91,7 @@ def our_seconds(batches: Iterator[dict]) -> float:
 def step_ratio(folder: Path) -> Ratio:
     torch.manual_seed(0)
     video, text = torch.randn(NUM_CLIPS, SIZE), torch.randn(NUM_TEXTS, SIZE)
-    source = EmbeddingSource({}, {}, video, text)
+    source = EmbeddingSource({}, {}, video, text, video)
     rows = 100_000
     triplets = Triplets(
         query=torch.randint(0, NUM_CLIPS, (rows,)),

@@ -1,7 +1,8 @@
 """Where training batches come from: stored embeddings that stay on the device, or videos."""
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +40,16 @@ class EmbeddingSource:
     Attributes:
         clips: clip id -> row of `video_embeds`.
         texts: text -> row of `text_embeds`.
-        video_embeds: `(N, D)`.
+        video_embeds: `(N, D)`, of the clips of queries.
         text_embeds: `(M, E)`.
+        target_embeds: `(N, D)`, of targets and of the gallery; `video_embeds` unless a query has frames of its own.
     """
 
     clips: dict[str, int]
     texts: dict[str, int]
     video_embeds: Tensor
     text_embeds: Tensor
+    target_embeds: Tensor
 
     @classmethod
     def open(
@@ -57,8 +60,14 @@ class EmbeddingSource:
         device: torch.device,
         *,
         make: Callable[[EmbedConfig], Any],
+        query_frames: int | None = None,
     ) -> "EmbeddingSource":
-        """Load the folder of `config`, which `make` fills if needed; embeddings of other encoders are refused."""
+        """Load the folder of `config`, which `make` fills if needed; embeddings of other encoders are refused.
+
+        With `query_frames` the clips of queries come from a folder beside it, `FOLDER-N-frames`, made likewise.
+        """
+        if query_frames is not None:
+            return cls.with_query_frames(config, model, processor, device, make=make, query_frames=query_frames)
         folder = Path(config.output_dir)
         if not (folder / "results.json").is_file():
             make(config)
@@ -67,7 +76,35 @@ class EmbeddingSource:
             (clips, video), (texts, text) = (FeatureStore(folder / kind, origin[kind]).load() for kind in origin)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; make them with `python recipes/embed.py`") from error
-        return cls(index_of(clips), index_of(texts), video.to(device), text.to(device))
+        video = video.to(device)
+        return cls(index_of(clips), index_of(texts), video, text.to(device), video)
+
+    @classmethod
+    def with_query_frames(
+        cls,
+        config: EmbedConfig,
+        model: TFCoVRForComposedRetrieval,
+        processor: TFCoVRProcessor,
+        device: torch.device,
+        *,
+        make: Callable[[EmbedConfig], Any],
+        query_frames: int,
+    ) -> "EmbeddingSource":
+        """Targets from the folder of `config`, queries from one with this many frames; clips that are in both."""
+        targets = cls.open(config, model, processor, device, make=make)
+        fewer = copy.deepcopy(processor)
+        fewer.video_processor.num_frames = query_frames
+        folder = f"{config.output_dir}-{query_frames}-frames"
+        own = replace(config, num_frames=query_frames, output_dir=folder)
+        queries = cls.open(own, model, fewer, device, make=make)
+        both = [clip for clip in targets.clips if clip in queries.clips]
+        rows, own_rows = ([source.clips[clip] for clip in both] for source in (targets, queries))
+        return replace(
+            targets,
+            clips=index_of(both),
+            video_embeds=queries.video_embeds[own_rows],
+            target_embeds=targets.target_embeds[rows],
+        )
 
     def batches(self, triplets: Triplets, rows: Sequence[Tensor], parts: QueryParts) -> Iterator[Batch]:
         """One batch for each list of triplet rows."""
@@ -78,13 +115,17 @@ class EmbeddingSource:
         sizes = [len(part) for part in rows]
         for row in torch.cat([*rows]).to(device).split(sizes) if sizes else ():
             yield query_inputs(parts, self.video_embeds[query[row]], self.text_embeds[text[row]]) | {
-                "target_video_embeds": self.video_embeds[target[row]],
+                "target_video_embeds": self.target_embeds[target[row]],
                 "target_labels": label[row],
             }
 
-    def embeddings(self, _model: TFCoVRForComposedRetrieval, _queries: Queries) -> tuple[Tensor, Tensor]:
-        """Video and text embeddings by position; they do not depend on what is trained."""
-        return self.video_embeds, self.text_embeds
+    def embeddings(self, _model: TFCoVRForComposedRetrieval, _queries: Queries) -> dict[str, Tensor]:
+        """What `rank` takes, by position; it does not depend on what is trained."""
+        return {
+            "video_embeds": self.video_embeds,
+            "text_embeds": self.text_embeds,
+            "gallery_embeds": self.target_embeds,
+        }
 
 
 class PixelSource:
@@ -124,8 +165,8 @@ class PixelSource:
             **self.processor(text=[item["text"] for item in items]),
         }
 
-    def embeddings(self, model: TFCoVRForComposedRetrieval, queries: Queries) -> tuple[Tensor, Tensor]:
-        """Video and text embeddings by position from the model as it is; what the queries do not need stays zero."""
+    def embeddings(self, model: TFCoVRForComposedRetrieval, queries: Queries) -> dict[str, Tensor]:
+        """What `rank` takes, by position, from the model as it is; what the queries do not need stays zero."""
         config = embed_config(self.config, "")
         video = torch.zeros(len(self.clips), model.config.video_embed_dim, device=self.device)
         needed = [self.rows[place] for place in sorted({*queries.query.tolist(), *queries.gallery.tolist()})]
@@ -136,7 +177,7 @@ class PixelSource:
         texts = list(self.texts)
         tokens = ({"texts": [item], **self.processor(text=item)} for item in texts)
         _, text = encode(model, tokens, features="encode_text", id_key="texts")
-        return video, text.to(self.device)
+        return {"video_embeds": video, "text_embeds": text.to(self.device)}
 
 
 class PairFrames(Dataset):

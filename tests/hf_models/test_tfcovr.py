@@ -295,6 +295,7 @@ def test_an_encoder_with_missing_weights_is_refused(tmp_path):
             "video embeddings have 16 and text embeddings 12",
         ),
         ({"project_targets": False, "projection_dim": 8}, "project_targets=False needs projection_dim 16"),
+        ({"project_text": False, "projection_dim": 8}, "project_text=False needs text embeddings of size 8"),
         ({"temperature": 0.0}, "temperature must be positive"),
         ({"alpha": 0.0}, "alpha must lie in"),
         ({"text_model_class": "NoSuchModel"}, "not a model class"),

@@ -9,16 +9,19 @@ import sys
 import time
 from pathlib import Path
 
+import evaluate_tfcovr
 import pytest
 import stage2
 import torch
 import yaml
+from evaluate_tfcovr import EvaluateConfig
 from published_run import publish
 from safetensors.torch import load_file
 from stage2 import Stage2Config
 
 from harness.checkpoints import Checkpoints
 from hf_models import TFCoVRForComposedRetrieval
+from hf_models.feature_store import FeatureStore
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
@@ -142,6 +145,50 @@ def test_an_end_to_end_run_goes_on_in_the_middle_of_an_epoch_as_if_it_had_not_st
 def test_half_a_query_can_be_trained(config, query):
     config.query, config.epochs = query, 1
     assert 0 < stage2.run(config)["validation/map@50"] < 1
+
+
+def test_queries_may_have_other_frames_than_targets(config, tiny):
+    config.vision_model, config.embeddings = (
+        str(Path(tiny["vision_model"]).parent / "clip"),
+        f"{config.embeddings}-clip",
+    )
+    config.query_frames, config.num_frames, config.epochs = 1, 4, 1
+    training = stage2.Stage2(config)
+    source = training.source
+    assert source.video_embeds.shape == source.target_embeds.shape
+    assert not torch.allclose(source.video_embeds, source.target_embeds)
+    batch = next(iter(source.batches(training.triplets, [torch.arange(8)], "both")))
+    assert torch.equal(batch["video_embeds"], source.video_embeds[training.triplets.query[:8]])
+    assert torch.equal(batch["target_video_embeds"], source.target_embeds[training.triplets.target[:8]])
+    for folder, found in (
+        (f"{config.embeddings}-1-frames", source.video_embeds),
+        (config.embeddings, source.target_embeds),
+    ):
+        ids, rows = FeatureStore(Path(folder) / "video").load()
+        torch.testing.assert_close(rows[ids.index("test-red-0")], found[source.clips["test-red-0"]])
+    measured = training.train()
+    model = str(Path(config.output_dir) / "model")
+    evaluation = EvaluateConfig(
+        dataset=tiny["dataset"],
+        models=[model],
+        embeddings=config.embeddings,
+        query_frames=1,
+        split="validation",
+        num_workers=0,
+        output_dir=f"{config.output_dir}/evaluation",
+    )
+    assert evaluate_tfcovr.run(evaluation)["two-stage"]["map@50"] == pytest.approx(measured["validation/map@50"])
+
+
+def test_frames_of_the_query_need_stored_embeddings():
+    with pytest.raises(ValueError, match="leave out --end_to_end or --query_frames"):
+        Stage2Config(end_to_end=True, query_frames=1)
+
+
+def test_texts_may_enter_the_combiner_as_the_encoder_gives_them(config):
+    config.fusion, config.project_text, config.projection_dim, config.epochs = "gated", False, None, 1
+    assert 0 < stage2.run(config)["validation/map@50"] < 1
+    assert not [name for name in weights(config.output_dir) if name.startswith("text_projection")]
 
 
 @pytest.mark.parametrize("fusion", ["mlp", "gated"])
