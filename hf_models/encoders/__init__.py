@@ -37,6 +37,7 @@ from hf_models.encoders.loading import (
     load_sentence_transformer,
     short_name,
 )
+from hf_models.encoders.modeling_blip_composed import BlipForComposedRetrieval
 from hf_models.encoders.protocol import Encoder, Usage, VideoTextEncoder, pooled
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
 
@@ -46,6 +47,7 @@ __all__ = [
     "IMAGE_MODELS",
     "Blip2Encoder",
     "BlipEncoder",
+    "BlipForComposedRetrieval",
     "DotProductEncoder",
     "E5VEncoder",
     "Encoder",

@@ -84,7 +84,7 @@ class BlipForComposedRetrieval(BlipForImageTextRetrieval):
         frames = F.normalize(self.vision_proj(states[:, 0]).float(), dim=-1).unflatten(0, pixel_values.shape[:2])
         return F.normalize(frames.mean(1), dim=-1)
 
-    def forward(  # type: ignore[override]  # it matches nothing: queries and targets are compared in the loss
+    def forward(
         self,
         input_ids: Tensor,
         pixel_values: Tensor | None = None,

@@ -152,7 +152,7 @@ def test_two_processes_with_uneven_batches_equal_one_also_when_sharded_or_end_to
         assert done.returncode == 0, done.stderr
     results = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in (0, 1)]
     alone = torch.load(tmp_path / "alone.pt", weights_only=True)
-    for name in ("hn_nce", "infonce", "multi_positive", "sharded", "end_to_end"):
+    for name in ("hn_nce", "infonce", "multi_positive", "sharded", "end_to_end", "cross_attention"):
         for result in results:
             torch.testing.assert_close(result[name]["loss"], alone[name]["loss"])
             for one, other in zip(result[name]["gradients"], alone[name]["gradients"], strict=True):

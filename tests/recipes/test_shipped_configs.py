@@ -7,6 +7,7 @@ from ablate import STAGES, AblateConfig, planned
 from accelerate.commands.config.config_args import load_config_from_file
 from embed import EmbedConfig
 from evaluate_tfcovr import EvaluateConfig
+from finetune_baseline import FinetuneConfig
 from stage2 import Stage2Config
 from zero_shot import ZeroShotConfig
 
@@ -20,6 +21,7 @@ CONFIGS = {
     "stage2": Stage2Config,
     "evaluate_tfcovr": EvaluateConfig,
     "zero_shot": ZeroShotConfig,
+    "finetune_baseline": FinetuneConfig,
 }
 ON_REAL_DATA = ("gpu", "a100", "_table", "paper")
 FILES = [(path, kind) for name, kind in CONFIGS.items() for path in sorted((RECIPES / "configs").glob(f"{name}*.yaml"))]

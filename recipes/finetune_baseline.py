@@ -1,0 +1,371 @@
+"""Train and measure every row of TF-CoVR's Table 3: baselines trained on its triplets beside TF-CoVR-Base.
+
+    python recipes/finetune_baseline.py
+    python recipes/finetune_baseline.py --seeds 0 1 2 3 4 --rows clip-mlp-1 clip-mlp-15
+    python recipes/finetune_baseline.py finetune_baseline_paper.yaml --dry_run
+    python recipes/finetune_baseline.py --rows clip-mlp-1 --merge other/finetune_baseline
+
+Rows, in the paper's order: `blip2-text`, `blip2-video`, `clip-mlp-1`, `blip2-mlp-1`, `clip-mlp-15`, `blip2-mlp-15` (a
+gated combiner as in CLIP4CIR on frozen encoders, 1 or 15 frames of the query and 15 of the target), `blip-covr` and
+`blip-covr-ecde` (cross attention, see `baselines/cross_attention.py`), `stage-2-only` and `tf-covr-base` (`stage2.py`
+with a pretrained video encoder, and with that of `stage1.py`). All are trained alike, by the same options. Where the
+paper does not say what of a row is trained, it is the combiner: in `blip2-text` and `blip2-video` on one half of the
+query, the other half being zero.
+
+Of BLIP and BLIP-2 no small weights exist; on the miniature these rows run with random weights, and say so.
+Descriptions for ECDE come from `--captions`; on the miniature they are made of the labels, which no captioning model
+knows, so its row is an upper bound there.
+
+A finished row is kept in `OUTPUT_DIR/rows`, a run in `OUTPUT_DIR/runs/ROW/seed-N`; a killed run goes on in its middle.
+At the end `OUTPUT_DIR/results.json`, `table.md` and `table.csv` hold mean and standard deviation over the seeds of all
+rows, those of `--merge` included; a row that is missing says why. The exit status is 1 where a row failed.
+"""
+
+import sys
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from harness.config import option, parse_config, run_recipe
+from harness.model_folders import MINIATURE_CLIP
+from tfcovr.finetuned_rows import ROWS, FineTunedRow
+from tfcovr.stage2_config import Stage2Config
+
+NAMES = [row.name for row in ROWS]
+BY_THE_ROW = ("end_to_end", "query", "query_frames", "project_text")
+
+
+@dataclass
+class FinetuneConfig(Stage2Config):
+    """What is trained and measured; the options of stage 2 below hold for all rows."""
+
+    rows: list[str] | None = option(None, "Rows to measure, by name; none: all.")
+    merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
+    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
+    tflops: float = option(100.0, "Operations that the machine sustains, in 10^12 per second, for --dry_run.")
+    seeds: list[int] = option([0], "Seeds of the training, in place of --seed.")
+    split: str = option("test", "Split to measure on.")
+    clip_model: str | None = option(MINIATURE_CLIP, "CLIP of its two rows: a folder or a name on the Hub; none: none.")
+    blip2_model: str | None = option(
+        "random", "BLIP-2 of its four rows; random: a small one without training, made here; none: none."
+    )
+    blip_model: str | None = option("random", "BLIP for retrieval of the two rows with cross attention; likewise.")
+    pretrained_model: str | None = option(
+        MINIATURE_CLIP, "Video or image encoder of stage-2-only, without stage 1; none: none."
+    )
+    stage1_config: str | None = option(
+        None, "YAML file of stage1.py, which makes --vision_model where it is missing; none: its defaults."
+    )
+    captions: str | None = option(
+        None, "File of descriptions for ECDE, `clip_id, caption`; none: captions made of the labels, miniature only."
+    )
+    output_dir: str = option("outputs/finetune_baseline", "Folder for the table, its rows, runs and embeddings.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unknown = [name for name in self.rows or () if name not in NAMES]
+        if unknown:
+            raise ValueError(f"there is no row {unknown[0]!r}; there are {', '.join(NAMES)}")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"--seeds names a seed twice: {' '.join(map(str, self.seeds))}")
+        standard = Stage2Config()
+        for name in BY_THE_ROW:
+            if getattr(self, name) != getattr(standard, name):
+                raise ValueError(f"--{name} is decided by each row here; leave it out, or use stage2.py")
+
+
+if __name__ == "__main__":  # before the imports below, which take seconds
+    CONFIG = parse_config(FinetuneConfig, __doc__)
+
+import stage1
+import torch
+from accelerate import PartialState
+from evaluate_tfcovr import EvaluateConfig, Prepared, evaluate, is_trained
+from stage1 import Stage1Config
+from stage2 import Stage2
+from transformers import AutoConfig
+from transformers.utils.logging import disable_progress_bar
+
+from baselines.caption_texts import Captions, describe_clips, read_captions
+from baselines.costs import Cost, cost_of, show_costs
+from baselines.cross_attention import CrossAttentionConfig, CrossAttentionTraining, rank_split
+from baselines.random_models import EMBEDDING_SIZE, RANDOM, random_model
+from baselines.rows import data_of, finish_table, is_done, read_rows, slug, write_failure, write_row
+from harness.accelerator import make_accelerator
+from harness.data import load_split
+from harness.models import load_trained
+from harness.over_seeds import summarize
+from harness.running import users_mistake
+from harness.shared_config import DataConfig
+from hf_models.encoders import short_name
+from tfcovr.batches import embed_config
+from tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
+
+METRICS = [f"map@{k}" for k in CUTOFFS]
+PASSES = 3
+"""Of a trained encoder, forward and backward, in units of a forward pass."""
+RunConfig = Stage2Config | CrossAttentionConfig
+
+
+def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfig:
+    """How a row is trained with one seed; a random model is still called `random`."""
+    root = Path(config.output_dir)
+    changes: dict[str, Any] = {"seed": seed, "output_dir": str(root / "runs" / slug(row.name) / f"seed-{seed}")}
+    name = str(getattr(config, row.source))
+    if row.fusion == "CA":
+        shared = {field.name: getattr(config, field.name, field.default) for field in fields(CrossAttentionConfig)}
+        changes |= {"model": name, "enriched": row.enriched, "target_frames": row.target_frames}
+        return CrossAttentionConfig(**shared | changes | {"embeddings": str(root / "embeddings")})
+    base = Stage2Config(**{field.name: getattr(config, field.name) for field in fields(Stage2Config)})
+    changes |= {"query": row.query, "num_frames": row.target_frames}
+    if row.query_frames not in {None, row.target_frames}:
+        changes["query_frames"] = row.query_frames
+    if row.source != "vision_model":
+        folder = f"{row.source.removesuffix('_model')}-{row.target_frames}-frames"
+        changes |= {"vision_model": name, "vision_model_class": None, "embeddings": str(root / "embeddings" / folder)}
+    if row.combiner:
+        width, hidden = (round(factor * width_of(name)) for factor in row.combiner)
+        changes |= {"fusion": "gated", "projection_dim": None, "project_text": False, "project_targets": None}
+        changes |= {"fusion_projection_dim": width, "fusion_hidden_dim": hidden}
+        changes |= {"text_model": name, "text_model_class": None}
+    if row.source == "clip_model":
+        changes["vision_model_class"] = "CLIPVisionModelWithProjection"
+    return replace(base, **changes)
+
+
+def width_of(name: str) -> int:
+    """Size of the space that a model's videos and texts share."""
+    if name == RANDOM:
+        return EMBEDDING_SIZE
+    fields_of = AutoConfig.from_pretrained(name)
+    size = getattr(fields_of, "image_text_hidden_size", None) or getattr(fields_of, "projection_dim", None)
+    if not size:
+        raise ValueError(f"{name} is a {fields_of.model_type!r}, whose videos and texts share no space; take a CLIP")
+    return int(size)
+
+
+def with_random_models(run: RunConfig, config: FinetuneConfig) -> RunConfig:
+    """The same with the folders of random models, which are made now."""
+    names = [field.name for field in fields(run) if getattr(run, field.name) == RANDOM]
+    if not names:
+        return run
+    kind = "blip" if isinstance(run, CrossAttentionConfig) else "blip-2"
+    with PartialState().main_process_first():
+        folder = random_model(kind, Path(config.output_dir) / "models" / f"random-{kind}", MINIATURE_CLIP)
+    return replace(run, **dict.fromkeys(names, folder))
+
+
+def row_config(row: FineTunedRow, config: FinetuneConfig) -> dict[str, Any]:
+    """The options that decide a row's figures."""
+    run = asdict(run_config(row, config, config.seeds[0]))
+    return {
+        **{name: value for name, value in run.items() if name != "seed"},
+        "seeds": config.seeds,
+        "split": config.split,
+        "captions": config.captions if row.enriched else None,
+    }
+
+
+def columns_of(row: FineTunedRow, config: FinetuneConfig) -> dict[str, Any]:
+    """What the table says of a row."""
+    name = getattr(config, row.source)
+    weights = "" if name is None else "random weights" if name == RANDOM else short_name(name)
+    if row.enriched and name is not None:
+        weights += f"; {Path(config.captions).name if config.captions else 'label captions'}"
+    shown = {
+        "model": row.model,
+        "modalities": row.modalities,
+        "fusion": row.fusion,
+        "query frames": row.query_frames or "-",
+        "target frames": row.target_frames,
+        "weights": weights,
+    }
+    if config.dataset_config == "release":
+        shown["paper: mAP@50"] = row.paper[-1]
+    return shown
+
+
+def make_stage1(config: FinetuneConfig) -> None:
+    """Train the video encoder of TF-CoVR-Base where its folder is missing."""
+    folder = Path(config.vision_model)
+    if (folder / "config.json").is_file() or (config.vision_model.count("/") <= 1 and not folder.exists()):
+        return
+    if folder.name != "model":
+        raise ValueError(f"{folder} is not a model folder, and stage1.py writes to RUN/model; name such a folder")
+    training = parse_config(Stage1Config, None, [config.stage1_config] if config.stage1_config else [])
+    for name in (*DataConfig.__dataclass_fields__, "cache_dir", "num_workers", "device"):
+        setattr(training, name, getattr(config, name))
+    training.output_dir = str(folder.parent)
+    stage1.run(training)
+
+
+def descriptions_of(config: FinetuneConfig) -> Captions:
+    """A description of each clip, for ECDE."""
+    clips = [clip for split in ("train", "validation", config.split) for clip in load_split(config, split, clips=True)]
+    if config.captions:
+        return read_captions(config.captions, [clip["clip_id"] for clip in clips], "clip_id", "caption")
+    if config.dataset_config != "mini":
+        raise ValueError(
+            "ECDE reads descriptions of clips; give them as --captions, a table `clip_id, caption`, which "
+            "`python recipes/caption_clips.py` writes"
+        )
+    return describe_clips(clips)
+
+
+def measure_stage2(run: Stage2Config, config: FinetuneConfig) -> tuple[dict[str, float], dict[str, Any]]:
+    """Train one run of a row with stored embeddings, if it is not, and measure it; metrics and details."""
+    if run.vision_model == config.vision_model:
+        make_stage1(config)
+    if not is_trained(run, "--output_dir"):
+        Stage2(run).train()
+    model, processor = load_trained(str(Path(run.output_dir) / "model"))
+    data = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__}
+    measured_on = EvaluateConfig(**data, split=config.split)
+    ready = Prepared(model, processor, embed_config(run, run.embeddings), run.query, run.query_frames)
+    device = make_accelerator(run.device, Path(run.output_dir), mixed_precision=run.mixed_precision).device
+    found = evaluate(ready, measured_on, device, ComposedRetrievalMeasure())
+    return found.metrics, {"coverage": found.coverage, "signature": found.signature}
+
+
+def measure_cross_attention(
+    run: CrossAttentionConfig, config: FinetuneConfig
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """The same for a row with cross attention."""
+    captions = descriptions_of(config) if run.enriched else None
+    texts = captions.texts if captions else None
+    if not is_trained(run, "--output_dir"):
+        CrossAttentionTraining(run, texts).train()
+    device = make_accelerator(run.device, Path(run.output_dir), mixed_precision=run.mixed_precision).device
+    measure = ComposedRetrievalMeasure()
+    ranked, queries = rank_split(run, texts, config.split, device)
+    metrics = {name: value for name, value in measure(ranked, queries).items() if name in METRICS}
+    details: dict[str, Any] = {"coverage": queries.coverage, "signature": measure.signature}
+    return metrics, details | ({"captions": captions.coverage} if captions else {})
+
+
+def measure_row(row: FineTunedRow, config: FinetuneConfig) -> None:
+    """Train and measure a row with all its seeds, and write it."""
+    several, details = [], {}
+    for seed in config.seeds:
+        run = with_random_models(run_config(row, config, seed), config)
+        if isinstance(run, CrossAttentionConfig):
+            metrics, details = measure_cross_attention(run, config)
+        else:
+            metrics, details = measure_stage2(run, config)
+        several.append(metrics)
+    if PartialState().is_main_process:
+        gallery = load_split(config, config.split, clips=True)["clip_id"]
+        data = data_of(config, config.split, load_split(config, config.split), gallery, details["signature"])
+        write_row(
+            config.output_dir,
+            row.name,
+            summarize(several),
+            config=row_config(row, config),
+            seed=config.seeds[0],
+            columns=columns_of(row, config),
+            data=data,
+            by_seed=several,
+            **details,
+        )
+
+
+def hint_of(row: FineTunedRow, config: FinetuneConfig) -> str | None:
+    """How to measure a row that has no model."""
+    return None if getattr(config, row.source) else f"not measured: name a model with --{row.source}"
+
+
+def wanted(config: FinetuneConfig) -> list[FineTunedRow]:
+    """The rows to measure that have a model."""
+    return [row for row in ROWS if row.name in (config.rows or NAMES) and not hint_of(row, config)]
+
+
+def measure_rows(config: FinetuneConfig) -> None:
+    """Measure the wanted rows that neither this folder nor those of --merge hold, whatever happens to each."""
+    brought = read_rows([config.output_dir, *config.merge])
+    todo = [
+        row
+        for row in wanted(config)
+        if not is_done(config.output_dir, row.name, row_config(row, config))
+        and (row.name not in brought or brought[row.name].metrics is None)
+    ]
+    for number, row in enumerate(todo, start=1):
+        say(f"{row.name} ({number} of {len(todo)} to measure)")
+        try:
+            measure_row(row, config)
+        except (Exception, SystemExit) as error:
+            reason = reason_of(error)
+            say(f"{row.name} failed: {reason}")
+            if PartialState().is_main_process:
+                write_failure(config.output_dir, row.name, reason, columns_of(row, config))
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a row failed, in one line.
+
+    Raises:
+        BaseException: It is a bug.
+    """
+    if isinstance(error, torch.OutOfMemoryError):
+        return "the GPU ran out of memory; lower --batch_size"
+    if isinstance(error, SystemExit) and isinstance(error.code, str):
+        return " ".join(error.code.split())
+    mistake = users_mistake(error)
+    if mistake is None:
+        raise error
+    return " ".join(str(mistake).split())
+
+
+def costs(config: FinetuneConfig) -> list[Cost]:
+    """What each row will cost as if nothing were stored; no weight is read."""
+    splits = ("train", "validation", config.split)
+    num_clips = sum(len(load_split(config, split, clips=True)) for split in splits)
+    num_triplets, num_texts = len(load_split(config, "train")), sum(len(load_split(config, split)) for split in splits)
+    runs = config.epochs * len(config.seeds)
+    found = []
+    for row in ROWS:
+        if row.name not in (config.rows or NAMES):
+            continue
+        name = getattr(config, row.source)
+        frames, texts = num_clips * row.target_frames, num_texts
+        if row.query_frames not in {None, row.target_frames}:
+            frames += num_clips * row.query_frames
+        if row.fusion == "CA":  # every batch runs the vision encoder, and the text encoder there and back
+            frames += runs * num_triplets
+            texts += runs * num_triplets * PASSES * (1 + row.enriched)
+        if name is None or name == RANDOM:
+            note = hint_of(row, config) or "made here, with random weights"
+            found.append(Cost(row.name, name, note=note))
+        else:
+            most = max(row.query_frames or 1, row.target_frames)
+            device = "cuda" if torch.cuda.is_available() and config.device != "cpu" else "cpu"
+            found.append(cost_of(row.name, name, most, (frames, texts), config.tflops, device=device))
+    return found
+
+
+def say(line: str) -> None:
+    if PartialState().is_main_process:
+        print(line, flush=True)
+
+
+def main(config: FinetuneConfig) -> int:
+    disable_progress_bar()  # a dozen bars of a millisecond each would bury the one that matters
+    if config.dry_run:
+        show_costs(costs(config), config.tflops)
+        return 0
+    measure_rows(config)
+    if not PartialState().is_main_process:
+        return 0
+    return finish_table(
+        config.output_dir,
+        read_rows([config.output_dir, *config.merge]),
+        NAMES,
+        METRICS,
+        "Trained on TF-CoVR's triplets (Table 3)",
+        config=config,
+        seed=config.seeds[0],
+        hints={row.name: hint for row in ROWS if (hint := hint_of(row, config))},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_recipe(main, CONFIG))
