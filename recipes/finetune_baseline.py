@@ -207,7 +207,7 @@ def descriptions_of(config: FinetuneConfig) -> Captions:
     if config.dataset_config != "mini":
         raise ValueError(
             "ECDE reads descriptions of clips; give them as --captions, a table `clip_id, caption`, which "
-            "`python recipes/caption_clips.py` writes"
+            "`caption_clips.py` writes"
         )
     return describe_clips(clips)
 
@@ -282,21 +282,34 @@ def wanted(config: FinetuneConfig) -> list[FineTunedRow]:
 def measure_rows(config: FinetuneConfig) -> None:
     """Measure the wanted rows that neither this folder nor those of --merge hold, whatever happens to each."""
     brought = read_rows([config.output_dir, *config.merge])
-    todo = [
-        row
-        for row in wanted(config)
-        if not is_done(config.output_dir, row.name, row_config(row, config))
-        and (row.name not in brought or brought[row.name].metrics is None)
-    ]
+    todo = []
+    for row in wanted(config):
+        try:
+            made = row_config(row, config)
+        except (OSError, ValueError) as error:  # its model's configuration cannot be read
+            fail(row, config, error)
+            continue
+        is_brought = row.name in brought and brought[row.name].metrics is not None
+        if not is_done(config.output_dir, row.name, made) and not is_brought:
+            todo.append(row)
     for number, row in enumerate(todo, start=1):
         say(f"{row.name} ({number} of {len(todo)} to measure)")
         try:
             measure_row(row, config)
         except (Exception, SystemExit) as error:
-            reason = reason_of(error)
-            say(f"{row.name} failed: {reason}")
-            if PartialState().is_main_process:
-                write_failure(config.output_dir, row.name, reason, columns_of(row, config))
+            fail(row, config, error)
+
+
+def fail(row: FineTunedRow, config: FinetuneConfig, error: BaseException) -> None:
+    """Keep why a row could not be measured.
+
+    Raises:
+        BaseException: It is a bug.
+    """
+    reason = reason_of(error)
+    say(f"{row.name} failed: {reason}")
+    if PartialState().is_main_process:
+        write_failure(config.output_dir, row.name, reason, columns_of(row, config))
 
 
 def reason_of(error: BaseException) -> str:

@@ -98,11 +98,13 @@ def test_the_combiners_have_the_released_numbers_of_parameters(row, size, parame
 
 def test_a_row_that_fails_is_named_and_costs_no_other_row(shared, tiny, tmp_path, capsys):
     config = replace(shared, vision_model=tiny["vision_model"], embeddings=str(tmp_path / "aim"), blip_model=None)
-    config = replace(config, rows=["clip-mlp-15", "blip-covr", "tf-covr-base"], seeds=[0, 1], output_dir=str(tmp_path))
+    config = replace(config, rows=["blip2-text", "clip-mlp-15", "blip-covr", "tf-covr-base"])
+    config = replace(config, blip2_model=str(tmp_path / "no-model"), seeds=[0, 1], output_dir=str(tmp_path))
     assert finetune_baseline.main(config) == 1
     table = results_of(tmp_path)
     assert list(table["figures"]) == ["clip-mlp-15"]
     assert table["figures"]["clip-mlp-15"]["map@50_std"] > 0
+    assert "no-model" in table["failed"]["blip2-text"]
     assert "takes 4 frames, not 12" in table["failed"]["tf-covr-base"]
     printed = (tmp_path / "table.md").read_text()
     assert printed.count("not measured: name a model with --blip_model") == 2
