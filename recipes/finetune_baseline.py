@@ -185,10 +185,17 @@ def columns_of(row: FineTunedRow, config: FinetuneConfig) -> dict[str, Any]:
     return shown
 
 
-def make_stage1(config: FinetuneConfig) -> None:
-    """Train the video encoder of TF-CoVR-Base where its folder is missing."""
+def needs_stage1(config: FinetuneConfig) -> bool:
+    """Whether the video encoder of TF-CoVR-Base is a folder, no name on the Hub, and missing."""
     folder = Path(config.vision_model)
-    if (folder / "config.json").is_file() or (config.vision_model.count("/") <= 1 and not folder.exists()):
+    is_hub_name = config.vision_model.count("/") <= 1 and not folder.exists()
+    return not (folder / "config.json").is_file() and not is_hub_name
+
+
+def make_stage1(config: FinetuneConfig) -> None:
+    """Train the video encoder of TF-CoVR-Base where it is missing."""
+    folder = Path(config.vision_model)
+    if not needs_stage1(config):
         return
     if folder.name != "model":
         raise ValueError(f"{folder} is not a model folder, and stage1.py writes to RUN/model; name such a folder")
@@ -348,6 +355,8 @@ def costs(config: FinetuneConfig) -> list[Cost]:
         if name is None or name == RANDOM:
             note = hint_of(row, config) or "made here, with random weights"
             found.append(Cost(row.name, name, note=note))
+        elif row.source == "vision_model" and needs_stage1(config):
+            found.append(Cost(row.name, name, note="its video encoder is trained first, by stage1.py"))
         else:
             most = max(row.query_frames or 1, row.target_frames)
             device = "cuda" if torch.cuda.is_available() and config.device != "cpu" else "cpu"
