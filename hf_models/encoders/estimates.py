@@ -14,6 +14,7 @@ CONTEXT_BYTES = 600 << 20
 TOKENS_OF_IMAGE = {"qwen2_vl": 1280, "qwen3_vl": 768, "llava_next": 2928, "mm_embed": 577}
 """The most tokens that a language model reads for one image."""
 TOKENS_OF_TEXT = 77
+CURE = "take a smaller model, a larger GPU, fewer frames, or device 'cpu'"
 STATES_OF_LAYER = 8
 """Activations of a layer that are alive at once, in units of its hidden size: a rule of thumb, not measured."""
 
@@ -110,13 +111,17 @@ def parts_of(config: Any) -> list[Any]:
     return inside + [part for each in inside for part in parts_of(each)]
 
 
-def check_memory(estimate: Estimate, device: torch.device | str, name: str) -> None:
+def check_memory(
+    estimate: Estimate, device: torch.device | str, name: str, *, doing: str = "at batch size 1", cure: str = CURE
+) -> None:
     """Refuse a GPU that is too small, before anything is loaded.
 
     Args:
         estimate: Of the model.
         device: Where it shall run; only a CUDA device is checked.
         name: Of the model, for the message.
+        doing: What needs the memory, for the message.
+        cure: What would help, for the message.
 
     Raises:
         ValueError: The GPU has too little free memory.
@@ -127,7 +132,6 @@ def check_memory(estimate: Estimate, device: torch.device | str, name: str) -> N
     free, total = torch.cuda.mem_get_info(device)
     if estimate.memory_bytes > FREE_SHARE * free:
         raise ValueError(
-            f"{name} needs about {estimate.memory_bytes / 1e9:.1f} GB at batch size 1, and {device} has "
-            f"{free / 1e9:.1f} GB free of {total / 1e9:.1f}; take a smaller model, a larger GPU, fewer frames, or "
-            "device 'cpu'"
+            f"{name} needs about {estimate.memory_bytes / 1e9:.1f} GB {doing}, and {device} has {free / 1e9:.1f} GB "
+            f"free of {total / 1e9:.1f}; {cure}"
         )

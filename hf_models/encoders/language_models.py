@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from transformers.video_utils import VideoMetadata
 
+from hf_models.encoders.modeling_layer_head import LayerHead, check_layers
 from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos, mean_over_frames, unit
+from hf_models.fingerprints import weights_fingerprint
 
 QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 QWEN_VIDEO = "<|video_pad|>"
@@ -41,12 +43,20 @@ class LanguageModelEncoder(Encoder):
         one_prompt: Put all frames of a video into one prompt; False: one prompt for each frame, and the mean of their
             unit-norm embeddings. None: as the family was used.
         prompts_at_once: How many prompts the model reads at a time.
+        layers: Give the last token's states of these layers, each of unit norm, `(B, layers, D)`, in place of rows:
+            the features of a `LayerHead`. 0 is the token embeddings, -1 the last layer. None: rows.
+        head: What makes rows of these states; it decides the layers. `load_encoder(..., adapter=FOLDER)` loads one.
+
+    Raises:
+        ValueError: The model does not have one of the layers.
     """
 
     default_instruction: ClassVar[str] = ""
     default_one_prompt: ClassVar[bool] = False
     default_frames = 15
     image_mark: ClassVar[str]
+    has_layers: ClassVar[bool] = True
+    """Whether the embedding is a token's state, of which there is one in every layer."""
 
     def __init__(
         self,
@@ -57,8 +67,17 @@ class LanguageModelEncoder(Encoder):
         instruction: str | None = None,
         one_prompt: bool | None = None,
         prompts_at_once: int = PROMPTS_AT_ONCE,
+        layers: Sequence[int] | None = None,
+        head: LayerHead | None = None,
     ) -> None:
         super().__init__(model, processor, num_frames)
+        self.layers, self.head = None if layers is None else list(layers), None
+        if layers is not None and not self.has_layers:
+            raise ValueError(f"{type(self).__name__} pools over tokens and has no option layers; leave it out")
+        if layers is not None:
+            check_layers(list(layers), model.config.get_text_config().num_hidden_layers)
+        if head is not None:
+            self.add_head(head)
         self.instruction = self.default_instruction if instruction is None else instruction
         self.one_prompt = self.default_one_prompt if one_prompt is None else one_prompt
         self.prompts_at_once = prompts_at_once
@@ -73,7 +92,28 @@ class LanguageModelEncoder(Encoder):
     def depends_on(self) -> dict[str, str]:
         """See `Encoder`."""
         prompts = [self.prompt(self.image_mark, None), self.prompt("", "TEXT"), self.prompt(self.image_mark, "TEXT")]
-        return {"prompts": json.dumps(prompts), "one_prompt": str(self.one_prompt)}
+        found = {"prompts": json.dumps(prompts), "one_prompt": str(self.one_prompt)}
+        found |= {} if self.layers is None else {"layers": json.dumps(self.layers)}
+        return found if self.head is None else found | {"head": weights_fingerprint(self.head)}
+
+    def add_head(self, head: LayerHead) -> None:
+        """Give rows by a head over layers.
+
+        Raises:
+            ValueError: It was made for a model of another size.
+        """
+        text = self.model.config.get_text_config()
+        if head.config.input_size != text.hidden_size:
+            raise ValueError(
+                f"the head reads states of width {head.config.input_size}, and the model's are {text.hidden_size} "
+                f"wide; load {head.config.base_model_name_or_path} with it"
+            )
+        check_layers(head.config.layers, text.num_hidden_layers)
+        self.layers, self.head = list(head.config.layers), head
+
+    def rows(self, features: Tensor) -> Tensor:
+        """Rows `(B, D)` of features, by the head where there is one."""
+        return features if self.head is None else self.head(features.to(self.model.device))
 
     def prompt(self, marks: str, text: str | None) -> str:
         """The prompt of frames, a text or both.
@@ -86,7 +126,7 @@ class LanguageModelEncoder(Encoder):
 
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
         """Unit-norm `(B, D)`."""
-        return self.embed(frames, [None] * len(frames))
+        return self.rows(self.embed(frames, [None] * len(frames)))
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit-norm `(N, D)`.
@@ -97,7 +137,7 @@ class LanguageModelEncoder(Encoder):
         if not texts:
             raise ValueError("there is no text to encode; give at least one")
         self.check_texts(texts)
-        return self.read([self.prompt("", text) for text in texts], [[] for _ in texts])
+        return self.rows(self.embed_texts(texts))
 
     def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
         """Unit-norm `(B, D)`: video and text in one prompt.
@@ -107,7 +147,11 @@ class LanguageModelEncoder(Encoder):
         """
         check_pairs(frames, texts)
         self.check_texts(texts)
-        return self.embed(frames, texts)
+        return self.rows(self.embed(frames, texts))
+
+    def embed_texts(self, texts: Sequence[str]) -> Tensor:
+        """Texts alone."""
+        return self.read([self.prompt("", text) for text in texts], [[] for _ in texts])
 
     def embed(self, frames: Sequence[Tensor], texts: Sequence[str | None]) -> Tensor:
         """Videos, each with its text or without."""
@@ -131,11 +175,14 @@ class LanguageModelEncoder(Encoder):
         return torch.cat(rows)
 
     def last_token(self, inputs: Any) -> Tensor:
-        """Unit-norm `(N, D)`: the output at the last token of each prompt."""
+        """Unit-norm `(N, D)`: the output at the last token of each prompt; of several layers `(N, layers, D)`."""
         given = {name: self.on_device(value) for name, value in inputs.items() if isinstance(value, Tensor)}
-        states = self.model(**given, use_cache=False).last_hidden_state
+        output = self.model(**given, use_cache=False, output_hidden_states=self.layers is not None)
         last = given["attention_mask"].sum(1) - 1
-        return unit(states[torch.arange(len(states), device=states.device), last])
+        place = torch.arange(len(last), device=last.device)
+        if self.layers is None:
+            return unit(output.last_hidden_state[place, last])
+        return unit(torch.stack([output.hidden_states[layer][place, last] for layer in self.layers], 1))
 
     def check_texts(self, texts: Sequence[str]) -> None:
         """Refuse texts that would break a prompt apart.
@@ -225,6 +272,7 @@ class MMEmbedEncoder(LanguageModelEncoder):
     )
     default_instruction = MM_EMBED_INSTRUCTION
     image_mark = "<image>"
+    has_layers = False
 
     def prompt(self, marks: str, text: str | None) -> str:
         """As `modeling_nvmmembed.py` writes it."""

@@ -20,6 +20,7 @@ from transformers import (
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import cached_file
 
+from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, load_head, no_report, refuse_adapter
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
 from hf_models.encoders.configuration_languagebind import LanguageBindConfig
 from hf_models.encoders.configuration_mmembed import MMEmbedConfig
@@ -81,7 +82,7 @@ def load_encoder(
         device: Where it runs.
         num_frames: Frames of a video; None: as the model was made for or its paper used it.
         trust_remote_code: Run the code that the folder or repository holds, where its model is of no library.
-        adapter: A PEFT adapter of this very model, a folder or a name on the Hub.
+        adapter: A PEFT adapter or a `LayerHead` of this very model, a folder or a name on the Hub.
         options: Further arguments of the encoder, such as `{"pooling": "max"}` for BLIP-2.
 
     Returns:
@@ -120,9 +121,12 @@ def load_encoder(
         model = load_whole(name_or_path, kind, config)
     except ImportError as error:  # Perception Encoder's tower is one of timm's
         raise ImportError(f"{name_or_path}: {str(error).strip()}") from error
-    if adapter is not None:
+    head = None if adapter is None else load_head(adapter, name_or_path, kind)
+    if adapter is not None and head is None:
         add_adapter(model, adapter, name_or_path)
     encoder: VideoTextEncoder = kind(model.to(device).eval(), processor, frames, **dict(options or {}))
+    if head is not None:
+        encoder.add_head(head.to(device).eval())  # type: ignore[attr-defined]
     return encoder
 
 
@@ -272,50 +276,9 @@ def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
     return model
 
 
-def no_report(record: logging.LogRecord) -> bool:
-    """Whether a message is not transformers' report on loading."""
-    return "LOAD REPORT" not in record.getMessage()
-
-
-def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
-    """Add a PEFT adapter to the model that it was trained on.
-
-    Raises:
-        ValueError: It was trained on another model.
-    """
-    from peft import PeftConfig
-
-    base = PeftConfig.from_pretrained(adapter).base_model_name_or_path
-    if base and base != name_or_path and Path(base).resolve() != Path(name_or_path).resolve():
-        raise ValueError(
-            f"the adapter {adapter} was trained on {base}, not on {name_or_path}; load {base} with it, or, where the "
-            "two are the same model, name this one as base_model_name_or_path in its adapter_config.json"
-        )
-    try:
-        model.load_adapter(adapter)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"the adapter {adapter} does not fit {name_or_path}: {str(error)[:600]}") from None
-
-
-def refuse_adapter(name_or_path: str) -> None:
-    """Say how to load an adapter where it was named as a model.
-
-    Raises:
-        ValueError: It is an adapter.
-    """
-    if (Path(name_or_path) / "adapter_config.json").is_file():
-        from peft import PeftConfig
-
-        base = PeftConfig.from_pretrained(name_or_path).base_model_name_or_path
-        raise ValueError(f"{name_or_path} is an adapter of {base}; load that model with adapter={name_or_path!r}")
-
-
 def is_sentence_transformer(name_or_path: str) -> bool:
     """Whether a folder or repository says of what modules a sentence-transformers model consists."""
-    missing = {
-        f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")
-    }
-    return cached_file(name_or_path, "modules.json", **missing) is not None
+    return cached_file(name_or_path, "modules.json", **MAY_BE_MISSING) is not None
 
 
 def load_sentence_transformer(

@@ -44,6 +44,7 @@ def hn_nce(
     beta: float = 0.0,
     *,
     row_normalization: Literal["row", "official"] = "row",
+    negative_logits: Tensor | None = None,
 ) -> Tensor:
     r"""Hard-negative noise contrastive estimation (TF-CoVR, section 4; Radenovic et al. 2023, equation 3).
 
@@ -60,12 +61,15 @@ def hn_nce(
         beta: how much hard negatives count more, 0 or more; 0 in the paper, 0.5 in the released configuration.
         row_normalization: "official" divides the weight (i, j) by the sum of row j instead of row i, as the released
             code does by a broadcasting slip; for comparisons with its results only.
+        negative_logits: see `negatives_of`; they count as negatives of their row, and `n - 1` above is how many
+            negatives the row has.
 
     Returns:
         A scalar. It may be negative for alpha < 1; `2 log(alpha)` is its lower bound.
 
     Raises:
-        ValueError: the shapes differ, there are fewer than two pairs, or alpha or beta is out of range.
+        ValueError: the shapes differ, there are fewer than two pairs, alpha or beta is out of range, or
+            `negative_logits` come with `row_normalization` "official".
 
     Example:
         >>> cosine = torch.tensor([[0.9, 0.1, 0.2], [0.3, 0.8, -0.1], [0.0, 0.4, 0.7]])
@@ -75,22 +79,64 @@ def hn_nce(
     _check_pairs(query_embeds, target_embeds)
     if not 0 < alpha <= 1 or beta < 0:
         raise ValueError(f"alpha must lie in (0, 1] and beta be at least 0, not {alpha} and {beta}")
+    if negative_logits is not None and row_normalization == "official":
+        raise ValueError('row_normalization "official" repeats released code without further negatives; use "row"')
     logits = similarity_logits(query_embeds, target_embeds, temperature)
-    n = len(logits)
-    on_diagonal = torch.eye(n, dtype=torch.bool, device=logits.device)
-    hardness = (beta * logits).masked_fill(on_diagonal, -math.inf)
-    row_sums = hardness.logsumexp(1)
-    row_weights = hardness - (row_sums[:, None] if row_normalization == "row" else row_sums[None, :])
-    column_weights = hardness - hardness.logsumexp(0)
-
-    def one_way(log_weights: Tensor, dim: int) -> Tensor:
-        log_weights = (log_weights + math.log(n - 1)).masked_fill(on_diagonal, math.log(alpha))
-        return ((logits + log_weights).logsumexp(dim) - logits.diagonal()).mean()
-
-    return one_way(row_weights, 1) + one_way(column_weights, 0)
+    on_diagonal = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+    columns = _log_weights(logits.T, on_diagonal, alpha, beta)
+    row_logits, row_diagonal = logits, on_diagonal
+    if negative_logits is not None:
+        row_logits = torch.cat([logits, negative_logits], 1)
+        row_diagonal = torch.cat([on_diagonal, torch.zeros_like(negative_logits, dtype=torch.bool)], 1)
+    rows = _log_weights(row_logits, row_diagonal, alpha, beta, by_column=row_normalization == "official")
+    positive = logits.diagonal()
+    one_way = [(row_logits + rows).logsumexp(1) - positive, (logits.T + columns).logsumexp(1) - positive]
+    return one_way[0].mean() + one_way[1].mean()
 
 
-def infonce(query_embeds: Tensor, target_embeds: Tensor, temperature: float | Tensor) -> Tensor:
+def _log_weights(logits: Tensor, on_diagonal: Tensor, alpha: float, beta: float, *, by_column: bool = False) -> Tensor:
+    """The logarithms of `w_ij`; 0 where there is no negative, -inf included."""
+    hardness = (beta * logits).masked_fill(on_diagonal | logits.isneginf(), -math.inf)
+    count = (~hardness.isneginf()).sum(1, keepdim=True)
+    sums = hardness.logsumexp(1)
+    weights = hardness - (sums[None, :] if by_column else sums[:, None]) + count.to(logits.dtype).log()
+    return weights.masked_fill(hardness.isneginf(), 0.0).masked_fill(on_diagonal, math.log(alpha))
+
+
+def negatives_of(
+    query_embeds: Tensor,
+    negative_embeds: Tensor,
+    temperature: float | Tensor,
+    *,
+    labels: Tensor | None = None,
+    negative_labels: Tensor | None = None,
+) -> Tensor:
+    """Logits of further negatives, such as captions with another count, for the losses here.
+
+    Args:
+        query_embeds: `(n, D)`.
+        negative_embeds: `(m, D)`; each is a negative of every query but those that it answers.
+        temperature: positive.
+        labels: `(n,)` integers, the label that answers each query.
+        negative_labels: `(m,)` integers, the label of each negative.
+
+    Returns:
+        `(n, m)`, -inf where a negative has the label that answers the query.
+
+    Example:
+        >>> same = torch.tensor([[1.0, 0.0]])
+        >>> negatives_of(same, same, 0.5, labels=torch.tensor([3]), negative_labels=torch.tensor([3])).item()
+        -inf
+    """
+    logits = similarity_logits(query_embeds, negative_embeds, temperature)
+    if labels is None or negative_labels is None:
+        return logits
+    return logits.masked_fill(labels[:, None] == negative_labels[None, :], -math.inf)
+
+
+def infonce(
+    query_embeds: Tensor, target_embeds: Tensor, temperature: float | Tensor, *, negative_logits: Tensor | None = None
+) -> Tensor:
     """InfoNCE in both directions, summed: `hn_nce` with alpha 1 and beta 0, the setting of the paper's main result.
 
     The sum over the two directions is the convention of TF-CoVR; CLIP takes their mean, which is half as large.
@@ -99,6 +145,7 @@ def infonce(query_embeds: Tensor, target_embeds: Tensor, temperature: float | Te
         query_embeds: `(n, D)`, n at least 2.
         target_embeds: `(n, D)`.
         temperature: positive.
+        negative_logits: see `negatives_of`; they stand against the targets of their row.
 
     Raises:
         ValueError: the shapes differ or there are fewer than two pairs.
@@ -106,11 +153,17 @@ def infonce(query_embeds: Tensor, target_embeds: Tensor, temperature: float | Te
     _check_pairs(query_embeds, target_embeds)
     logits = similarity_logits(query_embeds, target_embeds, temperature)
     positive = logits.diagonal()
-    return (logits.logsumexp(1) - positive).mean() + (logits.logsumexp(0) - positive).mean()
+    rows = logits if negative_logits is None else torch.cat([logits, negative_logits], 1)
+    return (rows.logsumexp(1) - positive).mean() + (logits.logsumexp(0) - positive).mean()
 
 
 def multi_positive(
-    query_embeds: Tensor, target_embeds: Tensor, temperature: float | Tensor, target_labels: Tensor
+    query_embeds: Tensor,
+    target_embeds: Tensor,
+    temperature: float | Tensor,
+    target_labels: Tensor,
+    *,
+    negative_logits: Tensor | None = None,
 ) -> Tensor:
     """InfoNCE where each batch item with the right target label is a positive instead of a negative.
 
@@ -125,6 +178,7 @@ def multi_positive(
         target_embeds: `(n, D)`.
         temperature: positive.
         target_labels: `(n,)` integers, the label that answers each query.
+        negative_logits: see `negatives_of`; they stand against each target of their row.
 
     Returns:
         A scalar, at least 0.
@@ -145,13 +199,13 @@ def multi_positive(
     logits = similarity_logits(query_embeds, target_embeds, temperature)
     positives = target_labels[:, None] == target_labels[None, :]
     negatives = logits.masked_fill(positives, -math.inf)
+    of_rows = negatives if negative_logits is None else torch.cat([negatives, negative_logits], 1)
 
     rows, columns = positives.nonzero(as_tuple=True)  # few beside the negatives, so the rest goes by positive
     positive = logits[rows, columns]
     weight = 1 / positives.sum(1)[rows]  # positives are symmetric: a row has as many as its column
 
-    def one_way(dim: int, places: Tensor) -> Tensor:
-        against = torch.logaddexp(positive, negatives.logsumexp(dim)[places]) - positive
-        return (against * weight).sum() / len(logits)
+    def one_way(sums: Tensor) -> Tensor:
+        return ((torch.logaddexp(positive, sums) - positive) * weight).sum() / len(logits)
 
-    return one_way(1, rows) + one_way(0, columns)
+    return one_way(of_rows.logsumexp(1)[rows]) + one_way(negatives.logsumexp(0)[columns])

@@ -1,0 +1,98 @@
+"""What is trained beside a frozen model and saved without it: adapters of PEFT, heads over layers."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedConfig
+from transformers.utils import cached_file
+
+from hf_models.encoders.configuration_layer_head import LayerHeadConfig
+from hf_models.encoders.modeling_layer_head import LayerHead
+from hf_models.encoders.protocol import Encoder
+
+MAY_BE_MISSING: dict[str, Any] = {
+    f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")
+}
+
+
+def no_report(record: logging.LogRecord) -> bool:
+    """Whether a message is not transformers' report on loading."""
+    return "LOAD REPORT" not in record.getMessage()
+
+
+def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
+    """Add a PEFT adapter to the model that it was trained on.
+
+    Raises:
+        ValueError: It was trained on another model, or its weights are not all there.
+    """
+    from peft import PeftConfig
+
+    check_base(PeftConfig.from_pretrained(adapter).base_model_name_or_path, adapter, name_or_path)
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addFilter(no_report)
+    try:
+        report = model.load_adapter(adapter)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"the adapter {adapter} does not fit {name_or_path}: {str(error)[:600]}") from None
+    finally:
+        logger.removeFilter(no_report)
+    missing = sorted(name for name in getattr(report, "missing_keys", None) or () if ".lora_" in name)
+    if missing:
+        raise ValueError(
+            f"{len(missing)} weights of the adapter {adapter} are missing, such as {', '.join(missing[:3])}; it was "
+            "not saved to its end: copy it again, or train it again"
+        )
+
+
+def check_base(base: str | None, adapter: str, name_or_path: str) -> None:
+    """Refuse an adapter of another model.
+
+    Args:
+        base: The model that it was trained on, as its configuration says; None where it does not say.
+        adapter: The adapter's folder or name on the Hub.
+        name_or_path: The model to add it to.
+
+    Raises:
+        ValueError: It was trained on another model.
+    """
+    if base and base != name_or_path and Path(base).resolve() != Path(name_or_path).resolve():
+        raise ValueError(
+            f"the adapter {adapter} was trained on {base}, not on {name_or_path}; load {base} with it, or, where the "
+            "two are the same model, name this one as base_model_name_or_path in its adapter_config.json (config.json "
+            "of a head)"
+        )
+
+
+def load_head(adapter: str, name_or_path: str, kind: type[Encoder]) -> LayerHead | None:
+    """The head over layers that an adapter's folder holds; None where it holds another adapter.
+
+    Raises:
+        ValueError: It was trained on another model, its weights are not all there, or the encoder takes none.
+    """
+    if cached_file(adapter, "config.json", **MAY_BE_MISSING) is None:
+        return None
+    config = PreTrainedConfig.get_config_dict(adapter)[0]
+    if config.get("model_type") != LayerHeadConfig.model_type:
+        return None
+    if not getattr(kind, "has_layers", False):
+        raise ValueError(f"{adapter} is a head over the layers of a language model, and {name_or_path} is none")
+    check_base(config.get("base_model_name_or_path"), adapter, name_or_path)
+    head, report = LayerHead.from_pretrained(adapter, output_loading_info=True)
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(f"{len(missing)} weights of {adapter} are missing, such as {missing[0]}; train it again")
+    return head
+
+
+def refuse_adapter(name_or_path: str) -> None:
+    """Say how to load an adapter where it was named as a model.
+
+    Raises:
+        ValueError: It is an adapter.
+    """
+    if (Path(name_or_path) / "adapter_config.json").is_file():
+        from peft import PeftConfig
+
+        base = PeftConfig.from_pretrained(name_or_path).base_model_name_or_path
+        raise ValueError(f"{name_or_path} is an adapter of {base}; load that model with adapter={name_or_path!r}")
