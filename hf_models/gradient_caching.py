@@ -80,7 +80,7 @@ def backward_in_chunks(
             parts.append(embed())
     embeds = torch.cat(parts).detach().requires_grad_()
     loss = loss_of(embeds)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     after = RandomState(torch.device(device))
     gradients = torch.zeros_like(embeds) if embeds.grad is None else embeds.grad
     for embed, state, part in zip(chunks, states, gradients.split([len(part) for part in parts]), strict=True):

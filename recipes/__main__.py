@@ -23,7 +23,7 @@ VERBS = {
     "Composed retrieval (TF-CoVR)": (
         *("build_tfcovr", "analyse_tfcovr"),
         *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
-        *("zero_shot", "finetune_baseline", "ablate"),
+        *("zero_shot", "finetune_baseline", "ablate", "finetune_vlm"),
         *("caption_clips", "rewrite_captions"),
     ),
     "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),

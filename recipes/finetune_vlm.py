@@ -38,11 +38,11 @@ class FinetuneVLMConfig(TrainingRunConfig, DataConfig):
         "texts", "Captions and how they change, which opens no video; or clips with modification texts."
     )
     adapter: str | None = option(None, "Adapter of the same model to go on from, with --method lora; none: a new one.")
-    rank: int = option(16, "Rank of LoRA's matrices.")
-    lora_alpha: int = option(32, "LoRA's outputs are multiplied by this over the rank.")
+    rank: int = option(8, "Rank of LoRA's matrices.")
+    lora_alpha: int = option(16, "LoRA's outputs are multiplied by this over the rank.")
     lora_dropout: float = option(0.05, "Dropout probability (0 to 1) before LoRA, or in the blocks of the head.")
     target_modules: list[str] = option(
-        ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+        ["q_proj", "k_proj", "v_proj", "o_proj"],
         "Linear layers of the language model that get LoRA; the vision tower stays frozen.",
     )
     layers: list[int] | None = option(

@@ -1,6 +1,7 @@
 """What is trained beside a frozen model and saved without it: adapters of PEFT, heads over layers."""
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hf_models.encoders.configuration_layer_head import LayerHeadConfig
 from hf_models.encoders.modeling_layer_head import LayerHead
 from hf_models.encoders.protocol import Encoder
 
+PEFT_PREFIX = "base_model.model."
 MAY_BE_MISSING: dict[str, Any] = {
     f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors", "gated_repo")
 }
@@ -30,16 +32,27 @@ def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
     from peft import PeftConfig
 
     check_base(PeftConfig.from_pretrained(adapter).base_model_name_or_path, adapter, name_or_path)
-    logger = logging.getLogger("transformers.modeling_utils")
-    logger.addFilter(no_report)
     try:
-        report = model.load_adapter(adapter)
+        model.load_adapter(adapter)
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"the adapter {adapter} does not fit {name_or_path}: {str(error)[:600]}") from None
-    finally:
-        logger.removeFilter(no_report)
-    missing = sorted(name for name in getattr(report, "missing_keys", None) or () if ".lora_" in name)
-    if missing:
+    check_whole(model.get_adapter_state_dict(), adapter)
+
+
+def check_whole(wanted: Iterable[str], adapter: str) -> None:
+    """Refuse an adapter of which weights are missing; PEFT would leave them as they start.
+
+    Args:
+        wanted: Names of all weights of the adapter.
+        adapter: Its folder or name on the Hub.
+
+    Raises:
+        ValueError: Some are missing.
+    """
+    from peft import load_peft_weights
+
+    saved = {name.removeprefix(PEFT_PREFIX) for name in load_peft_weights(adapter, device="cpu")}
+    if missing := sorted({name.removeprefix(PEFT_PREFIX) for name in wanted} - saved):
         raise ValueError(
             f"{len(missing)} weights of the adapter {adapter} are missing, such as {', '.join(missing[:3])}; it was "
             "not saved to its end: copy it again, or train it again"
@@ -76,10 +89,16 @@ def load_head(adapter: str, name_or_path: str, kind: type[Encoder]) -> LayerHead
     config = PreTrainedConfig.get_config_dict(adapter)[0]
     if config.get("model_type") != LayerHeadConfig.model_type:
         return None
+    base = config.get("base_model_name_or_path")
+    check_base(base, adapter, name_or_path)
     if not getattr(kind, "has_layers", False):
-        raise ValueError(f"{adapter} is a head over the layers of a language model, and {name_or_path} is none")
-    check_base(config.get("base_model_name_or_path"), adapter, name_or_path)
-    head, report = LayerHead.from_pretrained(adapter, output_loading_info=True)
+        raise ValueError(
+            f"{adapter} is a head over the layers of a language model, and {name_or_path} embeds otherwise; "
+            f"load {base} with it"
+        )
+    loaded: Any = LayerHead.from_pretrained(adapter, output_loading_info=True)
+    head: LayerHead = loaded[0]
+    report = loaded[1]
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"{len(missing)} weights of {adapter} are missing, such as {missing[0]}; train it again")
     return head

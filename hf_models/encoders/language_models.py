@@ -71,7 +71,8 @@ class LanguageModelEncoder(Encoder):
         head: LayerHead | None = None,
     ) -> None:
         super().__init__(model, processor, num_frames)
-        self.layers, self.head = None if layers is None else list(layers), None
+        self.layers = None if layers is None else list(layers)
+        self.head: LayerHead | None = None
         if layers is not None and not self.has_layers:
             raise ValueError(f"{type(self).__name__} pools over tokens and has no option layers; leave it out")
         if layers is not None:

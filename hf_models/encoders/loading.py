@@ -126,7 +126,7 @@ def load_encoder(
         add_adapter(model, adapter, name_or_path)
     encoder: VideoTextEncoder = kind(model.to(device).eval(), processor, frames, **dict(options or {}))
     if head is not None:
-        encoder.add_head(head.to(device).eval())  # type: ignore[attr-defined]
+        encoder.add_head(head.to(torch.device(device)).eval())  # type: ignore[attr-defined, arg-type]
     return encoder
 
 

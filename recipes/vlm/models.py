@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 from transformers import (
@@ -24,7 +24,7 @@ from transformers.utils.logging import disable_progress_bar
 from hf_datasets.drafts import replacing
 from hf_datasets.tfcovr.labels import load_labels
 from hf_models.encoders import ENCODERS, LanguageModelEncoder, load_encoder
-from hf_models.encoders.adapters import check_base
+from hf_models.encoders.adapters import check_base, check_whole
 from hf_models.encoders.configuration_layer_head import LayerHeadConfig
 from hf_models.encoders.loading import read_config
 from hf_models.encoders.modeling_layer_head import LayerHead
@@ -64,14 +64,16 @@ def add_lora(encoder: LanguageModelEncoder, config: Any) -> PeftModel:
     """Put LoRA into the language model of an encoder, new or from `config.adapter`; everything else is frozen.
 
     Raises:
-        ValueError: The adapter was trained on another model.
+        ValueError: The adapter was trained on another model, or its weights are not all there.
     """
     if config.adapter is not None:
         check_base(PeftConfig.from_pretrained(config.adapter).base_model_name_or_path, config.adapter, config.model)
         try:
-            return PeftModel.from_pretrained(encoder.model, config.adapter, is_trainable=True)
+            adapted = PeftModel.from_pretrained(encoder.model, config.adapter, is_trainable=True)
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"the adapter {config.adapter} does not fit {config.model}: {str(error)[:600]}") from None
+        check_whole(get_peft_model_state_dict(adapted, save_embedding_layers=False), config.adapter)
+        return adapted
     lora = LoraConfig(
         r=config.rank,
         lora_alpha=config.lora_alpha,
