@@ -5,12 +5,15 @@ r"""Measure how well models tell true from disrupted paragraphs, and their retri
     python recipes/evaluate_comp.py --compare --seeds 0 1 2 3 4 --draws 6
     python recipes/evaluate_comp.py --models openai/clip-vit-base-patch32 microsoft/xclip-base-patch32 \
         google/videoprism-lvt-base-f16r288 google/siglip2-base-patch16-224 facebook/pe-av-base
+    python recipes/evaluate_comp.py --compare --objectives captioning --score likelihood
     python recipes/evaluate_comp.py --threshold_split validation
     python recipes/evaluate_comp.py --pairs pairs.csv --video_dir videos
 
 VideoComp, section 3.4. Without an argument it measures what `vidclip.py` made of the miniature, beside what it started
-from. `--compare` trains what is missing of `--objectives` (`vidclip.py`; "comppretrain" is CompLoss after CompPretrain)
-and measures that; several seeds give mean and standard deviation (over n - 1). A model is VidCLIP, X-CLIP, VideoPrism,
+from. `--compare` trains what is missing of `--objectives` (`vidclip.py`; "comppretrain" is CompLoss after CompPretrain,
+"captioning" InfoNCE with CoCa's captioning loss: VidCLIP + captioning loss, VideoCoCa-like) and measures that; several
+seeds give mean and standard deviation (over n - 1). `--score likelihood` compares a video with a text by how likely
+the text decoder of such a model finds it, instead of by embeddings. A model is VidCLIP, X-CLIP, VideoPrism,
 Perception Encoder, or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does.
 
 A segment mismatch is also a pair of videos with a pair of texts: what is shown, and what the negative text describes.
@@ -52,9 +55,13 @@ class EvaluateCompConfig(ContrastConfig):
     )
     compare: bool = option(False, "Measure what each of --objectives trains instead of --models.")
     draws: int = option(1, "Drawings of orders, replacements and intervals to average over; published pairs have 1.")
-    objectives: list[Literal["clip", "negclip", "comploss", "comppretrain"]] = option(
+    objectives: list[Literal["clip", "negclip", "comploss", "comppretrain", "captioning"]] = option(
         ["clip", "negclip", "comploss", "comppretrain"],
-        "Objectives that --compare trains; comppretrain is CompLoss after CompPretrain.",
+        "Objectives that --compare trains; comppretrain is CompLoss after CompPretrain, captioning is InfoNCE and "
+        "CoCa's captioning loss.",
+    )
+    score: Literal["embedding", "likelihood"] = option(
+        "embedding", "Compare by embeddings, or by the likelihood of the text given the video (captioning only)."
     )
     seeds: list[int] = option([0], "Seeds of the fine-tuning that --compare does.")
     vidclip_config: str | None = option(None, "YAML file of vidclip.py for that fine-tuning; none: its defaults.")
@@ -80,6 +87,11 @@ class EvaluateCompConfig(ContrastConfig):
                 f"--threshold_split {self.split} is the split that is measured; fit the threshold on another, such as "
                 "validation"
             )
+        if self.compare and self.score == "likelihood" and set(self.objectives) != {"captioning"}:
+            raise ValueError(
+                "--score likelihood needs models with a text decoder, which only the objective captioning trains: give "
+                "--objectives captioning"
+            )
         if self.pairs and self.draws > 1:
             raise ValueError(f"--draws {self.draws}: the table of --pairs has no other drawings; leave --draws out")
 
@@ -104,7 +116,10 @@ from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_models.encoders import VideoTextEncoder, load_encoder, short_name
 
-COMP_PRETRAIN = "comppretrain"
+COMP_PRETRAIN, CAPTIONING = "comppretrain", "captioning"
+OBJECTIVES = {COMP_PRETRAIN: "comploss", CAPTIONING: "clip"}
+"""What `vidclip.py` calls the objective, where it is another name."""
+COCA_WEIGHT = 2.0
 
 
 def names(models: list[str]) -> dict[str, str]:
@@ -121,11 +136,12 @@ def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
         return
     file = [config.vidclip_config] if config.vidclip_config else []
     for name in config.objectives:
-        objective = ["--objective", "comploss" if name == COMP_PRETRAIN else name]
+        objective = ["--objective", OBJECTIVES.get(name, name)]
         start = pretrain(config) if name == COMP_PRETRAIN else None
         for seed in config.seeds:
             training = training_config(config, [*file, *objective])
             training.model = start or training.model
+            training.captioning_weight = training.captioning_weight or COCA_WEIGHT if name == CAPTIONING else 0.0
             training.seed, training.output_dir = seed, f"{config.runs_dir}/{name}/{seed}"
             train(training)
             yield name, f"{name}/{seed}", f"{training.output_dir}/model"
@@ -212,7 +228,8 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     thresholds: dict[str, float | None] = {}
     for name, run_name, path in systems(config):
         check_model_folder(path)
-        encoder = load_encoder(path, accelerator.device, config.num_frames)
+        options = {"score": config.score} if config.score != "embedding" else {}
+        encoder = load_encoder(path, accelerator.device, config.num_frames, options=options)
         thresholds[run_name] = fitting.fit_threshold(encoder) if fitting else None
         outcome = measure(scores, encoder, thresholds[run_name])
         by_seed.setdefault(name, []).append(outcome.metrics)

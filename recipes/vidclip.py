@@ -4,8 +4,11 @@
     accelerate launch recipes/vidclip.py --objective negclip --output_dir outputs/vidclip/negclip
     python recipes/vidclip.py recipes/configs/vidclip_miniature_stacked.yaml     # CompPretrain
     python recipes/vidclip.py --model outputs/vidclip/stacked/model --output_dir outputs/vidclip/stacked_comploss
+    python recipes/vidclip.py recipes/configs/vidclip_miniature_captioning.yaml  # VideoCoCa-like
 
-`--model` is a CLIP, which becomes a VidCLIP, or a VidCLIP. Contrastive negatives come from all processes. Every epoch
+`--model` is a CLIP, which becomes a VidCLIP, or a VidCLIP. Contrastive negatives come from all processes.
+`--captioning_weight` adds CoCa's captioning loss on the texts that fit, by a text decoder that is published with the
+model; VideoComp's VidCLIP has none. Every epoch
 is measured on the validation split; the last weights become `OUTPUT_DIR/model`, with `OUTPUT_DIR/results.json`. A
 killed run started again with the same configuration goes on from its last checkpoint and ends with the same weights as
 one that was never killed.
@@ -45,6 +48,10 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
     preference_kind: Literal["logistic", "hinge"] = option("logistic", "Loss of one comparison.")
     preference_scale: float = option(20.0, "Factor on the difference of two cosine similarities.")
     preference_margin: float = option(0.0, "Margin of a comparison, after the factor.")
+    captioning_weight: float = option(
+        0.0, "Weight of CoCa's captioning loss, added to any objective; CoCa has 2, and 0 trains no text decoder."
+    )
+    num_captioning_layers: int = option(2, "Layers of the text decoder, where the model has none yet.")
     negclip_negatives: int = option(1, "Disrupted texts per video and epoch for negclip; 0: all.")
     freeze_vision: bool = option(True, "Leave the vision tower as it is.")
     draws: int = option(6, "Drawings of the disruptions, a new one each epoch; published pairs have 1.")
@@ -66,6 +73,10 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
             raise ValueError(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
         if self.negclip_negatives < 0:
             raise ValueError(f"--negclip_negatives {self.negclip_negatives}: it is 0 for all, or more")
+        if self.captioning_weight < 0:
+            raise ValueError(f"--captioning_weight {self.captioning_weight}: it is 0 for no captioning loss, or more")
+        if self.num_captioning_layers < 1:
+            raise ValueError(f"--num_captioning_layers {self.num_captioning_layers}: a text decoder has at least 1")
         if not 0 <= self.stack <= 8:
             raise ValueError(f"--stack {self.stack}: a stack has 1 to 8 clips; 0 trains without stacks")
         if self.stack == 1 and self.objective != "clip":
@@ -81,7 +92,7 @@ from datasets import disable_progress_bars
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils import logging
 
 from comp.data import load_rows, load_stacks
 from comp.scores import Scores
@@ -102,24 +113,42 @@ PREFERENCE = (
     "preference_scale",
     "preference_margin",
 )
+CAPTIONING = ("captioning_weight", "num_captioning_layers")
 
 
 def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcessor]:
     """The model to start from, with the configured objective, and its processor."""
-    disable_progress_bar()
+    logging.disable_progress_bar()
     check_model_folder(config.model)
     fields = {name: getattr(config, name) for name in PREFERENCE} | {"loss": config.objective}
-    if AutoConfig.from_pretrained(config.model).model_type == "vidclip":
-        model = AutoModel.from_pretrained(config.model)
+    fields |= {name: getattr(config, name) for name in CAPTIONING} if config.captioning_weight else {}
+    torch.manual_seed(config.seed)  # for what is new
+    start = AutoConfig.from_pretrained(config.model)
+    if start.model_type == "vidclip":
+        layers = start.num_captioning_layers or fields.get("num_captioning_layers", 0)
+        model = load_saved(config.model, layers)
+        fields |= {"num_captioning_layers": layers}
         if model.config.num_frames != config.num_frames:
             raise SystemExit(f"{config.model} has {model.config.num_frames} frames; give it as --num_frames")
         model.config.update(fields)
         return model, AutoProcessor.from_pretrained(config.model)
-    torch.manual_seed(config.seed)  # for what is new
     model = VidCLIPModel.from_clip(config.model, num_frames=config.num_frames, **fields)
     image_processor = AutoImageProcessor.from_pretrained(config.model)
     video_processor = AIMVideoProcessor.from_image_processor(image_processor, num_frames=config.num_frames)
     return model, VidCLIPProcessor(video_processor, AutoTokenizer.from_pretrained(config.model))
+
+
+def load_saved(path: str, num_captioning_layers: int) -> VidCLIPModel:
+    """A saved VidCLIP with a text decoder of so many layers, a new one where it has none."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # it would list all weights of a new decoder
+    model, report = AutoModel.from_pretrained(
+        path, num_captioning_layers=num_captioning_layers, output_loading_info=True
+    )
+    logging.set_verbosity(verbosity)
+    if lost := sorted(name for name in report["missing_keys"] if not name.startswith("captioner.")):
+        raise SystemExit(f"{path} lacks {len(lost)} weights, such as {lost[0]}; it was not saved to its end")
+    return model
 
 
 def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:
@@ -165,6 +194,8 @@ class Training(TrainingRun):
         super().__init__(config)
         model, self.processor = load_vidclip(config)
         model.vision_model.requires_grad_(not config.freeze_vision)
+        if model.captioner is not None and not config.captioning_weight:
+            model.captioner.requires_grad_(False)  # several processes want a gradient of all that is trained
         if config.activation_checkpointing:
             model.activation_checkpointing_enable()
         size = self.processor.video_processor.size
@@ -191,13 +222,14 @@ class Training(TrainingRun):
     @property
     def description(self) -> str:
         """With the objective."""
-        return f"{self.NAME} {self.config.objective}"
+        return f"{self.NAME} {self.config.objective}{' + captioning' if self.config.captioning_weight else ''}"
 
     def identity(self) -> dict[str, Any]:
         """Without the options that only other objectives read."""
         unread = {
             *(PREFERENCE if self.config.objective != "comploss" else ()),
             *(("negclip_negatives",) if self.config.objective != "negclip" else ()),
+            *(CAPTIONING if not self.config.captioning_weight else ()),
         }
         return {name: value for name, value in super().identity().items() if name not in unread}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from hf_models.encoders.protocol import (
     Encoder,
@@ -61,22 +62,99 @@ class VideoPrismEncoder(DotProductEncoder):
 
 
 class VidCLIPEncoder(DotProductEncoder):
-    """VidCLIP, which reads longer texts than the CLIP whose tokenizer it has."""
+    """VidCLIP, which reads longer texts than the CLIP whose tokenizer it has.
+
+    Args:
+        model: As of `Encoder`.
+        processor: As of `Encoder`.
+        num_frames: As of `Encoder`.
+        score: What `compare` gives: "embedding", the cosines of the embeddings, or "likelihood", the mean
+            log-probability of a text's tokens given the video, of a model that was trained with captioning loss.
+
+    Raises:
+        ValueError: `score` is another, or the model has no text decoder.
+    """
 
     usage = Usage(
-        family="VidCLIP",
+        family="VidCLIP; with captioning loss VideoCoCa-like",
         frames="as it was trained; one video",
         prompt="the text alone",
-        pooling="the video's and the text's projected class token, unit-norm",
+        pooling="the video's and the text's projected class token, unit-norm; with the option score='likelihood' "
+        "`compare` gives the mean log-probability of the text's tokens by the decoder, which reads the video's pooled "
+        "tokens and the words in their order, and takes a pass for each pair",
         query=AVERAGE,
-        source="VideoComp, arXiv:2504.03970, section 4; trained by `subtle vidclip`",
+        source="VideoComp, arXiv:2504.03970, section 4; captioning loss CoCa, 2205.01917, and VideoCoCa, 2212.04979; "
+        "trained by `subtle vidclip`",
         license="that of the CLIP it starts from",
+        inferred="the decoder: VideoComp's VidCLIP has none; the mean over tokens, so that length does not decide",
     )
+    texts_at_a_time = 64
+
+    def __init__(self, model: Any, processor: Any, num_frames: int, *, score: str = "embedding") -> None:
+        super().__init__(model, processor, num_frames)
+        if score not in {"embedding", "likelihood"}:
+            raise ValueError(f"score is {score!r}; it may be 'embedding' or 'likelihood'")
+        if score == "likelihood" and model.captioner is None:
+            raise ValueError(
+                "score='likelihood' needs a VidCLIP with a text decoder, and this one was trained without; train one "
+                "by `subtle vidclip --captioning_weight 2`, or compare by score='embedding'"
+            )
+        self.by_likelihood = score == "likelihood"
+
+    @property
+    def depends_on(self) -> dict[str, str]:
+        """With the score where it is not the embeddings'."""
+        return {"score": "likelihood"} if self.by_likelihood else {}
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Token ids as VidCLIP was trained on."""
         tokens: dict[str, Tensor] = self.processor(text=list(texts)).to(self.model.device)
         return tokens
+
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
+        """Unit-norm `(B, D)`; by likelihood each followed by what the decoder reads of it."""
+        if not self.by_likelihood:
+            return super().encode_video(frames)
+        frame_tokens = self.model.get_frame_tokens(**self.videos(frames))
+        embeds, seen = self.model.pool_frame_tokens(frame_tokens), self.model.get_video_tokens(frame_tokens)
+        return torch.cat([unit(embeds), seen.flatten(1).float()], dim=1)
+
+    def encode_text(self, texts: Sequence[str]) -> Tensor:
+        """Unit-norm `(N, D)`; by likelihood each followed by its token ids, -1 for padding."""
+        if not self.by_likelihood:
+            return super().encode_text(texts)
+        tokens = self.tokens(texts)
+        ids = tokens["input_ids"].masked_fill(tokens["attention_mask"] == 0, -1)
+        missing = self.model.config.text_config.max_position_embeddings - ids.shape[1]
+        embeds = unit(self.model.get_text_features(**tokens))
+        return torch.cat([embeds, F.pad(ids, (0, missing), value=-1).to(embeds)], dim=1)
+
+    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
+        """Unit-norm `(B, D)`."""
+        check_pairs(frames, texts)
+        return mean_of(*(self.embeds(rows) for rows in (self.encode_video(frames), self.encode_text(texts))))
+
+    def embeds(self, rows: Tensor) -> Tensor:
+        """The embeddings `(B, D)` that rows of videos or texts begin with."""
+        return rows[:, : self.model.config.projection_dim]
+
+    def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
+        """Cosines `(B, N)`; by likelihood mean log-probabilities, at most 0."""
+        if not self.by_likelihood:
+            return super().compare(videos, texts)
+        model, start = self.model, self.model.config.projection_dim
+        seen = videos[:, start:].unflatten(1, (model.config.num_pooler_queries, -1)).to(model.device)
+        ids = texts[:, start:].long().to(model.device)
+        parts = []
+        for batch in ids.split(self.texts_at_a_time):
+            mask = batch >= 0
+            longest = int(mask.sum(1).max())
+            parts.append(model.get_text_scores(seen, batch[:, :longest].clamp(min=0), mask[:, :longest].long()))
+        return torch.cat(parts, dim=1).float().cpu()
+
+    def compare_queries(self, queries: Tensor, videos: Tensor) -> Tensor:
+        """Cosines `(queries, videos)`, of the embeddings."""
+        return super().compare_queries(queries, self.embeds(videos))
 
 
 class ImageEncoder(DotProductEncoder):

@@ -48,6 +48,15 @@ class VidCLIPConfig(PreTrainedConfig):
         preference_kind: See `losses.comp_loss`.
         preference_scale: See `losses.comp_loss`.
         preference_margin: See `losses.comp_loss`.
+        num_captioning_layers: Layers of CoCa's multimodal text decoder, which reads the states of the text tower and
+            attends to what the first attention pooler gives of the video; 0, the paper's VidCLIP, is without it. CoCa
+            has as many as its text tower.
+        captioning_weight: Of the captioning loss, which is added to `loss` where there is a decoder; 2 in CoCa.
+
+    With a decoder the model is VidCLIP with CoCa's captioning loss, which makes it like VideoCoCa (arXiv:2212.04979);
+    VideoComp trains without. What is inferred: the text tower is CLIP's, whose layers are causal and whose end-of-text
+    token is CoCa's CLS at the end, so its states are the decoder's input after the tower's last normalization, and the
+    end of the text is predicted too; the embedding of tokens and the head of the decoder are two matrices.
 
     Example:
         >>> config = VidCLIPConfig(text_config={"num_hidden_layers": 2})
@@ -76,6 +85,8 @@ class VidCLIPConfig(PreTrainedConfig):
     preference_kind: Literal["logistic", "hinge"] = "logistic"
     preference_scale: float | int = 1.0
     preference_margin: float | int = 0.0
+    num_captioning_layers: int = 0
+    captioning_weight: float | int = 2.0
     initializer_range: float | int = 0.02
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -141,7 +152,8 @@ class VidCLIPConfig(PreTrainedConfig):
         for name in ("num_frames", "num_pooler_queries", "projection_dim"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("preference_weight", "preference_scale", "preference_margin"):
+        weights = ("preference_weight", "preference_scale", "preference_margin", "captioning_weight")
+        for name in (*weights, "num_captioning_layers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
         if self.logit_scale_init_value > self.max_logit_scale:

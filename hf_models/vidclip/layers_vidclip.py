@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import CLIPVisionConfig
+from transformers import CLIPVisionConfig, PreTrainedConfig
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.clip.modeling_clip import eager_attention_forward
 
@@ -58,6 +58,28 @@ def at_least_one_row(rows: Tensor) -> Tensor:
         (torch.Size([1, 3]), torch.Size([2, 3]))
     """
     return rows if rows.shape[0] else torch.cat([rows, rows.new_zeros(1, *rows.shape[1:])])
+
+
+def attend(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Multi-head attention of projected tokens by the implementation that is configured, without a mask.
+
+    Args:
+        module: Has `num_heads` and the `config` that names the implementation.
+        query: `(batch, Q, width)`.
+        key: `(batch, K, width)`.
+        value: `(batch, K, width)`.
+
+    Returns:
+        `(batch, Q, width)`, to be projected.
+    """
+    query, key, value = (
+        states.unflatten(-1, (cast("int", module.num_heads), -1)).transpose(1, 2) for states in (query, key, value)
+    )
+    config = cast("PreTrainedConfig", module.config)
+    run = ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager_attention_forward)
+    attended, _ = run(module, query, key, value, None, scaling=query.shape[-1] ** -0.5, is_causal=False)
+    merged: Tensor = attended.flatten(2)  # from (batch, Q, heads, width / heads)
+    return merged
 
 
 class TemporalEmbedding(nn.Module):
@@ -117,14 +139,7 @@ class AttentionPooler(nn.Module):
         context = self.context_layernorm(context)
         # The size comes from `shape`, because `len` would fix it when the model is exported.
         query = self.q_proj(self.query.to(context.dtype)).expand(context.shape[0], -1, -1)
-        query, key, value = (
-            states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for states in (query, self.k_proj(context), self.v_proj(context))
-        )
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
-        scaling = query.shape[-1] ** -0.5
-        pooled, _ = attend(self, query, key, value, None, scaling=scaling, is_causal=False)
-        merged = pooled.flatten(2)  # from (batch, queries, heads, width / heads)
+        merged = attend(self, query, self.k_proj(context), self.v_proj(context))
         summary: Tensor = self.layernorm(self.out_proj(merged))
         return summary
 
@@ -142,8 +157,13 @@ class VideoPooler(nn.Module):
             # torch types attributes as tensors or modules.
             self.video_pooler.layernorm.starts_at_zero = True  # type: ignore[assignment]
 
-    def forward(self, tokens: Tensor, *, interpolate_temporal: bool = False) -> Tensor:
-        """Pool `(batch, frames, tokens, width)`, class token first, to `(batch, width)`."""
+    def forward(self, tokens: Tensor, *, interpolate_temporal: bool = False) -> tuple[Tensor, Tensor]:
+        """Pool `(batch, frames, tokens, width)`, class token first, to `(batch, width)`.
+
+        Returns:
+            That, and what the first pooler gave, `(batch, num_pooler_queries, width)`: what a text is generated from.
+        """
         placed = self.temporal_embedding(tokens, interpolate=interpolate_temporal)
-        pooled: Tensor = self.video_pooler(self.token_pooler(placed.flatten(1, 2)))[:, 0]
-        return tokens[:, :, 0].mean(1) + pooled if self.class_token_residual else pooled
+        summaries: Tensor = self.token_pooler(placed.flatten(1, 2))
+        pooled: Tensor = self.video_pooler(summaries)[:, 0]
+        return (tokens[:, :, 0].mean(1) + pooled if self.class_token_residual else pooled), summaries

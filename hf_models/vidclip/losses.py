@@ -164,6 +164,46 @@ def comp_loss(
     return per_video.sum() / compared.sum().clamp(min=1)
 
 
+def caption_log_likelihoods(logits: Tensor, input_ids: Tensor, lengths: Tensor) -> Tensor:
+    """Sum up the log-probabilities of each text's tokens after its first.
+
+    Args:
+        logits: `(N, L, vocabulary)`; those at place t are of the token at t + 1.
+        input_ids: `(N, L)`.
+        lengths: `(N,)` integers: tokens of each text, with its end; later ones do not count.
+
+    Returns:
+        `(N,)`, natural logarithms, at most 0; 0 for a text of one token.
+
+    Example:
+        >>> logits, tokens = torch.zeros(1, 3, 4), torch.tensor([[1, 2, 3]])
+        >>> caption_log_likelihoods(logits, tokens, torch.tensor([3]))  # 2 log(1 / 4)
+        tensor([-2.7726])
+    """
+    with torch.autocast(logits.device.type, enabled=False):
+        (logits,) = _as_float(logits[:, :-1])
+        surprise = F.cross_entropy(logits.transpose(1, 2), input_ids[:, 1:], reduction="none")
+        counted = torch.arange(1, input_ids.shape[1], device=lengths.device) < lengths[:, None]
+        return -(surprise * counted.to(surprise)).sum(1)
+
+
+def captioning_loss(log_likelihoods: Tensor, lengths: Tensor) -> Tensor:
+    """Give CoCa's captioning loss: the mean cross-entropy of the tokens of all texts, each after its first.
+
+    Args:
+        log_likelihoods: `(N,)` of `caption_log_likelihoods`.
+        lengths: `(N,)` integers, as there.
+
+    Returns:
+        A scalar, at least 0; 0 where no text has a second token.
+
+    Example:
+        >>> captioning_loss(torch.tensor([-2.0, -4.0]), torch.tensor([2, 3]))
+        tensor(2.)
+    """
+    return -log_likelihoods.sum() / (lengths - 1).sum().clamp(min=1)
+
+
 def _comparison_weights(levels: Tensor, pairs: Pairs) -> Tensor:
     """How much text j being below text i counts: what is compared of two levels sums up to 1."""
     absent = torch.cat([levels.new_zeros(len(levels), 1, dtype=torch.bool), levels <= 0], dim=1)

@@ -24,9 +24,10 @@ from .layers_vidclip import (
     limited_scale,
     temporal_positions,
 )
-from .losses import clip_loss, comp_loss, negclip
+from .layers_vidclip_captioning import CaptionDecoder, text_lengths
+from .losses import caption_log_likelihoods, captioning_loss, clip_loss, comp_loss, negclip
 
-ADDED_TO_CLIP = "video_pooler."
+ADDED_TO_CLIP = ("video_pooler.", "captioner.")
 logger = logging.get_logger(__name__)
 
 
@@ -44,6 +45,7 @@ class VidCLIPOutput(ModelOutput):
         text_model_output: Of the text tower, with `hidden_states` (the input of the first layer and the output of each,
             `(N, L, width)`) and `attentions` (`(N, heads, L, L)` of each layer), where these are requested.
         vision_model_output: The same for the vision tower, whose rows are the `B * T` frames.
+        caption_loss: Scalar, the captioning part of `loss` before its weight; where the model has a decoder.
     """
 
     loss: Tensor | None = None
@@ -54,6 +56,7 @@ class VidCLIPOutput(ModelOutput):
     negative_embeds: Tensor | None = None
     text_model_output: BaseModelOutputWithPooling | None = None
     vision_model_output: BaseModelOutputWithPooling | None = None
+    caption_loss: Tensor | None = None
 
     def to_tuple(self) -> tuple[Any, ...]:
         """All that is not None, in the order above, with the towers' outputs as tuples too."""
@@ -67,6 +70,11 @@ class VidCLIPModel(PreTrainedModel):
     over all frames by two attention poolers, the first with 196 queries, the second with one. The text tower reads up
     to 160 tokens; its summary (the paper's CLS) is CLIP's end-of-text token, the only one that attends to all others.
     Attributes have CLIP's names, so code that reads those of a `CLIPModel` works here.
+
+    With `config.num_captioning_layers` a text decoder attends to the 196 tokens of the first pooler, as in CoCa, and
+    the loss has a captioning part: VidCLIP with captioning loss, which is like VideoCoCa. Embeddings come from the
+    towers as before; `get_text_scores` says how likely each text is given a video. `from_pretrained(folder,
+    num_captioning_layers=2)` puts a new decoder on a saved VidCLIP.
 
     Example:
         >>> small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -95,6 +103,7 @@ class VidCLIPModel(PreTrainedModel):
         "CLIPEncoderLayer",
         "CLIPVisionEmbeddings",
         "VideoPooler",
+        "CaptioningLayer",
     )
 
     def __init__(self, config: VidCLIPConfig) -> None:
@@ -106,6 +115,7 @@ class VidCLIPModel(PreTrainedModel):
         self.visual_projection = nn.Linear(vision.hidden_size, config.projection_dim, bias=False)
         self.text_projection = nn.Linear(text.hidden_size, config.projection_dim, bias=False)
         self.logit_scale = nn.Parameter(torch.tensor(float(config.logit_scale_init_value)))
+        self.captioner = CaptionDecoder(config, self.text_model.config) if config.num_captioning_layers else None
         self.post_init()
 
     @torch.no_grad()
@@ -250,9 +260,22 @@ class VidCLIPModel(PreTrainedModel):
             frame_tokens: `(B, T, 1 + patches, width)` of any float type, for instance stored ones.
             interpolate_temporal: As in `get_video_features`.
         """
+        return self._pool(frame_tokens, interpolate_temporal=interpolate_temporal)[0]
+
+    def get_video_tokens(self, frame_tokens: Tensor, *, interpolate_temporal: bool = False) -> Tensor:
+        """What the decoder attends to, the output of the first pooler: `(B, num_pooler_queries, width)`.
+
+        Args:
+            frame_tokens: As in `pool_frame_tokens`.
+            interpolate_temporal: As in `get_video_features`.
+        """
+        return self._pool(frame_tokens, interpolate_temporal=interpolate_temporal)[1]
+
+    def _pool(self, frame_tokens: Tensor, *, interpolate_temporal: bool) -> tuple[Tensor, Tensor]:
         tokens = at_least_one_row(frame_tokens.to(self.dtype))
-        pooled = self.video_pooler(tokens, interpolate_temporal=interpolate_temporal)[: frame_tokens.shape[0]]
-        return F.normalize(self.visual_projection(pooled), dim=-1)
+        pooled, summaries = self.video_pooler(tokens, interpolate_temporal=interpolate_temporal)
+        rows = frame_tokens.shape[0]
+        return F.normalize(self.visual_projection(pooled[:rows]), dim=-1), summaries[:rows]
 
     def get_text_features(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Embed texts: unit-norm `(N, D)`.
@@ -270,6 +293,54 @@ class VidCLIPModel(PreTrainedModel):
         read = self.text_model(input_ids=at_least_one_row(input_ids), attention_mask=mask, return_dict=True, **options)
         pooled = read.pooler_output[: input_ids.shape[0]]
         return F.normalize(self.text_projection(pooled), dim=-1), read
+
+    def get_caption_logits(
+        self, video_tokens: Tensor, input_ids: Tensor, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """Predict each next token of text i given video i: logits `(N, L, vocabulary)`.
+
+        Args:
+            video_tokens: `(N, num_pooler_queries, width)` of `get_video_tokens`.
+            input_ids: `(N, L)`; the logits at place t are of the token at t + 1 and depend on none after t.
+            attention_mask: `(N, L)`, 1 for tokens and 0 for padding.
+
+        Raises:
+            ValueError: The model has no decoder.
+        """
+        states = self._run_text(input_ids, attention_mask)[1].last_hidden_state
+        return self._decode(states, attention_mask, video_tokens)
+
+    def get_text_scores(self, video_tokens: Tensor, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Say how likely the decoder finds each text given each video: `(B, N)`, at most 0, higher fits better.
+
+        It is the mean log-probability of the text's tokens after the first, so long texts are not at a disadvantage.
+
+        Args:
+            video_tokens: `(B, num_pooler_queries, width)` of `get_video_tokens`.
+            input_ids: `(N, L)`, each text with its end-of-text token and at least one before it.
+            attention_mask: `(N, L)`, 1 for tokens and 0 for padding.
+
+        Raises:
+            ValueError: The model has no decoder.
+        """
+        states = self._run_text(input_ids, attention_mask)[1].last_hidden_state
+        lengths = text_lengths(input_ids, self.text_model.eos_token_id)
+        rows = [
+            caption_log_likelihoods(
+                self._decode(states, attention_mask, video.expand(len(states), -1, -1)), input_ids, lengths
+            )
+            for video in video_tokens
+        ]
+        return torch.stack(rows) / (lengths - 1).clamp(min=1)
+
+    def _decode(self, text_states: Tensor, attention_mask: Tensor | None, video_tokens: Tensor) -> Tensor:
+        if self.captioner is None:
+            raise ValueError(
+                "this VidCLIP has no text decoder: its num_captioning_layers is 0; train one with captioning loss, "
+                "which `subtle vidclip --captioning_weight 2` does"
+            )
+        logits: Tensor = self.captioner(text_states, attention_mask, video_tokens.to(text_states))
+        return logits
 
     @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
     def forward(  # noqa: PLR0913  (what a model may take)
@@ -302,7 +373,7 @@ class VidCLIPModel(PreTrainedModel):
             negative_levels: `(B, K)` integers: how often each was disrupted, 0 where a row is only padded; default all
                 1.
             frame_tokens: What `get_frame_tokens` gave, in place of `pixel_values`.
-            return_loss: Compute `config.loss`.
+            return_loss: Compute `config.loss`, and add the weighted captioning loss where there is a decoder.
             interpolate_temporal: As in `get_video_features`.
             interpolate_pos_encoding: As in `get_video_features`.
             output_hidden_states: Give the towers' states between layers; default `config.output_hidden_states`.
@@ -322,7 +393,7 @@ class VidCLIPModel(PreTrainedModel):
             frame_tokens, seen = self._run_vision(
                 cast("Tensor", pixel_values), interpolate_pos_encoding=interpolate_pos_encoding, **options
             )
-        video = self.pool_frame_tokens(frame_tokens, interpolate_temporal=interpolate_temporal)
+        video, summaries = self._pool(frame_tokens, interpolate_temporal=interpolate_temporal)
         text, read = self._run_text(input_ids, attention_mask, **options)
         text = text.to(video.device)  # the towers may be on two devices
         negative = None
@@ -332,8 +403,13 @@ class VidCLIPModel(PreTrainedModel):
             negative = self._negative_features(negative_input_ids, negative_attention_mask, negative_levels)
             negative = negative.to(video.device)
         logits = video @ text.T * self.similarity_scale.to(video)
+        loss = self._loss(video, text, negative, negative_levels) if return_loss else None
+        caption_loss = None
+        if loss is not None and self.captioner is not None and self.config.captioning_weight:
+            caption_loss = self._caption_loss(read.last_hidden_state, input_ids, attention_mask, summaries)
+            loss = loss + self.config.captioning_weight * caption_loss.to(loss)
         return VidCLIPOutput(
-            loss=self._loss(video, text, negative, negative_levels) if return_loss else None,
+            loss=loss,
             logits_per_video=logits,
             logits_per_text=logits.T,
             video_embeds=video,
@@ -341,6 +417,7 @@ class VidCLIPModel(PreTrainedModel):
             negative_embeds=negative,
             text_model_output=read if any(options.values()) else None,
             vision_model_output=seen if any(options.values()) else None,
+            caption_loss=caption_loss,
         )
 
     @property
@@ -394,6 +471,15 @@ class VidCLIPModel(PreTrainedModel):
             margin=config.preference_margin,
         )
         return clip_loss(video, text, self.similarity_scale) + config.preference_weight * preference
+
+    def _caption_loss(self, states: Tensor, input_ids: Tensor, mask: Tensor | None, video_tokens: Tensor) -> Tensor:
+        rows = input_ids.shape[0]
+        logits = self._decode(states, mask if rows else None, at_least_one_row(video_tokens))[:rows]
+        lengths = text_lengths(input_ids, self.text_model.eos_token_id)
+        likelihoods = caption_log_likelihoods(logits, input_ids, lengths)
+        if self.training and world_size() > 1:
+            likelihoods, lengths = gather_with_gradient(likelihoods), gather_with_gradient(lengths)
+        return captioning_loss(likelihoods, lengths)
 
 
 def _gather_negatives(negative: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
