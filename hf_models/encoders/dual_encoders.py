@@ -120,10 +120,16 @@ class VidCLIPEncoder(DotProductEncoder):
         return torch.cat([unit(embeds), seen.flatten(1).float()], dim=1)
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
-        """Unit-norm `(N, D)`; by likelihood each followed by its token ids, -1 for padding."""
+        """Unit-norm `(N, D)`; by likelihood each followed by its token ids, -1 for padding.
+
+        Raises:
+            ValueError: By likelihood, a text has no token but its end.
+        """
         if not self.by_likelihood:
             return super().encode_text(texts)
         tokens = self.tokens(texts)
+        if (tokens["attention_mask"].sum(1) < 2).any():
+            raise ValueError("a text is empty, so it has no likelihood; leave empty texts out")
         ids = tokens["input_ids"].masked_fill(tokens["attention_mask"] == 0, -1)
         missing = self.model.config.text_config.max_position_embeddings - ids.shape[1]
         embeds = unit(self.model.get_text_features(**tokens))

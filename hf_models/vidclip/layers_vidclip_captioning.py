@@ -38,9 +38,11 @@ class CaptioningLayer(CLIPEncoderLayer):
     def __init__(self, config: CLIPTextConfig, video_width: int) -> None:
         super().__init__(config)
         self.cross_attn = CrossAttention(config, video_width)
-        self.cross_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.cross_layer_norm = nn.LayerNorm(config.hidden_size, eps=cast("float", config.layer_norm_eps))
 
-    def forward(self, states: Tensor, attention_mask: Tensor | None, video_tokens: Tensor) -> Tensor:
+    def forward(  # type: ignore[override]  # it also takes the video
+        self, states: Tensor, attention_mask: Tensor | None, video_tokens: Tensor
+    ) -> Tensor:
         """Of `(N, L, width)` and `(N, Q, video width)` give `(N, L, width)`."""
         read, _ = self.self_attn(self.layer_norm1(states), attention_mask=attention_mask, is_causal=True)
         states = states + read
@@ -65,7 +67,7 @@ class CaptionDecoder(nn.Module):
         self.layers = nn.ModuleList(
             CaptioningLayer(text_config, video_width) for _ in range(config.num_captioning_layers)
         )
-        self.final_layer_norm = nn.LayerNorm(width, eps=text_config.layer_norm_eps)
+        self.final_layer_norm = nn.LayerNorm(width, eps=cast("float", text_config.layer_norm_eps))
         self.head = nn.Linear(width, text_config.vocab_size, bias=False)
 
     def forward(self, states: Tensor, attention_mask: Tensor | None, video_tokens: Tensor) -> Tensor:

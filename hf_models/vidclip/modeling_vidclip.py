@@ -141,6 +141,14 @@ class VidCLIPModel(PreTrainedModel):
         """Replace the embedding of tokens."""
         self.text_model.set_input_embeddings(value)
 
+    def get_output_embeddings(self) -> nn.Module | None:
+        """The head of the text decoder, None without one; `resize_token_embeddings` resizes it too."""
+        return None if self.captioner is None else self.captioner.head
+
+    def set_output_embeddings(self, value: nn.Module) -> None:
+        """Replace the head of the text decoder."""
+        cast("CaptionDecoder", self.captioner).head = cast("nn.Linear", value)
+
     @classmethod
     def from_clip(
         cls,
@@ -307,8 +315,7 @@ class VidCLIPModel(PreTrainedModel):
         Raises:
             ValueError: The model has no decoder.
         """
-        states = self._run_text(input_ids, attention_mask)[1].last_hidden_state
-        return self._decode(states, attention_mask, video_tokens)
+        return self._decode(self._run_text(input_ids, attention_mask)[1], attention_mask, video_tokens)
 
     def get_text_scores(self, video_tokens: Tensor, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Say how likely the decoder finds each text given each video: `(B, N)`, at most 0, higher fits better.
@@ -323,23 +330,20 @@ class VidCLIPModel(PreTrainedModel):
         Raises:
             ValueError: The model has no decoder.
         """
-        states = self._run_text(input_ids, attention_mask)[1].last_hidden_state
+        read = self._run_text(input_ids, attention_mask)[1]
         lengths = text_lengths(input_ids, self.text_model.eos_token_id)
-        rows = [
-            caption_log_likelihoods(
-                self._decode(states, attention_mask, video.expand(len(states), -1, -1)), input_ids, lengths
-            )
-            for video in video_tokens
-        ]
+        each = (self._decode(read, attention_mask, video.expand(len(input_ids), -1, -1)) for video in video_tokens)
+        rows = [caption_log_likelihoods(logits, input_ids, lengths) for logits in each]
         return torch.stack(rows) / (lengths - 1).clamp(min=1)
 
-    def _decode(self, text_states: Tensor, attention_mask: Tensor | None, video_tokens: Tensor) -> Tensor:
+    def _decode(self, read: BaseModelOutputWithPooling, attention_mask: Tensor | None, video_tokens: Tensor) -> Tensor:
         if self.captioner is None:
             raise ValueError(
                 "this VidCLIP has no text decoder: its num_captioning_layers is 0; train one with captioning loss, "
                 "which `subtle vidclip --captioning_weight 2` does"
             )
-        logits: Tensor = self.captioner(text_states, attention_mask, video_tokens.to(text_states))
+        states = cast("Tensor", read.last_hidden_state)
+        logits: Tensor = self.captioner(states, attention_mask, video_tokens.to(states))
         return logits
 
     @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
@@ -406,7 +410,7 @@ class VidCLIPModel(PreTrainedModel):
         loss = self._loss(video, text, negative, negative_levels) if return_loss else None
         caption_loss = None
         if loss is not None and self.captioner is not None and self.config.captioning_weight:
-            caption_loss = self._caption_loss(read.last_hidden_state, input_ids, attention_mask, summaries)
+            caption_loss = self._caption_loss(read, input_ids, attention_mask, summaries)
             loss = loss + self.config.captioning_weight * caption_loss.to(loss)
         return VidCLIPOutput(
             loss=loss,
@@ -472,9 +476,11 @@ class VidCLIPModel(PreTrainedModel):
         )
         return clip_loss(video, text, self.similarity_scale) + config.preference_weight * preference
 
-    def _caption_loss(self, states: Tensor, input_ids: Tensor, mask: Tensor | None, video_tokens: Tensor) -> Tensor:
+    def _caption_loss(
+        self, read: BaseModelOutputWithPooling, input_ids: Tensor, mask: Tensor | None, video_tokens: Tensor
+    ) -> Tensor:
         rows = input_ids.shape[0]
-        logits = self._decode(states, mask if rows else None, at_least_one_row(video_tokens))[:rows]
+        logits = self._decode(read, mask if rows else None, at_least_one_row(video_tokens))[:rows]
         lengths = text_lengths(input_ids, self.text_model.eos_token_id)
         likelihoods = caption_log_likelihoods(logits, input_ids, lengths)
         if self.training and world_size() > 1:

@@ -173,6 +173,14 @@ def test_a_model_saved_before_there_was_captioning_loads_as_it_was():
     assert torch.equal(added(pixels, **texts).logits_per_video, output.logits_per_video)
 
 
+def test_a_larger_vocabulary_reaches_the_decoders_head(model):
+    model.resize_token_embeddings(45)
+    data = ragged()
+    data["input_ids"][:, 1] = 44
+    assert model(**data, return_loss=True).caption_loss > 0
+    assert model.captioner.head.weight.shape == (45, 16)
+
+
 def test_a_clip_becomes_a_vidclip_with_a_decoder(tmp_path):
     clip_model().save_pretrained(tmp_path)
     model = VidCLIPModel.from_clip(tmp_path, num_frames=FRAMES, num_captioning_layers=1, loss="clip")
@@ -222,6 +230,12 @@ def test_an_encoder_compares_by_likelihood_and_embeds_as_without(saved, model):
         likely.compare_queries(query, shown), plain.compare_queries(query, plain.encode_video(videos))
     )
     assert (plain.depends_on, likely.depends_on) == ({}, {"score": "likelihood"})
+
+
+def test_an_empty_text_has_no_likelihood(saved, model):
+    encoder = load_encoder(saved(model), options={"score": "likelihood"})
+    with pytest.raises(ValueError, match="a text is empty"):
+        encoder.encode_text(["a dog", ""])
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,38 @@ def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(t
     assert {"clip/0/positive", "comppretrain/1/negative"} <= set(columns)
 
 
+def test_captioning_is_trained_where_it_is_missing_and_measured_by_embeddings_or_by_likelihood(tiny_comp, tmp_path):
+    training = tmp_path / "tiny.yaml"
+    training.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
+    fields = {
+        "vidclip_config": str(training),
+        "runs_dir": str(tmp_path / "runs"),
+        "data_dir": tiny_comp["data_dir"],
+        "split": "validation",
+        "device": "cpu",
+    }
+    for score in ("embedding", "likelihood"):
+        config = EvaluateCompConfig(
+            compare=True, objectives=["captioning"], score=score, output_dir=str(tmp_path / score), **fields
+        )
+        assert list(run(config)) == ["captioning"]
+    trained = json.loads((tmp_path / "runs/captioning/0/results.json").read_text())["config"]
+    assert (trained["objective"], trained["captioning_weight"]) == ("clip", 2.0)
+    cosines, likelihoods = (
+        pq.read_table(tmp_path / score / "similarities.parquet")["captioning/0/positive"].to_pylist()
+        for score in ("embedding", "likelihood")
+    )
+    assert all(-1 <= value <= 1 for value in cosines)
+    assert all(value < 0 for value in likelihoods)
+    other = EvaluateCompConfig(
+        models=[tiny_comp["model"]], score="likelihood", output_dir=str(tmp_path / "x"), **fields
+    )
+    with pytest.raises(ValueError, match="ImageEncoder has no option 'score'"):
+        run(other)
+    with pytest.raises(ValueError, match="--objectives captioning"):
+        EvaluateCompConfig(compare=True, score="likelihood")
+
+
 def test_results_are_the_mean_over_several_draws_of_the_pairs(tiny_comp, tmp_path):
     config = EvaluateCompConfig(
         models=[str(tiny_comp["model"])],

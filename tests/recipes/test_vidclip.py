@@ -13,6 +13,7 @@ from vidclip import Training, VidCLIPRunConfig, run
 
 from comp.data import load_stacks
 from harness.models import MINIATURE_CLIP, MINIATURE_VIDCLIP
+from hf_models.encoders import load_encoder
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "vidclip.py"
 
@@ -99,6 +100,50 @@ def test_only_options_that_the_objective_reads_tell_runs_apart(config, capsys):
         run(config(objective="negclip", epochs=1, negclip_negatives=0))
 
 
+def test_a_killed_run_with_captioning_loss_goes_on_exactly_and_its_model_scores_texts(config, monkeypatch, capsys):
+    changes = {"objective": "clip", "captioning_weight": 2.0, "num_captioning_layers": 1, "draws": 1}
+    whole, killed = config("whole", **changes), config("killed", checkpoint_steps=1, **changes)
+    run(whole)
+    losses = [epoch["loss"] for epoch in json.loads(Path(whole.output_dir, "results.json").read_text())["history"]]
+    assert losses[-1] < losses[0]
+    assert "clip + captioning" in capsys.readouterr().err
+    training, steps = Training(killed), []
+    step = training.optimizer.step
+
+    def die(*args, **kwargs):
+        if len(steps) == 2:
+            raise KeyboardInterrupt
+        steps.append(step(*args, **kwargs))
+
+    monkeypatch.setattr(training.optimizer, "step", die)
+    with pytest.raises(KeyboardInterrupt):
+        training.train()
+    run(killed)
+    assert_same_weights(whole, killed, rtol=0, atol=0)
+    encoder = load_encoder(f"{whole.output_dir}/model", options={"score": "likelihood"})
+    shown = encoder.encode_video([torch.zeros(4, 3, 16, 16, dtype=torch.uint8)])
+    assert encoder.compare(shown, encoder.encode_text(["a vault"])).item() < 0
+    with pytest.raises(SystemExit, match="other captioning_weight"):
+        run(config("whole", **{**changes, "captioning_weight": 1.0}))
+
+
+def test_a_decoder_is_added_to_a_vidclip_and_kept_as_it_is_without_captioning_loss(config):
+    first = Training(config("first", objective="clip", epochs=1, draws=1))
+    first.train()
+    assert first.model.captioner is None
+    start = f"{first.config.output_dir}/model"
+    changes = {"objective": "clip", "epochs": 1, "draws": 1}
+    added = [Training(config(f"added{n}", model=start, captioning_weight=1.0, **changes)) for n in range(2)]
+    weights_of = [one.model.captioner.state_dict() for one in added]
+    torch.testing.assert_close(*weights_of, rtol=0, atol=0)  # the seed decides them
+    assert len(added[0].model.captioner.layers) == 2
+    added[0].train()
+    later = Training(config("later", model=f"{added[0].config.output_dir}/model", **changes))
+    before = {name: value.clone() for name, value in later.model.captioner.state_dict().items()}
+    later.train()
+    torch.testing.assert_close(later.model.captioner.state_dict(), before, rtol=0, atol=0)
+
+
 def test_pretraining_makes_new_stacks_each_epoch_and_fine_tuning_starts_from_it(config):
     stacked = config("stacked", stack=4, epochs=1)
     run(stacked)
@@ -130,6 +175,8 @@ def test_a_users_mistake_is_one_line(config, changes, message):
         ({"stack": 1}, "no disrupted texts"),
         ({"draws": 0}, "at least 1 draw"),
         ({"negclip_negatives": -1}, "0 for all, or more"),
+        ({"captioning_weight": -1.0}, "0 for no captioning loss"),
+        ({"num_captioning_layers": 0}, "at least 1"),
     ],
 )
 def test_a_wrong_configuration_is_refused(config, changes, message):
