@@ -266,7 +266,8 @@ def title_of(config: EvaluateCompConfig, coverage: dict[str, int]) -> str:
         return f"{Path(config.pairs).name}: {coverage['used']:,} counterfactual pairs{reasons}"
     title = f"{config.dataset} ({config.dataset_config}), {config.split}: {coverage['used']:,} pairs"
     title += f", {left_out:,} left out without a readable video" if left_out else ""
-    return f"{title}; {coverage['counterfactual pairs']:,} counterfactual pairs of videos"
+    title += f"; {coverage['counterfactual pairs']:,} counterfactual pairs of videos"
+    return f"{title}; compared by {config.score}"
 
 
 def main(config: EvaluateCompConfig) -> None:

@@ -30,6 +30,8 @@ COLUMNS = {
     "t2v_recall@1": "t2v R@1",
     "v2t_recall@1": "v2t R@1",
 }
+LABELS = {"captioning": "VidCLIP + captioning loss (VideoCoCa-like)"}
+"""What a row of the table is called where its name is too short."""
 CHANCE = {
     "classic_vle": "50.0",
     "strict_vle": "<= 25.0",
@@ -162,7 +164,7 @@ def table(results: dict[str, dict[str, Any]], title: str) -> Table:
     for name in shown:
         made.add_column(COLUMNS[name], justify="right")
     for model, row in results.items():
-        made.add_row(model, *(in_percent(row, name) if name in row else "" for name in shown))
+        made.add_row(LABELS.get(model, model), *(in_percent(row, name) if name in row else "" for name in shown))
     kinds = sum(name.startswith("accuracy/") for name in shown)
     chance = CHANCE | {"comprehensive_accuracy": f"{100 * 0.5**kinds:.1f}"}
     made.add_section()

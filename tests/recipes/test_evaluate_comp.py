@@ -87,7 +87,9 @@ def test_objectives_are_trained_where_they_are_missing_and_averaged_over_seeds(t
     assert {"clip/0/positive", "comppretrain/1/negative"} <= set(columns)
 
 
-def test_captioning_is_trained_where_it_is_missing_and_measured_by_embeddings_or_by_likelihood(tiny_comp, tmp_path):
+def test_captioning_is_trained_where_it_is_missing_and_measured_by_embeddings_or_by_likelihood(
+    tiny_comp, tmp_path, capsys
+):
     training = tmp_path / "tiny.yaml"
     training.write_text(f"model: {tiny_comp['model']}\nnum_frames: 4\nepochs: 1\nbatch_size: 8\ndraws: 1\n")
     fields = {
@@ -102,6 +104,9 @@ def test_captioning_is_trained_where_it_is_missing_and_measured_by_embeddings_or
             compare=True, objectives=["captioning"], score=score, output_dir=str(tmp_path / score), **fields
         )
         assert list(run(config)) == ["captioning"]
+    printed = capsys.readouterr().out
+    assert "VideoCoCa-like" in printed
+    assert "compared by likelihood" in " ".join(printed.split())
     trained = json.loads((tmp_path / "runs/captioning/0/results.json").read_text())["config"]
     assert (trained["objective"], trained["captioning_weight"]) == ("clip", 2.0)
     cosines, likelihoods = (
