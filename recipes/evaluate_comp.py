@@ -64,7 +64,10 @@ class EvaluateCompConfig(ContrastConfig):
         "embedding", "Compare by embeddings, or by the likelihood of the text given the video (captioning only)."
     )
     seeds: list[int] = option([0], "Seeds of the fine-tuning that --compare does.")
-    vidclip_config: str | None = option(None, "YAML file of vidclip.py for that fine-tuning; none: its defaults.")
+    vidclip_config: str | None = option(
+        None,
+        "YAML file of vidclip.py for that fine-tuning, its captioning_weight for captioning alone; none: defaults.",
+    )
     pretrain_config: str = option(
         str(Path(__file__).parent / "configs" / "vidclip_miniature_stacked.yaml"),
         "YAML file of vidclip.py for CompPretrain.",

@@ -8,10 +8,9 @@
 
 `--model` is a CLIP, which becomes a VidCLIP, or a VidCLIP. Contrastive negatives come from all processes.
 `--captioning_weight` adds CoCa's captioning loss on the texts that fit, by a text decoder that is published with the
-model; VideoComp's VidCLIP has none. Every epoch
-is measured on the validation split; the last weights become `OUTPUT_DIR/model`, with `OUTPUT_DIR/results.json`. A
-killed run started again with the same configuration goes on from its last checkpoint and ends with the same weights as
-one that was never killed.
+model; VideoComp's VidCLIP has none. Every epoch is measured on the validation split; the last weights become
+`OUTPUT_DIR/model`, with `OUTPUT_DIR/results.json`. A killed run started again with the same configuration goes on from
+its last checkpoint and ends with the same weights as one that was never killed.
 """
 
 import random
@@ -121,32 +120,33 @@ def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcess
     logging.disable_progress_bar()
     check_model_folder(config.model)
     fields = {name: getattr(config, name) for name in PREFERENCE} | {"loss": config.objective}
-    fields |= {name: getattr(config, name) for name in CAPTIONING} if config.captioning_weight else {}
+    new_layers = config.num_captioning_layers if config.captioning_weight else 0
     torch.manual_seed(config.seed)  # for what is new
     start = AutoConfig.from_pretrained(config.model)
     if start.model_type == "vidclip":
-        layers = start.num_captioning_layers or fields.get("num_captioning_layers", 0)
-        model = load_saved(config.model, layers)
-        fields |= {"num_captioning_layers": layers}
+        model = load_saved(config.model, 0 if start.num_captioning_layers else new_layers)
+        if model.captioner is not None:
+            fields["captioning_weight"] = config.captioning_weight  # 0 switches off what it was trained with before
         if model.config.num_frames != config.num_frames:
             raise SystemExit(f"{config.model} has {model.config.num_frames} frames; give it as --num_frames")
         model.config.update(fields)
         return model, AutoProcessor.from_pretrained(config.model)
+    if new_layers:
+        fields |= {name: getattr(config, name) for name in CAPTIONING}
     model = VidCLIPModel.from_clip(config.model, num_frames=config.num_frames, **fields)
     image_processor = AutoImageProcessor.from_pretrained(config.model)
     video_processor = AIMVideoProcessor.from_image_processor(image_processor, num_frames=config.num_frames)
     return model, VidCLIPProcessor(video_processor, AutoTokenizer.from_pretrained(config.model))
 
 
-def load_saved(path: str, num_captioning_layers: int) -> VidCLIPModel:
-    """A saved VidCLIP with a text decoder of so many layers, a new one where it has none."""
+def load_saved(path: str, new_layers: int) -> VidCLIPModel:
+    """A saved VidCLIP, with a new text decoder of so many layers where it has none; 0: as it is."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # it would list all weights of a new decoder
-    model, report = AutoModel.from_pretrained(
-        path, num_captioning_layers=num_captioning_layers, output_loading_info=True
-    )
+    options = {"num_captioning_layers": new_layers} if new_layers else {}
+    model, report = AutoModel.from_pretrained(path, output_loading_info=True, **options)
     logging.set_verbosity(verbosity)
-    if lost := sorted(name for name in report["missing_keys"] if not name.startswith("captioner.")):
+    if lost := sorted(name for name in report["missing_keys"] if not (new_layers and name.startswith("captioner."))):
         raise SystemExit(f"{path} lacks {len(lost)} weights, such as {lost[0]}; it was not saved to its end")
     return model
 

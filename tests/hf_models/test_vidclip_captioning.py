@@ -7,7 +7,7 @@ import torch
 from safetensors import safe_open
 from small_vidclip import END, FRAMES, VISION, clip_model, inputs, make_processor, sentences, small_vidclip
 from torch.nn import functional as F
-from transformers import AutoModel
+from transformers import AutoModel, Trainer, TrainingArguments
 
 from hf_models import VidCLIPConfig, VidCLIPModel, VidCLIPProcessor
 from hf_models.encoders import load_encoder
@@ -171,6 +171,23 @@ def test_a_model_saved_before_there_was_captioning_loads_as_it_was():
     torch.testing.assert_close(output.logits_per_video, expected, atol=1e-4, rtol=0)
     added = VidCLIPModel.from_pretrained(MINIATURE, num_captioning_layers=1)
     assert torch.equal(added(pixels, **texts).logits_per_video, output.logits_per_video)
+
+
+def test_transformers_trainer_evaluates_it(tmp_path, model):
+    whole = inputs(rows=6)
+    rows = [{name: whole[name][row] for name in ("pixel_values", "input_ids")} for row in range(6)]
+    shapes = []
+    trainer = Trainer(
+        model,
+        TrainingArguments(tmp_path, per_device_eval_batch_size=3, use_cpu=True, report_to=[], disable_tqdm=True),
+        eval_dataset=rows,
+        data_collator=lambda batch: (
+            {name: torch.stack([row[name] for row in batch]) for name in batch[0]} | {"return_loss": True}
+        ),
+        compute_metrics=lambda prediction: shapes.extend(one.shape for one in prediction.predictions) or {},
+    )
+    assert trainer.evaluate()["eval_loss"] > 0
+    assert shapes[-1] == (2,)  # the captioning loss of each batch
 
 
 def test_a_larger_vocabulary_reaches_the_decoders_head(model):

@@ -138,7 +138,9 @@ def test_a_decoder_is_added_to_a_vidclip_and_kept_as_it_is_without_captioning_lo
     torch.testing.assert_close(*weights_of, rtol=0, atol=0)  # the seed decides them
     assert len(added[0].model.captioner.layers) == 2
     added[0].train()
+    assert added[0].model.config.captioning_weight == 1.0
     later = Training(config("later", model=f"{added[0].config.output_dir}/model", **changes))
+    assert later.model.config.captioning_weight == 0.0  # nor does it train the towers
     before = {name: value.clone() for name, value in later.model.captioner.state_dict().items()}
     later.train()
     torch.testing.assert_close(later.model.captioner.state_dict(), before, rtol=0, atol=0)
