@@ -13,7 +13,8 @@ VideoComp, section 3.4. Without an argument it measures what `vidclip.py` made o
 from. `--compare` trains what is missing of `--objectives` (`vidclip.py`; "comppretrain" is CompLoss after CompPretrain,
 "captioning" InfoNCE with CoCa's captioning loss: VidCLIP + captioning loss, VideoCoCa-like) and measures that; several
 seeds give mean and standard deviation (over n - 1). `--score likelihood` compares a video with a text by how likely
-the text decoder of such a model finds it, instead of by embeddings. A model is VidCLIP, X-CLIP, VideoPrism,
+the text decoder of such a model finds it, instead of by embeddings, and leaves R@1 out, which would take a pass of the
+decoder for every video with every text. A model is VidCLIP, X-CLIP, VideoPrism,
 Perception Encoder, or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does.
 
 A segment mismatch is also a pair of videos with a pair of texts: what is shown, and what the negative text describes.
@@ -61,7 +62,8 @@ class EvaluateCompConfig(ContrastConfig):
         "CoCa's captioning loss.",
     )
     score: Literal["embedding", "likelihood"] = option(
-        "embedding", "Compare by embeddings, or by the likelihood of the text given the video (captioning only)."
+        "embedding",
+        "Compare by embeddings, or by the likelihood of the text given the video: captioning only, without R@1.",
     )
     seeds: list[int] = option([0], "Seeds of the fine-tuning that --compare does.")
     vidclip_config: str | None = option(
@@ -216,11 +218,15 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir)
     data = load(config)
-    scores = [Scores(rows, SpanReader(), batch_size=config.batch_size, pairs=pairs) for rows, pairs in data.draws]
+    retrieval = config.score == "embedding"  # a decoder takes a pass for each of all pairs
+    scores = [
+        Scores(rows, SpanReader(), batch_size=config.batch_size, pairs=pairs, retrieval=retrieval)
+        for rows, pairs in data.draws
+    ]
     fitting = None
     if config.threshold_split:
         others, _ = load_rows(config, config.threshold_split, num_workers=config.num_workers)
-        fitting = Scores(others, SpanReader(), batch_size=config.batch_size)
+        fitting = Scores(others, SpanReader(), batch_size=config.batch_size, retrieval=False)
     rows = [{"draw": draw, **row} for draw, (drawn, _) in enumerate(data.draws) for row in drawn]
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("draw", "key", "disruption_type")}
     pairs = [(draw, pair) for draw, (_, drawn) in enumerate(data.draws) for pair in drawn]

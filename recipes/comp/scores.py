@@ -52,6 +52,7 @@ class Scores:
         reader: Reads their frames.
         batch_size: Videos or texts at a time.
         pairs: Counterfactual pairs, for text, video and group score.
+        retrieval: Whether to measure R@1, for which each video is compared with all texts.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Scores:
         *,
         batch_size: int = 32,
         pairs: Sequence[Counterfactual] = (),
+        retrieval: bool = True,
     ) -> None:
         evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
         self.metric = evaluate.load(metrics.space("comprehensive_accuracy"))
@@ -71,7 +73,7 @@ class Scores:
         texts = (row[name] for row in rows for name in ("positive_text", "negative_text"))
         self.texts = list(dict.fromkeys([*texts, *(text for pair in pairs for text in pair.texts)]))
         whole = (row for row in rows if row["disruption_type"] != "segment_mismatch")
-        self.pairs = list(dict.fromkeys((span_of(row), row["positive_text"]) for row in whole))
+        self.pairs = list(dict.fromkeys((span_of(row), row["positive_text"]) for row in whole)) if retrieval else []
 
     @torch.inference_mode()
     def __call__(
