@@ -14,8 +14,8 @@ from. `--compare` trains what is missing of `--objectives` (`vidclip.py`; "compp
 "captioning" InfoNCE with CoCa's captioning loss: VidCLIP + captioning loss, VideoCoCa-like) and measures that; several
 seeds give mean and standard deviation (over n - 1). `--score likelihood` compares a video with a text by how likely
 the text decoder of such a model finds it, instead of by embeddings, and leaves R@1 out, which would take a pass of the
-decoder for every video with every text. A model is VidCLIP, X-CLIP, VideoPrism,
-Perception Encoder, or an image model (CLIP, SigLIP 2) averaged over frames as CLIP4Clip does.
+decoder for every video with every text. A model is VidCLIP, X-CLIP, VideoPrism, Perception Encoder, or an image model
+(CLIP, SigLIP 2) averaged over frames as CLIP4Clip does.
 
 A segment mismatch is also a pair of videos with a pair of texts: what is shown, and what the negative text describes.
 Text, video and group score are over these (chance 25, 25 and 16.7 %). `--pairs` measures pairs of your own instead: a
