@@ -1,7 +1,7 @@
-"""Fill the cache with datasets, or draw another miniature than the default one.
+"""Fill the cache with datasets, or draw another miniature than the default ones.
 
 `prepare [NAME ...]` fills the cache, so that `load_dataset(NAME)` needs no import of ours. `render` draws a miniature
-with more competitions to train or to test on, or of another seed, and prints its folder for
+with more competitions to train or to test on, of another seed or of the harder tier, and prints its folder for
 `load_dataset(NAME, data_dir=FOLDER)`.
 """
 
@@ -23,14 +23,16 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("prepare", help="render or read a dataset's default configuration into the cache")
     command.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(BUILDERS)}; default: all")
-    command = commands.add_parser("render", help="draw another miniature than the default one")
-    command.add_argument("--train_times", type=int, default=1, help="times the default 52 training competitions")
-    command.add_argument("--test_times", type=int, default=1, help="times the default 10 test competitions")
+    command = commands.add_parser("render", help="draw another miniature than the default ones")
+    command.add_argument("--tier", choices=("mini", "hard"), default="mini", help="hard: the harder tier of tfcovr")
+    command.add_argument("--train_times", type=int, default=1, help="times the tier's training competitions")
+    command.add_argument("--test_times", type=int, default=1, help="times the tier's test competitions")
     command.add_argument("--seed", type=int, default=0, help="of athletes, cameras and halls")
     command.add_argument("--root", help="the folder that gets its folder; default: in the datasets cache")
     arguments = parser.parse_args()
     if arguments.command == "render":
-        return render(arguments.root, arguments.train_times, arguments.test_times, arguments.seed)
+        times = (arguments.train_times, arguments.test_times)
+        return render(arguments.root, *times, arguments.seed, tier=arguments.tier)
     names = arguments.names or list(BUILDERS)
     unknown = sorted(set(names) - set(BUILDERS))
     if unknown:
@@ -38,13 +40,13 @@ def main() -> int:
     return fill_cache(names)
 
 
-def render(root: str | None, train_times: int, test_times: int, seed: int) -> int:
+def render(root: str | None, train_times: int, test_times: int, seed: int, *, tier: str = "mini") -> int:
     """Draw a miniature and print its folder; returns the exit status."""
     from hf_datasets.miniature import prepare_miniature
     from hf_datasets.miniature.competitions import with_more_competitions
 
     try:
-        config = with_more_competitions(train_times, test_times)
+        config = with_more_competitions(train_times, test_times, tier=tier)
         print(prepare_miniature(root, seed=seed, config=config))
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)

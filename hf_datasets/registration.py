@@ -52,6 +52,8 @@ REJECTIONS_FILE = "rejections.parquet"
 REJECTION_SCHEMA = pa.schema({name: pa.string() for name in ("step", "key", "reason", "raw")})
 FOLDERS = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:)?[\\/](?:[^\\/\s'\",;:]+[\\/])+")
 """The folders of an absolute path in a text, up to its last name."""
+RENDERED = ("mini", "hard")
+"""The configurations that are drawn here, keys of `hf_datasets.miniature.TIERS`."""
 MINIATURE_TABLES = ("clips.parquet", "videos.parquet")
 ANNOTATION_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".parquet", ".pkl", ".tsv", ".txt"})
 
@@ -205,19 +207,19 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]  # da
         return data_dir
 
     def _miniature_dir(self) -> Path:
-        """The folder of a rendered miniature: the one in `data_dir`, or the default one, drawn if it is missing.
+        """The folder of a rendered miniature: that in `data_dir`, or that of the configuration, drawn if it is missing.
 
         Raises:
             FileNotFoundError: `data_dir` holds something else.
         """
         data_dir = self._data_dir()
         if data_dir is None:
-            from hf_datasets.miniature import prepare_miniature  # imports the renderer
+            from hf_datasets.miniature import TIERS, prepare_miniature  # imports the renderer
 
-            return prepare_miniature()
+            return prepare_miniature(config=TIERS[self.config.name.partition("-")[0]])
         missing = [name for name in MINIATURE_TABLES if not (data_dir / name).is_file()]
         if missing:
-            others = [name for name in self.builder_configs if not name.startswith("mini") and "-" not in name]
+            others = [name for name in self.builder_configs if name not in RENDERED and "-" not in name]
             calls = " or ".join(f"load_dataset({self.dataset_name!r}, {name!r}, data_dir=...)" for name in others)
             raise FileNotFoundError(
                 f"data_dir {data_dir} holds no {' and no '.join(missing)}, so it is not a miniature, which the "

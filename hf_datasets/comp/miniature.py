@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from hf_datasets.comp.annotations import Source
 from hf_datasets.comp.paragraphs import join, keeps_words
 from hf_datasets.comp.tasks import ActionTask, Paragraph, answer_with
-from hf_datasets.miniature.actions import ACTIONS, Action
+from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, Action
 from hf_datasets.miniature.captions import PLACES, action_phrase
 from hf_datasets.records import CaptionedEvent, CaptionedVideo
 from hf_datasets.seeds import generator_for
@@ -45,7 +45,7 @@ def read_clips(root: Path, style: Source) -> dict[str, list[dict[str, Any]]]:
     for clip in pq.read_table(root / "clips.parquet").to_pylist():
         row = {name: clip[name] for name in ("clip_id", "video_id", "start_seconds", "end_seconds")}
         row["video"] = str(root / "videos" / f"{clip['video_id']}.mp4")
-        row["caption"] = caption(ACTIONS[clip["label"]], style)
+        row["caption"] = caption(ALL_ACTIONS[clip["label"]], style)
         rows.setdefault(clip["split"], []).append(row)
     return rows
 
@@ -72,7 +72,7 @@ def read_stretches(root: Path, style: Source, seed: int = 0) -> dict[str, list[C
         clips.sort(key=lambda clip: clip["start_seconds"])
         for start, end in _windows(video_id, len(clips), style, seed):
             events = tuple(
-                CaptionedEvent(clip["start_seconds"], clip["end_seconds"], caption(ACTIONS[clip["label"]], style))
+                CaptionedEvent(clip["start_seconds"], clip["end_seconds"], caption(ALL_ACTIONS[clip["label"]], style))
                 for clip in clips[start:end]
             )
             stretch = CaptionedVideo(f"{video_id}:{start:03d}", clips[-1]["end_seconds"], events)

@@ -7,7 +7,7 @@ import polars as pl
 from hf_datasets.fig.moments import FRAME_SCHEMA, check_moments
 from hf_datasets.fig.noise import NoiseExample
 from hf_datasets.fig.release import Split
-from hf_datasets.miniature.actions import ACTIONS, Action
+from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, Action
 from hf_datasets.miniature.captions import PLACES, action_phrase, fine_caption
 from hf_datasets.records import Rejection
 
@@ -56,7 +56,7 @@ def miniature_examples(root: Path) -> dict[Split, list[NoiseExample]]:
     examples: dict[Split, list[NoiseExample]] = {}
     for row in clips.iter_rows(named=True):
         number, hall, sock = row["desc_id"], row["hall_colour"], row["socks_colour"]
-        action = ACTIONS[row["label"]]
+        action = ALL_ACTIONS[row["label"]]
         scenes = (
             (_other(halls, hall, number), sock),
             (hall, _other(socks, sock, number)),

@@ -1,4 +1,4 @@
-"""The TF-CoVR labels that the miniature renders, of 306, and the motion of each."""
+"""The TF-CoVR labels that are rendered, of 306, and the motion of each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ class Action:
         somersaults: Full rotations about the lateral axis in the part the label counts, at least 0.
         direction: +1 rotates forward, -1 backward, 0 not at all.
         turns: Rotations about the long axis, in turns, at least 0.
-        entry: How the vault table is reached, how a dive leaves the platform; "" elsewhere.
+        entry: How the vault table is reached, how a dive leaves the platform, "arabian" for a salto forward after half
+            a twist from a backward take-off; "" elsewhere.
     """
 
     label: str
@@ -34,8 +35,17 @@ class Action:
     entry: str = ""
 
 
-# Each table: what the members share -> {turns (or what the key says): label}. Members of one row differ only in count.
-SALTOS: Mapping[tuple[Apparatus, int, float, str], Mapping[float, str]] = {
+Labels = Mapping[float, str]
+"""Turns (of a dive somersaults) -> label: the members of a row, which differ only in this count."""
+Saltos = Mapping[tuple[Apparatus, int, float, str], Labels]
+Leaps = Mapping[tuple[Apparatus, str], Labels]
+Circles = Mapping[tuple[int, str], Labels]
+Dismounts = Mapping[tuple[int, float, str], Labels]
+Vaults = Mapping[tuple[str, int, str], Labels]
+Dives = Mapping[tuple[str, str, float], Labels]
+
+# Each table: what the members of a row share -> the row. First those of the miniature, whose order decides its plan.
+SALTOS: Saltos = {
     ("floor", -1, 1, "stretched"): {0: "119", 0.5: "123", 1: "118", 1.5: "122", 2: "117", 2.5: "121"},
     ("floor", -1, 2, "stretched"): {0: "115", 1: "113", 2: "112"},
     ("floor", -1, 2, "tucked"): {0: "126", 1: "125", 2: "124"},
@@ -49,7 +59,7 @@ SALTOS: Mapping[tuple[Apparatus, int, float, str], Mapping[float, str]] = {
     ("beam", -1, 1, "stretched"): {0: "223", 1.5: "225", 2: "221"},
     ("beam", 1, 1, "tucked"): {0: "209"},
 }
-LEAPS: Mapping[tuple[Apparatus, str], Mapping[float, str]] = {
+LEAPS: Leaps = {
     ("floor", "switch leap"): {0: "45", 0.5: "40", 1: "41"},
     ("floor", "split leap"): {0: "46", 0.5: "42", 1: "43"},
     ("floor", "split jump"): {0: "51", 0.5: "48", 1: "47"},
@@ -57,13 +67,13 @@ LEAPS: Mapping[tuple[Apparatus, str], Mapping[float, str]] = {
     ("beam", "split leap"): {0: "150", 1: "147"},
     ("beam", "split jump"): {0: "136", 0.5: "134", 1: "135"},
 }
-PIVOTS: Mapping[tuple[Apparatus, str], Mapping[float, str]] = {
+PIVOTS: Leaps = {
     ("floor", "leg below horizontal"): {1: "93", 2: "92", 3: "91"},
     ("floor", "leg held upward"): {1: "83", 2: "82", 3: "81"},
     ("beam", "leg below horizontal"): {1: "172", 1.5: "171", 2: "170"},
     ("beam", "heel forward"): {1: "169", 1.5: "167", 2: "168"},
 }
-CIRCLES: Mapping[tuple[int, str], Mapping[float, str]] = {
+CIRCLES: Circles = {
     (-1, "giant circle"): {0: "241", 0.5: "240", 1: "239", 1.5: "237"},
     (1, "giant circle"): {0: "246", 0.5: "245", 1: "243", 1.5: "244"},
     (-1, "clear hip circle"): {0: "249", 0.5: "248", 1: "247"},
@@ -71,10 +81,10 @@ CIRCLES: Mapping[tuple[int, str], Mapping[float, str]] = {
     (-1, "stalder"): {0: "258", 0.5: "257", 1: "256"},
     (1, "stalder"): {0: "260"},
 }
-DISMOUNTS: Mapping[tuple[int, float, str], Mapping[float, str]] = {
+DISMOUNTS: Dismounts = {
     (-1, 2, "tucked"): {0: "277", 1: "276", 2: "275"},
 }
-VAULTS: Mapping[tuple[str, int, str], Mapping[float, str]] = {
+VAULTS: Vaults = {
     ("round-off", -1, "stretched"): {0: "15", 0.5: "13", 1: "11", 1.5: "12", 2: "10"},
     ("round-off", -1, "tucked"): {0: "17"},
     ("tsukahara", -1, "stretched"): {0: "22", 1: "19", 2: "18"},
@@ -82,7 +92,7 @@ VAULTS: Mapping[tuple[str, int, str], Mapping[float, str]] = {
     ("handspring", 1, "tucked"): {0: "36", 1: "34"},
 }
 # Dives: (take-off, shape, turns) -> {somersaults: label}; the order of twist and pike is the label's own.
-DIVES: Mapping[tuple[str, str, float], Mapping[float, str]] = {
+DIVES: Dives = {
     ("forward", "piked", 0): {1.5: "103b", 2.5: "105b", 3.5: "107b"},
     ("forward", "tucked", 0): {3.5: "107c"},
     ("back", "piked", 0): {2.5: "205b", 3.5: "207b"},
@@ -97,29 +107,145 @@ DIVES: Mapping[tuple[str, str, float], Mapping[float, str]] = {
     ("back", "piked", 2.5): {1.5: "5235d"},
     ("armstand forward", "piked", 0): {2: "614b"},
 }
-DIVE_DIRECTION = {"forward": 1, "inward": 1, "armstand forward": 1, "back": -1, "reverse": -1}
+
+# What the harder tier has besides: more of the rows above, and rows that differ from them in direction or order.
+MORE_SALTOS: Saltos = {
+    ("floor", -1, 1, "stretched"): {3: "116"},
+    ("floor", -1, 2, "stretched"): {0.5: "114"},
+    ("floor", -1, 2, "piked"): {1: "128"},
+    ("floor", 1, 2, "tucked"): {0.5: "99"},
+    ("beam", -1, 1, "stretched"): {0.5: "226", 1: "222", 2.5: "224", 3: "220"},
+    ("beam", -1, 1, "tucked"): {0: "217", 1: "216", 1.5: "218"},
+    ("beam", -1, 1, "piked"): {0: "182"},
+    ("beam", -1, 2, "tucked"): {0: "215", 1: "214"},
+    ("beam", -1, 2, "piked"): {0: "219"},
+    ("beam", 1, 1, "tucked"): {1: "208"},
+    ("beam", 1, 1, "piked"): {0: "210"},
+    ("beam", 1, 1, "stretched"): {0: "213", 1: "212", 1.5: "211"},
+}
+ARABIANS: Saltos = {
+    ("floor", 1, 2, "tucked"): {0: "98"},
+    ("floor", 1, 2, "piked"): {0: "102"},
+    ("beam", 1, 1, "tucked"): {0: "192"},
+    ("beam", 1, 2, "tucked"): {0: "207"},
+}
+MORE_LEAPS: Leaps = {
+    ("floor", "split jump"): {1.5: "49"},
+    ("floor", "split leap"): {1.5: "44"},
+    ("floor", "tuck jump"): {1: "66", 2: "67"},
+    ("floor", "wolf jump"): {0: "73", 1: "71"},
+    ("floor", "straddle jump"): {0: "56", 0.5: "55", 1: "54"},
+    ("beam", "tuck jump"): {0.5: "156", 1: "155"},
+    ("beam", "wolf jump"): {0: "162", 0.5: "161", 1: "160"},
+    ("beam", "straddle jump"): {0: "141", 0.5: "138", 1: "139"},
+}
+MORE_PIVOTS: Leaps = {
+    ("floor", "heel forward"): {1: "95", 2: "94"},
+    ("floor", "tuck stand"): {1: "86", 2: "85", 3: "84"},
+    ("beam", "leg held upward"): {1: "166", 1.5: "165"},
+    ("beam", "tuck stand"): {1: "178", 1.5: "175", 2: "177", 2.5: "174", 3: "176"},
+}
+MORE_CIRCLES: Circles = {
+    (1, "clear hip circle"): {0.5: "250"},
+    (1, "stalder"): {0.5: "259"},
+    (-1, "pike sole circle"): {0: "235", 0.5: "234", 1: "233", 1.5: "232"},
+    (1, "pike sole circle"): {0.5: "236"},
+}
+MORE_DISMOUNTS: Dismounts = {
+    (-1, 2, "tucked"): {1.5: "273"},
+    (-1, 2, "piked"): {0: "282"},
+    (-1, 2, "stretched"): {0: "285", 1: "284", 2: "283"},
+    (-1, 1, "stretched"): {0: "287", 2: "286"},
+    (1, 2, "tucked"): {0: "278", 0.5: "280"},
+}
+MORE_VAULTS: Vaults = {
+    ("round-off", -1, "stretched"): {2.5: "14"},
+    ("round-off", -1, "piked"): {0: "16"},
+    ("half on", 1, "stretched"): {0.5: "1", 1: "2", 1.5: "0", 2: "3"},
+    ("half on", 1, "piked"): {0: "6", 0.5: "5"},
+    ("full on", -1, "stretched"): {1: "8"},
+    ("full on", -1, "piked"): {0: "9"},
+    ("tsukahara", -1, "stretched"): {0.5: "21", 1.5: "20"},
+    ("tsukahara", -1, "tucked"): {1: "25"},
+    ("handspring", 1, "tucked"): {0.5: "33"},
+    ("handspring", 1, "piked"): {0: "32", 0.5: "30", 1: "31"},
+}
+MORE_DIVES: Dives = {
+    ("forward", "piked", 0): {4.5: "109b"},
+    ("forward", "tucked", 0): {4.5: "109c"},
+    ("reverse", "tucked", 0): {1.5: "303c"},
+    ("inward", "tucked", 0): {4.5: "409c"},
+    ("forward", "piked", 1): {3.5: "5172b"},
+    ("forward", "piked", 3): {2.5: "5156b"},
+    ("back", "piked", 2.5): {2.5: "5255b"},
+    ("reverse", "piked", 0.5): {1.5: "5331d"},
+    ("reverse", "piked", 1.5): {2.5: "5353b"},
+    ("reverse", "piked", 2.5): {1.5: "5335d", 2.5: "5355b"},
+    ("armstand back", "piked", 0): {3: "626b"},
+    ("armstand back", "tucked", 0): {3: "626c"},
+    ("armstand back", "piked", 1.5): {2: "6243d"},
+    ("armstand back", "piked", 2.5): {2: "6245d"},
+}
+DIVE_DIRECTION = {
+    "forward": 1, "inward": 1, "armstand forward": 1,
+    "back": -1, "reverse": -1, "armstand back": -1,
+}  # fmt: skip
 
 
-def _actions() -> Iterator[Action]:
-    for (apparatus, direction, somersaults, form), row in SALTOS.items():
-        yield from (Action(i, apparatus, "salto", form, somersaults, direction, n) for n, i in row.items())
-    tables: tuple[tuple[Kind, Mapping[tuple[Apparatus, str], Mapping[float, str]]], ...] = (
-        ("leap", LEAPS),
-        ("pivot", PIVOTS),
-    )
-    for kind, table in tables:
-        for (apparatus, form), row in table.items():
-            yield from (Action(i, apparatus, kind, form, turns=n) for n, i in row.items())
-    for (direction, form), row in CIRCLES.items():
+def _saltos(table: Saltos, entry: str = "") -> Iterator[Action]:
+    for (apparatus, direction, somersaults, form), row in table.items():
+        yield from (Action(i, apparatus, "salto", form, somersaults, direction, n, entry) for n, i in row.items())
+
+
+def _leaps(kind: Kind, table: Leaps) -> Iterator[Action]:
+    for (apparatus, form), row in table.items():
+        yield from (Action(i, apparatus, kind, form, turns=n) for n, i in row.items())
+
+
+def _circles(table: Circles) -> Iterator[Action]:
+    for (direction, form), row in table.items():
         yield from (Action(i, "bars", "circle", form, 1, direction, n) for n, i in row.items())
-    for (direction, somersaults, form), row in DISMOUNTS.items():
+
+
+def _dismounts(table: Dismounts) -> Iterator[Action]:
+    for (direction, somersaults, form), row in table.items():
         yield from (Action(i, "bars", "dismount", form, somersaults, direction, n) for n, i in row.items())
-    for (entry, direction, form), row in VAULTS.items():
+
+
+def _vaults(table: Vaults) -> Iterator[Action]:
+    for (entry, direction, form), row in table.items():
         yield from (Action(i, "vault", "vault", form, 1, direction, n, entry) for n, i in row.items())
-    for (entry, form, turns), row in DIVES.items():
+
+
+def _dives(table: Dives) -> Iterator[Action]:
+    for (entry, form, turns), row in table.items():
         way = DIVE_DIRECTION[entry]
         yield from (Action(i, "platform", "dive", form, n, way, turns, entry) for n, i in row.items())
 
 
-ACTIONS: Mapping[str, Action] = {action.label: action for action in _actions()}
-"""Label id -> motion, in a fixed order."""
+def _by_label(*groups: Iterator[Action]) -> dict[str, Action]:
+    return {action.label: action for group in groups for action in group}
+
+
+ACTIONS: Mapping[str, Action] = _by_label(
+    _saltos(SALTOS),
+    _leaps("leap", LEAPS),
+    _leaps("pivot", PIVOTS),
+    _circles(CIRCLES),
+    _dismounts(DISMOUNTS),
+    _vaults(VAULTS),
+    _dives(DIVES),
+)
+"""Label id -> motion of the 112 labels of the miniature, in a fixed order."""
+
+ALL_ACTIONS: Mapping[str, Action] = dict(ACTIONS) | _by_label(
+    _saltos(MORE_SALTOS),
+    _saltos(ARABIANS, "arabian"),
+    _leaps("leap", MORE_LEAPS),
+    _leaps("pivot", MORE_PIVOTS),
+    _circles(MORE_CIRCLES),
+    _dismounts(MORE_DISMOUNTS),
+    _vaults(MORE_VAULTS),
+    _dives(MORE_DIVES),
+)
+"""Label id -> motion of every label that can be rendered: those of `ACTIONS`, then those of the harder tier alone."""

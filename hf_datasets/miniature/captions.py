@@ -14,6 +14,8 @@ SKILLS: Mapping[str, str] = {
 }  # fmt: skip
 ENTRIES: Mapping[str, str] = {
     "round-off": "from a round-off", "tsukahara": "after half a turn onto the table", "handspring": "from a handspring",
+    "half on": "from a round-off with half a turn onto the table",
+    "full on": "from a round-off with one turn onto the table",
 }  # fmt: skip
 _WHOLE = ("no", "one", "two", "three", "four")
 
@@ -56,7 +58,7 @@ def action_phrase(action: Action) -> str:
     turns = f" with {count_in_words(action.turns, turn)}" if action.turns else ""
     double = "double " if action.somersaults == 2 else ""
     phrases = {
-        "salto": f"a {double}salto {way}, {action.form},{turns}".rstrip(","),
+        "salto": f"{'an arabian' if action.entry else 'a'} {double}salto {way}, {action.form},{turns}".rstrip(","),
         "leap": f"a {action.form}{turns}",
         "pivot": f"{count_in_words(action.turns, 'turn')} on one leg, {action.form}",
         "circle": f"a {action.form} {way}{turns}",

@@ -1,25 +1,29 @@
 """The plan of the miniature: which clip is performed in which long video, by whom and how it is filmed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
-from hf_datasets.miniature.actions import ACTIONS, APPARATUS, Action
+from hf_datasets.miniature.actions import ACTIONS, ALL_ACTIONS, APPARATUS, Action
 from hf_datasets.miniature.captions import coarse_caption, fine_caption
-from hf_datasets.miniature.drawing import HALLS, SOCKS, Scene
-from hf_datasets.miniature.motion import Style
+from hf_datasets.miniature.distractions import distracted
+from hf_datasets.miniature.motion import LONGEST_PAUSE, Style
+from hf_datasets.miniature.scene import HALLS, SOCKS, Scene
+from hf_datasets.miniature.skeleton import Body
 
 SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, slots=True)
 class MiniatureConfig:
-    """How large the miniature is; the defaults are the dataset of the recipes and the cards.
+    """How large a miniature is and how hard; the defaults are the dataset of the recipes and the cards.
+
+    The options after the seed make it harder, see `HARD`; with their defaults nothing is drawn for them.
 
     Attributes:
-        labels: The label ids to render, a subset of `ACTIONS`.
+        labels: The label ids to render, a subset of `ALL_ACTIONS`.
         clips_per_label: Clips of each label in each split.
         videos_per_split: Long videos in each split, shared between the two sports by their number of labels.
         size: Side of the square frames in pixels.
@@ -27,6 +31,11 @@ class MiniatureConfig:
         shortest_seconds: Shortest clip.
         longest_seconds: Longest clip.
         seed: Seed of everything random.
+        similar_athletes: Whether all athletes of a long video have the same build and the same socks.
+        longest_pause: Most of a clip, as a share in [0, 0.4], that passes before the motion, and after it.
+        passer_share: Share of the clips, in [0, 1], in which a person or a board passes in front of the athlete.
+        cut_share: Share of the clips, in [0, 1], in which the camera changes once or twice.
+        bystander_share: Share of the clips, in [0, 1], in which one or two other athletes move in the background.
     """
 
     labels: tuple[str, ...] = tuple(ACTIONS)
@@ -37,32 +46,76 @@ class MiniatureConfig:
     shortest_seconds: float = 1.1
     longest_seconds: float = 1.9
     seed: int = 0
+    similar_athletes: bool = False
+    longest_pause: float = LONGEST_PAUSE
+    passer_share: float = 0.0
+    cut_share: float = 0.0
+    bystander_share: float = 0.0
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.labels) - set(ACTIONS))
+        unknown = sorted(set(self.labels) - set(ALL_ACTIONS))
         if unknown or not self.labels:
-            raise ValueError(f"labels {unknown or '()'} cannot be rendered; choose from hf_datasets.miniature.ACTIONS")
+            raise ValueError(
+                f"labels {unknown or '()'} cannot be rendered; choose from hf_datasets.miniature.ALL_ACTIONS"
+            )
+        for name, highest in HIGHEST.items():
+            value = getattr(self, name)
+            if not 0 <= value <= highest:
+                raise ValueError(f"{name} is {value}, allowed is 0 to {highest:g}")
+
+    def values(self) -> dict[str, Any]:
+        """The options by name, as JSON holds them; without those of `HARDER` that have their defaults.
+
+        A configuration that release 0.1 could describe is so described as there, and its folder is found again.
+        """
+        defaults = {option.name: option.default for option in fields(self) if option.name in HARDER}
+        return {name: value for name, value in asdict(self).items() if name not in HARDER or value != defaults[name]}
 
 
-def with_more_competitions(train_times: int = 1, test_times: int = 1) -> MiniatureConfig:
-    """The default miniature with a multiple of its training and test competitions; validation keeps its size.
+HIGHEST: Mapping[str, float] = {"longest_pause": 0.4, "passer_share": 1, "cut_share": 1, "bystander_share": 1}
+HARDER = frozenset({"similar_athletes", *HIGHEST})
+"""The options of `MiniatureConfig` that only make it harder."""
+HARD = MiniatureConfig(
+    labels=tuple(ALL_ACTIONS),
+    clips_per_label={"train": 16, "validation": 3, "test": 5},
+    videos_per_split={"train": 80, "validation": 12, "test": 60},
+    fps=15,
+    shortest_seconds=2.0,
+    longest_seconds=4.0,
+    similar_athletes=True,
+    longest_pause=0.2,
+    passer_share=0.5,
+    cut_share=0.4,
+    bystander_share=0.5,
+)
+"""The harder tier: `load_dataset("tfcovr", "hard")`."""
+TIERS: Mapping[str, MiniatureConfig] = {"mini": MiniatureConfig(), "hard": HARD}
+"""The names of the rendered configurations."""
+
+
+def with_more_competitions(train_times: int = 1, test_times: int = 1, *, tier: str = "mini") -> MiniatureConfig:
+    """A tier with a multiple of its training and test competitions; validation keeps its size.
 
     Args:
         train_times: 1 or more. Another value draws other validation and test competitions, too.
         test_times: 1 or more. Training and validation do not depend on it.
+        tier: A key of `TIERS`.
 
     Returns:
         The configuration, for `prepare_miniature`.
 
     Raises:
-        ValueError: A number is below 1.
+        ValueError: A number is below 1, or there is no such tier.
     """
+    if tier not in TIERS:
+        raise ValueError(f"unknown tier {tier!r}; there are {', '.join(TIERS)}")
     times = {"train": train_times, "validation": 1, "test": test_times}
     for split, number in times.items():
         if number < 1:
             raise ValueError(f"{number} times the {split} competitions: at least 1 is needed")
-    default = MiniatureConfig()
-    return MiniatureConfig(
+    default = TIERS[tier]
+    return replace(
+        default,
         clips_per_label={split: times[split] * count for split, count in default.clips_per_label.items()},
         videos_per_split={split: times[split] * count for split, count in default.videos_per_split.items()},
     )
@@ -125,14 +178,37 @@ def plan_competitions(config: MiniatureConfig) -> list[Competition]:
             for hand in dealt:
                 if hand:
                     video_id = f"{sport}_{len(competitions):03d}"
-                    competitions.append(_competition(video_id, split, sport, hand, config, generator))
+                    plan = _competition(video_id, split, sport, hand, config, generator)
+                    if any(name in HARDER for name in config.values()):
+                        # Of its own stream, so that the rest of the plan is as without it.
+                        extra = np.random.default_rng((config.seed, 1 + len(competitions)))
+                        plan = replace(plan, shots=tuple(_harder(plan.shots, config, extra)))
+                    competitions.append(plan)
     return competitions
+
+
+def _harder(shots: tuple[Shot, ...], config: MiniatureConfig, generator: np.random.Generator) -> Iterator[Shot]:
+    body, socks = Body.sample(generator), str(generator.choice(list(SOCKS)))
+    for shot in shots:
+        before, after = generator.uniform(0, config.longest_pause, 2).tolist()
+        style, scene = replace(shot.style, pause_before=before, pause_after=after), shot.scene
+        if config.similar_athletes:
+            style, scene = replace(style, body=body), replace(scene, socks=socks)
+        scene = distracted(
+            scene,
+            style,
+            generator,
+            passer_share=config.passer_share,
+            cut_share=config.cut_share,
+            bystander_share=config.bystander_share,
+        )
+        yield replace(shot, style=style, scene=scene)
 
 
 def _by_sport(labels: tuple[str, ...]) -> dict[str, list[Action]]:
     sports: dict[str, list[Action]] = {}
     for label in labels:
-        action = ACTIONS[label]
+        action = ALL_ACTIONS[label]
         sports.setdefault("diving" if action.kind == "dive" else "gymnastics", []).append(action)
     return sports
 

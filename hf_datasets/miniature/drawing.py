@@ -6,30 +6,19 @@ are cream and left limbs green, the hair is magenta and the face a white disc on
 
 import colorsys
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageOps
 
-from hf_datasets.miniature.actions import Apparatus
-from hf_datasets.miniature.motion import BAR_HEIGHT, PLATFORM_DROP, TABLE_HEIGHT, Motion
+from hf_datasets.miniature.motion import BAR_HEIGHT, PLATFORM_DROP, TABLE_HEIGHT, Motion, perform
+from hf_datasets.miniature.scene import HALLS as HALLS
+from hf_datasets.miniature.scene import SOCKS as SOCKS
+from hf_datasets.miniature.scene import Bystander, Color, Passer
+from hf_datasets.miniature.scene import Scene as Scene
 from hf_datasets.miniature.skeleton import J
 
-Color = tuple[int, int, int]
 Point = tuple[float, float, float]
-SOCKS: Mapping[str, Color] = {
-    "white": (245, 245, 245), "yellow": (245, 220, 30), "orange": (250, 130, 20),
-    "pink": (250, 120, 190), "cyan": (50, 210, 240),
-}  # fmt: skip
-HALLS: Mapping[str, float] = {
-    "red": 0.0,
-    "brown": 0.08,
-    "olive": 0.17,
-    "green": 0.36,
-    "blue": 0.62,
-    "purple": 0.77,
-}
 FRONT, BACK, RIGHT, LEFT, HAIR, FACE = (
     (225, 35, 45), (35, 75, 225), (250, 228, 190), (40, 200, 80), (200, 30, 200), (255, 255, 255),
 )  # fmt: skip
@@ -45,41 +34,10 @@ LIMBS = tuple(
     for side, color in (("right", RIGHT), ("left", LEFT))
     for first, second, width in _PARTS
 )
+FLOORS = {"beam": -0.75, "platform": -PLATFORM_DROP}
+"""Apparatus -> height of the hall's floor in body units, where it is not 0."""
 FEET = (J["left_foot"], J["right_foot"])
 TORSO = (J["left_shoulder"], J["right_shoulder"], J["right_hip"], J["left_hip"])
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """One competition's hall and one clip's camera.
-
-    Attributes:
-        apparatus: What is drawn around the athlete.
-        hall: A name in `HALLS`, the hue of the walls.
-        wall_value: Brightness of the walls in [0, 1].
-        floor_hue: Hue of the floor, mat or water in [0, 1].
-        socks: A name in `SOCKS`.
-        azimuth: Camera angle about the vertical in radians; 0 is the side view.
-        drift: How much the azimuth changes over the clip, in radians.
-        elevation: Camera angle above the floor in radians.
-        zoom: Body units to frame heights.
-        wobble: Amplitude of the camera's unsteadiness in body units.
-        mirror: Whether the picture is mirrored.
-        noise_seed: Seed of the grain and of the wobble.
-    """
-
-    apparatus: Apparatus = "floor"
-    hall: str = "blue"
-    wall_value: float = 0.15
-    floor_hue: float = 0.6
-    socks: str = "white"
-    azimuth: float = 0.0
-    drift: float = 0.0
-    elevation: float = 0.15
-    zoom: float = 0.58
-    wobble: float = 0.02
-    mirror: bool = False
-    noise_seed: int = 0
 
 
 def _color(hue: float, saturation: float, value: float) -> Color:
@@ -124,7 +82,11 @@ def follow(motion: Motion, scene: Scene, size: int) -> list[Camera]:
     sway[:, 0], sway[:, 2] = np.sin(6 * share + phase[0]), np.sin(8 * share + phase[1])
     targets = motion.joints[:, J["pelvis"]] + scene.wobble * sway
     azimuths = scene.azimuth + scene.drift * (share - 0.5)
-    return [Camera(scene, *view, size) for view in zip(targets, azimuths.tolist(), strict=True)]
+    cameras = []
+    for target, azimuth, time in zip(targets, azimuths.tolist(), share.tolist(), strict=True):
+        seen, turn = scene.at(time)
+        cameras.append(Camera(seen, target, azimuth + turn, size))
+    return cameras
 
 
 def camera_joints(motion: Motion, scene: Scene) -> np.ndarray:
@@ -158,14 +120,19 @@ def draw_frames(motion: Motion, scene: Scene, size: int) -> Iterator[np.ndarray]
     grain = Image.merge("RGB", [Image.fromarray(np.clip(128 + noise, 0, 255).astype(np.uint8))] * 3)
     start = float(motion.joints[0, :, 0].mean())
     cameras = follow(motion, scene, size)
-    for camera, joints, chest in zip(cameras, motion.joints, motion.forward, strict=True):
+    others = [(other, perform(other.action, other.style, len(cameras))) for other in scene.bystanders]
+    for number, (camera, joints, chest) in enumerate(zip(cameras, motion.joints, motion.forward, strict=True)):
         picture = Image.new("RGB", (size, size), _color(HALLS[scene.hall], 0.5, scene.wall_value))
         brush = ImageDraw.Draw(picture)
         _draw_hall(brush, camera, scene)
+        for other, performed in others:
+            _draw_bystander(brush, camera, other, performed, number, start, scene)
         _draw_apparatus(brush, camera, scene, start)
         _draw_athlete(brush, camera, joints, chest, scene)
         if scene.apparatus == "platform":
             _draw_water(picture, camera)
+        for passer in scene.passers:
+            _draw_passer(brush, size, passer, number / max(len(cameras) - 1, 1))
         if scene.mirror:
             picture = ImageOps.mirror(picture)
         yield np.asarray(ImageChops.add(picture, grain, offset=-128))
@@ -178,8 +145,7 @@ def _draw_hall(brush: ImageDraw.ImageDraw, camera: Camera, scene: Scene) -> None
         left, _ = camera.pixel((number - 6) * 0.75, 3, 2.6)
         if -size < left < size:
             brush.rectangle((left, 0, left + 0.22 * camera.scale, size), fill=dark if number % 2 else light)
-    depth = {"beam": -0.75, "platform": -PLATFORM_DROP}.get(scene.apparatus, 0.0)
-    edge = max(camera.pixel(0, 2.2, depth)[1], 0)
+    edge = max(camera.pixel(0, 2.2, FLOORS.get(scene.apparatus, 0.0))[1], 0)
     if edge < size:
         brush.rectangle((0, edge, size, size), fill=_color(scene.floor_hue, 0.5, 0.75 * scene.wall_value + 0.13))
 
@@ -230,55 +196,106 @@ def _draw_water(picture: Image.Image, camera: Camera) -> None:
         picture.paste(Image.blend(picture.crop(below), water, 0.65), below)
 
 
-def _draw_athlete(
-    brush: ImageDraw.ImageDraw, camera: Camera, joints: np.ndarray, chest: np.ndarray, scene: Scene
+def _draw_bystander(
+    brush: ImageDraw.ImageDraw,
+    camera: Camera,
+    other: Bystander,
+    performed: Motion,
+    number: int,
+    start: float,
+    scene: Scene,
 ) -> None:
+    """The background athlete of frame `number`: a diver on a platform alongside, else somebody on the hall's floor."""
+    ground = FLOORS.get(scene.apparatus, 0.0) if other.action.kind != "dive" else 0.0
+    x, y = start + other.aside, other.behind
+    if other.action.kind == "dive":
+        _box(brush, camera, (x - 2.3, y - 0.4, -0.14), (x + 0.2, y + 0.4, 0), _color(0.05, 0.1, 0.6 * other.shade))
+        x -= other.scale * float(performed.joints[0, :, 0].mean())
+    joints = other.scale * performed.joints[number] + (x, y, ground)
+    _draw_athlete(brush, camera, joints, performed.forward[number], scene, shade=other.shade, scale=other.scale)
+
+
+def _draw_passer(brush: ImageDraw.ImageDraw, size: int, passer: Passer, time: float) -> None:
+    """A person from the knees up or a board, close to the camera and dark, where it is at `time`."""
+    progress = (time - passer.start) / passer.duration
+    if not 0 < progress < 1:
+        return
+    center = (-passer.width + (1 + 2 * passer.width) * (1 - progress if passer.leftward else progress)) * size
+    half = passer.width * size / 2
+    color = _color(passer.hue, 0.4, 0.3)
+    if passer.kind == "board":
+        brush.rectangle((center - half, 0.3 * size, center + half, size), fill=color)
+        brush.rectangle((center - half, 0.3 * size, center + half, 0.36 * size), fill=GRAY)
+        return
+    step = 0.03 * size * math.sin(40 * time)
+    brush.rounded_rectangle((center - half, 0.28 * size + step, center + half, 1.1 * size), 0.6 * half, fill=color)
+    brush.ellipse(
+        (center - 0.55 * half, 0.1 * size + step, center + 0.55 * half, 0.29 * size + step), fill=(120, 85, 65)
+    )
+
+
+def _draw_athlete(
+    brush: ImageDraw.ImageDraw,
+    camera: Camera,
+    joints: np.ndarray,
+    chest: np.ndarray,
+    scene: Scene,
+    *,
+    shade: float = 1.0,
+    scale: float = 1.0,
+) -> None:
+    """Paint the parts from the farthest to the nearest; `shade` is a factor on colors, `scale` on widths."""
     seen = camera.project(joints).tolist()
     right, up, away = (np.array(camera.axes) @ chest).tolist()
+    unit = camera.scale * scale  # pixels
+
+    def shaded(color: Color) -> Color:
+        return round(shade * color[0]), round(shade * color[1]), round(shade * color[2])
+
     strokes: list[tuple[float, Callable[..., None], tuple[object, ...]]] = [
-        ((seen[first][2] + seen[second][2]) / 2, _limb, (seen[first], seen[second], color, width))
+        ((seen[first][2] + seen[second][2]) / 2, _limb, (seen[first], seen[second], shaded(color), width))
         for first, second, color, width in LIMBS
     ]
-    strokes += [(seen[foot][2] - 0.01, _disc, (seen[foot], SOCKS[scene.socks], 0.055)) for foot in FEET]
+    strokes += [(seen[foot][2] - 0.01, _disc, (seen[foot], shaded(SOCKS[scene.socks]), 0.055)) for foot in FEET]
     middle = (seen[J["pelvis"]][2] + seen[J["neck"]][2]) / 2
     # Two slabs, one behind the other: from the side both are seen, from the front only the front.
     for color, sign in ((FRONT, 1), (BACK, -1)):
-        shift = (0.032 * camera.scale * sign * right, -0.032 * camera.scale * sign * up)
-        strokes.append((middle + 0.035 * sign * away, _torso, (seen, shift, color)))
+        shift = (0.032 * unit * sign * right, -0.032 * unit * sign * up)
+        strokes.append((middle + 0.035 * sign * away, _torso, (seen, shift, shaded(color))))
     strokes += [
-        (seen[J["head"]][2], _disc, (seen[J["head"]], HAIR, 0.085)),
-        (seen[J["nose"]][2] - 0.02, _disc, (seen[J["nose"]], FACE, 0.05)),
+        (seen[J["head"]][2], _disc, (seen[J["head"]], shaded(HAIR), 0.085)),
+        (seen[J["nose"]][2] - 0.02, _disc, (seen[J["nose"]], shaded(FACE), 0.05)),
     ]
     for _, stroke, arguments in sorted(strokes, key=lambda item: -item[0]):
-        stroke(brush, camera, *arguments)
+        stroke(brush, unit, *arguments)
 
 
 def _limb(
     brush: ImageDraw.ImageDraw,
-    camera: Camera,
+    unit: float,
     first: list[float],
     second: list[float],
     color: Color,
     width: float,
 ) -> None:
-    pixels = max(round(width * camera.scale), 2)
+    pixels = max(round(width * unit), 2)
     brush.line((first[0], first[1], second[0], second[1]), fill=color, width=pixels)
-    _disc(brush, camera, first, color, width / 2)
-    _disc(brush, camera, second, color, width / 2)
+    _disc(brush, unit, first, color, width / 2)
+    _disc(brush, unit, second, color, width / 2)
 
 
-def _disc(brush: ImageDraw.ImageDraw, camera: Camera, center: list[float], color: Color, radius: float) -> None:
-    (x, y, _), reach = center, radius * camera.scale
+def _disc(brush: ImageDraw.ImageDraw, unit: float, center: list[float], color: Color, radius: float) -> None:
+    (x, y, _), reach = center, radius * unit
     brush.ellipse((x - reach, y - reach, x + reach, y + reach), fill=color)
 
 
 def _torso(
     brush: ImageDraw.ImageDraw,
-    camera: Camera,
+    unit: float,
     seen: list[list[float]],
     shift: tuple[float, float],
     color: Color,
 ) -> None:
     outline = [(seen[corner][0] + shift[0], seen[corner][1] + shift[1]) for corner in TORSO]
     brush.polygon(outline, fill=color)
-    brush.line([*outline, outline[0]], fill=color, width=max(round(0.06 * camera.scale), 2), joint="curve")
+    brush.line([*outline, outline[0]], fill=color, width=max(round(0.06 * unit), 2), joint="curve")

@@ -9,6 +9,13 @@ from hf_datasets.miniature.actions import Action
 from hf_datasets.miniature.skeleton import POSES, Body, body_joints, rotate, swap_sides
 
 TABLE_HEIGHT, BAR_HEIGHT, PLATFORM_DROP = 0.55, 1.35, 1.9  # body units
+LONGEST_PAUSE = 0.08  # share of a clip
+TURNS_BEFORE: Mapping[str, float] = {"arabian": 0.5, "tsukahara": 0.5, "half on": 0.5, "full on": 1.0}
+"""Entry -> turns about the long axis that belong to it; the label counts those that follow."""
+JUMP_POSES: Mapping[str, str] = {
+    "split jump": "split", "tuck jump": "tucked", "wolf jump": "wolf", "straddle jump": "straddled",
+}  # fmt: skip
+"""Jumps from both feet, and the pose of their flight."""
 Curve = Sequence[tuple[float, float]]
 
 
@@ -48,8 +55,8 @@ class Style:
             flexion=float(generator.uniform(0.95, 1.05)),
             jump=float(generator.uniform(0.35, 0.55)),
             travel=float(generator.uniform(0.8, 1.6)),
-            pause_before=float(generator.uniform(0, 0.08)),
-            pause_after=float(generator.uniform(0, 0.08)),
+            pause_before=float(generator.uniform(0, LONGEST_PAUSE)),
+            pause_after=float(generator.uniform(0, LONGEST_PAUSE)),
             warp=float(np.exp(generator.normal(0, 0.08))),
         )
 
@@ -79,7 +86,10 @@ class Program:
 def _salto(action: Action) -> Program:
     up, down = 0.15, 0.89
     shape = action.form
-    turns = action.direction * action.somersaults
+    # An arabian takes off backward; after half a twist the same rotation in the world is forward for the body.
+    backward = action.direction < 0 or action.entry == "arabian"
+    half = TURNS_BEFORE.get(action.entry, 0.0)
+    turns = (-1 if backward else 1) * action.somersaults
     return Program(
         poses=[
             (0, "stand"),
@@ -91,21 +101,22 @@ def _salto(action: Action) -> Program:
             (1, "present"),
         ],
         somersault=[(0, 0), (up - 0.02, 0), (down, turns)],
-        twist=[(0, 0), (up, 0), (down, action.turns)],
+        twist=[(0, 0), (up, 0), *([(0.28, half)] if half else []), (down, half + action.turns)],
         contacts=[(0, up, 0), (down, 1, 0)],
-        faces_back=action.direction < 0,
+        faces_back=backward,
     )
 
 
 def _leap(action: Action) -> Program:
     up, down = 0.22, 0.82
-    if action.form == "split jump":
+    if action.form in JUMP_POSES:
+        shape = JUMP_POSES[action.form]
         poses = [
             (0, "stand"),
             (0.12, "crouch"),
             (0.22, "reach"),
-            (0.42, "split"),
-            (0.62, "split"),
+            (0.42, shape),
+            (0.62, shape),
             (0.82, "land"),
             (1, "present"),
         ]
@@ -177,10 +188,11 @@ def _dismount(action: Action) -> Program:
 def _vault(action: Action) -> Program:
     way = action.direction
     on, off, down = 0.24, 0.32, 0.88
-    half = 0.5 if action.entry == "tsukahara" else 0.0
-    # A tsukahara goes on forward and, after half a turn on the way to the table, off backward.
-    start = 0.5 * (1 if action.entry == "tsukahara" else way)
-    sense = 1 if action.entry == "tsukahara" else way
+    half = TURNS_BEFORE.get(action.entry, 0.0)
+    # A tsukahara goes on forward and, after half a turn on the way to the table, off backward; a round-off with half a
+    # turn on the other way round.
+    sense = {"tsukahara": 1, "half on": -1}.get(action.entry, way)
+    start = 0.5 * sense
     shape = action.form
     # After the half turn the same rotation in the world is backward for the body.
     total = start + sense * (0.5 + action.somersaults)
@@ -198,7 +210,7 @@ def _vault(action: Action) -> Program:
         somersault=[(0, 0), (0.06, 0), (on, start), (off, start + 0.06 * sense), (down, total)],
         twist=[(0, 0), (0.08, 0), (on, half), (off, half), (down, half + action.turns)],
         contacts=[(0, 0.08, 0), (on, off, TABLE_HEIGHT), (down, 1, 0)],
-        faces_back=action.entry == "round-off",
+        faces_back=action.entry in {"round-off", "half on", "full on"},
     )
 
 
@@ -223,7 +235,7 @@ def _dive(action: Action) -> Program:
         somersault=[(0, start), (up - 0.02, start), (entry, end)],
         twist=twist,
         contacts=[(0, up, 0)],
-        faces_back=action.entry in {"back", "inward"},
+        faces_back=action.entry in {"back", "inward", "armstand back"},
     )
 
 

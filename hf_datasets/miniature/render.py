@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def prepare_miniature(
     parent = Path(root) if root is not None else Path(datasets.config.HF_DATASETS_CACHE) / "subtle-miniature"
     folder = parent / fingerprint(config)
     if not (folder / PLAN_FILE).is_file():
-        write_json(folder / PLAN_FILE, asdict(config))
+        write_json(folder / PLAN_FILE, config.values())
     if (folder / "clips.parquet").is_file():
         return folder
     (folder / "videos").mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def prepare_miniature(
 
 def fingerprint(config: MiniatureConfig) -> str:
     """A name for what a configuration renders to; another version of the renderer gives another name."""
-    parameters = json.dumps([RENDERER_VERSION, asdict(config)], sort_keys=True)
+    parameters = json.dumps([RENDERER_VERSION, config.values()], sort_keys=True)
     return f"miniature-{hashlib.sha256(parameters.encode()).hexdigest()[:12]}"
 
 

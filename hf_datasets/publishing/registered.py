@@ -17,9 +17,10 @@ from hf_datasets.publishing.generation_code import PACKAGE, GenerationCode
 from hf_datasets.publishing.rebuilding import open_builder, prepared_splits
 from hf_datasets.publishing.shards import has_media
 from hf_datasets.records import Rejection
-from hf_datasets.registration import REJECTIONS_FILE, RegisteredBuilder
+from hf_datasets.registration import REJECTIONS_FILE, RENDERED, RegisteredBuilder
 
 MINIATURE = "mini"
+KINDS = {"mini": "miniature", "hard": "harder miniature"}
 MINIATURE_LICENSE = "apache-2.0"
 NOT_PARAMETERS = frozenset({"name", "version", "data_dir", "data_files", "description", "video_dir"})
 
@@ -60,20 +61,25 @@ def write_registered(
         raise ValueError(f"unknown dataset {name!r}; there are {', '.join(sorted(BUILDERS))}")
     builders = _open(name, configs, data_dir, video_dir, videos)
     origins = {config.partition("-")[0] for config in builders}
-    if videos and license is None and origins != {MINIATURE}:
+    drawn = sorted(origins & set(RENDERED))
+    if len(drawn) > 1:
         raise ValueError(
-            f"videos of {', '.join(sorted(origins - {MINIATURE}))} are not this package's to pass on: leave videos "
+            f"{' and '.join(drawn)} are drawn by different parameters: publish each in a folder of its own"
+        )
+    if videos and license is None and origins != set(drawn):
+        raise ValueError(
+            f"videos of {', '.join(sorted(origins.difference(drawn)))} are not this package's to pass on: leave videos "
             "out, or name the license that allows it, such as cc-by-4.0"
         )
     first = next(iter(builders.values()))
-    of_miniature = [builder for config, builder in builders.items() if config.partition("-")[0] == MINIATURE]
+    of_miniature = [builder for config, builder in builders.items() if config.partition("-")[0] in RENDERED]
     miniature = _plan(of_miniature[0]._miniature_dir()) if of_miniature else None
     holds_videos = any(has_media(builder.info.features) for builder in builders.values())
     rows = {config: prepared_splits(builder) for config, builder in builders.items()}
-    is_miniature = origins == {MINIATURE}
+    is_miniature = origins == set(drawn)
     about = About(
         name=name,
-        title=f"{TITLES[name]} (miniature)" if is_miniature else TITLES[name],
+        title=f"{TITLES[name]} ({KINDS[drawn[0]]})" if is_miniature else TITLES[name],
         repo_id=repo_id,
         license=license or (MINIATURE_LICENSE if is_miniature else None),
         descriptions={config: builder.info.description for config, builder in builders.items()},
@@ -118,7 +124,7 @@ def _open(
     with_videos = [
         config
         for config, builder in opened.items()
-        if has_media(builder.info.features) and (config.partition("-")[0] == MINIATURE or video_dir is not None)
+        if has_media(builder.info.features) and (config.partition("-")[0] in RENDERED or video_dir is not None)
     ]
     if configs is not None and with_videos and not videos:
         raise ValueError(

@@ -10,7 +10,7 @@ import polars as pl
 
 from hf_datasets.long_videos import VIDEO_FEATURES, miniature_videos, read_header, video_tables
 from hf_datasets.records import Rejection
-from hf_datasets.registration import RegisteredBuilder
+from hf_datasets.registration import RENDERED, RegisteredBuilder
 from hf_datasets.sharding import Tables, shards_of
 from hf_datasets.tfcovr import own_clips, release
 from hf_datasets.tfcovr.annotations import SOURCE_HELP, source_clips
@@ -38,6 +38,9 @@ CITATION = """@article{gupta2025tfcovr,
 DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: clips drawn from TF-CoVR's label texts, with "
     "modification texts by the rule-based generator. For trying code, not for reporting results.",
+    "hard": "Rendered athletes, not real video, made harder: more labels that differ only in count, direction or "
+    "order, longer clips with cuts, people who pass in front and athletes in the background. For comparing methods with "
+    "each other, not with results on real sport.",
     "release": "TF-CoVR as its authors publish it.",
     "source": "TF-CoVR generated from the annotations of FineGym and FineDiving.",
     "own": "Composed retrieval over clips of your own, made by TF-CoVR's method from a table and a folder of videos.",
@@ -45,6 +48,7 @@ DESCRIPTIONS = {
 }
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mini": {"max_triplets_per_pair": 100, "top_n": 5},
+    "hard": {"max_triplets_per_pair": 100, "top_n": 5},
     "own": {"max_triplets_per_pair": 100, "top_n": 5, "validation_fraction": 0.2, "test_fraction": 0.2},
 }
 """Defaults of an origin that differ from `TFCoVRConfig`: few rows of the miniature, enough test videos of few clips."""
@@ -57,7 +61,7 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
     Attributes:
         data_dir: For `release` the folder of the published files, for `source` that of the upstream annotations or of
             what `recipes/build_tfcovr.py` made, for `own` that of your table or of what the recipe made of it, for
-            `composed` that of a benchmark in mteb's layout (`sources.mteb_layout`), for `mini` a folder that
+            `composed` that of a benchmark in mteb's layout (`sources.mteb_layout`), for `mini` and `hard` a folder that
             `prepare_miniature` made.
         video_dir: The folder of videos, to fill the clips' `video`; the miniature knows its own.
         max_triplets_per_pair: Draw at most that many training triplets per pair of labels; None keeps all.
@@ -81,7 +85,7 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
     columns: dict[str, str] | None = None
 
 
-WITH_VIDEOS = ("mini", "own")
+WITH_VIDEOS = (*RENDERED, "own")
 """The origins that have `-videos`, too: those whose long videos are here."""
 SPLITTING = ("validation_fraction", "test_fraction")
 GENERATION = ("max_triplets_per_pair", "threshold", "top_n", "seed", *SPLITTING)
@@ -130,6 +134,7 @@ class TFCoVR(RegisteredBuilder):
         origin = self.config.name.partition("-")[0]
         read = {
             "mini": self._miniature,
+            "hard": self._miniature,
             "release": self._release,
             "source": self._source,
             "own": self._own,

@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard
 from harness.model_folders import WEIGHTS
 from harness.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
 from hf_datasets.names import task_id
+from hf_datasets.registration import RENDERED
 from hf_models.cards import Measurement
 from publishing.machine_paths import SHIPPED, read_json
 from publishing.model_kinds import ADAPTER, KINDS, ModelKind
@@ -65,7 +66,7 @@ class Run:
         data = str(self.config.get("dataset_config") or "mini")
         bases = [str(self.config.get(name) or "") for name in self.kind.bases]
         own = all(SHIPPED.fullmatch(base) or is_folder(base) for base in bases)
-        return data.startswith("mini") and own and not self.config.get("build")
+        return data.startswith(RENDERED) and own and not self.config.get("build")
 
     def base_models(self, namespace: str, base_repo: str | None) -> list[str]:
         """The ids on the Hub of what it started from, as far as it has any.
