@@ -2,7 +2,9 @@
 
 `prepare [NAME ...]` fills the cache, so that `load_dataset(NAME)` needs no import of ours. `render` draws a miniature
 with more competitions to train or to test on, of another seed or of the harder tier, and prints its folder for
-`load_dataset(NAME, data_dir=FOLDER)`.
+`load_dataset(NAME, data_dir=FOLDER)`. `blind_test` draws pairs of test clips on contact sheets, half of them of one
+label, for a person to say `same` or `different`; with `--answers`, a file of lines such as `1 same`, it counts the right
+ones.
 """
 
 # ruff: noqa: T201 - a command prints
@@ -29,7 +31,19 @@ def main() -> int:
     command.add_argument("--test_times", type=int, default=1, help="times the tier's test competitions")
     command.add_argument("--seed", type=int, default=0, help="of athletes, cameras and halls")
     command.add_argument("--root", help="the folder that gets its folder; default: in the datasets cache")
+    command = commands.add_parser("blind_test", help="draw pairs of clips for a person to tell apart, or count answers")
+    command.add_argument("output_dir", metavar="DIR", help="the folder of the sheets and of their solutions")
+    command.add_argument("--tier", choices=("mini", "hard"), default="hard", help="whose test clips; default: hard")
+    command.add_argument("--pairs", type=int, default=40, help="how many pairs; default: 40")
+    command.add_argument("--seed", type=int, default=0, help="decides which pairs; default: 0")
+    command.add_argument(
+        "--answers", metavar="FILE", help="lines of number and same or different, for the sheets in DIR"
+    )
     arguments = parser.parse_args()
+    if arguments.command == "blind_test":
+        return blind_test(
+            Path(arguments.output_dir), arguments.tier, arguments.pairs, arguments.seed, arguments.answers
+        )
     if arguments.command == "render":
         times = (arguments.train_times, arguments.test_times)
         return render(arguments.root, *times, arguments.seed, tier=arguments.tier)
@@ -48,6 +62,24 @@ def render(root: str | None, train_times: int, test_times: int, seed: int, *, ti
     try:
         config = with_more_competitions(train_times, test_times, tier=tier)
         print(prepare_miniature(root, seed=seed, config=config))
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def blind_test(output_dir: Path, tier: str, num_pairs: int, seed: int, answers: str | None) -> int:
+    """Write the sheets of a blind test and print their folder, or print how many answers are right."""
+    from hf_datasets.miniature import TIERS
+    from hf_datasets.miniature.blind_test import read_answers, score, write_blind_test
+
+    try:
+        if answers is None:
+            sheets = write_blind_test(output_dir, TIERS[tier], num_pairs=num_pairs, seed=seed)
+            print(f"{output_dir}: {len(sheets)} sheets; do not open the solutions beside them before you have answered")
+            return 0
+        for kind, (right, total) in score(output_dir, read_answers(Path(answers))).items():
+            print(f"{kind}: {right} of {total}")
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -39,8 +39,8 @@ DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: clips drawn from TF-CoVR's label texts, with "
     "modification texts by the rule-based generator. For trying code, not for reporting results.",
     "hard": "Rendered athletes, not real video, made harder: more labels that differ only in count, direction or "
-    "order, longer clips with cuts, people who pass in front and athletes in the background. For comparing methods with "
-    "each other, not with results on real sport.",
+    "order, longer clips with cuts, people who pass in front and athletes in the background. For comparing methods "
+    "with each other, not with results on real sport.",
     "release": "TF-CoVR as its authors publish it.",
     "source": "TF-CoVR generated from the annotations of FineGym and FineDiving.",
     "own": "Composed retrieval over clips of your own, made by TF-CoVR's method from a table and a folder of videos.",

@@ -1,0 +1,179 @@
+"""The harder tier: its labels and plan, what is drawn beside the athlete, and that the miniature stays as it was."""
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import asdict, replace
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+from hf_datasets.miniature import ALL_ACTIONS, HARD, MiniatureConfig, plan_competitions, prepare_miniature
+from hf_datasets.miniature.blind_test import draw_pairs, read_answers, score, write_blind_test
+from hf_datasets.miniature.competitions import with_more_competitions
+from hf_datasets.miniature.differences import DIFFERENCES, difference_between
+from hf_datasets.miniature.drawing import draw_frames
+from hf_datasets.miniature.motion import Style, perform
+from hf_datasets.miniature.render import fingerprint, perform_shot
+from hf_datasets.miniature.scene import Bystander, Cut, Passer, Scene
+from hf_datasets.tfcovr.labels import find_label
+from hf_datasets.tfcovr.labels.table import reading
+
+OLD_SCENE = [
+    "apparatus",
+    "hall",
+    "wall_value",
+    "floor_hue",
+    "socks",
+    "azimuth",
+    "drift",
+    "elevation",
+    "zoom",
+    "wobble",
+    "mirror",
+    "noise_seed",
+]
+SMALL = replace(
+    HARD,
+    labels=("119", "118", "117", "127", "101", "98", "126", "103b", "105b"),
+    clips_per_label={"train": 1, "validation": 1, "test": 2},
+    videos_per_split={"train": 2, "validation": 1, "test": 9},
+    size=48,
+    shortest_seconds=0.6,
+    longest_seconds=0.8,
+)
+
+
+def rounded(value):
+    if isinstance(value, dict):
+        return {name: rounded(part) for name, part in value.items()}
+    return round(value, 9) if isinstance(value, float) else value
+
+
+def test_the_miniature_keeps_its_plan_its_pictures_and_its_folder():
+    """The sums are of the code before there was a harder tier."""
+    plan = plan_competitions(MiniatureConfig())
+    rows = [
+        [
+            *(competition.video_id, competition.split, competition.sport, competition.hall_colour),
+            [
+                [
+                    rounded(asdict(shot.action)),
+                    rounded(asdict(shot.style)),
+                    [rounded(getattr(shot.scene, name)) for name in OLD_SCENE],
+                    *(shot.lead_frames, shot.num_frames, shot.tail_frames),
+                ]
+                for shot in competition.shots
+            ],
+        ]
+        for competition in plan
+    ]
+    pictures = hashlib.sha256()
+    for shot in (shot for competition in plan[:60:12] for shot in competition.shots[:2]):
+        for frame in list(draw_frames(perform_shot(shot), shot.scene, 112))[::10]:
+            pictures.update(frame.tobytes())
+    plan_sum = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    assert plan_sum == "d24fc1538728bb1f8e7476fa8c94df5b6d7d12aa5e26c1b8e0e26a7b1878bbf5"
+    assert pictures.hexdigest() == "2372434d35fba7aaa2b3e8d873cb8977fbe8ffaaa3a6e6d43bdb12cb96784912"
+    assert fingerprint(MiniatureConfig()) == "miniature-834e86a10b59"
+
+
+def test_the_harder_tier_has_the_size_that_the_benchmark_needs():
+    plan = plan_competitions(HARD)
+    assert Counter(competition.split for competition in plan)["test"] >= 60
+    shots = [shot for competition in plan for shot in competition.shots]
+    assert {shot.action.label for shot in shots} == set(HARD.labels) == set(ALL_ACTIONS)
+    assert all(2 <= shot.num_frames / HARD.fps <= 4 for shot in shots)
+    for attribute, share in (("passers", HARD.passer_share), ("cuts", HARD.cut_share)):
+        found = np.mean([bool(getattr(shot.scene, attribute)) for shot in shots])
+        assert found == pytest.approx(share, abs=0.03)
+    assert all(len({shot.scene.socks for shot in competition.shots}) == 1 for competition in plan)
+    assert fingerprint(HARD) != fingerprint(replace(HARD, cut_share=0.1)) != fingerprint(MiniatureConfig())
+
+
+def test_no_two_labels_of_the_harder_tier_read_the_same():
+    assert len({reading(find_label(label).description) for label in HARD.labels}) == len(HARD.labels)
+
+
+def test_more_competitions_of_the_harder_tier_leave_training_as_it_is():
+    assert with_more_competitions(tier="hard") == HARD
+    few, more = (
+        plan_competitions(replace(with_more_competitions(1, times, tier="hard"), labels=SMALL.labels))
+        for times in (1, 2)
+    )
+    assert [plan for plan in more if plan.split != "test"] == [plan for plan in few if plan.split != "test"]
+    assert len([plan for plan in more if plan.split == "test"]) > len([plan for plan in few if plan.split == "test"])
+    with pytest.raises(ValueError, match="unknown tier 'harder'; there are mini, hard"):
+        with_more_competitions(tier="harder")
+
+
+@pytest.mark.parametrize(("name", "value"), [("cut_share", 1.5), ("passer_share", -0.1), ("longest_pause", 0.6)])
+def test_a_share_out_of_range_is_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value}, allowed is 0 to"):
+        MiniatureConfig(**{name: value})
+
+
+def picture(scene, time=0.5, label="119"):
+    motion = perform(ALL_ACTIONS[label], Style(), 41)
+    return list(draw_frames(motion, scene, 64))[round(40 * time)].astype(int)
+
+
+def test_who_passes_in_front_is_drawn_while_passing_only():
+    passer = Passer("person", start=0.4, duration=0.2, width=0.3, hue=0.3, leftward=True)
+    plain, passed = Scene(), Scene(passers=(passer,))
+    assert np.abs(picture(plain, 0.2) - picture(passed, 0.2)).max() == 0
+    assert np.abs(picture(plain) - picture(passed))[20:, 26:38].mean() > 10
+
+
+def test_a_cut_changes_the_camera_from_its_time_on():
+    plain, cut = Scene(), Scene(cuts=(Cut(0.6, turn=0.8, elevation=0.4, zoom=0.8),))
+    assert np.abs(picture(plain) - picture(cut)).max() == 0
+    assert np.abs(picture(plain, 0.7) - picture(cut, 0.7)).mean() > 2
+
+
+def test_athletes_in_the_background_move_behind_the_main_one():
+    other = Bystander(ALL_ACTIONS["118"], Style(), aside=0.3, behind=1.2, scale=0.7, shade=0.6)
+    plain, two = Scene(), Scene(bystanders=(other,))
+    changed = [np.abs(picture(plain, time) - picture(two, time)).sum(-1) > 30 for time in (0.2, 0.5)]
+    assert changed[0].any()
+    assert (changed[0] != changed[1]).any()
+
+
+def test_labels_that_differ_in_one_thing_are_named_by_it():
+    found = {
+        ("119", "118"): "count", ("103b", "105b"): "count", ("127", "101"): "direction", ("405b", "105b"): "direction",
+        ("98", "100"): "order", ("98", "126"): "order", ("45", "46"): "order", ("15", "6"): None,
+        ("119", "127"): "shape", ("119", "101"): None, ("103b", "119"): None, ("45", "148"): None,
+    }  # fmt: skip
+    for pair, difference in found.items():
+        assert difference_between(*pair) == difference_between(*pair[::-1]) == difference
+    assert difference_between("119", "119") is None
+
+
+def test_the_harder_tier_renders_and_reads(tmp_path):
+    folder = prepare_miniature(tmp_path, config=SMALL, num_workers=0, progress=False)
+    clips = pl.read_parquet(folder / "clips.parquet")
+    assert clips["split"].value_counts().sort("split")["count"].to_list() == [18, 9, 9]
+    plan = json.loads((folder / "miniature.json").read_text(encoding="utf-8"))
+    assert plan["cut_share"] == HARD.cut_share
+
+
+def test_a_blind_test_has_as_many_equal_as_different_pairs_and_counts_the_right_answers(tmp_path):
+    sheets = write_blind_test(tmp_path, SMALL, num_pairs=8)
+    pairs = draw_pairs(SMALL, 8, 0)
+    assert Counter(pair.difference for pair in pairs) == {None: 4, **dict.fromkeys(DIFFERENCES, 1)}
+    assert len(sheets) == 4
+    assert Image.open(sheets[0]).size[0] == 16 * 48
+    answers = tmp_path / "answers.txt"
+    answers.write_text("".join(f"{number} {'same' if number % 2 else 'different'}\n" for number in range(1, 9)))
+    right = score(tmp_path, read_answers(answers))
+    assert sum(total for _, total in right.values()) == 8
+    exact = {n: "same" if pair.difference is None else "different" for n, pair in enumerate(pairs, 1)}
+    assert all(correct == total for correct, total in score(tmp_path, exact).values())
+    answers.write_text("1 equal\n")
+    with pytest.raises(ValueError, match="not a number and one of same, different"):
+        read_answers(answers)
+    with pytest.raises(ValueError, match="pair 1 has the answer None"):
+        score(tmp_path, {})
