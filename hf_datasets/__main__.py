@@ -3,8 +3,8 @@
 `prepare [NAME ...]` fills the cache, so that `load_dataset(NAME)` needs no import of ours. `render` draws a miniature
 with more competitions to train or to test on, of another seed or of the harder tier, and prints its folder for
 `load_dataset(NAME, data_dir=FOLDER)`. `blind_test` draws pairs of test clips on contact sheets, half of them of one
-label, for a person to say `same` or `different`; with `--answers`, a file of lines such as `1 same`, it counts the right
-ones.
+label, for a person to say `same` or `different`; with `--answers`, a file of lines such as `1 same`, it counts the
+right ones.
 """
 
 # ruff: noqa: T201 - a command prints

@@ -8,7 +8,7 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from hf_datasets.drafts import write_json
 from hf_datasets.miniature.competitions import MiniatureConfig, Shot, plan_competitions
@@ -17,8 +17,10 @@ from hf_datasets.miniature.render import contact_sheet
 
 ANSWERS = ("same", "different")
 SOLUTIONS_FILE = "solutions.json"
-ROWS, COLUMNS, PAIRS_OF_A_SHEET = 2, 16, 2
-MARGIN = 18  # pixels above each pair, for its number
+ROWS, COLUMNS = 3, 8
+"""The frames of a clip on its sheet."""
+MAGNIFICATION = 2
+MARGIN = 12  # pixels between the clips
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def draw_pairs(config: MiniatureConfig, num_pairs: int, seed: int) -> list[Pair]
 
 
 def write_blind_test(output_dir: Path, config: MiniatureConfig, *, num_pairs: int = 40, seed: int = 0) -> list[Path]:
-    """Write the sheets, two pairs on each and each clip in two rows of 16 frames, and the solutions beside them.
+    """Write the sheets, one for each pair with 24 frames of each clip, and the solutions beside them.
 
     The frames are drawn, not decoded: what the encoder takes away is not in the test.
 
@@ -96,27 +98,21 @@ def write_blind_test(output_dir: Path, config: MiniatureConfig, *, num_pairs: in
     output_dir.mkdir(parents=True, exist_ok=True)
     pairs = draw_pairs(config, num_pairs, seed)
     sheets = []
-    for start in range(0, num_pairs, PAIRS_OF_A_SHEET):
-        numbered = list(enumerate(pairs, 1))[start : start + PAIRS_OF_A_SHEET]
-        path = output_dir / f"pairs_{numbered[0][0]:03d}.png"
-        _sheet(numbered, config.size).save(path)
-        sheets.append(path)
+    for number, pair in enumerate(pairs, 1):
+        sheets.append(output_dir / f"pair_{number:03d}.png")
+        _sheet(pair, config.size).save(sheets[-1])
     write_json(output_dir / SOLUTIONS_FILE, [pair.difference for pair in pairs])
     return sheets
 
 
-def _sheet(numbered: list[tuple[int, Pair]], size: int) -> Image.Image:
-    height = MARGIN + 2 * ROWS * size + 4
-    sheet = Image.new("RGB", (COLUMNS * size, height * len(numbered)), (230, 230, 230))
-    for place, (number, pair) in enumerate(numbered):
-        top = place * height
-        ImageDraw.Draw(sheet).text((4, top + 3), f"pair {number}", fill=(0, 0, 0))
-        for half, shot in enumerate(pair.shots):
-            strip = contact_sheet([shot], size, ROWS * COLUMNS)
-            for row in range(ROWS):
-                part = strip.crop((row * COLUMNS * size, 0, (row + 1) * COLUMNS * size, size))
-                sheet.paste(part, (0, top + MARGIN + (ROWS * half + row) * size + 4 * half))
-    return sheet
+def _sheet(pair: Pair, size: int) -> Image.Image:
+    clips = [contact_sheet([shot], size, ROWS * COLUMNS) for shot in pair.shots]
+    sheet = Image.new("RGB", (COLUMNS * size, 2 * ROWS * size + MARGIN), (230, 230, 230))
+    for row in range(2 * ROWS):
+        clip, own_row = divmod(row, ROWS)
+        part = clips[clip].crop((own_row * COLUMNS * size, 0, (own_row + 1) * COLUMNS * size, size))
+        sheet.paste(part, (0, row * size + clip * MARGIN))
+    return sheet.resize((MAGNIFICATION * sheet.width, MAGNIFICATION * sheet.height), Image.Resampling.NEAREST)
 
 
 def read_answers(path: Path) -> dict[int, str]:

@@ -26,7 +26,7 @@ class DataConfig:
     """The dataset."""
 
     dataset: str = option("tfcovr", "Name of the dataset.", names=TFCOVR_DATASETS)
-    dataset_config: str = option("mini", "Its configuration: mini, release, source, own or composed.")
+    dataset_config: str = option("mini", "Its configuration: mini, hard, release, source, own or composed.")
     data_dir: str | None = option(None, "Folder of its annotations; none where it needs none, as the miniature.")
     video_dir: str | None = option(None, "Folder of its videos; none where the dataset knows its own.")
 

@@ -8,8 +8,11 @@ from dataclasses import asdict, replace
 import numpy as np
 import polars as pl
 import pytest
+from datasets import load_dataset
 from PIL import Image
 
+import hf_datasets.miniature
+from hf_datasets.__main__ import blind_test, render
 from hf_datasets.miniature import ALL_ACTIONS, HARD, MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.miniature.blind_test import draw_pairs, read_answers, score, write_blind_test
 from hf_datasets.miniature.competitions import with_more_competitions
@@ -18,6 +21,7 @@ from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import Style, perform
 from hf_datasets.miniature.render import fingerprint, perform_shot
 from hf_datasets.miniature.scene import Bystander, Cut, Passer, Scene
+from hf_datasets.publishing.registered import write_registered
 from hf_datasets.tfcovr.labels import find_label
 from hf_datasets.tfcovr.labels.table import reading
 
@@ -44,6 +48,11 @@ SMALL = replace(
     shortest_seconds=0.6,
     longest_seconds=0.8,
 )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return prepare_miniature(tmp_path_factory.mktemp("hard"), config=SMALL, num_workers=0, progress=False)
 
 
 def rounded(value):
@@ -152,20 +161,50 @@ def test_labels_that_differ_in_one_thing_are_named_by_it():
     assert difference_between("119", "119") is None
 
 
-def test_the_harder_tier_renders_and_reads(tmp_path):
-    folder = prepare_miniature(tmp_path, config=SMALL, num_workers=0, progress=False)
+def test_the_harder_tier_loads_with_its_clips_and_videos(folder, tmp_path):
     clips = pl.read_parquet(folder / "clips.parquet")
     assert clips["split"].value_counts().sort("split")["count"].to_list() == [18, 9, 9]
     plan = json.loads((folder / "miniature.json").read_text(encoding="utf-8"))
     assert plan["cut_share"] == HARD.cut_share
+    loaded = {
+        name: load_dataset("tfcovr", name, data_dir=str(folder), cache_dir=str(tmp_path))
+        for name in ("hard", "hard-clips", "hard-videos")
+    }
+    assert {"118", "117"} <= set(loaded["hard"]["test"]["target_label"])
+    assert loaded["hard-clips"]["test"].num_rows == 18
+    assert loaded["hard-videos"]["test"].num_rows == len({row["video_id"] for row in loaded["hard-clips"]["test"]})
+
+
+def test_without_a_folder_the_harder_tier_and_not_the_miniature_is_rendered(folder, tmp_path, monkeypatch):
+    rendered = []
+    monkeypatch.setattr(hf_datasets.miniature, "prepare_miniature", lambda config: rendered.append(config) or folder)
+    load_dataset("tfcovr", "hard-clips", cache_dir=str(tmp_path))
+    assert rendered == [HARD]
+
+
+def test_the_commands_draw_the_tier_that_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(hf_datasets.miniature.competitions, "TIERS", {"hard": replace(SMALL, size=16)})
+    monkeypatch.setattr(hf_datasets.miniature, "TIERS", {"hard": SMALL})
+    assert render(str(tmp_path), 1, 1, 0, tier="hard") == 0
+    assert len(list(tmp_path.glob("miniature-*/videos/*.mp4"))) > 2
+    assert blind_test(tmp_path / "sheets", "hard", 2, 0, None) == 0
+    assert "2 sheets" in capsys.readouterr().out
+    assert blind_test(tmp_path / "sheets", "hard", 2, 0, str(tmp_path / "missing.txt")) == 1
+    assert blind_test(tmp_path / "sheets", "hard", 0, 0, None) == 1
+    assert "0 pairs: at least 1 is needed" in capsys.readouterr().err
+
+
+def test_the_two_tiers_are_not_published_in_one_folder(tmp_path):
+    with pytest.raises(ValueError, match="hard and mini are drawn by different parameters"):
+        write_registered("tfcovr", tmp_path / "both", configs=["mini", "hard"])
 
 
 def test_a_blind_test_has_as_many_equal_as_different_pairs_and_counts_the_right_answers(tmp_path):
     sheets = write_blind_test(tmp_path, SMALL, num_pairs=8)
     pairs = draw_pairs(SMALL, 8, 0)
     assert Counter(pair.difference for pair in pairs) == {None: 4, **dict.fromkeys(DIFFERENCES, 1)}
-    assert len(sheets) == 4
-    assert Image.open(sheets[0]).size[0] == 16 * 48
+    assert len(sheets) == 8
+    assert Image.open(sheets[0]).size[0] == 2 * 8 * 48
     answers = tmp_path / "answers.txt"
     answers.write_text("".join(f"{number} {'same' if number % 2 else 'different'}\n" for number in range(1, 9)))
     right = score(tmp_path, read_answers(answers))
