@@ -216,7 +216,8 @@ class RegisteredBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]  # da
         if data_dir is None:
             from hf_datasets.miniature import TIERS, prepare_miniature  # imports the renderer
 
-            return prepare_miniature(config=TIERS[self.config.name.partition("-")[0]])
+            tier = self.config.name.partition("-")[0]
+            return prepare_miniature() if tier == "mini" else prepare_miniature(config=TIERS[tier])
         missing = [name for name in MINIATURE_TABLES if not (data_dir / name).is_file()]
         if missing:
             others = [name for name in self.builder_configs if name not in RENDERED and "-" not in name]

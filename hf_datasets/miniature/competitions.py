@@ -77,16 +77,16 @@ HARDER = frozenset({"similar_athletes", *HIGHEST})
 """The options of `MiniatureConfig` that only make it harder."""
 HARD = MiniatureConfig(
     labels=tuple(ALL_ACTIONS),
-    clips_per_label={"train": 16, "validation": 3, "test": 5},
+    clips_per_label={"train": 12, "validation": 3, "test": 5},
     videos_per_split={"train": 80, "validation": 12, "test": 60},
     fps=15,
     shortest_seconds=2.0,
     longest_seconds=4.0,
     similar_athletes=True,
     longest_pause=0.2,
-    passer_share=0.5,
-    cut_share=0.4,
-    bystander_share=0.5,
+    passer_share=0.6,
+    cut_share=0.6,
+    bystander_share=0.6,
 )
 """The harder tier: `load_dataset("tfcovr", "hard")`."""
 TIERS: Mapping[str, MiniatureConfig] = {"mini": MiniatureConfig(), "hard": HARD}

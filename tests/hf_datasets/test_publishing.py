@@ -18,7 +18,7 @@ from hf_datasets.publishing.registered import write_registered
 from publishing.dataset import prepare
 
 CARDS = sorted((Path(__file__).parents[2] / "hf_datasets").glob("*/README.md"))
-ORIGINS = ("mini", "release", "source", "own")
+ORIGINS = ("mini", "hard", "release", "source", "own")
 
 
 @pytest.fixture(autouse=True)

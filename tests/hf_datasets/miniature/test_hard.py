@@ -16,7 +16,7 @@ from hf_datasets.__main__ import blind_test, render
 from hf_datasets.miniature import ALL_ACTIONS, HARD, MiniatureConfig, plan_competitions, prepare_miniature
 from hf_datasets.miniature.blind_test import draw_pairs, read_answers, score, write_blind_test
 from hf_datasets.miniature.competitions import with_more_competitions
-from hf_datasets.miniature.differences import DIFFERENCES, difference_between
+from hf_datasets.miniature.differences import DIFFERENCES, SAME_TEXT, difference_between
 from hf_datasets.miniature.drawing import draw_frames
 from hf_datasets.miniature.motion import Style, perform
 from hf_datasets.miniature.render import fingerprint, perform_shot
@@ -159,6 +159,12 @@ def test_labels_that_differ_in_one_thing_are_named_by_it():
     for pair, difference in found.items():
         assert difference_between(*pair) == difference_between(*pair[::-1]) == difference
     assert difference_between("119", "119") is None
+
+
+def test_labels_that_read_the_same_have_the_same_differences():
+    same = {label: find_label(label).description for label in ("180", "181", "185", "5253b")}
+    assert same == {label: find_label(SAME_TEXT[label]).description for label in same}
+    assert difference_between("181", "180") == difference_between("217", "216") == "count"
 
 
 def test_the_harder_tier_loads_with_its_clips_and_videos(folder, tmp_path):
