@@ -191,7 +191,9 @@ def _harder(shots: tuple[Shot, ...], config: MiniatureConfig, generator: np.rand
     body, socks = Body.sample(generator), str(generator.choice(list(SOCKS)))
     for shot in shots:
         before, after = generator.uniform(0, config.longest_pause, 2).tolist()
-        style, scene = replace(shot.style, pause_before=before, pause_after=after), shot.scene
+        style, scene = shot.style, shot.scene
+        if config.longest_pause != LONGEST_PAUSE:
+            style = replace(style, pause_before=before, pause_after=after)
         if config.similar_athletes:
             style, scene = replace(style, body=body), replace(scene, socks=socks)
         scene = distracted(

@@ -118,6 +118,18 @@ def test_more_competitions_of_the_harder_tier_leave_training_as_it_is():
         with_more_competitions(tier="harder")
 
 
+def test_each_option_changes_what_it_names_and_nothing_else():
+    plain = replace(
+        SMALL, similar_athletes=False, longest_pause=0.08, passer_share=0.0, cut_share=0.0, bystander_share=0.0
+    )
+    before = [shot for competition in plan_competitions(plain) for shot in competition.shots]
+    for option, part in (("passer_share", "passers"), ("cut_share", "cuts"), ("bystander_share", "bystanders")):
+        after = plan_competitions(replace(plain, **{option: 1.0}))
+        shots = [shot for competition in after for shot in competition.shots]
+        assert all(getattr(shot.scene, part) for shot in shots)
+        assert [replace(shot, scene=replace(shot.scene, **{part: ()})) for shot in shots] == before
+
+
 @pytest.mark.parametrize(("name", "value"), [("cut_share", 1.5), ("passer_share", -0.1), ("longest_pause", 0.6)])
 def test_a_share_out_of_range_is_refused(name, value):
     with pytest.raises(ValueError, match=f"{name} is {value}, allowed is 0 to"):
