@@ -35,6 +35,7 @@ from tqdm import tqdm
 
 from harness.accelerator import make_accelerator
 from harness.data import load_split, load_splits
+from harness.encoded_data import digests_of_clips, remember_encoded
 from harness.engines import running
 from harness.models import load_encoders
 from harness.results import write_results
@@ -61,6 +62,8 @@ def embed_videos(
     """Encode the clips that the store lacks; returns the coverage over all processes."""
     splits = [list(split) for split in wanted_splits(config, clips=True)]
     clips = list(itertools.chain(*splits))
+    if accelerator.is_main_process:
+        remember_encoded(config.output_dir, digests_of_clips(clips))
     accelerator.wait_for_everyone()
     failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
     todo = [clip for clip in clips if clip["video"] and clip["clip_id"] not in store]

@@ -7,8 +7,9 @@
 Writes `OUTPUT_DIR/video` (one vector per `clip_seconds`, the maximum over its frames), `OUTPUT_DIR/query-fine` and
 `OUTPUT_DIR/query-coarse` (one vector per token), which `hf_models.feature_store` reads, and `results.json` with the
 coverage. Any image or video model that `AutoModel` opens will do, and any text model. A second run encodes what is
-missing; another model in the same folder is refused. With the authors' HDF5 files none of this is needed: put them
-into a folder as `video.h5` and `query-fine.h5`, and give that folder to `vcmr.py`.
+missing; another model in the same folder is refused, and so are other videos or captions under the same ids. With the
+authors' HDF5 files none of this is needed: put them into a folder as `video.h5` and `query-fine.h5`, and give that
+folder to `vcmr.py`.
 """
 
 import itertools
@@ -69,6 +70,7 @@ from transformers.utils.logging import disable_progress_bar
 from fig.video_features import encode_on_ray, encode_videos, origin_of
 from harness.accelerator import make_accelerator
 from harness.data import missing_by_reason, open_dataset
+from harness.encoded_data import digests_of_moments, remember_encoded
 from harness.engines import running
 from harness.results import write_results
 from hf_datasets.video.pool import NO_FILE
@@ -147,6 +149,10 @@ def fill(config: EmbedMomentsConfig) -> dict[str, Any]:
     videos, moments = open_dataset(config, part="-videos", video_dir=config.video_dir), open_dataset(config)
     for model in (config.vision_model, config.text_model):
         check_model_folder(model)
+    digests = digests_of_moments(row for split in moments.values() for row in split)
+    if accelerator.is_main_process:
+        remember_encoded(output_dir, digests)
+    accelerator.wait_for_everyone()
     vision = ClipEncoder(config.vision_model, frames_per_clip=config.frames_per_clip)
     store = FeatureStore(output_dir / "video", origin_of(vision, config))
     vision.model.to(accelerator.device)

@@ -73,6 +73,7 @@ from transformers.trainer_pt_utils import get_parameter_names
 from fig.data import load_moments, span_preset
 from fig.feature_makers import FEATURES_FILE, features_of
 from fig.measure import MomentRetrievalMeasure, selection_score
+from harness.encoded_data import ENCODED_DATA
 from harness.results import replacing, write_json
 from harness.training import TrainingRun, split_batches
 from hf_models import (
@@ -134,9 +135,30 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
 def make_features(config: MomentDataConfig, device: Device) -> None:
     """The features of the miniature where there are none; those of other data take hours and are made on purpose."""
     if config.dataset in PRESETS and config.dataset_config == "mini":
-        if (Path(config.features) / "results.json").is_file():
+        if (results := Path(config.features) / "results.json").is_file():
+            refuse_of_another_folder(config, json.loads(results.read_text(encoding="utf-8"))["config"])
             return
-        embed(EmbedMomentsConfig(dataset=config.dataset, output_dir=config.features, device=device))
+        embed(
+            EmbedMomentsConfig(
+                dataset=config.dataset, data_dir=config.data_dir, output_dir=config.features, device=device
+            )
+        )
+
+
+def refuse_of_another_folder(config: MomentDataConfig, made: dict[str, Any]) -> None:
+    """Refuse features of another miniature where an earlier release left nothing else to know them by.
+
+    Raises:
+        SystemExit: They were made of another `--data_dir`.
+    """
+    if (Path(config.features) / ENCODED_DATA).is_file():
+        return  # load_moments compares what was encoded
+    places = [name and str(Path(name).resolve()) for name in (config.data_dir, made.get("data_dir"))]
+    if places[0] != places[1]:
+        raise SystemExit(
+            f"the features in {config.features} were made with --data_dir {made.get('data_dir')}, not "
+            f"{config.data_dir}; name another folder with --features, where they are made if there are none"
+        )
 
 
 class VCMR(TrainingRun):

@@ -5,6 +5,7 @@ from typing import Literal
 import polars as pl
 
 from harness.data import open_dataset
+from harness.encoded_data import check_encoded, digests_of_moments
 from harness.shared_config import Granularity, MomentDataConfig
 from hf_models.feature_store import open_features
 from hf_models.moments.dataset import COLUMNS, MomentSplit
@@ -37,8 +38,15 @@ def load_moments(
             f"{error}; `python recipes/embed_moments.py` writes such a folder, and --features names the folder that "
             "holds it"
         ) from error
+    rows = read_rows(config, split, granularity)
+    check_encoded(
+        config.features,
+        digests_of_moments(rows.rename({"caption": f"{granularity}_caption"}).iter_rows(named=True)),
+        "name another folder with --features: those of the miniature are made where there are none, others by "
+        "embed_moments.py",
+    )
     return MomentSplit(
-        read_rows(config, split, granularity),
+        rows,
         videos,
         queries,
         span_preset(config),

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import embed
+import polars as pl
 import pytest
 import torch
 from datasets import Dataset
@@ -148,6 +150,15 @@ def test_a_folder_that_is_not_a_model_is_refused_with_how_to_make_one(tiny, tmp_
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match=r"outputs/stage1/model is not a model folder .* recipes/stage1.py"):
         embed.run(EmbedConfig(**{**tiny, "vision_model": "outputs/stage1/model"}, output_dir=str(tmp_path)))
+
+
+def test_other_clips_under_the_same_ids_are_refused(tiny, embedded, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(tiny["dataset"], other)
+    path = other / "mini-clips" / "test.parquet"
+    pl.read_parquet(path).with_columns(video_id=pl.lit("another video")).write_parquet(path)
+    with pytest.raises(SystemExit, match=r"of other data: \d+ of 36 clips with the same id differ"):
+        embed.run(EmbedConfig(**{**tiny, "dataset": str(other)}, output_dir=str(embedded)))
 
 
 def test_an_empty_split_is_refused(tiny, tmp_path):

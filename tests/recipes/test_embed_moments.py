@@ -1,12 +1,18 @@
 """Clip and token features of moments, in the form that `hf_models.feature_store` reads."""
 
+import shutil
+
 import av
 import numpy as np
 import pytest
 import torch
+import vcmr
 from datasets import Dataset
 from embed_moments import EmbedMomentsConfig, run
 
+from fig.data import load_moments
+from harness.encoded_data import digest
+from harness.shared_config import MomentDataConfig
 from hf_datasets.video import read_frames
 from hf_datasets.video.pool import VideoReaderPool
 from hf_models.feature_store import FeatureStore, open_features
@@ -117,6 +123,40 @@ def test_a_second_run_encodes_what_is_missing_and_another_model_is_refused(confi
     config.vision_model = tiny["vision_model"]
     with pytest.raises(ValueError, match=r"was made with other .*weights"):
         run(config)
+
+
+def test_other_captions_or_videos_under_the_same_ids_are_refused(config, moments, tmp_path):
+    run(config)
+    other = tmp_path / "other"
+    shutil.copytree(moments, other)
+    rows = Dataset.from_parquet(f"{moments}/mini/test.parquet", cache_dir=str(tmp_path / "read"))
+    rows.map(lambda row: {"duration_seconds": row["duration_seconds"] + 1}).to_parquet(other / "mini" / "test.parquet")
+    config.dataset = str(other)
+    with pytest.raises(SystemExit, match=r"of other data: 1 of 1 videos .* such as long; name another --output_dir"):
+        run(config)
+
+
+def test_features_of_the_miniature_are_made_of_the_folder_that_is_named(monkeypatch, tmp_path):
+    made = []
+    monkeypatch.setattr(vcmr, "embed", made.append)
+    config = MomentDataConfig(data_dir=str(tmp_path / "drawn"), features=str(tmp_path / "features"))
+    vcmr.make_features(config, "cpu")
+    assert made[0].data_dir == config.data_dir
+    (tmp_path / "features").mkdir()
+    (tmp_path / "features" / "results.json").write_text('{"config": {"data_dir": null}}')
+    with pytest.raises(SystemExit, match=r"made with --data_dir None, not .*drawn; name another folder"):
+        vcmr.make_features(config, "cpu")
+
+
+def test_features_of_other_moments_are_not_trained_on(config, moments, tmp_path):
+    run(config)
+    data = {"dataset": moments, "features": config.output_dir, "preset": "miniature"}
+    moment_split = load_moments(MomentDataConfig(**data), "test", granularity="fine", long_videos="pool")
+    assert len(moment_split) == 3
+    path = tmp_path / "features" / "encoded_data.json"
+    path.write_text(path.read_text().replace(digest("long", "grey"), digest("long", "gray")))
+    with pytest.raises(SystemExit, match=r"1 of 3 fine captions .* such as 2; name another folder with --features"):
+        load_moments(MomentDataConfig(**data), "test", granularity="fine", long_videos="pool")
 
 
 def test_reads_may_come_in_any_order(config, tmp_path, monkeypatch):
