@@ -11,15 +11,17 @@ TASKS = ("vcmr", "svmr", "vr")
 
 
 def read_tvr_submission(
-    submission: Mapping[str, Any], ground_truth: Iterable[Mapping[str, Any]], task: str
+    submission: Mapping[str, Any], ground_truth: Iterable[Mapping[str, Any]], task: str, *, scores: bool = False
 ) -> tuple[list[dict[str, list[Any]] | None], list[dict[str, Any]]]:
     """Read one task of a TVR submission into predictions and references for `compute`.
 
     Args:
         submission: `{"video2idx": {name: index}, "VCMR": [...], "SVMR": [...], "VR": [...]}`, where a list holds
             `{"desc_id", "predictions": [[video index, start, end, score], ...]}`, best first.
-        ground_truth: Rows with `desc_id`, `vid_name` and `ts`, a [start, end] or a list of them, in seconds.
+        ground_truth: Rows with `desc_id`, `vid_name` and `ts`, a [start, end] or a list of them, in seconds; None and
+            [] for a query without a moment.
         task: `vcmr`, `svmr` or `vr`.
+        scores: Read the scores of the predictions, too, which a threshold needs.
 
     Returns:
         Predictions and references in the order of the ground truth, with video indices for ids. A query that
@@ -28,7 +30,7 @@ def read_tvr_submission(
     Raises:
         ValueError: Naming the row, for a task that is unknown or not in the submission, a query that is answered
             twice, repeated in the ground truth or not in it, a video without an index of its own, and a row or a
-            prediction of another form.
+            prediction of another form, or with `scores` one without a score.
 
     Example:
         >>> predictions, references = read_tvr_submission(
@@ -52,7 +54,7 @@ def read_tvr_submission(
             raise ValueError(f"{name} repeats query {quoted(query)}; keep one row of each desc_id")
         queries.add(query)
         references.append(_read_reference(row, query, video_indices))
-        predictions.append(_columns(answers.pop(query), query) if query in answers else None)
+        predictions.append(_columns(answers.pop(query), query, scores) if query in answers else None)
     if answers:
         raise ValueError(
             f"{len(answers)} answered queries are not in the ground truth, such as {quoted(next(iter(answers)))}"
@@ -105,6 +107,8 @@ def _read_reference(
     row: Mapping[str, Any], query: str | Integral, video_indices: dict[str, Integral]
 ) -> dict[str, Any]:
     video = row["vid_name"]
+    if video is None and row["ts"] == []:
+        return {"video_id": None, "spans": []}
     if not isinstance(video, str) or video not in video_indices:
         raise ValueError(f"video {quoted(video)} of query {quoted(query)} is not in video2idx; index the whole corpus")
     spans = read_rows(row["ts"], f"'ts' of query {quoted(query)}", "start and end, or several such lists")
@@ -112,10 +116,14 @@ def _read_reference(
     return {"video_id": video_indices[video], "spans": [spans] if is_single else spans}
 
 
-def _columns(answer: Any, query: str | Integral) -> dict[str, list[Any]]:
+def _columns(answer: Any, query: str | Integral, scores: bool) -> dict[str, list[Any]]:
     rows = read_rows(answer, f"'predictions' of query {quoted(query)}", "[video index, start, end, score] rows")
     if not all(isinstance(row, (list, tuple)) and len(row) in {3, 4} for row in rows):
         raise ValueError(f"query {quoted(query)} holds a prediction that is not [video index, start, end, score]")
+    if scores and not all(len(row) == 4 for row in rows):
+        raise ValueError(
+            f"query {quoted(query)} holds a prediction without a score; give [video index, start, end, score]"
+        )
     if not set(map(type, chain.from_iterable(rows))) <= {int, float}:
         rows = [_numbers(row, place, query) for place, row in enumerate(rows)]
     videos, start, end = ([row[field] for row in rows] for field in range(3))
@@ -124,7 +132,8 @@ def _columns(answer: Any, query: str | Integral) -> dict[str, list[Any]]:
         raise ValueError(
             f"query {quoted(query)} holds the video index {quoted(videos[wrong])} at place {wrong}, which is not whole"
         )
-    return {"video_id": [int(video) for video in videos], "start": start, "end": end}
+    columns: dict[str, list[Any]] = {"video_id": [int(video) for video in videos], "start": start, "end": end}
+    return columns | ({"score": [row[3] for row in rows]} if scores else {})
 
 
 def _numbers(row: list[Any], place: int, query: str | Integral) -> list[float]:

@@ -17,7 +17,7 @@ from .id_lists import IdLists
 from .inputs import quoted
 from .matching import match
 from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
-from .scoring import Extra, Task, WhenMissing, check_lengths, moment_retrieval_recall
+from .scoring import Extra, Found, Task, WhenMissing, check_lengths, moment_retrieval_recall
 from .tvr import read_tvr_submission
 
 # evaluate copies only the files that are imported here, and takes a comment on such a line for an address.
@@ -37,9 +37,10 @@ class VcmrRecall(BufferedMetric):
     """R@K of moment retrieval at IoU thresholds.
 
     Args:
-        predictions: One record per query of parallel lists `video_id`, `start`, `end` (seconds), best first; or
-            one record of `(queries, ranks)` arrays.
-        references: One record per query with `video_id` and `spans`, a list of [start, end] in seconds.
+        predictions: One record per query of parallel lists `video_id`, `start`, `end` (seconds), best first, and with
+            a threshold `score`; or one record of `(queries, ranks)` arrays.
+        references: One record per query with `video_id` and `spans`, a list of [start, end] in seconds; None and []
+            for a query without a moment.
         task: `vcmr` (video and moment), `svmr` (the moment, other videos skipped) or `vr` (the video).
         k: Ranks, by default 1, 5, 10 and 100.
         iou: Thresholds, by default 0.5 and 0.7.
@@ -47,10 +48,14 @@ class VcmrRecall(BufferedMetric):
         types: One type per query, for results per type.
         missing: `error`, or `miss` to count queries without prediction (None) as misses.
         max_predictions: How many predictions per query count, by default 100.
+        moments: `one` (spans are annotators' marks of one moment), or how many of several moments are to be found:
+            `any` or `all`.
+        threshold: Predictions with a lower score count as none.
 
     Returns:
         `<task>_recall@K_iou@T` (`vr_recall@K` for vr) as fractions in [0, 1], and `signature`, the line that
-        states the protocol.
+        states the protocol. With a threshold or queries without a moment also `<task>_answered`,
+        `<task>_true_rejection` and `queries_without_moment`.
 
     Examples:
         >>> import evaluate
@@ -79,20 +84,28 @@ class VcmrRecall(BufferedMetric):
                             "video_id": List(Value(kind)),
                             "start": List(seconds),
                             "end": List(seconds),
+                            "score": List(seconds),
                         },
-                        "references": {"video_id": Value(kind), "spans": List(List(seconds))},
+                        "references": {"video_id": of_query, "spans": List(List(seconds))},
                     }
                 )
                 for kind in ("string", "int64")
+                for of_query in (Value(kind), List(Value(kind)))
             ],
         )
+
+    def add_batch(self, *, predictions: Any = None, references: Any = None) -> None:
+        """Add rows: one prediction and one reference per query."""
+        if self.num_process > 1 and isinstance(predictions, list):  # files need every column in every row
+            predictions = [{"score": None, **row} if isinstance(row, dict) else row for row in predictions]
+        super().add_batch(predictions=predictions, references=references)
 
     def _read(self, predictions: Any, references: Any) -> tuple[RankedSpans, Moments]:
         columns = read_ranked_spans(predictions), read_moments(references)
         check_lengths(*columns)
         return columns
 
-    def _compute(
+    def _compute(  # noqa: PLR0913 (its options)
         self,
         predictions: Any,
         references: Any,
@@ -103,6 +116,8 @@ class VcmrRecall(BufferedMetric):
         types: Sequence[str] | None = None,
         missing: WhenMissing = "error",
         max_predictions: int = 100,
+        moments: Found = "one",
+        threshold: float | None = None,
     ) -> dict[str, Any]:
         return moment_retrieval_recall(
             predictions,
@@ -114,4 +129,6 @@ class VcmrRecall(BufferedMetric):
             types=types,
             missing=missing,
             max_predictions=max_predictions,
+            moments=moments,
+            threshold=threshold,
         )

@@ -253,3 +253,108 @@ def test_a_query_that_a_submission_lacks_is_missing():
 def test_a_malformed_submission_is_refused(submission, row, message):
     with pytest.raises(ValueError, match=message):
         read_tvr_submission(submission, [row], "vcmr")
+
+
+SCORED = [
+    one(["v", "v"], [(0, 4), (0, 9)]) | {"score": [0.9, 0.5]},
+    one(["w"], [(0, 10)]) | {"score": [0.2]},
+    one(["w"], [(0, 10)]) | {"score": [0.6]},
+    one([], []) | {"score": []},
+]
+NONE = {"video_id": None, "spans": []}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "recall", "answered", "rejected"),
+    [(None, 0.5, 1, 0.5), (0.5, 0.5, 0.5, 0.5), (0.51, 0, 0.5, 0.5), (0.7, 0, 0.5, 1), (0.95, 0, 0, 1)],
+)
+def test_shares_of_queries_with_and_without_a_moment_equal_those_counted_by_hand(threshold, recall, answered, rejected):
+    # The first query's right answer has 0.5; the third and the fourth have no moment, and the fourth no answer.
+    result = moment_retrieval_recall(SCORED, [TRUE, TRUE, NONE, NONE], k=[5], iou=0.5, threshold=threshold)
+    assert result["vcmr_recall@5_iou@0.5"] == recall
+    assert result["vcmr_answered"] == answered
+    assert result["vcmr_true_rejection"] == rejected
+    assert result["queries_without_moment"] == 2
+    assert ("threshold" in result["signature"]) == (threshold is not None)
+
+
+def test_a_query_without_a_moment_changes_no_recall_of_the_others():
+    predictions, references = random_run(3)
+    before = moment_retrieval_recall(predictions, references, extra=["miou", "mrr", "median_rank"])
+    after = moment_retrieval_recall(
+        [*predictions, predictions[0]], [*references, NONE], extra=["miou", "mrr", "median_rank"]
+    )
+    assert {name: after[name] for name in before} == before
+    assert "vcmr_answered" not in before
+
+
+def test_a_missing_prediction_does_not_say_that_there_is_no_moment():
+    result = moment_retrieval_recall([SCORED[0], None], [TRUE, NONE], missing="miss", k=1)
+    assert result["vcmr_true_rejection"] == 0
+    types = moment_retrieval_recall(SCORED, [TRUE, TRUE, NONE, NONE], k=5, iou=0.5, types=["a", "b", "b", "c"])
+    assert (types["vcmr_recall@5_iou@0.5/b"], types["vcmr_true_rejection/b"], types["vcmr_true_rejection/c"]) == (
+        0,
+        0,
+        1,
+    )
+    assert "vcmr_recall@5_iou@0.5/c" not in types
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("task", ["vcmr", "svmr", "vr"])
+def test_any_and_all_of_several_moments_equal_the_plain_implementation(seed, task):
+    predictions, references = random_run(seed, num_queries=30)
+    rng = np.random.default_rng(seed)
+    for reference in references:
+        reference["video_id"] = rng.integers(0, 4, len(reference["spans"])).tolist()
+    for moments, choose in (("any", any), ("all", all)):
+        result = moment_retrieval_recall(predictions, references, task=task, k=[1, 10], iou=0.5, moments=moments)
+        for k in (1, 10):
+            name = f"vr_recall@{k}" if task == "vr" else f"{task}_recall@{k}_iou@0.5"
+            plain = [
+                choose(
+                    plain_recall(prediction, {"video_id": video, "spans": [span]}, task, k, 0.5)
+                    for video, span in zip(reference["video_id"], reference["spans"], strict=True)
+                )
+                for prediction, reference in zip(predictions, references, strict=True)
+            ]
+            assert result[name] == pytest.approx(np.mean(plain), abs=1e-12)
+        assert f"moments:{moments}" in result["signature"]
+
+
+@pytest.mark.parametrize(
+    ("predictions", "references", "options", "message"),
+    [
+        ([SCORED[0]], [NONE], {}, "no query has a moment"),
+        ([SCORED[0]], [{"video_id": "v", "spans": []}], {}, r"both video_id is None and spans \[\]"),
+        ([SCORED[0]], [{"video_id": None, "spans": [[0, 1]]}], {}, r"0 ids and 1 spans"),
+        ([SCORED[0]], [{"video_id": ["v"], "spans": [[0, 1]]}], {}, "moments='any' or 'all'"),
+        ([SCORED[0]], [{"video_id": ["v", "w"], "spans": [[0, 1]]}], {"moments": "any"}, "2 ids and 1 spans"),
+        ([SCORED[0]], [TRUE], {"moments": "all", "extra": ["miou"]}, "moments='any'"),
+        ([SCORED[0]], [TRUE], {"moments": "some"}, "moments must be one of"),
+        ([SCORED[0]], [TRUE], {"threshold": math.nan}, "threshold must be a finite number"),
+        ([one(["v"], [(0, 4)])], [TRUE], {"threshold": 0.5}, "needs the 'score' of every prediction"),
+        ([SCORED[0] | {"score": [0.5, 0.9]}], [TRUE], {"threshold": 0.5}, r"predictions\[0\] are not best first"),
+        ([SCORED[0] | {"score": [0.5]}], [TRUE], {}, "has 2 of 'video_id' but 1 of 'score'"),
+        ([SCORED[0] | {"score": [0.5, math.nan]}], [TRUE], {}, "holds NaN"),
+    ],
+)
+def test_thresholds_and_moments_that_cannot_be_used_are_refused_with_the_cure(
+    predictions, references, options, message
+):
+    with pytest.raises(ValueError, match=message):
+        moment_retrieval_recall(predictions, references, k=1, **options)
+
+
+def test_scores_of_arrays_and_of_a_submission_are_read():
+    arrays = {"video_id": np.array([[3, -1]]), "start": np.zeros((1, 2)), "end": np.array([[4.0, 0.0]])}
+    scored = arrays | {"score": np.array([[0.5, -np.inf]])}
+    for threshold, answered in ((0.5, 1), (0.6, 0)):
+        result = moment_retrieval_recall(scored, [{"video_id": 3, "spans": [[0, 4]]}], threshold=threshold)
+        assert result["vcmr_answered"] == answered
+    submission = {"video2idx": {"v": 3}, "VCMR": [{"desc_id": n, "predictions": [[3, 0, 4, 0.5]]} for n in (1, 2)]}
+    truth = [{"desc_id": 1, "vid_name": "v", "ts": [0, 4]}, {"desc_id": 2, "vid_name": None, "ts": []}]
+    predictions, references = read_tvr_submission(submission, truth, "vcmr", scores=True)
+    assert predictions[0]["score"] == [0.5]
+    assert references[1] == NONE
+    assert moment_retrieval_recall(predictions, references, threshold=0.6)["vcmr_true_rejection"] == 1
