@@ -1,16 +1,23 @@
 """Encoded videos that moments are searched in, in memory or mapped from disk."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hf_models.atomic_files import replacing
+from hf_models.fingerprints import weights_fingerprint
+
+from .encoding_journal import EncodedBatch, EncodingJournal, digest_of, is_made_by
 from .modeling_moments import MomentRetrievalModel
 
 DESCRIPTION = "corpus.json"
@@ -57,6 +64,13 @@ class MomentCorpus:
     def __len__(self) -> int:
         return len(self.video_ids)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the videos, their lengths and the first clip of each, whose vector depends on the others."""
+        digest = hashlib.sha256(json.dumps([self.video_ids, self.num_clips.tolist()]).encode())
+        digest.update(self.retrieval[:, :, 0].contiguous().numpy())
+        return digest.hexdigest()
+
     @classmethod
     def open(cls, folder: Path | str) -> "MomentCorpus":
         """Map a corpus that `encode_corpus` wrote; memory holds only what a search is reading.
@@ -85,14 +99,15 @@ FEATURES = ("retrieval", "localization")
 
 
 def _allocate(shapes: dict[str, tuple[int, ...]], folder: Path | None) -> dict[str, Tensor]:
+    """Arrays of zeros, or those of the folder where they are there."""
     if folder is None:
         return {name: torch.zeros(shape) for name, shape in shapes.items()}
-    return {
-        name: torch.from_numpy(
-            np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=np.float32, shape=shape)
-        )
-        for name, shape in shapes.items()
-    }
+    arrays = {}
+    for name, shape in shapes.items():
+        path = folder / f"{name}.npy"
+        kind = {"mode": "r+"} if path.is_file() else {"mode": "w+", "dtype": np.float32, "shape": shape}
+        arrays[name] = torch.from_numpy(np.lib.format.open_memmap(path, **kind))
+    return arrays
 
 
 @torch.inference_mode()
@@ -112,7 +127,8 @@ def encode_corpus(
         num_videos: How many there are in all.
         max_clips: Of the longest video; default: what the model can read.
         folder: Write the corpus there and map it, for one that is larger than memory; it appears complete or not at
-            all. None keeps it in memory.
+            all. A killed run goes on after the batches that it encoded, and those of a corpus that is there are kept,
+            where model and features are the same. None keeps it in memory.
 
     Returns:
         The corpus.
@@ -122,48 +138,105 @@ def encode_corpus(
     """
     config = model.config
     length = config.max_video_clips if max_clips is None else max_clips
-    scratch = None if folder is None else Path(folder).with_name(f".{Path(folder).name}-unfinished")
-    if scratch:
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
     streams, width = config.num_streams, config.hidden_size
     shapes = {
         "retrieval": (streams, num_videos, length, width),
         "localization": (num_videos, length, streams * width),
     }
-    arrays = _allocate(shapes, scratch)
-    video_ids: list[str] = []
-    num_clips: list[int] = []
-    clip_seconds: list[float] = []
-    for batch in batches:
-        first, stop = len(video_ids), len(video_ids) + len(batch.video_ids)
+    made_by = {"weights": weights_fingerprint(model)} if folder else {}
+    made_by |= {"mask_similarity": config.mask_similarity, "shapes": shapes}
+    writer = _CorpusWriter(None if folder is None else Path(folder), shapes, json.loads(json.dumps(made_by)))
+    first = 0
+    for number, batch in enumerate(batches):
+        stop = first + len(batch.video_ids)
         lengths = batch.video_mask.sum(1).long()
         if stop > num_videos or not lengths.all() or int(lengths.max()) > length:
             raise ValueError(
                 f"videos {first} to {stop} have {int(lengths.min())} to {int(lengths.max())} clips; there may be at "
                 f"most {num_videos} videos of 1 to {length} clips"
             )
-        retrieval, localization = _encode(model, batch)
-        here = slice(0, min(length, retrieval.shape[2]))
-        arrays["retrieval"][:, first:stop, here] = retrieval[:, :, here].cpu()
-        arrays["retrieval"][:, first:stop, here.stop :] = retrieval[:, :, :1].cpu()
-        arrays["localization"][first:stop, here] = localization[:, here].cpu()
-        video_ids += batch.video_ids
-        num_clips += lengths.tolist()
-        clip_seconds += batch.clip_seconds.tolist()
-    if len(video_ids) != num_videos or len(set(video_ids)) != num_videos:
-        raise ValueError(
-            f"{num_videos} different videos were announced and {len(set(video_ids))} came in {len(video_ids)} rows"
-        )
-    if folder is None or scratch is None:
-        seconds = torch.tensor(clip_seconds, dtype=torch.float64)
-        return MomentCorpus(video_ids, torch.tensor(num_clips), seconds, **arrays)
-    description = {"video_ids": video_ids, "num_clips": num_clips, "clip_seconds": clip_seconds}
-    (scratch / DESCRIPTION).write_text(json.dumps(description), encoding="utf-8")
-    del arrays
-    shutil.rmtree(folder, ignore_errors=True)
-    scratch.replace(folder)
-    return MomentCorpus.open(folder)
+        digest = "" if folder is None else _digest_of(batch)
+        if not writer.has(number, digest):
+            retrieval, localization = _encode(model, batch)
+            writer.write(first, stop, retrieval.cpu(), localization.cpu())
+            done = EncodedBatch(batch.video_ids, lengths.tolist(), batch.clip_seconds.tolist(), digest)
+            writer.journal.append(done)
+        first = stop
+    return writer.finish(first, num_videos)
+
+
+class _CorpusWriter:
+    """Writes what is encoded, in memory or in a folder beside the one that the corpus gets.
+
+    Args:
+        folder: Of the corpus, or None.
+        shapes: Of its arrays.
+        made_by: What they depend on.
+    """
+
+    def __init__(self, folder: Path | None, shapes: dict[str, tuple[int, ...]], made_by: dict[str, Any]) -> None:
+        self.folder, self.shapes, self.made_by = folder, shapes, made_by
+        self.scratch = None if folder is None else folder.with_name(f".{folder.name}-unfinished")
+        # A corpus that is there is taken if all of it is what it would be; it is never written to.
+        self.is_there = folder is not None and (folder / DESCRIPTION).is_file() and is_made_by(folder, made_by)
+        self.arrays: dict[str, Tensor] = {}
+        if self.is_there:
+            self.journal = EncodingJournal(folder, made_by)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        self.journal = EncodingJournal(self.scratch, self.made_by)
+        self.arrays = _allocate(self.shapes, self.scratch)
+
+    def has(self, number: int, digest: str) -> bool:
+        """Whether a batch is written already."""
+        if self.journal.has(number, digest):
+            return True
+        if self.is_there and self.folder is not None and self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            shutil.copytree(self.folder, self.scratch)
+            self.is_there = False
+            self._begin()
+        self.journal.forget_from(number)
+        return False
+
+    def write(self, first: int, stop: int, retrieval: Tensor, localization: Tensor) -> None:
+        """Write `retrieval (M, V, L, D)` and `localization (V, L, M * D)` of videos `[first, stop)`."""
+        here = slice(0, min(self.shapes["retrieval"][2], retrieval.shape[2]))
+        self.arrays["retrieval"][:, first:stop, here] = retrieval[:, :, here]
+        self.arrays["retrieval"][:, first:stop, here.stop :] = retrieval[:, :, :1]
+        self.arrays["localization"][first:stop, here] = localization[:, here]
+        self.arrays["localization"][first:stop, here.stop :] = 0
+
+    def finish(self, given: int, announced: int) -> MomentCorpus:
+        """The corpus, whole.
+
+        Raises:
+            ValueError: Other videos came than were announced.
+        """
+        columns: dict[str, list[Any]] = {
+            name: [one for batch in self.journal.batches for one in getattr(batch, name)]
+            for name in ("video_ids", "num_clips", "clip_seconds")
+        }
+        different = len(set(columns["video_ids"]))
+        if not given == different == announced:
+            raise ValueError(f"{announced} different videos were announced and {different} came in {given} rows")
+        if self.folder is None or self.scratch is None:
+            seconds = torch.tensor(columns["clip_seconds"], dtype=torch.float64)
+            return MomentCorpus(columns["video_ids"], torch.tensor(columns["num_clips"]), seconds, **self.arrays)
+        if not self.is_there:
+            with replacing(self.scratch / DESCRIPTION) as unfinished:
+                unfinished.write_text(json.dumps(columns), encoding="utf-8")
+            self.arrays = {}
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.scratch.replace(self.folder)
+        return MomentCorpus.open(self.folder)
+
+
+def _digest_of(batch: VideoBatch) -> str:
+    arrays = (batch.video_features, batch.video_mask, batch.clip_seconds, batch.subtitle_features)
+    return digest_of(batch.video_ids, arrays)
 
 
 def _encode(model: MomentRetrievalModel, batch: VideoBatch) -> tuple[Tensor, Tensor]:

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from hf_models.atomic_files import replacing
 
-from .corpus import VideoBatch, encode_corpus
+from .corpus import MomentCorpus, VideoBatch, encode_corpus
 from .dataset import MomentSplit
 from .modeling_moments import MomentRetrievalModel
+from .segment_index import SegmentIndex, ShortlistSearch
 from .spans import MomentRanking, SpanSearch
 from .temporal_nms import temporal_nms
 
@@ -44,7 +45,36 @@ class Rankings:
         return Rankings(vcmr, svmr, self.videos)
 
 
-@torch.inference_mode()
+@dataclass(frozen=True)
+class Shortlist:
+    """How videos are proposed instead of scoring all of them, see `segment_index`.
+
+    Attributes:
+        num_videos: How many are looked at for a query.
+        folder: Of the index, which is built where it is not there.
+        segment_clips: Clips of a segment.
+        probes: Of an approximate index, how many parts are looked into; None: search exactly.
+    """
+
+    num_videos: int
+    folder: Path
+    segment_clips: int = 1
+    probes: int | None = None
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """The videos and the queries of a split, encoded.
+
+    Attributes:
+        corpus: of the videos.
+        queries: `(Q, M, D)`, one vector for each stream.
+    """
+
+    corpus: MomentCorpus
+    queries: Tensor
+
+
 def rank(
     model: MomentRetrievalModel,
     split: MomentSplit,
@@ -52,6 +82,7 @@ def rank(
     batch_size: int = 64,
     memory_megabytes: float = 96,
     corpus_dir: Path | None = None,
+    shortlist: Shortlist | None = None,
 ) -> Rankings:
     """Encode the corpus and the queries of a split and search.
 
@@ -61,6 +92,7 @@ def rank(
         batch_size: videos and queries encoded at a time.
         memory_megabytes: bound on what the search needs beside the encoded corpus and its result.
         corpus_dir: keep the encoded corpus there instead of in memory.
+        shortlist: look only at videos that an index of segments proposes.
 
     Returns:
         The best moments and videos of each query, before temporal NMS.
@@ -68,6 +100,15 @@ def rank(
     Raises:
         ValueError: A feature has another size than the others, or values that are not finite.
     """
+    encoded = encode_split(model, split, batch_size=batch_size, corpus_dir=corpus_dir)
+    return rank_encoded(model, split, encoded, memory_megabytes=memory_megabytes, shortlist=shortlist)
+
+
+@torch.inference_mode()
+def encode_split(
+    model: MomentRetrievalModel, split: MomentSplit, *, batch_size: int = 64, corpus_dir: Path | None = None
+) -> EncodedSplit:
+    """Encode the videos and the queries of a split, for several searches; see `rank`."""
     corpus = encode_corpus(
         model,
         _video_batches(split, batch_size),
@@ -75,17 +116,63 @@ def rank(
         max_clips=int(split.num_clips.max()),
         folder=corpus_dir,
     )
-    search = SpanSearch(
-        model,
+    return EncodedSplit(corpus, _encode_queries(model, split, batch_size))
+
+
+def search_in(
+    model: MomentRetrievalModel,
+    split: MomentSplit,
+    corpus: MomentCorpus,
+    *,
+    memory_megabytes: float = 96,
+    shortlist: Shortlist | None = None,
+) -> SpanSearch:
+    """The search for moments in the encoded videos of a split; see `rank`."""
+    limits = {
+        "min_clips": split.preset.min_clips,
+        "max_clips": split.preset.max_clips,
+        "num_videos": MAX_PREDICTIONS,
+        "memory_megabytes": memory_megabytes,
+    }
+    if shortlist is None:
+        return SpanSearch(model, corpus, **limits)
+    index = SegmentIndex.build(
         corpus,
-        min_clips=split.preset.min_clips,
-        max_clips=split.preset.max_clips,
-        num_videos=MAX_PREDICTIONS,
-        memory_megabytes=memory_megabytes,
+        shortlist.folder,
+        segment_clips=shortlist.segment_clips,
+        approximate=shortlist.probes is not None,
     )
-    queries = _encode_queries(model, split, batch_size)
-    vcmr, videos = search.rank(queries)
-    return Rankings(vcmr, search.localize(queries, torch.from_numpy(split.targets)), videos)
+    return ShortlistSearch(model, index, shortlist=shortlist.num_videos, probes=shortlist.probes, **limits)
+
+
+@torch.inference_mode()
+def rank_encoded(
+    model: MomentRetrievalModel,
+    split: MomentSplit,
+    encoded: EncodedSplit,
+    *,
+    memory_megabytes: float = 96,
+    shortlist: Shortlist | None = None,
+    without: np.ndarray | None = None,
+) -> Rankings:
+    """Search what is encoded of a split.
+
+    Args:
+        model: that encoded it.
+        split: what was encoded.
+        encoded: from `encode_split`.
+        memory_megabytes: see `rank`.
+        shortlist: see `rank`.
+        without: `(Q,)` bool, the queries whose own video is taken out of the corpus, so that their moment is nowhere.
+
+    Returns:
+        See `rank`; moments in a query's own video, `svmr`, are found in any case.
+    """
+    search = search_in(model, split, encoded.corpus, memory_megabytes=memory_megabytes, shortlist=shortlist)
+    targets = torch.from_numpy(split.targets)
+    taken_out = None if without is None else torch.where(torch.from_numpy(without), targets, -1)
+    vcmr, videos = search.rank(encoded.queries, without=taken_out)
+    return Rankings(vcmr, search.localize(encoded.queries, targets), videos)
 
 
 def _video_batches(split: MomentSplit, batch_size: int) -> Iterator[VideoBatch]:

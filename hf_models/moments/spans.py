@@ -197,11 +197,12 @@ class SpanSearch:
         self.video_block = int(max(1, floats / 2 // (self.query_block * self.length)))
 
     @torch.inference_mode()
-    def rank(self, queries: Tensor) -> tuple[MomentRanking, np.ndarray]:
+    def rank(self, queries: Tensor, *, without: Tensor | None = None) -> tuple[MomentRanking, np.ndarray]:
         """Moments anywhere in the corpus (VCMR), and videos (VR).
 
         Args:
             queries: `(Q, M, D)`, from `encode_query`.
+            without: `(Q,)` int64, a video for each query that is searched as if the corpus did not have it; -1: none.
 
         Returns:
             The best spans, and `(Q, num_videos)` int64, the best videos of each query.
@@ -211,12 +212,21 @@ class SpanSearch:
             rows = slice(first, first + self.query_block)
             block = queries[rows].float()
             with without_autocast(block):
-                top = self._video_scores(block).topk(self.num_videos)
-                similarity = self._similarities(block, top.indices)
-                scores = self.model.config.score_scale * top.values
-                self._write(ranking, rows, *self._best_spans(similarity, top.indices, scores))
-            videos[rows] = top.indices.cpu().numpy()
+                values, best = self._best_videos(block, None if without is None else without[rows].to(block.device))
+                similarity = self._similarities(block, best)
+                scores = self.model.config.score_scale * values
+                self._write(ranking, rows, *self._best_spans(similarity, best, scores))
+            videos[rows] = best.cpu().numpy()
         return ranking, videos
+
+    def _best_videos(self, queries: Tensor, without: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Scores and places of the best videos, each `(q, num_videos)`, best first."""
+        scores = self._video_scores(queries)
+        if without is not None:
+            places = torch.arange(scores.shape[1], device=scores.device)
+            scores = scores.masked_fill(places == without[:, None], -torch.inf)
+        top = scores.topk(self.num_videos)
+        return top.values, top.indices
 
     @torch.inference_mode()
     def localize(self, queries: Tensor, video_indices: Tensor) -> MomentRanking:
