@@ -4,17 +4,24 @@
     python recipes/evaluate_vcmr.py --models outputs/vcmr/model --queries fine coarse
     python recipes/evaluate_vcmr.py --compare --seeds 0 1 2 3 4
     python recipes/evaluate_vcmr.py --compare --seeds 0 1 2 3 4 --train_on fine --two_step
+    python recipes/evaluate_vcmr.py --shortlist_videos 10
+    python recipes/evaluate_vcmr.py --without_moment 0.3
 
 The corpus is every video of the split. `--compare` trains what is missing of XML, ReLoCLNet and HERO on coarse and on
 fine captions (`vcmr.py`) and measures each on the captions of `--queries`, as Tables 4 to 6 of VERIFIED; several seeds
 give mean and standard deviation (over n - 1). Moments pass temporal NMS with the preset's threshold; results without it
 are in `results.json` too.
 
+`--shortlist_videos` also measures a search that looks only at the videos that an index of segments proposes: its
+recall, what it keeps of the exhaustive search's results, and the time of both. `--without_moment` takes the video of
+some queries out of the corpus for them, chooses on `--calibration_split` the score below which a query is told that it
+has no moment, and measures that. The words may fit another video, too; such a query counts as one without a moment.
+
 It writes to `OUTPUT_DIR`:
 
     results.json        `figures`: system -> {"vcmr_recall@1_iou@0.5": ..., "..._std": ...} in [0, 1], where a system is
                         "xml, fine -> fine" (trained on -> queried with); `figures_without_nms`, `by_seed`, `coverage`,
-                        configuration, versions
+                        `shortlist`, `without_moment`, configuration, versions
     submissions/        the predictions of every model in the TVR submission form, `<system>/<number>.json`
 """
 
@@ -46,6 +53,17 @@ class EvaluateVCMRConfig(MomentDataConfig):
     seeds: list[int] = option([0], "Seeds of the training that --compare does.")
     vcmr_config: str | None = option(None, "YAML file of vcmr.py for that training; none: its defaults.")
     runs_dir: str = option("outputs/vcmr_runs", "Folder for the models that --compare trains.")
+    shortlist_videos: int | None = option(
+        None, "Also measure a search of so many videos per query that an index of segments proposes; none: do not."
+    )
+    segment_clips: int = option(1, "Clips of a segment of --shortlist_videos.")
+    probes: int | None = option(
+        None, "Parts of an approximate index that --shortlist_videos looks into; none: an exact one."
+    )
+    without_moment: float = option(
+        0.0, "Share (0 to 1) of the queries whose video is taken out, to measure how many are told so; 0: do not."
+    )
+    calibration_split: str = option("validation", "Split that chooses the threshold of --without_moment.")
     two_step: bool = option(False, "Measure what the models add to an index of windows, as search.py --refine.")
     matchers: list[str] = option([], "Cross-encoders for --two_step to re-rank with: one, or one for each seed.")
     index_model: str = option(MINIATURE_CLIP, "Model of the vectors of --two_step: a model folder or a Hub name.")
@@ -61,7 +79,14 @@ class EvaluateVCMRConfig(MomentDataConfig):
     )
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     output_dir: str = option("outputs/vcmr_evaluation", "Folder for results.json and the submissions.")
-    seed: int = option(0, "Seed to record in results.json; --compare trains with --seeds.")
+    seed: int = option(0, "Seed of what is drawn at random; --compare trains with --seeds.")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.without_moment < 1:
+            raise ValueError(f"--without_moment must lie in [0, 1), not {self.without_moment}")
+        for name in ("shortlist_videos", "segment_clips", "probes"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
 
 
 if __name__ == "__main__":  # before the imports below, which take seconds
@@ -77,6 +102,7 @@ from vcmr import VCMRConfig, make_features
 from vcmr import run as train
 
 from fig.data import load_moments, read_rows
+from fig.harder_searches import measure_shortlist, measure_without_moment, shortlist_of, show_figures
 from fig.measure import MomentRetrievalMeasure
 from harness.accelerator import make_accelerator
 from harness.data import open_dataset
@@ -84,7 +110,7 @@ from harness.over_seeds import in_percent, summarize
 from harness.results import write_results
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
-from hf_models.moments.ranking import rank, write_submission
+from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded, write_submission
 
 COLUMNS = ("R@1\nIoU 0.5", "R@10\nIoU 0.5", "R@1\nIoU 0.7", "R@10\nIoU 0.7")
 TASKS = {
@@ -99,6 +125,8 @@ class Evaluation:
     metrics: dict[str, float]
     without_nms: dict[str, float]
     coverage: dict[str, Any]
+    shortlist: dict[str, float]
+    without_moment: dict[str, float]
 
 
 def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
@@ -147,23 +175,32 @@ def evaluate(
     split: MomentSplit,
     submission: Path,
     measure: MomentRetrievalMeasure,
+    calibration: MomentSplit | None = None,
 ) -> Evaluation:
     """Rank, suppress, measure, and write the predictions of one model."""
-    rankings = rank(
-        model,
-        split,
-        batch_size=config.batch_size,
-        memory_megabytes=config.memory_megabytes,
-        corpus_dir=Path(config.corpus_dir) if config.corpus_dir else None,
-    )
+    output_dir, memory = Path(config.output_dir), config.memory_megabytes
+    encoded = encode(model, config, split)
+    rankings = rank_encoded(model, split, encoded, memory_megabytes=memory)
     kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
     write_submission(submission, kept, split)
-    return Evaluation(measure(kept, split), measure(rankings, split), split.coverage)
+    short, threshold = shortlist_of(config, output_dir), {}
+    shorter = measure_shortlist(model, split, encoded, short, measure, memory_megabytes=memory) if short else {}
+    if calibration is not None:
+        threshold = measure_without_moment(model, config, split, calibration, encoded, measure)
+    return Evaluation(measure(kept, split), measure(rankings, split), split.coverage, shorter, threshold)
 
 
-def open_split(config: EvaluateVCMRConfig, model: MomentRetrievalModel, granularity: Granularity) -> MomentSplit:
-    """The split with queries of this granularity, if this model can read it."""
-    split = load_moments(config, config.split, granularity=granularity, long_videos=model.config.long_videos)
+def encode(model: MomentRetrievalModel, config: EvaluateVCMRConfig, split: MomentSplit) -> EncodedSplit:
+    """The split's videos and queries, encoded."""
+    corpus_dir = Path(config.corpus_dir) if config.corpus_dir else None
+    return encode_split(model, split, batch_size=config.batch_size, corpus_dir=corpus_dir)
+
+
+def open_split(
+    config: EvaluateVCMRConfig, model: MomentRetrievalModel, granularity: Granularity, name: str
+) -> MomentSplit:
+    """A split with queries of this granularity, if this model can read it."""
+    split = load_moments(config, name, granularity=granularity, long_videos=model.config.long_videos)
     sizes = (model.config.video_feature_size, model.config.query_feature_size)
     if split.feature_sizes != sizes:
         raise SystemExit(
@@ -207,11 +244,14 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
         accelerator = make_accelerator(config.device, output_dir)
         model = load_model(folder).to(accelerator.device)
         for granularity in config.queries:
-            split, name = open_split(config, model, granularity), f"{trained} -> {granularity}"
+            split, name = open_split(config, model, granularity, config.split), f"{trained} -> {granularity}"
+            other = None
+            if config.without_moment:
+                other = open_split(config, model, granularity, config.calibration_split)
             several = evaluations.setdefault(name, [])
             place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
             if accelerator.is_main_process:
-                several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure))
+                several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure, other))
     return finish(config, evaluations, measure, Accelerator())
 
 
@@ -317,6 +357,11 @@ def finish(
     if not accelerator.is_main_process:
         return {}
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
+    extra = {
+        part: {name: summarize([getattr(one, part) for one in several]) for name, several in evaluations.items()}
+        for part in ("shortlist", "without_moment")
+        if any(getattr(one, part) for several in evaluations.values() for one in several)
+    }
     write_results(
         Path(config.output_dir),
         results,
@@ -328,9 +373,12 @@ def finish(
         by_seed={name: [evaluation.metrics for evaluation in several] for name, several in evaluations.items()},
         coverage={name: several[0].coverage for name, several in evaluations.items()},
         signature=measure.signature,
+        **extra,
     )
     first = next(iter(evaluations.values()))[0]
     show(results, first.coverage, measure.signature)
+    for part, figures in extra.items():
+        show_figures(part, figures)
     return results
 
 
