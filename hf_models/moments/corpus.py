@@ -68,7 +68,7 @@ class MomentCorpus:
     def fingerprint(self) -> str:
         """A hash of the videos, their lengths and the first clip of each, whose vector depends on the others."""
         digest = hashlib.sha256(json.dumps([self.video_ids, self.num_clips.tolist()]).encode())
-        digest.update(self.retrieval[:, :, 0].contiguous().numpy())
+        digest.update(self.retrieval[:, :, 0].contiguous().numpy().data)
         return digest.hexdigest()
 
     @classmethod
@@ -143,7 +143,7 @@ def encode_corpus(
         "retrieval": (streams, num_videos, length, width),
         "localization": (num_videos, length, streams * width),
     }
-    made_by = {"weights": weights_fingerprint(model)} if folder else {}
+    made_by: dict[str, Any] = {"weights": weights_fingerprint(model)} if folder else {}
     made_by |= {"mask_similarity": config.mask_similarity, "shapes": shapes}
     writer = _CorpusWriter(None if folder is None else Path(folder), shapes, json.loads(json.dumps(made_by)))
     first = 0

@@ -38,7 +38,7 @@ def digest_of(ids: list[str], arrays: Iterable[Tensor | None]) -> str:
     for array in arrays:
         if array is not None:
             digest.update(f"{tuple(array.shape)} {array.dtype}".encode())
-            digest.update(array.contiguous().numpy())
+            digest.update(array.contiguous().numpy().data)
     return digest.hexdigest()
 
 

@@ -128,7 +128,7 @@ def search_in(
     shortlist: Shortlist | None = None,
 ) -> SpanSearch:
     """The search for moments in the encoded videos of a split; see `rank`."""
-    limits = {
+    limits: dict[str, Any] = {
         "min_clips": split.preset.min_clips,
         "max_clips": split.preset.max_clips,
         "num_videos": MAX_PREDICTIONS,

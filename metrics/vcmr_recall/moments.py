@@ -39,7 +39,8 @@ class RankedSpans:
         video_ids = IdLists.concatenate([part.video_ids for part in parts])
         columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("start", "end", "missing"))
         known = [part.scores for part in parts if part.scores is not None]
-        return RankedSpans(video_ids, *columns, np.concatenate(known) if len(known) == len(parts) else None)
+        scores = np.concatenate(known) if len(known) == len(parts) else None
+        return RankedSpans(video_ids, *columns, scores=scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class Moments:
             return parts[0]
         video_ids = IdLists.concatenate([part.video_ids for part in parts])
         columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("spans", "num_spans"))
-        return Moments(video_ids, *columns, any(part.ids_are_listed for part in parts))
+        return Moments(video_ids, *columns, ids_are_listed=any(part.ids_are_listed for part in parts))
 
 
 def read_ranked_spans(predictions: Any) -> RankedSpans:
