@@ -37,10 +37,12 @@ class RankedSpans:
         if len(parts) == 1:
             return parts[0]
         video_ids = IdLists.concatenate([part.video_ids for part in parts])
-        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("start", "end", "missing"))
+        start, end, missing = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("start", "end", "missing")
+        )
         known = [part.scores for part in parts if part.scores is not None]
         scores = np.concatenate(known) if len(known) == len(parts) else None
-        return RankedSpans(video_ids, *columns, scores=scores)
+        return RankedSpans(video_ids, start, end, missing, scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +67,8 @@ class Moments:
         if len(parts) == 1:
             return parts[0]
         video_ids = IdLists.concatenate([part.video_ids for part in parts])
-        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("spans", "num_spans"))
-        return Moments(video_ids, *columns, ids_are_listed=any(part.ids_are_listed for part in parts))
+        spans, num_spans = (np.concatenate([getattr(part, name) for part in parts]) for name in ("spans", "num_spans"))
+        return Moments(video_ids, spans, num_spans, any(part.ids_are_listed for part in parts))
 
 
 def read_ranked_spans(predictions: Any) -> RankedSpans:
