@@ -2,7 +2,7 @@
 
 import random
 
-from mutations import mutated
+from odd_values import mutated
 
 from metrics.vcmr_recall.scoring import moment_retrieval_recall
 from metrics.vcmr_recall.tests import test_cases as examples
