@@ -20,10 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from hf_models.vector_database import FEWEST_PARTITIONED, connect
+
 FORMAT = 1
 MODELS = "models"
 NAMES_PER_DELETION = 500
-FEWEST_PARTITIONED = 50_000
 KEEP_VERSIONS = timedelta(minutes=10)  # searches that are running read them
 
 MODEL_SCHEMA = pa.schema(
@@ -298,19 +299,6 @@ def quoted(text: str) -> str:
         "'coach''s cut.mp4'"
     """
     return "'" + text.replace("'", "''") + "'"
-
-
-def connect(path: str) -> Any:
-    """A connection to a LanceDB database.
-
-    Raises:
-        ImportError: LanceDB is not installed.
-    """
-    try:
-        import lancedb
-    except ImportError as error:
-        raise ImportError("an index needs LanceDB: pip install 'subtle-video[index]'") from error
-    return lancedb.connect(path)
 
 
 def _of_another_version(path: str, why: str) -> str:

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hf_models.atomic_files import replacing
-from hf_models.index.store import FEWEST_PARTITIONED, connect
+from hf_models.vector_database import FEWEST_PARTITIONED, connect
 
 from .corpus import MomentCorpus
 from .spans import SpanSearch
