@@ -21,15 +21,15 @@ It writes to `OUTPUT_DIR`:
 
     results.json        `figures`: system -> {"vcmr_recall@1_iou@0.5": ..., "..._std": ...} in [0, 1], where a system is
                         "xml, fine -> fine" (trained on -> queried with); `figures_without_nms`, `by_seed`, `coverage`,
-                        `shortlist`, `without_moment`, configuration, versions
+                        `intervals` over videos and seeds, also of `differences` to the first system with the same
+                        queries; `shortlist`, `without_moment`, configuration, versions
     submissions/        the predictions of every model in the TVR submission form, `<system>/<number>.json`
 """
 
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from itertools import zip_longest
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,7 +103,9 @@ from vcmr import run as train
 
 from fig.data import load_moments, read_rows
 from fig.harder_searches import measure_shortlist, measure_without_moment, shortlist_of, show_figures
+from fig.intervals import intervals_of
 from fig.measure import MomentRetrievalMeasure
+from fig.recall_table import SHOWN, show_recall
 from harness.accelerator import make_accelerator
 from harness.data import open_dataset
 from harness.over_seeds import in_percent, summarize
@@ -112,21 +114,18 @@ from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded, write_submission
 
-COLUMNS = ("R@1\nIoU 0.5", "R@10\nIoU 0.5", "R@1\nIoU 0.7", "R@10\nIoU 0.7")
-TASKS = {
-    task: [f"{task.lower()}_recall@{k}_iou@{iou}" for iou in (0.5, 0.7) for k in (1, 10)] for task in ("VCMR", "SVMR")
-} | {"VR": ["vr_recall@1", "vr_recall@10"]}  # without an IoU
-
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One model's metrics with and without NMS, and their coverage."""
+    """One model's metrics with and without NMS, their coverage, and the results and the video of every query."""
 
     metrics: dict[str, float]
     without_nms: dict[str, float]
     coverage: dict[str, Any]
     shortlist: dict[str, float]
     without_moment: dict[str, float]
+    per_query: dict[str, list[float]]
+    videos: list[int]
 
 
 def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
@@ -187,7 +186,9 @@ def evaluate(
     shorter = measure_shortlist(model, split, encoded, short, measure, memory_megabytes=memory) if short else {}
     if calibration is not None:
         threshold = measure_without_moment(model, config, split, calibration, encoded, measure)
-    return Evaluation(measure(kept, split), measure(rankings, split), split.coverage, shorter, threshold)
+    without_nms, metrics = measure(rankings, split), measure(kept, split)
+    per_query, videos = measure.per_query, split.targets.tolist()
+    return Evaluation(metrics, without_nms, split.coverage, shorter, threshold, per_query, videos)
 
 
 def encode(model: MomentRetrievalModel, config: EvaluateVCMRConfig, split: MomentSplit) -> EncodedSplit:
@@ -214,21 +215,6 @@ def open_split(
         )
     split.count_long_queries(model.config.max_query_tokens)
     return split
-
-
-def show(results: dict[str, dict[str, float]], coverage: dict[str, Any], signature: str) -> None:
-    """Print the table, with coverage and protocol."""
-    table = Table("trained on -> queried with", "%", *COLUMNS, show_lines=True)
-    for name, values in results.items():
-        rows = [[in_percent(values, metric) for metric in names] for names in TASKS.values()]
-        columns = zip_longest(*rows, fillvalue="")
-        table.add_row(name, "\n".join(TASKS), *("\n".join(column) for column in columns))
-    console = Console()
-    console.print(table)
-    console.print(
-        f"coverage: {coverage['queries_used']:,} of {coverage['queries']:,} queries, {coverage['videos_used']:,} of "
-        f"{coverage['videos']:,} videos\n{signature}"
-    )
 
 
 def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
@@ -357,6 +343,7 @@ def finish(
     if not accelerator.is_main_process:
         return {}
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
+    intervals = intervals_of(evaluations, SHOWN)
     extra = {
         part: {name: summarize([getattr(one, part) for one in several]) for name, several in evaluations.items()}
         for part in ("shortlist", "without_moment")
@@ -373,10 +360,14 @@ def finish(
         by_seed={name: [evaluation.metrics for evaluation in several] for name, several in evaluations.items()},
         coverage={name: several[0].coverage for name, several in evaluations.items()},
         signature=measure.signature,
+        **{
+            kind: {name: {m: asdict(i) for m, i in of.items()} for name, of in systems.items()}
+            for kind, systems in intervals.items()
+        },
         **extra,
     )
     first = next(iter(evaluations.values()))[0]
-    show(results, first.coverage, measure.signature)
+    show_recall(results, intervals["intervals"], first.coverage, measure.signature)
     for part, figures in extra.items():
         show_figures(part, figures)
     return results

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from .id_lists import to_codes
-from .inputs import check_choice, quoted, read_cuts, read_number, read_rows, read_whole
+from .inputs import check_choice, check_flag, quoted, read_cuts, read_number, read_rows, read_whole
 from .matching import ANNOTATORS_FOR_VOTE, Matches, first_ranks, match
 from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
 
@@ -34,6 +34,7 @@ def moment_retrieval_recall(  # noqa: PLR0913 (its options)
     max_predictions: int = 100,
     moments: Found = "one",
     threshold: float | None = None,
+    per_query: bool = False,
 ) -> dict[str, Any]:
     """Share of queries whose moment is found among the first K predictions.
 
@@ -64,6 +65,8 @@ def moment_retrieval_recall(  # noqa: PLR0913 (its options)
             of their own, and a query is found at K when one of them, or each, is right among the first K predictions;
             `video_id` may then be a list with one id for each span. One prediction may find several moments.
         threshold: Predictions with a lower score count as none; a query left with none is told that it has no moment.
+        per_query: Also give `per_query`, the results of every query in order, of the metrics that are means; NaN where
+            a metric leaves a query out.
 
     Returns:
         `<task>_recall@K_iou@T` (`vr_recall@K` for vr) as fractions in [0, 1], `signature`, and the optional results.
@@ -80,6 +83,7 @@ def moment_retrieval_recall(  # noqa: PLR0913 (its options)
         >>> result["vcmr_recall@1_iou@0.7"], result["vcmr_recall@5_iou@0.7"]
         (0.0, 1.0)
     """
+    check_flag(per_query, "per_query")
     max_predictions = read_whole(max_predictions, "max_predictions")
     cuts, thresholds = _checked_cuts(k, max_predictions), _checked_thresholds(iou)
     extras = _checked_extra(extra, task, missing, moments)
@@ -99,6 +103,8 @@ def moment_retrieval_recall(  # noqa: PLR0913 (its options)
     result: dict[str, Any] = {name: float(reduce(values[of])) for name, (values, reduce, of) in metrics.items()}
     if types is not None:
         result |= _by_type(metrics, types, len(true))
+    if per_query:
+        result["per_query"] = _per_query(metrics)
     if missing == "miss":
         result["missing_queries"] = int(spans.missing.sum())
     if threshold is not None or not has_moment.all():
@@ -208,6 +214,14 @@ def _by_type(metrics: QueryMetrics, types: Sequence[str], num_queries: int) -> d
         for name, place in places.items()
         for metric, (values, reduce, of) in metrics.items()
         if (chosen := of & (of_query == place)).any()
+    }
+
+
+def _per_query(metrics: QueryMetrics) -> dict[str, list[float]]:
+    return {
+        name: np.where(of, values, np.nan).tolist()
+        for name, (values, reduce, of) in metrics.items()
+        if reduce is np.mean
     }
 
 

@@ -51,6 +51,7 @@ class VcmrRecall(BufferedMetric):
         moments: `one` (spans are annotators' marks of one moment), or how many of several moments are to be found:
             `any` or `all`.
         threshold: Predictions with a lower score count as none.
+        per_query: Also give the results of every query.
 
     Returns:
         `<task>_recall@K_iou@T` (`vr_recall@K` for vr) as fractions in [0, 1], and `signature`, the line that
@@ -118,6 +119,7 @@ class VcmrRecall(BufferedMetric):
         max_predictions: int = 100,
         moments: Found = "one",
         threshold: float | None = None,
+        per_query: bool = False,
     ) -> dict[str, Any]:
         return moment_retrieval_recall(
             predictions,
@@ -131,4 +133,5 @@ class VcmrRecall(BufferedMetric):
             max_predictions=max_predictions,
             moments=moments,
             threshold=threshold,
+            per_query=per_query,
         )

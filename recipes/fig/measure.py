@@ -12,12 +12,18 @@ TASKS = ("vcmr", "svmr", "vr")
 
 
 class MomentRetrievalMeasure:
-    """Recall of the three tasks by the project's metric, which is loaded once."""
+    """Recall of the three tasks by the project's metric, which is loaded once.
+
+    Attributes:
+        signature: the metric's line about its protocol.
+        per_query: metric -> the results of every query, of the last call.
+    """
 
     def __init__(self) -> None:
         evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
         self.metric = evaluate.load(metrics.space("vcmr_recall"))
         self.signature = ""
+        self.per_query: dict[str, list[float]] = {}
 
     def __call__(self, rankings: Rankings, split: MomentSplit) -> dict[str, float]:
         """Metrics in [0, 1]: `vcmr_recall@1_iou@0.5`, ..., `svmr_recall@...`, `vr_recall@...`."""
@@ -29,8 +35,10 @@ class MomentRetrievalMeasure:
         }
         answers = {"vcmr": columns(rankings.vcmr), "svmr": columns(rankings.svmr), "vr": videos}
         measured: dict[str, float] = {}
+        self.per_query = {}
         for task in TASKS:
-            found = self.metric.compute(predictions=answers[task], references=references, task=task)
+            found = self.metric.compute(predictions=answers[task], references=references, task=task, per_query=True)
+            self.per_query |= found.pop("per_query")
             self.signature = found.pop("signature", self.signature)
             measured |= found
         return measured

@@ -24,8 +24,11 @@ class Interval:
             >>> Interval(0.02, 0.005, 0.035).in_percent(1)
             '+2.0 [0.5, 3.5]'
         """
-        bounds = "" if self.low is None else f" [{100 * self.low:.{digits}f}, {100 * self.high:.{digits}f}]"
-        return f"{100 * self.mean:+.{digits}f}{bounds}"
+        return f"{100 * self.mean:+.{digits}f} {self.bounds_in_percent(digits)}".rstrip()
+
+    def bounds_in_percent(self, digits: int = 2) -> str:
+        """The bounds in percent; nothing where there are none."""
+        return "" if self.low is None else f"[{100 * self.low:.{digits}f}, {100 * self.high:.{digits}f}]"
 
 
 def interval_of_mean(

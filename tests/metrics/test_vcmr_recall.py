@@ -358,3 +358,19 @@ def test_scores_of_arrays_and_of_a_submission_are_read():
     assert predictions[0]["score"] == [0.5]
     assert references[1] == NONE
     assert moment_retrieval_recall(predictions, references, threshold=0.6)["vcmr_true_rejection"] == 1
+
+
+def test_results_of_every_query_average_to_the_metrics_and_leave_out_queries_without_a_moment():
+    predictions, references = random_run(5)
+    references[3] = {"video_id": None, "spans": []}
+    result = moment_retrieval_recall(predictions, references, extra=["mrr", "median_rank"], per_query=True)
+    per_query = result["per_query"]
+    assert set(per_query) == {name for name in result if name.startswith("vcmr") and "median" not in name}
+    for name, values in per_query.items():
+        assert len(values) == len(references)
+        assert result[name] == pytest.approx(np.nanmean(values))
+    assert np.isnan(per_query["vcmr_recall@1_iou@0.5"]).nonzero()[0].tolist() == [3]
+    plain = [plain_recall(*pair, "vcmr", 5, 0.5) for pair in zip(predictions, references, strict=True)]
+    assert [value == 1 for place, value in enumerate(per_query["vcmr_recall@5_iou@0.5"]) if place != 3] == [
+        found for place, found in enumerate(plain) if place != 3
+    ]

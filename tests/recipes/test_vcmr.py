@@ -194,6 +194,12 @@ def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(s
         one, two = (seed["vr_recall@10"] for seed in results["by_seed"][name])
         assert values["vr_recall@10"] == pytest.approx((one + two) / 2)
         assert values["vr_recall@10_std"] == pytest.approx(abs(one - two) / 2**0.5)
+        interval = results["intervals"][name]["svmr_recall@10_iou@0.5"]
+        assert interval["mean"] == pytest.approx(values["svmr_recall@10_iou@0.5"])
+        assert interval["low"] <= interval["mean"] <= interval["high"]
+    (difference,) = results["differences"].values()
+    means = [measured[name]["vcmr_recall@10_iou@0.5"] for name in ("xml, fine -> fine", "xml, coarse -> fine")]
+    assert difference["vcmr_recall@10_iou@0.5"]["mean"] == pytest.approx(means[0] - means[1])
     monkeypatch.setattr(vcmr.VCMR, "train_epoch", None)  # would fail
     assert evaluate_vcmr.run(evaluation) == measured
 
