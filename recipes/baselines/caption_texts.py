@@ -14,16 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-from hf_datasets.generation.answer_checks import is_foreign, rejection_reason
-from hf_datasets.generation.requests_and_answers import Answer
-from hf_datasets.tables import check_columns, read_text_table
 from hf_datasets.tfcovr.captions import caption_of
 from hf_datasets.tfcovr.labels import find_label
+from tfcovr.captions import LABEL_CAPTIONS, SECOND_CAPTION, model_of
+from tfcovr.captions import read_captions as read_table
 
-LABEL_CAPTIONS = "label captions"
-FILES = {"caption": "captions.parquet", "target_caption": "rewritten.parquet"}
 NAMED = 5
 """How many unusable captions a message names."""
 
@@ -35,7 +30,7 @@ class Captions:
     Attributes:
         texts: id of a clip or a query -> its text.
         source: the model that wrote them, a file's name, or `LABEL_CAPTIONS`.
-        unusable: id -> "empty answer", "refused by the model", "not in English", "not in the file", ...
+        unusable: id -> "empty answer", "refused by the model", "not in the file", ...
     """
 
     texts: dict[str, str]
@@ -79,41 +74,17 @@ def read_captions(path: str | Path, wanted: Collection[str], key: str, column: s
         column: the column of captions.
 
     Raises:
-        ValueError: the file cannot be read, lacks a column, or gives an id two captions.
+        ValueError: the file cannot be read, lacks a column, has no usable caption, or gives an id two captions.
     """
-    path = Path(path)
-    if path.is_dir():
-        path = path / FILES[column]
-    if not path.is_file():
-        how = "rewrite_captions" if column == "target_caption" else "caption_clips"
-        raise ValueError(f"there is no file {path}; `python recipes/{how}.py` writes one")
-    table = read_columns(path, [key, column])
-    found: dict[str, str] = {}
-    for one, text in zip(table[key], table[column], strict=True):
-        if found.setdefault(one, text or "") != (text or ""):
-            raise ValueError(f"{path} gives {key} {one!r} two different captions; leave one of them")
-    reasons = {one: fault_of(found.get(one)) for one in dict.fromkeys(wanted)}
-    usable = {one: found[one].strip() for one, reason in reasons.items() if reason is None}
-    writers = table["model"].unique().to_list() if "model" in table.columns else []
-    source = writers[0] if len(writers) == 1 and writers[0] else path.name
-    return Captions(usable, source, {one: reason for one, reason in reasons.items() if reason is not None})
-
-
-def read_columns(path: Path, names: list[str]) -> pl.DataFrame:
-    """The named columns of a table as text, and `model`, where it says who wrote it.
-
-    Raises:
-        ValueError: the table cannot be read, or lacks one of them.
-    """
-    if path.suffix.lower() == ".parquet":  # whose other columns may be lists
-        try:
-            table = pl.read_parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise ValueError(f"{path} cannot be read ({error}); write it again") from None
-    else:
-        table, _ = read_text_table(path)
-    list(check_columns(table.columns, names, source=str(path)))
-    return table.select(pl.col(name).cast(pl.String) for name in [*names, "model"] if name in table.columns)
+    table, rejections = read_table(path, key, column)
+    doubled = [rejection.key for rejection in rejections if rejection.reason == SECOND_CAPTION]
+    if doubled:
+        raise ValueError(f"{path} gives {key} {doubled[0]!r} two captions; leave one of them")
+    found = {row_id: text.strip() for row_id, text in table.select(key, column).iter_rows()}
+    reasons = {rejection.key: rejection.reason for rejection in rejections}
+    usable = {row_id: found[row_id] for row_id in dict.fromkeys(wanted) if row_id in found}
+    others = {row_id: reasons.get(row_id, "not in the file") for row_id in wanted if row_id not in found}
+    return Captions(usable, model_of(table, Path(path).name), others)
 
 
 def captions_for(
@@ -160,20 +131,6 @@ def check_share(found: Captions, least: float, flag: str) -> None:
     wanted = len(found.texts) + len(found.unusable)
     if not found.texts or len(found.texts) < least * wanted:
         raise ValueError(f"{found}; this row needs {least:.0%} of them (--min_caption_share): give others with {flag}")
-
-
-def fault_of(text: str | None) -> str | None:
-    """Why a caption cannot be used, or None.
-
-    Example:
-        >>> fault_of("Backward takeoff, 2.5 somersaults, pike"), fault_of("I'm sorry, I can't help with that.")
-        (None, 'refused by the model')
-        >>> fault_of(""), fault_of("Le plongeur saute du tremplin de trois mètres"), fault_of(None)
-        ('empty answer', 'not in English', 'not in the file')
-    """
-    if text is None:
-        return "not in the file"
-    return rejection_reason([], Answer(text)) or ("not in English" if is_foreign(text) else None)
 
 
 def describe_clips(clips: Iterable[Mapping[str, Any]]) -> Captions:

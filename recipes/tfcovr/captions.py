@@ -24,6 +24,7 @@ LABEL_CAPTIONS = "label captions"
 """What captions of the rule-based generator are called: it knows the labels, so they are an upper bound, no model's."""
 TEXT, FLAG, NAMES = pa.string(), pa.bool_(), pa.list_(pa.string())
 SCORE_COLUMNS = {"right": NAMES, "wrong": NAMES, "not_said": NAMES, "all_right": FLAG}
+SECOND_CAPTION = "second caption of the same id; the first is kept"
 FILES = {"caption": "captions.parquet", "target_caption": "rewritten.parquet"}
 Clip = dict[str, Any]
 Scored = dict[str, Any]
@@ -119,7 +120,7 @@ def refusal(row_id: str | None, caption: str | None, seen: set[str]) -> str | No
     if not row_id:
         return "has no id"
     if row_id in seen:
-        return "second caption of the same id; the first is kept"
+        return SECOND_CAPTION
     seen.add(row_id)
     reason = rejection_reason([], Answer(caption or ""))
     return reason or ("is in another language than English" if is_foreign(str(caption)) else None)

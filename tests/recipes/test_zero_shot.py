@@ -169,11 +169,14 @@ def test_captions_are_counted_and_named_by_what_is_wrong_with_them(tmp_path):
     assert found.unusable == {
         "test-red-0": "empty answer",
         "test-red-1": "refused by the model",
-        "test-red-2": "not in English",
+        "test-red-2": "is in another language than English",
         "gone": "not in the file",
     }
     with pytest.raises(ValueError, match=r"1 refused by the model.*such as of test-red-0, test-red-1.*with --captions"):
         check_share(found, 0.5, "--captions")
+    (tmp_path / "two.csv").write_text("clip_id,caption\na,salto forward tucked\na,salto backward tucked\n")
+    with pytest.raises(ValueError, match="gives clip_id 'a' two captions; leave one of them"):
+        read_captions(tmp_path / "two.csv", ["a"], "clip_id", "caption")
 
 
 def write_captions(folder):
