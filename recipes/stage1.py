@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from harness.config import option, parse_config, run_recipe
 from harness.shared_config import ClassifierConfig, DataConfig, FrameCacheConfig, TrainingRunConfig
@@ -88,9 +88,6 @@ from tfcovr.classifiers import (
 )
 from tfcovr.labeled_splits import labeled_splits
 
-# Left out of a run's identity at these values, because runs of earlier versions lack them.
-WITHOUT_A_CHOICE = {"validation": "auto", "validation_fraction": 0.1}
-
 
 def epoch_items(labels: Tensor, epoch: int, config: Stage1Config) -> list[tuple[int, int]]:
     """The items of an epoch in order, `(position, seed)`, decided by configuration and epoch alone."""
@@ -108,6 +105,7 @@ class Stage1(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "stage1", "accuracy"
+    ADDED: ClassVar = {"validation": "auto", "validation_fraction": 0.1}
 
     def __init__(self, config: Stage1Config) -> None:
         super().__init__(config)
@@ -135,11 +133,6 @@ class Stage1(TrainingRun):
         )
         self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
-
-    def identity(self) -> dict[str, Any]:
-        """Without the options that earlier versions did not have, where they have their defaults."""
-        identity = super().identity()
-        return {k: v for k, v in identity.items() if k not in WITHOUT_A_CHOICE or v != WITHOUT_A_CHOICE[k]}
 
     def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabeledClips:
         """One split; clips that do not decode are left out and counted where frames are cached."""

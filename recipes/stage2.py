@@ -12,7 +12,7 @@ miniature takes well under a minute.
 """
 
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.config import parse_config, run_recipe
 from tfcovr.stage2_config import Stage2Config
@@ -56,6 +56,7 @@ class Stage2(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "stage2", "map@50"
+    ADDED: ClassVar = {"project_text": True, "query_frames": None}
 
     def __init__(self, config: Stage2Config) -> None:
         # Some encoders have heads that nothing here reads.

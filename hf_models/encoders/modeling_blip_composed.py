@@ -17,6 +17,7 @@ class BlipForComposedRetrieval(BlipForImageTextRetrieval):
     was trained here. Only the text encoder and its projection train, as in CoVR: `freeze_vision` leaves out the rest.
 
     Example:
+        >>> from transformers import BlipConfig
         >>> small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
         >>> text = {**small, "vocab_size": 9, "encoder_hidden_size": 16, "bos_token_id": 1, "sep_token_id": 2}
         >>> vision = {**small, "image_size": 8, "patch_size": 4}

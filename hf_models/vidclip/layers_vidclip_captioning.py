@@ -95,6 +95,7 @@ def text_lengths(input_ids: Tensor, eos_token_id: int) -> Tensor:
         eos_token_id: Of the text tower's configuration; 2 in OpenAI's means the highest id of the text.
 
     Example:
+        >>> import torch
         >>> text_lengths(torch.tensor([[5, 6, 9, 9], [5, 6, 7, 9]]), 9)
         tensor([3, 4])
     """

@@ -45,6 +45,8 @@ class TrainingRun(ABC):
     Attributes:
         NAME: of the recipe, for the tracker.
         METRIC: the entry of `summary` that the progress bar shows and that chooses the best weights.
+        ADDED: options that earlier versions did not have, with what these did: left out of a run's identity at these
+            values, so that their runs go on.
         KEEPS_BEST: whether `best.safetensors` holds the weights of the best epoch.
         patience: epochs without a better `METRIC` after which training stops; None: never.
         model, optimizer: prepared by the accelerator; the subclass sets them.
@@ -55,6 +57,7 @@ class TrainingRun(ABC):
 
     NAME: ClassVar[str]
     METRIC: ClassVar[str]
+    ADDED: ClassVar[dict[str, Any]] = {}
     KEEPS_BEST: ClassVar[bool] = True
 
     def __init__(self, config: Any, *, find_unused_parameters: bool = False) -> None:
@@ -104,7 +107,9 @@ class TrainingRun(ABC):
 
     def identity(self) -> dict[str, Any]:
         """The options that decide the weights; another run in the same folder is refused."""
-        return identity_of(self.config) | {"num_processes": self.accelerator.num_processes}
+        chosen = identity_of(self.config).items()
+        known = {name: value for name, value in chosen if name not in self.ADDED or value != self.ADDED[name]}
+        return known | {"num_processes": self.accelerator.num_processes}
 
     def train(self) -> dict[str, Any]:
         """Train from the last checkpoint on; returns the metrics of the run."""

@@ -35,7 +35,7 @@ time.sleep(60)
 """
 
 # What decided a run's weights when these were first resumed. A field more or less refuses every run begun before it:
-# one that is new belongs beside stage 1's WITHOUT_A_CHOICE.
+# one that is new belongs into the recipe's ADDED.
 IDENTITIES = {
     (Stage1, Stage1Config): "activation_checkpointing adam_beta2 adapter_ratio adapter_scale augment_per_frame "
     "backbone_learning_rate_factor base batch_size brightness cache_frames class_balanced classifier_dropout "
