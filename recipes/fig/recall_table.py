@@ -1,7 +1,7 @@
 """The table of moment retrieval's figures: three tasks, one below the other, for each system."""
 
+import sys
 from collections.abc import Mapping
-from itertools import zip_longest
 from typing import Any
 
 from rich.console import Console
@@ -24,15 +24,15 @@ def show_recall(
     signature: str,
 ) -> None:
     """Print the table, with coverage and protocol."""
-    table = Table("trained on -> queried with", "%", *COLUMNS, show_lines=True)
+    table = Table("trained on -> queried with", "%", *COLUMNS)
     for name, values in results.items():
-        rows = [
-            [f"{in_percent(values, metric)} {intervals[name][metric].bounds_in_percent(1)}" for metric in names]
-            for names in TASKS.values()
-        ]
-        columns = zip_longest(*rows, fillvalue="")
-        table.add_row(name, "\n".join(TASKS), *("\n".join(column) for column in columns))
-    console = Console()
+        for task, metrics in TASKS.items():
+            shown = [
+                f"{in_percent(values, metric)} {intervals[name][metric].bounds_in_percent(1)}" for metric in metrics
+            ]
+            table.add_row(name if task == next(iter(TASKS)) else "", task, *shown)
+        table.add_section()
+    console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table)
     console.print(
         f"coverage: {coverage['queries_used']:,} of {coverage['queries']:,} queries, {coverage['videos_used']:,} of "
