@@ -24,7 +24,7 @@ VERBS = {
         *("build_tfcovr", "analyse_tfcovr"),
         *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
         *("zero_shot", "finetune_baseline", "ablate", "finetune_vlm"),
-        *("caption_clips", "rewrite_captions"),
+        *("caption_clips", "rewrite_captions", "describe_and_rerank"),
     ),
     "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
     "Your own footage": ("index", "search", "tune"),

@@ -54,6 +54,70 @@ class Measured:
     num_encoded: int
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """The rankings of queries, and how many clips, texts and queries were encoded for them now.
+
+    Attributes:
+        ids: for each of `queries.rows` the gallery's ids, best first.
+        queries: those that could be ranked, and the gallery.
+        missing: why other queries could not be made, with counts.
+        num_encoded: clips, texts and queries that were not in the store.
+    """
+
+    ids: list[list[str]]
+    queries: Queries
+    missing: dict[str, int]
+    num_encoded: int
+
+
+def rank_row(
+    benchmark: Benchmark,
+    encoder: Any,
+    way: WayName,
+    folder: Path,
+    frames: tuple[int | None, int | None],
+    *,
+    extra_texts: Mapping[str, str] | None,
+    work: Work,
+    k: int = 50,
+) -> Ranked:
+    """Embed and rank.
+
+    Args:
+        benchmark: what to measure on.
+        encoder: of `hf_models.encoders`.
+        way: see `compose_queries`.
+        folder: of the stores of embeddings.
+        frames: of a query's clip and of a target; None: as many as the encoder reads.
+        extra_texts: see `compose_queries`.
+        work: how much at a time.
+        k: how many clips of the gallery to rank.
+
+    Raises:
+        ValueError: the encoder has no such way, or nothing can be ranked.
+    """
+    clips = list(benchmark.clips.values())
+    made = compose_queries(way, encoder, benchmark.rows, clips, folder, frames[0], extra_texts=extra_texts, work=work)
+    targets = embed_clips(encoder, clips, folder, frames[1], work=work)
+    queries = place(benchmark, made, targets)
+    composed = made.rows(row["query_id"] for row in queries.rows)
+    protocol = benchmark.config.protocol
+    ids, _ = rank_embeds(composed, unit(targets.rows(queries.gallery_ids)), queries, protocol=protocol, k=k)
+    return Ranked(ids, queries, made.coverage["missing"], made.num_encoded + targets.num_encoded)
+
+
+def measure_ranked(benchmark: Benchmark, ranked: Ranked, measure: ComposedRetrievalMeasure) -> Measured:
+    """The metrics of rankings by the protocol of the benchmark."""
+    measured = measure(ranked.ids, ranked.queries, benchmark.config.protocol)
+    return Measured(
+        metrics={name: value for name, value in measured.items() if name.startswith("map@")},
+        signature=measured["signature"],
+        coverage=ranked.queries.coverage | {"queries_without": ranked.missing},
+        num_encoded=ranked.num_encoded,
+    )
+
+
 def measure_row(
     benchmark: Benchmark,
     encoder: Any,
@@ -65,35 +129,9 @@ def measure_row(
     extra_texts: Mapping[str, str] | None,
     work: Work,
 ) -> Measured:
-    """Embed, rank and measure.
-
-    Args:
-        benchmark: what to measure on.
-        encoder: of `hf_models.encoders`.
-        way: see `compose_queries`.
-        folder: of the stores of embeddings.
-        frames: of a query's clip and of a target; None: as many as the encoder reads.
-        measure: the metric.
-        extra_texts: see `compose_queries`.
-        work: how much at a time.
-
-    Raises:
-        ValueError: the encoder has no such way, or nothing can be ranked.
-    """
-    clips = list(benchmark.clips.values())
-    made = compose_queries(way, encoder, benchmark.rows, clips, folder, frames[0], extra_texts=extra_texts, work=work)
-    targets = embed_clips(encoder, clips, folder, frames[1], work=work)
-    queries = place(benchmark, made, targets)
-    composed = made.rows(row["query_id"] for row in queries.rows)
-    protocol = benchmark.config.protocol
-    ranked, _ = rank_embeds(composed, unit(targets.rows(queries.gallery_ids)), queries, protocol=protocol)
-    measured = measure(ranked, queries, protocol)
-    return Measured(
-        metrics={name: value for name, value in measured.items() if name.startswith("map@")},
-        signature=measured["signature"],
-        coverage=queries.coverage | {"queries_without": made.coverage["missing"]},
-        num_encoded=made.num_encoded + targets.num_encoded,
-    )
+    """Embed, rank and measure; see `rank_row`."""
+    ranked = rank_row(benchmark, encoder, way, folder, frames, extra_texts=extra_texts, work=work)
+    return measure_ranked(benchmark, ranked, measure)
 
 
 def place(benchmark: Benchmark, made: Embedded, targets: Embedded) -> Queries:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 from transformers.utils.logging import disable_progress_bar
 
@@ -14,9 +14,8 @@ from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.images import image_part
-from hf_datasets.generation.repair import without_fence
+from hf_datasets.generation.relevance import PairToScore, RelevanceTask
 from hf_datasets.generation.requests_and_answers import Chat
-from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoError, read_frames
 from hf_models.video_text_matching import Scorer, load_matcher
@@ -24,21 +23,6 @@ from indexing.refining import reordered
 
 Row = dict[str, Any]
 Paths = Callable[[Row], Path]
-
-HIGHEST = 10
-INSTRUCTIONS: Final = (
-    "You judge whether a moment of a video is what somebody looks for. Look at what is done, how often, in which order "
-    "and direction, not only at the scene. Answer with JSON alone, "
-    f'{{"score": N}}, where N is a whole number from 0 (something else) to {HIGHEST} (exactly that).'
-)
-
-
-class MomentScore(BaseModel):
-    """The answer that is asked for."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    score: int = Field(ge=0, le=HIGHEST)
 
 
 @dataclass(frozen=True)
@@ -52,60 +36,6 @@ class Candidate:
     def key(self) -> str:
         """How a rejection names it."""
         return f"#{self.rank} {self.row['video']} {self.row['start_seconds']:.3f}-{self.row['end_seconds']:.3f}"
-
-
-@dataclass(frozen=True)
-class RerankTask:
-    """Ask how well a moment fits a query.
-
-    Attributes:
-        text: What is looked for, or what is different from the clip.
-        clip: The frames of the query clip as content parts; empty where there is none.
-        frames_of: A candidate -> its frames as content parts. It is called when a request is made, so that few frames
-            are in memory.
-    """
-
-    text: str | None
-    clip: Sequence[dict[str, Any]] = field(repr=False)
-    frames_of: Callable[[Candidate], Sequence[dict[str, Any]]] = field(repr=False)
-    name: str = "search-rerank"
-    schema: type[BaseModel] | None = MomentScore
-
-    @property
-    def question(self) -> str:
-        """What is asked about the last frames."""
-        if not self.clip:
-            return f"What is looked for: {self.text}\nHow well does the moment fit?"
-        if self.text is None:
-            return "How well does the moment show the same as the query clip?"
-        return f"What is looked for: what the query clip shows, but: {self.text}\nHow well does the moment fit?"
-
-    def messages(self, row: Candidate) -> list[Message]:
-        """The frames of the query clip, if there is one, those of the moment, and the question."""
-        query = [text_part("The query clip, in order:"), *self.clip] if self.clip else []
-        moment = [text_part("The moment to judge, in order:"), *self.frames_of(row)]
-        content = [*query, *moment, text_part(self.question)]
-        return [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": content}]
-
-    def parse(self, row: Candidate, answer: str) -> int | Rejection:
-        """The score; anything but the JSON that was asked for, or that in a code fence, is rejected.
-
-        >>> task = RerankTask("a vault", [], lambda candidate: [])
-        >>> task.parse(Candidate(1, {}), '{"score": 7}')
-        7
-        """
-        try:
-            return MomentScore.model_validate_json(without_fence(answer), strict=True).score
-        except ValidationError:
-            return Rejection(f'the answer is not {{"score": 0 to {HIGHEST}}}', answer, row.key)
-
-    def write(self, row: Candidate) -> str:  # noqa: ARG002 of the protocol
-        """An answer as long as a true one, which a dry run counts."""
-        return '{"score": 5}'
-
-
-def text_part(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 class ChatReranker:
@@ -145,9 +75,10 @@ class ChatReranker:
             span = row["start_seconds"], row["end_seconds"]
             return self.parts(read_frames(path_of(row), self.num_frames, *span).frames)
 
-        task = RerankTask(text, [] if clip is None else self.parts(clip), frames_of)
+        shown = [] if clip is None else self.parts(clip)
         candidates = [Candidate(rank, row) for rank, row in enumerate(rows, start=1)]
-        outcomes = list(generate(task, candidates, self.chat, self.cache, max_answers=1))
+        pairs = [PairToScore(one.key, text, lambda: shown, partial(frames_of, one)) for one in candidates]
+        outcomes = list(generate(RelevanceTask("search-rerank"), pairs, self.chat, self.cache, max_answers=1))
         failures = {
             one.key: outcome.reason
             for one, outcome in zip(candidates, outcomes, strict=True)
