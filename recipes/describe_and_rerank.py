@@ -234,6 +234,8 @@ class Pipeline:
     def run(self) -> int:
         """Describe, retrieve, re-rank, measure; the exit status."""
         described = self.describe()
+        if not self.build.incomplete:
+            self.check_earlier_rows(described)
         ranked: Ranked | None = None
         reranked: list[tuple[list[str], list[float | None]]] = []
         columns = {"descriptions": described.source, "encoder": short_name(self.config.encoder)}
@@ -251,6 +253,20 @@ class Pipeline:
         if ranked:
             self.write_predictions(ranked, reranked, described)
         return self.finish()
+
+    def check_earlier_rows(self, described: Captions) -> None:
+        """Refuse an output folder with rows of other options, before anything more is paid.
+
+        Raises:
+            ValueError: it has some.
+        """
+        for name in self.names:
+            is_done(self.output_dir, name, self.row_config(described, is_reranked=name == RERANKED))
+
+    @property
+    def names(self) -> list[str]:
+        """Of the rows."""
+        return [RETRIEVED, RERANKED] if self.config.shortlist else [RETRIEVED]
 
     def rerank(
         self, ranked: Ranked, described: Captions, columns: dict[str, Any]
@@ -284,7 +300,6 @@ class Pipeline:
         coverage = measured.coverage | counts | {"descriptions": described.coverage}
         shown = f"{coverage['queries_ranked']:,} of {coverage['queries']:,}"
         config = self.row_config(described, is_reranked=name == RERANKED)
-        is_done(self.output_dir, name, config)  # an earlier row of other options is refused
         write_row(
             self.output_dir,
             name,
@@ -347,10 +362,9 @@ class Pipeline:
 
     def finish(self) -> int:
         """Write the table; the exit status."""
-        names = [RETRIEVED, *([RERANKED] if self.config.shortlist else [])]
-        found = {name: row for name, row in read_rows([self.output_dir]).items() if name in names}
+        found = {name: row for name, row in read_rows([self.output_dir]).items() if name in self.names}
         made = {"config": self.config, "seed": self.config.seed}
-        status = finish_table(self.output_dir, found, names, METRICS, TITLE, **made)
+        status = finish_table(self.output_dir, found, self.names, METRICS, TITLE, **made)
         return int(bool(status or self.incomplete))
 
 
