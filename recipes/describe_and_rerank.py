@@ -96,7 +96,6 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 
 import hashlib
 import json
-import random
 from dataclasses import replace
 
 import polars as pl
@@ -134,9 +133,8 @@ class Pipeline:
     def __init__(self, config: DescribeAndRerankConfig) -> None:
         self.config, self.output_dir = config, Path(config.output_dir)
         check_models(config)
-        benchmark = Benchmark.load(config)
-        rows = drawn(benchmark.rows, config.max_queries, config.seed)[: config.limit]
-        self.benchmark = benchmark = replace(benchmark, rows=rows)
+        benchmark = Benchmark.load(config).drawn(config.max_queries, config.seed)
+        self.benchmark = replace(benchmark, rows=benchmark.rows[: config.limit])
         self.images = ClipImages(benchmark.clips, config.num_frames, config.max_side) if config.model else None
         self.build = Build(replace(config, output_dir=str(self.output_dir / "answers")))
         self.judging = self.build
@@ -366,13 +364,6 @@ class Pipeline:
         made = {"config": self.config, "seed": self.config.seed}
         status = finish_table(self.output_dir, found, self.names, METRICS, TITLE, **made)
         return int(bool(status or self.incomplete))
-
-
-def drawn(rows: list[dict[str, Any]], number: int | None, seed: int) -> list[dict[str, Any]]:
-    """Some rows by a seed, in their order; a larger number has those of a smaller one, too."""
-    order = list(range(len(rows)))
-    random.Random(seed).shuffle(order)
-    return [rows[place] for place in sorted(order[:number])]
 
 
 def check_models(config: DescribeAndRerankConfig) -> None:

@@ -1,5 +1,6 @@
 """Rank and measure composed queries by embeddings, as `evaluate_tfcovr.py` does."""
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,12 @@ class Benchmark:
         every = {clip["clip_id"]: clip for split in load_splits(config, clips=True).values() for clip in split}
         wanted = dict.fromkeys([*gallery, *(row["query_clip_id"] for row in rows)])
         return cls(rows, gallery, {clip_id: every[clip_id] for clip_id in wanted if clip_id in every}, config)
+
+    def drawn(self, number: int | None, seed: int) -> "Benchmark":
+        """With some queries by a seed, in their order; a larger number has those of a smaller one, too; None: all."""
+        order = list(range(len(self.rows)))
+        random.Random(seed).shuffle(order)
+        return replace(self, rows=[self.rows[place] for place in sorted(order[:number])])
 
     def data(self, signature: str) -> dict[str, str]:
         """What a row is measured on; see `rows.data_of`."""
