@@ -119,7 +119,7 @@ from hf_models.encoders import short_name
 from tfcovr.measure import ComposedRetrievalMeasure
 
 RETRIEVED, RERANKED = "describe, retrieve", "describe, retrieve, re-rank"
-LABEL_ATTRIBUTES = "label attributes"
+LABEL_ATTRIBUTES = "label attributes (upper bound)"
 """What the re-ranker without a model is called: it knows the labels, so it is an upper bound, no model's."""
 METRICS = [f"map@{cut}" for cut in CUTS]
 TITLE = "Composed retrieval by description and re-ranking"
@@ -316,14 +316,15 @@ class Pipeline:
             names += ["shortlist", "num_frames", "max_side", "temperature"]
         made = {name: getattr(self.config, name) for name in names}
         texts = json.dumps(described.texts, sort_keys=True).encode()
-        made |= {"descriptions": described.source, "digest": hashlib.sha256(texts).hexdigest()[:16]}
+        made |= {"descriptions": described.source, "descriptions_digest": hashlib.sha256(texts).hexdigest()[:16]}
+        made["data"] = self.benchmark.data("")["fingerprint"]
         return made | ({"reranker": self.reranker} if is_reranked else {})
 
     def write_answers(self, described: Captions) -> None:
         """Write the descriptions, the rejections and what was asked, unless a whole run is there and this is none."""
         for build in self.builds:
             build.show()
-        if self.build.keeps_earlier():
+        if any(build.keeps_earlier() for build in self.builds):
             return
         texts = {"query_id": list(described.texts), "target_caption": list(described.texts.values())}
         table = pl.DataFrame(texts, {"query_id": pl.String, "target_caption": pl.String})

@@ -17,7 +17,7 @@ import pytest
 from chat_server import ChatServer
 from describe_and_rerank import RERANKED, RETRIEVED, DescribeAndRerankConfig
 
-from baselines.reranking import label_score
+from baselines.reranking import ClipImages, Pair, label_score, rerank, to_score
 from harness.build import run
 from harness.config import run_recipe
 from hf_datasets.generation.generate import generate
@@ -103,7 +103,7 @@ def test_without_a_model_both_steps_are_upper_bounds_by_the_labels(call, options
     assert list(found["figures"]) == [RETRIEVED, RERANKED]
     assert found["figures"][RERANKED]["map@50"] == 1.0 > found["figures"][RETRIEVED]["map@50"]
     columns = found["rows"][RERANKED]["columns"]
-    assert (columns["descriptions"], columns["re-ranker"]) == ("label captions", "label attributes")
+    assert (columns["descriptions"], columns["re-ranker"]) == ("label captions", "label attributes (upper bound)")
     assert answers(options).height == 0
     again = {**options, "output_dir": options["output_dir"] + "-again"}
     rewritten = str(Path(options["output_dir"], "answers", "rewritten.parquet"))
@@ -298,3 +298,26 @@ def test_two_back_ends_give_the_same_pairs_the_same_scores():
     direct = list(generate(RelevanceTask(), pairs, DirectChat(answer)))
     assert served == direct
     assert not any(isinstance(score, Rejection) for score in served)
+
+
+def test_a_clip_whose_video_is_missing_or_broken_is_named_and_keeps_its_place(tiny, tmp_path):
+    whole = next(Path(tiny["dataset"]).parent.glob("videos/test-red-0.mp4"))
+    (tmp_path / "broken.mp4").write_bytes(b"no video")
+    videos = {"query": str(whole), "lost": None, "broken": str(tmp_path / "broken.mp4"), "whole": str(whole)}
+    rows = [
+        {"clip_id": name, "video": path, "start_seconds": None, "end_seconds": None} for name, path in videos.items()
+    ]
+    clips = {row["clip_id"]: row for row in rows}
+    query = {"query_id": "q", "query_clip_id": "query", "modification_text": "slower"}
+    pairs = [Pair(query, clips[name]) for name in ("lost", "broken", "whole")]
+    asked = [to_score(pair, ClipImages(clips, 2, 64)) for pair in pairs]
+    outcomes = list(generate(RelevanceTask(), asked, DirectChat(answer)))
+    assert [one.key for one in outcomes if isinstance(one, Rejection)] == ["q lost", "q broken"]
+    assert all(one.reason.startswith("no request can be made of this row: ") for one in outcomes[:2])
+    assert rerank(["lost", "broken", "whole", "rest"], {"whole": outcomes[2]}, 3)[0] == [
+        "lost",
+        "broken",
+        "whole",
+        "rest",
+    ]
+    assert rerank(["a", "lost", "b", "c"], {"a": 4, "b": 7, "c": 7}, 4) == (["b", "lost", "c", "a"], [7, None, 7, 4])
