@@ -1,8 +1,8 @@
 """Describe the target of each composed query, retrieve by the description, re-rank the first clips (as for CoVR-R).
 
     python recipes/describe_and_rerank.py
-    python recipes/describe_and_rerank.py --model gpt-4o --max_queries 200 --dry_run
-    python recipes/describe_and_rerank.py --model gpt-4o --max_queries 200 --max_usd 20
+    python recipes/describe_and_rerank.py --model gpt-4o --max_queries 50 --dry_run
+    python recipes/describe_and_rerank.py --model gpt-4o --max_queries 50 --max_usd 20
     python recipes/describe_and_rerank.py --model Qwen/Qwen2.5-VL-7B-Instruct --base_url http://localhost:8000/v1
     python recipes/describe_and_rerank.py --model gpt-4o --describe captions --matcher outputs/noise_evaluator/model
 
