@@ -296,12 +296,15 @@ def test_a_model_of_other_features_or_no_model_is_refused(config, small, tmp_pat
         evaluate_vcmr.run(evaluation)
 
 
-@pytest.mark.parametrize("name", ["vcmr", "vcmr_charades_fig", "vcmr_didemo_fig", "vcmr_activitynet_fig"])
+@pytest.mark.parametrize(
+    "name", ["vcmr", "vcmr_miniature_long", "vcmr_charades_fig", "vcmr_didemo_fig", "vcmr_activitynet_fig"]
+)
 def test_the_configuration_files_are_read_and_name_a_preset(name):
     config = parse_config(VCMRConfig, None, [str(RECIPES / "configs" / f"{name}.yaml")])
     preset = span_preset(config)
-    if name == "vcmr":
-        assert config == VCMRConfig()
+    if name in {"vcmr", "vcmr_miniature_long"}:
+        longer = {"epochs": 40, "patience": 10} if name == "vcmr_miniature_long" else {}
+        assert config == VCMRConfig(**longer)
         assert preset == MINIATURE
         assert preset.clip_seconds == MINIATURE_CLIP_SECONDS
     else:
