@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 from sklearn.cluster import DBSCAN
 
 from hf_datasets.fig.clusters import NOISE, CaptionMap
@@ -27,6 +28,14 @@ def test_clusters_are_those_of_dbscan_over_all_captions():
     once = CaptionMap(CAPTIONS, "tfidf").cluster()
     assert once.labels.tolist().count(NOISE) == 3
     assert (once.classes, once.instances) == (1, 3)
+
+
+def test_captions_as_far_apart_as_eps_are_one_cluster_whatever_the_last_bits_of_their_embeddings():
+    captions = CaptionMap(["a", "b"])
+    for distance, number in ((0.01 - 1e-7, 1), (0.01 + 1e-7, 1), (0.01 + 1e-5, 0)):
+        cosine = 1 - distance
+        captions.embeddings = np.array([[1.0, 0.0], [cosine, (1 - cosine**2) ** 0.5]])
+        assert captions.cluster().classes == number
 
 
 def test_importing_the_clusters_imports_no_library_that_takes_seconds():
