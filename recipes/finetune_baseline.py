@@ -89,13 +89,13 @@ from transformers.utils.logging import disable_progress_bar
 from baselines.caption_texts import Captions, describe_clips, read_captions
 from baselines.costs import Cost, cost_of, show_costs
 from baselines.cross_attention import CrossAttentionConfig, CrossAttentionTraining, rank_split
+from baselines.failures import reason_of
 from baselines.random_models import EMBEDDING_SIZE, RANDOM, random_model
 from baselines.rows import data_of, finish_table, is_done, read_rows, slug, write_failure, write_row
 from harness.accelerator import make_accelerator
 from harness.data import load_split
 from harness.models import load_trained
 from harness.over_seeds import summarize
-from harness.running import users_mistake
 from harness.shared_config import DataConfig
 from hf_models.encoders import short_name
 from tfcovr.batches import embed_config
@@ -313,26 +313,10 @@ def fail(row: FineTunedRow, config: FinetuneConfig, error: BaseException) -> Non
     Raises:
         BaseException: It is a bug.
     """
-    reason = reason_of(error)
+    reason = reason_of(error, "the GPU ran out of memory; lower --batch_size")
     say(f"{row.name} failed: {reason}")
     if PartialState().is_main_process:
         write_failure(config.output_dir, row.name, reason, columns_of(row, config))
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a row failed, in one line.
-
-    Raises:
-        BaseException: It is a bug.
-    """
-    if isinstance(error, torch.OutOfMemoryError):
-        return "the GPU ran out of memory; lower --batch_size"
-    if isinstance(error, SystemExit) and isinstance(error.code, str):
-        return " ".join(error.code.split())
-    mistake = users_mistake(error)
-    if mistake is None:
-        raise error
-    return " ".join(str(mistake).split())
 
 
 def costs(config: FinetuneConfig) -> list[Cost]:

@@ -116,6 +116,7 @@ from baselines.aim import AIMEncoder, is_aim
 from baselines.caption_texts import Captions, captions_for, check_share
 from baselines.costs import Cost, cost_of, show_costs
 from baselines.embedding import Work, clips_of
+from baselines.failures import reason_of
 from baselines.models import load_model
 from baselines.queries import WAYS
 from baselines.rows import finish_table, is_done, read_rows, write_failure, write_row
@@ -123,7 +124,6 @@ from baselines.scoring import Benchmark, Measured, measure_row
 from baselines.zero_shot_rows import CUTS, TABLE_2, ZeroShotRow, further_rows
 from harness.accelerator import make_accelerator
 from harness.config import nearest
-from harness.running import users_mistake
 from hf_models.encoders import short_name
 from tfcovr.measure import ComposedRetrievalMeasure
 
@@ -251,7 +251,8 @@ class Table2:
             encoder = self.encoder(model)
             measured = self.measured(row, encoder, extra)
         except (Exception, SystemExit) as error:
-            write_failure(self.output_dir, row.name, reason_of(error, self.config.batch_size), columns)
+            memory = f"the GPU ran out of memory at batch size {self.config.batch_size}; lower --batch_size"
+            write_failure(self.output_dir, row.name, reason_of(error, memory), columns)
             return
         self.write(row, config, columns | frames_of(row, encoder), measured, time.monotonic() - started, encoder)
 
@@ -354,22 +355,6 @@ def frames_of(row: ZeroShotRow, encoder: Any) -> dict[str, Any]:
     target = row.target_frames or encoder.num_frames
     query = (row.query_frames or encoder.num_frames) if WAYS[row.way].reads_video else "-"
     return {"query frames": query, "target frames": target}
-
-
-def reason_of(error: BaseException, batch_size: int) -> str:
-    """What a row's failure is put down to, in one line.
-
-    Raises:
-        BaseException: it is a bug.
-    """
-    if isinstance(error, torch.OutOfMemoryError):
-        return f"the GPU ran out of memory at batch size {batch_size}; lower --batch_size"
-    if isinstance(error, SystemExit) and isinstance(error.code, str):
-        return " ".join(error.code.split())
-    mistake = users_mistake(error)
-    if mistake is None:
-        raise error
-    return " ".join(str(mistake).split())
 
 
 def run(config: ZeroShotConfig) -> int:

@@ -1,4 +1,4 @@
-"""Parsing of answers: the contents of a code fence, and a JSON object that is slightly broken."""
+"""Parsing of answers: the contents of a code fence, a JSON object that is slightly broken, and a text in it."""
 
 from typing import Any
 
@@ -38,3 +38,14 @@ def read_object(text: str) -> dict[str, Any] | None:
     except Exception:  # json_repair fails on some texts: nesting too deep, a fence where a key is expected
         return None
     return found if isinstance(found, dict) else None
+
+
+def read_text(answer: str, name: str) -> str | None:
+    """The text under a name in an answer's JSON, see `read_object`; None where there is none.
+
+    Example:
+        >>> read_text('{"caption": " Split jump. "}', "caption"), read_text('{"caption": 3}', "caption")
+        ('Split jump.', None)
+    """
+    value = (read_object(without_fence(answer)) or {}).get(name)
+    return value.strip() if isinstance(value, str) else None

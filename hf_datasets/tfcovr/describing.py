@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 
 from hf_datasets.generation.answer_checks import is_foreign
-from hf_datasets.generation.repair import read_object, without_fence
+from hf_datasets.generation.repair import read_text
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
 
@@ -84,8 +84,8 @@ class DescribeTargetTask:
 
     def parse(self, row: QueryToDescribe, answer: str) -> str | Rejection:
         """The description in `answer`, or the rejection with the raw answer."""
-        value = (read_object(without_fence(answer)) or {}).get("target_description")
-        if not isinstance(value, str):
+        value = read_text(answer, "target_description")
+        if value is None:
             return Rejection("holds no target_description", answer, row.key)
         text = " ".join(value.split())
         if not text:

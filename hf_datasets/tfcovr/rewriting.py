@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field
 
-from hf_datasets.generation.repair import read_object, without_fence
+from hf_datasets.generation.repair import read_text, without_fence
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr.captions import CAPTION_ENDINGS, Sport, caption_of, caption_rejection_reason, caption_with
@@ -164,5 +164,4 @@ def read_answer(answer: str) -> str | None:
     text = without_fence(answer)
     if "{" not in text:
         return text.strip("\"' ")
-    value = (read_object(text) or {}).get("target_caption")
-    return value.strip() if isinstance(value, str) else None
+    return read_text(text, "target_caption")

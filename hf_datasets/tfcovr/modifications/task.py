@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, Field
 
-from hf_datasets.generation.repair import read_object, without_fence
+from hf_datasets.generation.repair import read_text, without_fence
 from hf_datasets.generation.task import Message
 from hf_datasets.records import ChangeType, LabelPair, Rejection
 from hf_datasets.tfcovr.free_text import (
@@ -107,8 +107,7 @@ def read_answer(answer: str) -> str | None:
     text = without_fence(answer)
     if "{" not in text:
         return re.sub(r"^(?:instruction|modification(?: text)?)\s*:\s*", "", text, flags=re.IGNORECASE).strip("\"' ")
-    value = (read_object(text) or {}).get("modification_text")
-    return value.strip() if isinstance(value, str) else None
+    return read_text(text, "modification_text")
 
 
 @dataclass(frozen=True)
