@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from hf_models.moments.modeling_xml import XMLForMomentRetrieval
     from hf_models.tfcovr.configuration_aim import AIMConfig
     from hf_models.tfcovr.configuration_aim_adapter import AIMAdapterConfig
+    from hf_models.tfcovr.configuration_factored_covr import FactoredCoVRConfig
     from hf_models.tfcovr.configuration_tfcovr import TFCoVRConfig
     from hf_models.tfcovr.modeling_aim import AIMForVideoClassification, AIMModel
+    from hf_models.tfcovr.modeling_factored_covr import FactoredCoVRForComposedRetrieval
     from hf_models.tfcovr.modeling_tfcovr import TFCoVRForComposedRetrieval
     from hf_models.tfcovr.processing_tfcovr import TFCoVRProcessor
     from hf_models.tfcovr.video_processing_aim import AIMVideoProcessor
@@ -36,6 +38,8 @@ __all__ = [
     "AIMForVideoClassification",
     "AIMModel",
     "AIMVideoProcessor",
+    "FactoredCoVRConfig",
+    "FactoredCoVRForComposedRetrieval",
     "HEROConfig",
     "HEROForMomentRetrieval",
     "ReLoCLNetConfig",
@@ -62,6 +66,9 @@ CLASSES = (
     ("TFCoVRConfig", "tfcovr.configuration_tfcovr", "AutoConfig", "tfcovr"),
     ("TFCoVRForComposedRetrieval", "tfcovr.modeling_tfcovr", "AutoModel", "TFCoVRConfig"),
     ("TFCoVRProcessor", "tfcovr.processing_tfcovr", "AutoProcessor", "TFCoVRConfig"),
+    ("FactoredCoVRConfig", "tfcovr.configuration_factored_covr", "AutoConfig", "factored_covr"),
+    ("FactoredCoVRForComposedRetrieval", "tfcovr.modeling_factored_covr", "AutoModel", "FactoredCoVRConfig"),
+    ("TFCoVRProcessor", "tfcovr.processing_tfcovr", "AutoProcessor", "FactoredCoVRConfig"),
     ("VidCLIPConfig", "vidclip.configuration_vidclip", "AutoConfig", "vidclip"),
     ("VidCLIPModel", "vidclip.modeling_vidclip", "AutoModel", "VidCLIPConfig"),
     ("VidCLIPProcessor", "vidclip.processing_vidclip", "AutoProcessor", "VidCLIPConfig"),

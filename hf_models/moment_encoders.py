@@ -263,7 +263,7 @@ def load_moment_encoder(
         ((1, 64), (64,))
     """
     model_type = type_of(name_or_path, trust_remote_code=trust_remote_code)
-    if model_type == "tfcovr":
+    if model_type in {"tfcovr", "factored_covr"}:
         from transformers import AutoModel, AutoProcessor
 
         processor = AutoProcessor.from_pretrained(name_or_path)

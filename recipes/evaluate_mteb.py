@@ -83,6 +83,7 @@ from harness.config import nearest
 from harness.results import replacing, write_json, write_results
 from hf_models.encoders import ENCODERS, load_encoder, short_name
 from hf_models.fingerprints import weights_fingerprint
+from hf_models.tfcovr.encoders import COMPOSED_MODEL_TYPES
 from mteb_tasks import TASKS, ComposedRetrieval
 from mteb_tasks.composed import CUTS, KEPT, LEFT_OUT
 from mteb_tasks.encoders import AverageEncoder, ComposedEncoder, RandomEncoder, digest_of, load_composed
@@ -97,13 +98,13 @@ def load_model(name: str, config: EvaluateMTEBConfig, device: Any) -> Any:
     if name in MODEL_REGISTRY and not Path(name).exists():
         return mteb.get_model_meta(name)
     if (Path(name) / "modules.json").is_file() and (
-        config.as_sentence_transformer or model_type(name) not in {"tfcovr", *AVERAGED}
+        config.as_sentence_transformer or model_type(name) not in {*COMPOSED_MODEL_TYPES, *AVERAGED}
     ):
         return load_sentence_transformer(name, config, device)
     check_model_folder(name)
     options = {"num_workers": config.num_workers}
     kind = model_type(name)
-    if kind == "tfcovr":
+    if kind in COMPOSED_MODEL_TYPES:
         return load_composed(name, short_name(name), device=device, **options)
     if kind in AVERAGED:
         return AverageEncoder(load_encoder(name, device), short_name(name), **options)

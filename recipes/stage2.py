@@ -32,12 +32,15 @@ from harness.models import load_encoders
 from harness.results import replacing
 from harness.schedules import warmup_cosine
 from harness.training import TrainingRun, epoch_batches
+from hf_datasets.tfcovr.labels import answers_of
+from hf_models import FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval
 from hf_models.fingerprints import weights_fingerprint
 from hf_models.tfcovr.queries import Queries, place_queries, place_triplets
 from hf_models.tfcovr.ranking import rank
 from tfcovr.batches import EmbeddingSource, PixelSource, embed_config
 from tfcovr.measure import ComposedRetrievalMeasure
 
+MODELS = {"tfcovr": TFCoVRForComposedRetrieval, "factored_covr": FactoredCoVRForComposedRetrieval}
 MODEL_FIELDS = (
     *(
         "fusion",
@@ -52,18 +55,26 @@ MODEL_FIELDS = (
 )
 
 
+def label_numbers(label2id: dict[str, int]) -> dict[str, int]:
+    """The number of each label; a label that the model does not have has that of one with the same text."""
+    answers = answers_of()
+    numbers = {answers.get(name, name): number for name, number in label2id.items()}
+    names = answers | {name: answers.get(name, name) for name in label2id}
+    return {name: numbers[answer] for name, answer in names.items() if answer in numbers}
+
+
 class Stage2(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "stage2", "map@50"
-    ADDED: ClassVar = {"project_text": True, "query_frames": None}
+    ADDED: ClassVar = {"project_text": True, "query_frames": None, "model": "tfcovr"}
 
     def __init__(self, config: Stage2Config) -> None:
         # Some encoders have heads that nothing here reads.
         super().__init__(config, find_unused_parameters=config.end_to_end)
         fields = {name: getattr(config, name) for name in MODEL_FIELDS}
         fields["standardize_video"] = config.standardize_video and not config.end_to_end
-        self.whole, self.processor = load_encoders(config, **fields)
+        self.whole, self.processor = load_encoders(config, MODELS[config.model], **fields)
         if config.end_to_end:
             self.source = PixelSource(self.processor, config, self.accelerator)
         else:
@@ -74,7 +85,9 @@ class Stage2(TrainingRun):
         self.fingerprints = {
             kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
         }
-        self.triplets = place_triplets(load_split(config, "train").to_polars(), self.source.clips, self.source.texts)
+        labels = label_numbers(self.whole.config.label2id) if config.model == "factored_covr" else None
+        rows = load_split(config, "train").to_polars()
+        self.triplets = place_triplets(rows, self.source.clips, self.source.texts, labels)
         if self.whole.config.standardize_video:
             clips = torch.cat([self.triplets.query, self.triplets.target]).unique()
             self.whole.set_video_statistics(self.source.target_embeds[clips.to(self.accelerator.device)].cpu())
@@ -100,6 +113,7 @@ class Stage2(TrainingRun):
             if self.config.activation_checkpointing:
                 self.whole.activation_checkpointing_enable()
         else:
+            self.whole.freeze_encoders()
             self.encoders = {name: getattr(self.whole, name) for name in ("vision_model", "text_model")}
             for name in self.encoders:
                 setattr(self.whole, name, None)

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal, cast
 
 from huggingface_hub.dataclasses import strict
 from transformers import CLIPVisionConfig, PreTrainedConfig
@@ -26,6 +26,10 @@ class AIMConfig(CLIPVisionConfig):
         adapter_scale: Factor on the adapter beside the MLP (0.5 in the paper, 1.0 with two temporal adapters).
         drop_path_rate: Highest stochastic-depth rate; the rates rise linearly from 0 over the blocks.
         classifier_dropout: Dropout before the classification head.
+        temporal_pooling: How the vectors of a clip's frames become one: their "mean", or "gru", which adds what a
+            bidirectional GRU over them makes of their order to it.
+        label_factors: For each label what it consists of; its weights in the head are then the sum of theirs (see
+            `FactoredClassifier`). None is a head in which every label has weights of its own.
 
     Example:
         >>> AIMConfig(num_frames=8, hidden_size=64, num_attention_heads=4).adapter_size
@@ -43,6 +47,8 @@ class AIMConfig(CLIPVisionConfig):
     adapter_scale: float | int = 0.5
     drop_path_rate: float | int = 0.2
     classifier_dropout: float | int = 0.5
+    temporal_pooling: Literal["mean", "gru"] = "mean"
+    label_factors: list[list[str]] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Name the files that travel with a saved model, so that every Auto class finds its own in them."""
@@ -119,3 +125,18 @@ class AIMConfig(CLIPVisionConfig):
         for name in ("drop_path_rate", "classifier_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must lie in [0, 1)")
+        check_label_factors(self.label_factors, cast("int", self.num_labels))
+
+
+def check_label_factors(label_factors: list[list[str]] | None, num_labels: int) -> None:
+    """Refuse factors that are not those of the labels.
+
+    Raises:
+        ValueError: There are more or fewer than labels, or a label has none.
+    """
+    if label_factors is None:
+        return
+    if len(label_factors) != num_labels:
+        raise ValueError(f"label_factors are those of {len(label_factors)} labels, but there are {num_labels}")
+    if empty := [place for place, factors in enumerate(label_factors) if not factors]:
+        raise ValueError(f"label_factors of label {empty[0]} are empty; a label has at least its own name")

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from peft import PeftConfig, PeftType
 from peft.utils import CONFIG_NAME
@@ -29,6 +29,8 @@ class AIMAdapterConfig(PeftConfig):
         adapter_scale: Factor on the adapter beside the MLP.
         drop_path_rate: Highest stochastic-depth rate.
         classifier_dropout: Dropout before the head.
+        temporal_pooling: "mean" or "gru".
+        label_factors: What each label of the head consists of; None for a head without factors.
         num_labels: Classes of a head that trains and is saved with the adapter; 0 for none.
         id2label: Their names; sets `num_labels`.
         base_sample: Left to the method: a value of each one-dimensional weight of the CLIP underneath, by which another
@@ -45,6 +47,8 @@ class AIMAdapterConfig(PeftConfig):
     adapter_scale: float = 0.5
     drop_path_rate: float = 0.2
     classifier_dropout: float = 0.5
+    temporal_pooling: Literal["mean", "gru"] = "mean"
+    label_factors: list[list[str]] | None = None
     num_labels: int = 0
     id2label: dict[int, str] | None = None
     base_sample: list[float] | None = None
@@ -80,8 +84,9 @@ class AIMAdapterConfig(PeftConfig):
     def native(self, clip: CLIPVisionConfig) -> AIMConfig:
         """Give the configuration of the `AIMModel` that this adapter makes of a CLIP."""
         names = ("num_frames", "num_temporal_adapters", "adapter_ratio", "adapter_scale", "drop_path_rate")
-        changes = {name: getattr(self, name) for name in (*names, "classifier_dropout")}
+        changes = {name: getattr(self, name) for name in (*names, "classifier_dropout", "temporal_pooling")}
         if self.num_labels:
             changes["id2label"] = self.id2label or {index: f"LABEL_{index}" for index in range(self.num_labels)}
             changes["label2id"] = {label: index for index, label in changes["id2label"].items()}
+            changes["label_factors"] = self.label_factors
         return AIMConfig.from_clip_config(clip, **changes)

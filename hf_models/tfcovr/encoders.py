@@ -13,9 +13,9 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers.models.auto.modeling_auto import MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES
 from transformers.utils import logging
 
-from .configuration_tfcovr import TFCoVRConfig
 from .modeling_aim import AIMModel
 
+COMPOSED_MODEL_TYPES = ("tfcovr", "factored_covr")
 VIDEO_MODEL_TYPES = {"aim", *MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES}
 DEFAULT_CLASSES = {  # where AutoModel has none, or one with more than an encoder
     "vision": {"blip-2": "Blip2VisionModelWithProjection"},
@@ -100,7 +100,7 @@ def encoder_fields(name_or_path: str | Path, kind: str, class_name: str | None) 
     """The configuration and class of one encoder of what may be a larger model."""
     whole = AutoConfig.from_pretrained(name_or_path)
     encoder = getattr(whole, f"{kind}_config", whole)
-    if whole.model_type == TFCoVRConfig.model_type:
+    if whole.model_type in COMPOSED_MODEL_TYPES:
         class_name = class_name or getattr(whole, f"{kind}_model_class")
     elif whole.model_type == "blip-2":  # whose encoders share one configuration
         encoder = whole

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from transformers.models.clip.modeling_clip import (
 )
 
 from .configuration_aim import AIMConfig
+from .factored_classifier import FactoredClassifier, LabelFactors
 
 QUICK_GELU_SLOPE = 1.702
 
@@ -310,3 +311,41 @@ class AIMEncoder(nn.Module):
         super().__init__()
         rates = drop_path_rates(config.drop_path_rate, config.num_hidden_layers)
         self.layers = nn.ModuleList(AIMLayer(config, rate) for rate in rates)
+
+
+class MeanPooling(nn.Module):
+    """The mean of a clip's frames, as in AIM."""
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        """Map `(batch, frames, hidden_size)` to `(batch, hidden_size)`."""
+        return frames.mean(1)
+
+
+class RecurrentPooling(nn.Module):
+    """The mean of a clip's frames, and on top of it what a GRU in both directions makes of their order."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.gru = nn.GRU(hidden_size, hidden_size, batch_first=True, bidirectional=True)
+        self.projection = nn.Linear(3 * hidden_size, hidden_size)
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        """Map `(batch, frames, hidden_size)` to `(batch, hidden_size)`."""
+        mean, (states, _) = frames.mean(1), self.gru(frames)
+        change: torch.Tensor = self.projection(torch.cat([states.mean(1), mean], -1))
+        return mean + change
+
+
+def make_pooling(kind: str, hidden_size: int) -> nn.Module:
+    """What makes one vector of a clip's frames; `kind` is `AIMConfig.temporal_pooling`."""
+    return RecurrentPooling(hidden_size) if kind == "gru" else MeanPooling()
+
+
+def make_classifier(hidden_size: int, num_labels: int, label_factors: LabelFactors | None) -> nn.Module:
+    """A classification head, with small weights at first."""
+    head: nn.Module = nn.Linear(hidden_size, num_labels)
+    if label_factors is not None:
+        head = FactoredClassifier(hidden_size, label_factors)
+    linear = cast("nn.Linear", getattr(head, "linear", head))
+    linear.init_std = 0.01  # type: ignore[assignment]  # torch types attributes as tensors or modules
+    return head

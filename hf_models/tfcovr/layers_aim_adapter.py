@@ -14,7 +14,7 @@ from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPVisionE
 from transformers.utils import ModelOutput
 
 from .configuration_aim_adapter import AIMAdapterConfig
-from .layers_aim import AIMAdapters, drop_path_rates, embed_clips
+from .layers_aim import AIMAdapters, drop_path_rates, embed_clips, make_classifier, make_pooling
 
 
 @dataclass
@@ -25,7 +25,7 @@ class AIMAdapterOutput(ModelOutput):
         loss: Cross-entropy, a scalar; with a head and `labels`.
         logits: `(batch, num_labels)`; with a head.
         last_hidden_state: One vector per frame, `(batch, frames, hidden_size)`.
-        pooler_output: Their mean, `(batch, hidden_size)`.
+        pooler_output: One vector of the clip, `(batch, hidden_size)`.
     """
 
     loss: torch.Tensor | None = None
@@ -143,9 +143,9 @@ class AIMHead(nn.Module):
         self.num_frames = config.num_frames
         self.norm = copy.deepcopy(norm)
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(norm.normalized_shape[0], config.num_labels) if config.num_labels else None
-        if self.classifier is not None:
-            self.classifier.init_std = 0.01  # type: ignore[assignment]  # torch types attributes as tensors or modules
+        size = norm.normalized_shape[0]
+        self.pooling = make_pooling(config.temporal_pooling, size)
+        self.classifier = make_classifier(size, config.num_labels, config.label_factors) if config.num_labels else None
 
     def forward(self, frames: torch.Tensor, labels: torch.Tensor | None) -> AIMAdapterOutput:
         """Pool and classify.
@@ -163,7 +163,7 @@ class AIMHead(nn.Module):
         if labels is not None and self.classifier is None:
             raise ValueError("labels need a head: AIMAdapterConfig(num_labels=...)")
         frames = frames.unflatten(0, (-1, self.num_frames))
-        video = frames.mean(1)
+        video = self.pooling(frames)
         logits = None if self.classifier is None else self.classifier(self.dropout(video))
         loss = None if labels is None or logits is None else F.cross_entropy(logits, labels)
         return AIMAdapterOutput(loss=loss, logits=logits, last_hidden_state=frames, pooler_output=video)
@@ -186,8 +186,7 @@ class AIMNormLayer(nn.Module, AIMTunerLayer):
     def add(self, adapter_name: str, config: AIMAdapterConfig) -> None:
         """Add an adapter's norm, equal to CLIP's, and a new classifier."""
         head = AIMHead(self.base_layer, config)
-        if head.classifier is not None:
-            initialize(head.classifier)
+        initialize(head)
         self.aim_head[adapter_name] = place_like(head, self.base_layer.weight)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:

@@ -25,6 +25,7 @@ def native_name(name: str, adapter_name: str) -> str | None:
     name = re.sub(rf"\.aim_adapters\.{mine}\.", ".adapters.", name)
     name = re.sub(rf"^post_layernorm\.aim_head\.{mine}\.norm\.", "post_layernorm.", name)
     name = re.sub(rf"^post_layernorm\.aim_head\.{mine}\.classifier\.", "classifier.", name)
+    name = re.sub(rf"^post_layernorm\.aim_head\.{mine}\.pooling\.", "pooling.", name)
     if ".aim_" in name:
         return None  # another adapter's
     return name if name.startswith("classifier.") else f"aim.{name}"

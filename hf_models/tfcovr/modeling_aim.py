@@ -12,7 +12,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, ImageClass
 from transformers.utils import can_return_tuple
 
 from .configuration_aim import AIMConfig
-from .layers_aim import AIMEmbeddings, AIMEncoder, interpolate_frames
+from .factored_classifier import FactoredClassifier
+from .layers_aim import AIMEmbeddings, AIMEncoder, interpolate_frames, make_classifier, make_pooling
 
 Model = TypeVar("Model", bound="AIMPreTrainedModel")
 
@@ -23,7 +24,7 @@ class AIMModelOutput(BaseModelOutputWithPooling):
 
     Args:
         last_hidden_state: One vector per frame, `(batch, frames, hidden_size)`.
-        pooler_output: Their mean, `(batch, hidden_size)`.
+        pooler_output: Their mean, or what `temporal_pooling` makes of them, `(batch, hidden_size)`.
         hidden_states: On request, the input of the first block and the output of each, `(batch, frames, tokens,
             hidden_size)`; token 0 is the class token.
         attentions: On request, the attention over space of each block, `(batch * frames, heads, tokens, tokens)`.
@@ -107,6 +108,11 @@ class AIMPreTrainedModel(PreTrainedModel):
             init.zeros_(module.temporal_embedding)
             init.normal_(module.class_embedding, std=self.config.initializer_range)
             init.copy_(module.position_ids, torch.arange(module.num_positions).expand(1, -1))
+        elif isinstance(module, FactoredClassifier):
+            init.copy_(module.membership, module.make_membership())
+        elif isinstance(module, nn.GRU):
+            for weights in module.parameters():
+                init.uniform_(weights, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
 
     @classmethod
     def from_pretrained(
@@ -172,9 +178,9 @@ class AIMPreTrainedModel(PreTrainedModel):
         return model
 
     def freeze_backbone(self) -> None:
-        """Train as the paper does: adapters, temporal embedding, last norm and head; the rest of CLIP stays."""
+        """Train as the paper does: adapters, temporal embedding, last norm, pooling and head; the rest of CLIP stays."""
         for name, parameter in self.named_parameters():
-            trained = ("adapters.", "temporal_embedding", "post_layernorm.", "classifier.")
+            trained = ("adapters.", "temporal_embedding", "post_layernorm.", "pooling.", "classifier.")
             parameter.requires_grad_(any(part in name for part in trained))
 
     def resize_temporal_embedding(self, num_frames: int) -> None:
@@ -203,6 +209,7 @@ class AIMModel(AIMPreTrainedModel):
         self.pre_layrnorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.encoder = AIMEncoder(config)
         self.post_layernorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.pooling = make_pooling(config.temporal_pooling, config.hidden_size)
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
@@ -254,7 +261,7 @@ class AIMModel(AIMPreTrainedModel):
         frame_features = self.post_layernorm(hidden_states[:, :, 0])
         return AIMModelOutput(
             last_hidden_state=frame_features,
-            pooler_output=frame_features.mean(1),
+            pooler_output=self.pooling(frame_features),
             hidden_states=tuple(states) if want_states else None,
             attentions=tuple(over_space) if want_maps else None,
             temporal_attentions=tuple(over_time) if want_maps else None,
@@ -276,8 +283,7 @@ class AIMForVideoClassification(AIMPreTrainedModel):
         self.num_labels = config.num_labels
         self.aim = AIMModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, cast("int", config.num_labels))
-        self.classifier.init_std = 0.01  # type: ignore[assignment]  # torch types attributes as tensors or modules
+        self.classifier = make_classifier(config.hidden_size, cast("int", config.num_labels), config.label_factors)
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers

@@ -8,13 +8,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_tfcovr import TFCoVRConfig
 from .distributed_gather import gather_with_gradient
 from .encoders import (
+    COMPOSED_MODEL_TYPES,
     VIDEO_MODEL_TYPES,
     build_encoder,
     encoder_fields,
@@ -138,10 +139,10 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         sources = {"vision": vision_model_name_or_path, "text": text_model_name_or_path}
         for kind, name_or_path in sources.items():
             config |= encoder_fields(name_or_path, kind, config.get(f"{kind}_model_class"))
-        model = cls(TFCoVRConfig(**config))
+        model = cls(cls.config_class(**config))
         for kind, name_or_path in sources.items():
-            if AutoConfig.from_pretrained(name_or_path).model_type == TFCoVRConfig.model_type:
-                encoder = getattr(cls.from_pretrained(name_or_path), f"{kind}_model")
+            if AutoConfig.from_pretrained(name_or_path).model_type in COMPOSED_MODEL_TYPES:
+                encoder = getattr(AutoModel.from_pretrained(name_or_path), f"{kind}_model")
             else:
                 encoder = load_encoder(name_or_path, getattr(model, f"{kind}_model"), kind)
             setattr(model, f"{kind}_model", encoder)
@@ -237,6 +238,12 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         model_type = cast("PreTrainedConfig", self.config.text_config).model_type
         return pooled_text(outputs, model_type), outputs
 
+    def _query_embeds(self, fused: Tensor) -> Tensor:
+        return F.normalize(fused, dim=-1)
+
+    def _target_embeds(self, video_embeds: Tensor) -> Tensor:
+        return F.normalize(self.target_projection(self._standardized(video_embeds)), dim=-1)
+
     def get_query_features(
         self,
         pixel_values: Tensor | None = None,
@@ -281,7 +288,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             video = text.new_zeros(len(text), self.config.video_embed_dim)
         elif text is None:
             text = video.new_zeros(len(video), cast("int", self.config.projection_dim))
-        return F.normalize(self.fusion(video, text), dim=-1)
+        return self._query_embeds(self.fusion(video, text))
 
     def get_target_features(self, pixel_values: Tensor | None = None, *, video_embeds: Tensor | None = None) -> Tensor:
         """Embed videos that may answer a query: unit-norm `(B, D)`.
@@ -298,7 +305,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             video_embeds = self.encode_video(pixel_values)
         if video_embeds is None:
             raise ValueError("a target needs pixel_values or video_embeds")
-        return F.normalize(self.target_projection(self._standardized(video_embeds)), dim=-1)
+        return self._target_embeds(video_embeds)
 
     @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
     def forward(  # noqa: PLR0913 (as many as transformers' own models have)

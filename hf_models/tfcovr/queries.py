@@ -31,7 +31,12 @@ class Triplets:
         return len(self.query)
 
 
-def place_triplets(rows: pl.DataFrame, clips: Mapping[str, int], texts: Mapping[str, int]) -> Triplets:
+def place_triplets(
+    rows: pl.DataFrame,
+    clips: Mapping[str, int],
+    texts: Mapping[str, int],
+    labels: Mapping[str, int] | None = None,
+) -> Triplets:
     """Training triplets whose clips and text are known; the others are counted in `coverage`.
 
     Args:
@@ -39,9 +44,10 @@ def place_triplets(rows: pl.DataFrame, clips: Mapping[str, int], texts: Mapping[
             and `target_label`, such as `Dataset.to_polars()` gives.
         clips: Clip id -> position.
         texts: Text -> position.
+        labels: Target label -> its number; None: numbers in the order of the labels that there are.
 
     Raises:
-        ValueError: No triplet has both clips and its text.
+        ValueError: A target label has no number, or no triplet has both clips and its text.
 
     Example:
         >>> row = {"query_clip_id": "a", "modification_text": "slower", "target_label": "x"}
@@ -55,7 +61,7 @@ def place_triplets(rows: pl.DataFrame, clips: Mapping[str, int], texts: Mapping[
         query=position(table["query_clip_id"], clips),
         text=position(table["modification_text"], texts),
         target=position(table["target"], clips),
-        label=table["target_label"].rank("dense").cast(pl.Int64),
+        label=numbers_of(table["target_label"], labels),
     )
     known = placed.filter(pl.all_horizontal(pl.col("query", "text", "target") >= 0))
     if known.is_empty():
@@ -65,6 +71,19 @@ def place_triplets(rows: pl.DataFrame, clips: Mapping[str, int], texts: Mapping[
         )
     columns = {name: torch.from_numpy(known[name].to_numpy(writable=True)) for name in known.columns}
     return Triplets(**columns, coverage={"triplets": len(placed), "usable": len(known)})
+
+
+def numbers_of(names: pl.Series, labels: Mapping[str, int] | None) -> pl.Series:
+    """The number of each label."""
+    if labels is None:
+        return names.rank("dense").cast(pl.Int64)
+    numbers = position(names, labels)
+    if unknown := sorted(set(names.filter(numbers < 0))):
+        raise ValueError(
+            f"{len(unknown)} target labels are none of the model's {len(labels)}, such as {unknown[0]!r}; train stage 1 "
+            "on clips of these labels, too"
+        )
+    return numbers
 
 
 @dataclass(frozen=True)

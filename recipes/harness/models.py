@@ -14,15 +14,18 @@ from transformers.utils.logging import disable_progress_bar
 
 from harness.model_folders import HOW_TO_MAKE, MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder  # noqa: F401 - also imported from here
 from harness.shared_config import EncoderConfig
-from hf_models import AIMVideoProcessor, TFCoVRConfig, TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models import AIMVideoProcessor, TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models.tfcovr.encoders import COMPOSED_MODEL_TYPES
 
 
-def load_encoders(config: EncoderConfig, **model_fields: Any) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcessor]:
+def load_encoders(
+    config: EncoderConfig, model_class: type[TFCoVRForComposedRetrieval] | None = None, **model_fields: Any
+) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcessor]:
     """A model with these encoders and a new fusion described by `model_fields`, and its processor."""
     disable_progress_bar()  # a dozen bars of a millisecond each would bury the one that matters
     for folder in (config.vision_model, config.text_model):
         check_model_folder(folder)
-    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(
+    model = (model_class or TFCoVRForComposedRetrieval).from_vision_text_pretrained(
         config.vision_model,
         config.text_model,
         vision_model_class=config.vision_model_class,
@@ -55,7 +58,7 @@ def load_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVR
 
     Where neither configuration nor video processor name a number of frames, it is that which the model is `made_for`.
     """
-    if AutoConfig.from_pretrained(config.vision_model).model_type == TFCoVRConfig.model_type:
+    if AutoConfig.from_pretrained(config.vision_model).model_type in COMPOSED_MODEL_TYPES:
         processor = AutoProcessor.from_pretrained(config.vision_model)
         processor.video_processor.num_frames = config.num_frames or processor.video_processor.num_frames
         return processor

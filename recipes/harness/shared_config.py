@@ -115,6 +115,12 @@ class ClassifierConfig:
         0.0, "Probability (0 to 1) of skipping the last block; earlier blocks linearly less."
     )
     classifier_dropout: float = option(0.1, "Dropout probability (0 to 1) before the head.")
+    temporal_pooling: Literal["mean", "gru"] = option(
+        "mean", "How the vectors of a clip's frames become one: their mean, as the paper, or with their order (GRU)."
+    )
+    factored_labels: bool = option(
+        False, "Let labels share the weights of the words and pairs of words that they have in common."
+    )
     time_amplitude: float = option(
         0.25, "Amplitude of the sinusoids that the temporal embedding starts from; 0: zeros, as AIM."
     )

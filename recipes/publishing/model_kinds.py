@@ -1,6 +1,6 @@
 """What a card says of each kind of model that a recipe writes: its task, how it is loaded, what it needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Template
 
 PROJECT = "https://github.com/subtle-video/subtle-video"
@@ -122,6 +122,12 @@ print(query @ gallery.T)
 """),
     bases=("vision_model", "text_model"),
 )
+FACTORED = replace(
+    TFCOVR,
+    about="Composed video retrieval in the space of labels: finds the clip whose label is that which a clip and a "
+    "sentence of what to change in it ask for.",
+    tags=("factored-covr", "composed-video-retrieval"),
+)
 VIDCLIP = ModelKind(
     about="VidCLIP: compares videos of several actions with paragraphs about them.",
     recipe="vidclip",
@@ -209,6 +215,7 @@ KINDS = {
     "clip": CLIP,
     "aim": AIM,
     "tfcovr": TFCOVR,
+    "factored_covr": FACTORED,
     "vidclip": VIDCLIP,
     "vidclip_matcher": MATCHER,
     "blip": BLIP,

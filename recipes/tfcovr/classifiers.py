@@ -16,6 +16,7 @@ from harness.model_folders import MINIATURE_AIM, MINIATURE_CLIP, check_model_fol
 from harness.shared_config import ClassifierConfig
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_models import AIMAdapterConfig, AIMConfig, AIMForVideoClassification, AIMVideoProcessor
+from hf_models.tfcovr.factored_classifier import factors_of
 from hf_models.tfcovr.layers_aim import time_code
 from hf_models.tfcovr.modeling_aim import load_clip_vision
 
@@ -67,7 +68,7 @@ def shipped_adapters(config: ClassifierConfig, names: Sequence[str]) -> str | No
     if config.full or not is_miniature:
         return None
     shipped = AIMAdapterConfig.from_pretrained(MINIATURE_AIM)
-    sizes, head = differences_in_size(shipped, config), difference_of_heads(shipped, names)
+    sizes, head = differences_in_size(shipped, config), difference_of_heads(shipped, config, names)
     if os.environ.get("LOCAL_RANK", "0") == "0" and (sizes or head):
         start = (
             f"{config.base}: the adapters that ship do not fit" if sizes else "the adapters that ship, with a new head"
@@ -78,7 +79,7 @@ def shipped_adapters(config: ClassifierConfig, names: Sequence[str]) -> str | No
 
 def differences_of(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, names: Sequence[str]) -> str:
     """How a model or adapters that were trained before differ from the configuration."""
-    return "; ".join([*differences_in_size(trained, config), *difference_of_heads(trained, names)])
+    return "; ".join([*differences_in_size(trained, config), *difference_of_heads(trained, config, names)])
 
 
 def differences_in_size(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig) -> list[str]:
@@ -89,11 +90,29 @@ def differences_in_size(trained: AIMAdapterConfig | AIMConfig, config: Classifie
     ]
 
 
-def difference_of_heads(trained: AIMAdapterConfig | AIMConfig, names: Sequence[str]) -> list[str]:
+def difference_of_heads(
+    trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, names: Sequence[str]
+) -> list[str]:
+    found = []
+    if trained.temporal_pooling != config.temporal_pooling:
+        found.append(f"temporal_pooling {trained.temporal_pooling}, not {config.temporal_pooling}")
     classes = list((trained.id2label or {}).values())
-    if classes == list(names):
-        return []
-    return [f"a head of {len(classes)} classes, which are not the {len(names)} of this data"]
+    if classes != list(names):
+        found.append(f"a head of {len(classes)} classes, which are not the {len(names)} of this data")
+    elif trained.label_factors != head_fields(config, names)["label_factors"]:
+        found.append(f"a head {'without' if config.factored_labels else 'with'} factored_labels")
+    return found
+
+
+def head_fields(config: ClassifierConfig, names: Sequence[str]) -> dict[str, Any]:
+    """The fields of AIM's configurations that describe pooling and head."""
+    texts = {name: label.description for name, label in labels_by_id().items()}
+    factors = [factors_of(texts.get(name, name)) for name in names] if config.factored_labels else None
+    return {
+        "id2label": dict(enumerate(names)),
+        "label_factors": factors,
+        "temporal_pooling": config.temporal_pooling,
+    }
 
 
 def make_classifier(config: ClassifierConfig, names: Sequence[str]) -> nn.Module:
@@ -129,7 +148,7 @@ def whole_model(config: ClassifierConfig, names: Sequence[str]) -> AIMForVideoCl
         check_fits(AIMConfig.from_pretrained(config.init_from), config, names)
         model = AIMForVideoClassification.from_pretrained(config.init_from, **regularization)
     else:
-        labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
+        labels = head_fields(config, names) | {"label2id": {name: i for i, name in enumerate(names)}}
         sizes = {name: getattr(config, name) for name in SIZES}
         model = AIMForVideoClassification.from_clip(config.base, **sizes, **regularization, **labels)
     if config.activation_checkpointing:
@@ -146,13 +165,13 @@ def adapted_model(config: ClassifierConfig, names: Sequence[str], *, new_head: b
         tower.activation_checkpointing_enable()
     if not config.init_from:
         fields = {name: getattr(config, name) for name in (*SIZES, *REGULARIZATION)}
-        return get_peft_model(tower, AIMAdapterConfig(**fields, id2label=dict(enumerate(names))))
+        return get_peft_model(tower, AIMAdapterConfig(**fields, **head_fields(config, names)))
     if not (Path(config.init_from) / "adapter_config.json").is_file():
         raise ValueError("it is not an adapter folder (there is no adapter_config.json in it)")
     trained = AIMAdapterConfig.from_pretrained(config.init_from)
-    new_head = new_head and bool(difference_of_heads(trained, names))
+    new_head = new_head and bool(difference_of_heads(trained, config, names))
     if new_head:
-        trained = replace(trained, id2label=dict(enumerate(names)))
+        trained = replace(trained, **head_fields(config, names))
     check_fits(trained, config, names)
     for name in REGULARIZATION:
         setattr(trained, name, getattr(config, name))
@@ -172,7 +191,7 @@ def parameter_groups(model: nn.Module, config: ClassifierConfig) -> list[dict[st
             continue
         if "temporal_embedding" in name:
             factor = config.temporal_learning_rate_factor
-        elif any(part in name for part in ("adapters", "aim_head", "classifier", "post_layernorm")):
+        elif any(part in name for part in ("adapters", "aim_head", "classifier", "pooling", "post_layernorm")):
             factor = 1.0
         else:
             factor = config.backbone_learning_rate_factor

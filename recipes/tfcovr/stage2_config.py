@@ -12,6 +12,10 @@ class Stage2Config(TrainingRunConfig, EncoderConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     embeddings: str = option("outputs/embeddings/stage1", "Folder of embed.py's embeddings; made where missing.")
+    model: Literal["tfcovr", "factored_covr"] = option(
+        "tfcovr",
+        "What to train: the paper's TF-CoVR, or FactoredCoVR, which composes labels and has no contrastive loss.",
+    )
     end_to_end: bool = option(False, "Train the encoders too, from pixels.")
     query: QueryParts = option("both", "Parts of the query that the model sees; text and video are baselines.")
     fusion: Literal["mlp", "gated", "average"] = option(

@@ -1,0 +1,60 @@
+"""Configuration of FactoredCoVR: composed retrieval in the space of labels, whose classifiers share label factors."""
+
+from typing import Any, cast
+
+from huggingface_hub.dataclasses import strict
+
+from .configuration_aim import check_label_factors
+from .configuration_tfcovr import TFCoVRConfig
+
+
+@strict
+class FactoredCoVRConfig(TFCoVRConfig):
+    """Describe a FactoredCoVR: the encoders and the fusion of TF-CoVR, and the labels between which it composes.
+
+    Its embeddings have one entry for each label, so `projection_dim` is the size of what the fusion gives to the
+    classifier of queries, not that of the embeddings. `loss`, `temperature`, `alpha`, `beta`, `row_normalization`,
+    `learnable_temperature` and `project_targets` of TF-CoVR have no meaning here and are left at their defaults: the
+    loss is the cross-entropy of the target's label.
+
+    Args:
+        id2label: the labels, by their place in the embeddings.
+        label_factors: for each label what it consists of, see `FactoredClassifier`; None gives each label weights of
+            its own.
+
+    Raises:
+        ValueError: The fusion is not "mlp", or the factors are not those of the labels.
+
+    Example:
+        >>> config = FactoredCoVRConfig(
+        ...     id2label={0: "leap", 1: "leap with turn"}, label_factors=[["leap"], ["leap", "turn"]]
+        ... )
+        >>> config.num_labels, config.fusion
+        (2, 'mlp')
+    """
+
+    model_type = "factored_covr"
+
+    label_factors: list[list[str]] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Name the files that travel with a saved model."""
+        super().__post_init__(**kwargs)
+        self.auto_map = {
+            "AutoConfig": "configuration_factored_covr.FactoredCoVRConfig",
+            "AutoModel": "modeling_factored_covr.FactoredCoVRForComposedRetrieval",
+            "AutoProcessor": "processing_tfcovr.TFCoVRProcessor",
+        }
+
+    def validate_architecture(self) -> None:
+        """Refuse what does not fit together.
+
+        Raises:
+            ValueError: Another fusion than "mlp", or factors that are not those of the labels.
+        """
+        super().validate_architecture()
+        if self.fusion != "mlp":
+            raise ValueError(f"FactoredCoVR classifies what fusion 'mlp' gives; {self.fusion!r} has no place in it")
+        if self.learnable_temperature:
+            raise ValueError("the loss of FactoredCoVR has no temperature; leave learnable_temperature out")
+        check_label_factors(self.label_factors, cast("int", self.num_labels))
