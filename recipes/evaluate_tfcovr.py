@@ -176,7 +176,9 @@ def is_trained(config: Any, folder_flag: str = "--runs_dir") -> bool:
         return False
     # Whether stored embeddings are the model's own is checked when they are opened, wherever they are.
     ignored = {*INCIDENTAL, "embeddings"}
-    wanted, found = asdict(config), json.loads(results.read_text(encoding="utf-8"))["config"]
+    # What an earlier version did not have was at its default.
+    defaults = asdict(type(config)())
+    wanted, found = asdict(config), defaults | json.loads(results.read_text(encoding="utf-8"))["config"]
     changed = sorted(name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name))
     if changed:
         raise SystemExit(
