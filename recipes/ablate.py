@@ -17,6 +17,7 @@ machines measured. It writes to `OUTPUT_DIR`:
 
     results.json   `figures`: variation -> mAP in [0, 1] with its deviation; `differences`: of each variation to another
     table.md       the table, also as table.csv
+    groups.csv     mAP@50 by kind of change, and on rendered data by what labels differ in
     rows/          each variation with each seed: results.json, and each query's results in queries.parquet
     stage1/, embeddings/, stage2/   what was trained; variations that share it train it once
 """
@@ -83,6 +84,7 @@ from stage2 import Stage2Config
 
 from baselines.ablation_costs import print_costs
 from baselines.differences import METRICS, QUERIES, differences, over_seeds, row_name, variation_of
+from baselines.query_groups import by_group, groups_of, write_groups
 from baselines.rows import data_of, finish_table, is_done, read_rows, row_folder, write_failure, write_row
 from baselines.variations import Run, Variation, plan_run, read_variations
 from harness.accelerator import make_accelerator
@@ -247,9 +249,13 @@ def finish(config: AblateConfig, variations: dict[str, Variation]) -> int:
     table = {row.name: row for row in (result.as_row(found) for result in results.values()) if row}
     names = [result.label for result in results.values()]
     details = {"differences": [asdict(one) for one in found], "by_seed": {r.label: r.by_seed for r in results.values()}}
-    return finish_table(
+    status = finish_table(
         config.output_dir, table, names, METRICS, config.title, config=config, seed=config.seed, **details
     )
+    if table:
+        groups = groups_of(load_split(config, config.split))
+        write_groups(by_group(results.values(), groups), Path(config.output_dir))
+    return status
 
 
 def run(config: AblateConfig) -> int:

@@ -106,8 +106,10 @@ class Stage1(TrainingRun):
 
     NAME, METRIC = "stage1", "accuracy"
     ADDED: ClassVar = {
-        **{"validation": "auto", "validation_fraction": 0.1},
-        **{"temporal_pooling": "mean", "factored_labels": False},
+        "validation": "auto",
+        "validation_fraction": 0.1,
+        "temporal_pooling": "mean",
+        "factored_labels": False,
     }
 
     def __init__(self, config: Stage1Config) -> None:

@@ -74,14 +74,18 @@ def place_triplets(
 
 
 def numbers_of(names: pl.Series, labels: Mapping[str, int] | None) -> pl.Series:
-    """The number of each label."""
+    """The number of each label.
+
+    Raises:
+        ValueError: A label has none.
+    """
     if labels is None:
         return names.rank("dense").cast(pl.Int64)
     numbers = position(names, labels)
     if unknown := sorted(set(names.filter(numbers < 0))):
         raise ValueError(
-            f"{len(unknown)} target labels are none of the model's {len(labels)}, such as {unknown[0]!r}; train stage 1 "
-            "on clips of these labels, too"
+            f"{len(unknown)} target labels are none of the model's {len(labels)}, such as {unknown[0]!r}; train "
+            "stage 1 on clips of these labels, too"
         )
     return numbers
 

@@ -10,13 +10,14 @@ import polars as pl
 
 from baselines.rows import Row, changes
 from baselines.variations import SHUFFLED, Variation
-from harness.intervals import Interval, interval_of_mean
+from harness.intervals import Interval, interval_of_mean, interval_of_ratio
 from harness.over_seeds import summarize
 from tfcovr.measure import CUTOFFS
 
 METRICS = [f"map@{k}" for k in CUTOFFS]
 SHOWN = METRICS[-1]
 QUERIES = "queries.parquet"
+FRAMES_SHUFFLED = "frames shuffled"
 
 
 def row_name(variation: str, seed: int, shuffled: bool) -> str:
@@ -51,6 +52,7 @@ class Difference:
         heading: its column there.
         seeds: those that both have.
         intervals: metric -> mean and bounds of its 95 % interval over long videos and seeds.
+        ratios: the same of how many times as high its mean is.
     """
 
     variation: str
@@ -59,6 +61,7 @@ class Difference:
     heading: str
     seeds: list[int]
     intervals: dict[str, Interval]
+    ratios: dict[str, Interval]
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class Result:
         for one in found:
             if one.label == self.label:
                 columns[one.heading] = f"{one.intervals[SHOWN].in_percent()} ({one.against})"
+                if one.label == one.variation and one.against != FRAMES_SHUFFLED:
+                    columns["ratio of mAP@50"] = one.ratios[SHOWN].as_ratio()
         metrics = summarize(list(self.by_seed.values()))
         return Row(self.label, first.folder, columns, metrics, data=first.data, config=first.config)
 
@@ -167,19 +172,19 @@ def differences(
         against = variations[name].against
         others = [("difference of mAP@50", against, (against, shuffled))]
         if not shuffled:
-            others.append(("mAP@50 lost by shuffling", "frames shuffled", (name, True)))
+            others.append(("mAP@50 lost by shuffling", FRAMES_SHUFFLED, (name, True)))
         for heading, label, key in others:
             other = results.get(key)
             seeds = sorted(result.rows.keys() & other.rows.keys()) if other else []
             if other and seeds:
                 pairs = [(result.rows[number], other.rows[number]) for number in seeds]
-                intervals = paired_intervals(pairs, seed=seed)
-                found.append(Difference(name, str(label), result.label, heading, seeds, intervals))
+                intervals, ratios = paired_intervals(pairs, seed=seed)
+                found.append(Difference(name, str(label), result.label, heading, seeds, intervals, ratios))
     return found
 
 
-def paired_intervals(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> dict[str, Interval]:
-    """What the first of each pair is better by at every cut-off; a pair is of one seed.
+def paired_intervals(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> tuple[dict[str, Interval], dict[str, Interval]]:
+    """What the first of each pair is better by at every cut-off, and how many times as good; a pair is of one seed.
 
     Raises:
         ValueError: The rows hold results of different queries.
@@ -194,12 +199,12 @@ def paired_intervals(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> dict[str
                     "could not be read in one of them; see the coverage in their results.json"
                 )
     videos = first["video_id"].to_list()
-    return {
-        metric: interval_of_mean(
-            np.stack([(one[metric] - other[metric]).to_numpy() for one, other in tables]), videos, seed=seed
-        )
-        for metric in METRICS
-    }
+    intervals, ratios = {}, {}
+    for metric in METRICS:
+        ones, others = (np.stack([pair[side][metric].to_numpy() for pair in tables]) for side in (0, 1))
+        intervals[metric] = interval_of_mean(ones - others, videos, seed=seed)
+        ratios[metric] = interval_of_ratio(ones, others, videos, seed=seed)
+    return intervals, ratios
 
 
 def read_queries(row: Row) -> pl.DataFrame:
