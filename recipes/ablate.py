@@ -167,7 +167,7 @@ class Measurement:
         if run.stage2.end_to_end:  # its encoders are nobody else's
             folder, own = f"{Path(trained).parent / 'embeddings'}", {"vision_model": trained, "text_model": trained}
         if shuffled:
-            folder, own = f"{folder}-shuffled", {**own, "shuffle_frames": True}
+            folder, own = f"{folder}-shuffled", {**own, "shuffle_frames": True, "splits": [self.config.split]}
             if not run.stage2.end_to_end:
                 take_clips(run, "-shuffled")
         ready = Prepared(model, processor, embed_config(run.stage2, folder, **own), run.stage2.query)

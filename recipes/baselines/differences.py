@@ -52,7 +52,7 @@ class Difference:
         heading: its column there.
         seeds: those that both have.
         intervals: metric -> mean and bounds of its 95 % interval over long videos and seeds.
-        ratios: the same of how many times as high its mean is.
+        ratios: the same of how many times as high its mean is; None where the other's is 0.
     """
 
     variation: str
@@ -61,7 +61,7 @@ class Difference:
     heading: str
     seeds: list[int]
     intervals: dict[str, Interval]
-    ratios: dict[str, Interval]
+    ratios: dict[str, Interval | None]
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,9 @@ class Result:
         for one in found:
             if one.label == self.label:
                 columns[one.heading] = f"{one.intervals[SHOWN].in_percent()} ({one.against})"
-                if one.label == one.variation and one.against != FRAMES_SHUFFLED:
-                    columns["ratio of mAP@50"] = one.ratios[SHOWN].as_ratio()
+                ratio = one.ratios[SHOWN]
+                if ratio and one.label == one.variation and one.against != FRAMES_SHUFFLED:
+                    columns["ratio of mAP@50"] = ratio.as_ratio()
         metrics = summarize(list(self.by_seed.values()))
         return Row(self.label, first.folder, columns, metrics, data=first.data, config=first.config)
 
@@ -183,7 +184,9 @@ def differences(
     return found
 
 
-def paired_intervals(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> tuple[dict[str, Interval], dict[str, Interval]]:
+def paired_intervals(
+    pairs: Sequence[tuple[Row, Row]], *, seed: int
+) -> tuple[dict[str, Interval], dict[str, Interval | None]]:
     """What the first of each pair is better by at every cut-off, and how many times as good; a pair is of one seed.
 
     Raises:
@@ -203,7 +206,7 @@ def paired_intervals(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> tuple[di
     for metric in METRICS:
         ones, others = (np.stack([pair[side][metric].to_numpy() for pair in tables]) for side in (0, 1))
         intervals[metric] = interval_of_mean(ones - others, videos, seed=seed)
-        ratios[metric] = interval_of_ratio(ones, others, videos, seed=seed)
+        ratios[metric] = interval_of_ratio(ones, others, videos, seed=seed) if others.any() else None
     return intervals, ratios
 
 

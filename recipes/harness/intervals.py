@@ -86,7 +86,7 @@ def interval_of_ratio(
 
     Args:
         values: Results `(seeds, queries)` of the one above the line.
-        others: Those of the other, of the same shape; its mean is not 0 in any draw.
+        others: Those of the other, of the same shape, not all 0.
         groups: As in `interval_of_mean`.
         confidence: As in `interval_of_mean`.
         resamples: As in `interval_of_mean`.
@@ -102,7 +102,7 @@ def interval_of_ratio(
     if values.shape != others.shape:
         raise ValueError(f"results of {values.shape} and {others.shape} (seeds, queries) cannot be divided")
     means = resampled_means([values, others], groups, resamples=resamples, seed=seed)
-    ratios = None if means is None else means[0] / means[1]
+    ratios = means[0] / means[1] if means is not None and means[1].all() else None  # without bounds where one is 0
     return bounded(float(values.mean() / others.mean()), ratios, confidence)
 
 

@@ -13,8 +13,10 @@ import yaml
 from ablate import STAGES, AblateConfig
 from evaluate_tfcovr import EvaluateConfig
 
+from baselines.query_groups import groups_of
 from baselines.rows import write_row
 from baselines.variations import read_variations
+from harness.data import load_split
 from hf_models.feature_store import FeatureStore
 
 TRAINING = {
@@ -92,6 +94,32 @@ def test_a_row_has_the_figures_of_the_evaluation_and_each_query_its_own(config, 
     found = [values["3"] for values in results_of(config)["by_seed"].values()]
     for name in ("map@5", "map@50"):
         assert sorted(one[name] for one in measured) == pytest.approx(sorted(one[name] for one in found))
+
+
+def test_groups_of_queries_have_the_mean_over_their_queries_and_seeds(config):
+    assert ablate.run(config) == 0
+    groups = pl.read_csv(Path(config.output_dir, "groups.csv"))
+    rows = load_split(config, "test").to_polars().select("query_id", "change_type")
+    by_seed = [
+        pl.read_parquet(path).join(rows, on="query_id").group_by("change_type").agg(pl.col("map@50").mean())
+        for path in Path(config.output_dir, "rows").glob("plain-seed-*/queries.parquet")
+    ]
+    expected = pl.concat(by_seed).group_by("change_type").agg(pl.col("map@50").mean())
+    own = groups.filter((pl.col("variation") == "plain") & (pl.col("kind") == "change_type"))
+    assert own["queries"].sum() == len(rows)
+    assert set(own["seeds"]) == {2}
+    assert dict(own.select("group", "mean").iter_rows()) == pytest.approx(dict(expected.iter_rows()))
+
+
+def test_queries_are_grouped_by_the_one_thing_in_which_rendered_labels_differ():
+    labels = [("119", "118"), ("127", "101"), ("45", "46"), ("119", "127"), ("119", "223"), ("119", "somersault")]
+    rows = [
+        {"query_id": str(n), "change_type": None, "query_label": one, "target_label": other}
+        for n, (one, other) in enumerate(labels)
+    ]
+    found = groups_of(rows)
+    assert found["difference"].to_list() == ["count", "direction", "order", "shape", "more than one", None]
+    assert set(found["change_type"]) == {"not stated"}
 
 
 def test_equal_variations_are_trained_once(config, trainings):
