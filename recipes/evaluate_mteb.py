@@ -109,8 +109,8 @@ def load_model(name: str, config: EvaluateMTEBConfig, device: Any) -> Any:
     if kind in AVERAGED:
         return AverageEncoder(load_encoder(name, device), short_name(name), **options)
     raise SystemExit(
-        f"{name} is a {kind!r} model; give a folder of 'tfcovr' or {', '.join(AVERAGED)}, one of sentence-transformers "
-        f"(with modules.json), or a name that mteb knows{nearest(name, MODEL_REGISTRY)}"
+        f"{name} is a {kind!r} model; give a folder of {', '.join([*COMPOSED_MODEL_TYPES, *AVERAGED])}, one of "
+        f"sentence-transformers (with modules.json), or a name that mteb knows{nearest(name, MODEL_REGISTRY)}"
     )
 
 

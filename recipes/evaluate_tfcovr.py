@@ -156,7 +156,7 @@ def system_config(system: System, base: Stage2Config, image_model: str, runs_dir
     trained_as = SYSTEMS[0].name if system.shuffle_frames else system.name
     changes: dict[str, Any] = {"query": system.query, "seed": seed}
     if system.image_model:
-        changes |= {"vision_model": image_model, "vision_model_class": system.vision_model_class}
+        changes |= {"vision_model": image_model, "vision_model_class": system.vision_model_class, "model": "tfcovr"}
         changes["embeddings"] = str(Path(base.embeddings).parent / system.embeddings)
     if system.zero_shot:
         changes |= {"fusion": "average", "projection_dim": None}
@@ -176,9 +176,8 @@ def is_trained(config: Any, folder_flag: str = "--runs_dir") -> bool:
         return False
     # Whether stored embeddings are the model's own is checked when they are opened, wherever they are.
     ignored = {*INCIDENTAL, "embeddings"}
-    # What an earlier version did not have was at its default.
-    defaults = asdict(type(config)())
-    wanted, found = asdict(config), defaults | json.loads(results.read_text(encoding="utf-8"))["config"]
+    wanted, found = asdict(config), json.loads(results.read_text(encoding="utf-8"))["config"]
+    found = asdict(type(config)()) | found  # what an earlier version did not have stays at its default
     changed = sorted(name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name))
     if changed:
         raise SystemExit(

@@ -57,6 +57,8 @@ class AIMConfig(CLIPVisionConfig):
             "AutoModel": "modeling_aim.AIMModel",
             "AutoModelForVideoClassification": "modeling_aim.AIMForVideoClassification",
         }
+        if self.temporal_pooling == "gru":  # sentence-transformers reads the size of embeddings here
+            self.projection_dim = self.hidden_size
         kwargs.pop("auto_map", None)
         super().__post_init__(**kwargs)
 
@@ -102,7 +104,12 @@ class AIMConfig(CLIPVisionConfig):
             **kwargs: As in transformers.
         """
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
-        write_sentence_transformers_files(save_directory, {"video": "forward"}, mean_of=self.hidden_size)
+        write_sentence_transformers_files(
+            save_directory,
+            {"video": "forward"},
+            mean_of=self.hidden_size if self.temporal_pooling == "mean" else None,
+            output=None if self.temporal_pooling == "mean" else "pooler_output",
+        )
 
     @property
     def adapter_size(self) -> int:
@@ -137,6 +144,9 @@ def check_label_factors(label_factors: list[list[str]] | None, num_labels: int) 
     if label_factors is None:
         return
     if len(label_factors) != num_labels:
-        raise ValueError(f"label_factors are those of {len(label_factors)} labels, but there are {num_labels}")
+        raise ValueError(
+            f"label_factors are those of {len(label_factors)} labels, but there are {num_labels}; give each label its "
+            "own, or None"
+        )
     if empty := [place for place, factors in enumerate(label_factors) if not factors]:
         raise ValueError(f"label_factors of label {empty[0]} are empty; a label has at least its own name")

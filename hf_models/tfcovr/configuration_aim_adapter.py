@@ -58,12 +58,18 @@ class AIMAdapterConfig(PeftConfig):
     target_modules: str = TARGETS
 
     def __post_init__(self) -> None:
-        """Name the method, and check the fields by the rules of `AIMConfig`."""
+        """Name the method, and check the fields by the rules of `AIMConfig`.
+
+        Raises:
+            ValueError: There are factors of labels without labels.
+        """
         super().__post_init__()
         self.peft_type = PeftType["AIM"]
         if self.id2label:
             self.id2label = {int(index): label for index, label in self.id2label.items()}
             self.num_labels = len(self.id2label)
+        if self.label_factors is not None and not self.num_labels:
+            raise ValueError("label_factors are those of a head's labels; name these in id2label, or leave them out")
         self.native(CLIPVisionConfig())
 
     def save_pretrained(self, save_directory: str, **kwargs: Any) -> None:

@@ -121,9 +121,10 @@ class TFCoVRConfig(PreTrainedConfig):
         """
         found = config_dict.get("model_type", cls.model_type)
         if found != cls.model_type:
+            model = cls.__name__.replace("Config", "ForComposedRetrieval")
             raise ValueError(
-                f"this is a {found!r} configuration; TFCoVRForComposedRetrieval.from_vision_text_pretrained builds a "
-                "TF-CoVR on the weights of other models"
+                f"this is a {found!r} configuration; {model}.from_vision_text_pretrained builds one on the weights of "
+                "other models"
             )
         return super().from_dict(config_dict, **kwargs)
 
@@ -141,6 +142,11 @@ class TFCoVRConfig(PreTrainedConfig):
         # frames where texts have 12 tokens. Texts padded to their limit have more.
         processing = {"text": {"padding": "max_length"}}
         write_sentence_transformers_files(save_directory, methods, processing=processing)
+
+    @property
+    def fused_dim(self) -> int:
+        """Size of projected texts and of what the fusion gives."""
+        return cast("int", self.projection_dim)
 
     @property
     def video_embed_dim(self) -> int:
@@ -170,9 +176,9 @@ class TFCoVRConfig(PreTrainedConfig):
                 f"embeddings {self.text_embed_dim} dimensions; name encoders with projections, such as "
                 "vision_model_class='CLIPVisionModelWithProjection', or another fusion"
             )
-        if not self.project_text and self.text_embed_dim != self.projection_dim:
+        if not self.project_text and self.text_embed_dim != self.fused_dim:
             raise ValueError(
-                f"project_text=False needs text embeddings of size {self.projection_dim}, not {self.text_embed_dim}; "
+                f"project_text=False needs text embeddings of size {self.fused_dim}, not {self.text_embed_dim}; "
                 "name encoders with projections into one space, or project_text=True"
             )
         if not self.project_targets and self.projection_dim != self.video_embed_dim:

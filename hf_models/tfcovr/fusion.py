@@ -1,7 +1,5 @@
 """How a video and a text become one query: the paper's perceptron, the released gated combiner, or an average."""
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -14,7 +12,7 @@ class ConcatenationFusion(nn.Module):
 
     def __init__(self, config: TFCoVRConfig) -> None:
         super().__init__()
-        size, hidden = cast("int", config.projection_dim), config.fusion_hidden_dim
+        size, hidden = config.fused_dim, config.fusion_hidden_dim
         self.layers = nn.Sequential(
             nn.Linear(config.video_embed_dim + size, hidden),
             nn.ReLU(),
@@ -30,10 +28,10 @@ class ConcatenationFusion(nn.Module):
 
         Args:
             video_embeds: `(B, video_embed_dim)` as the encoder gives them, not normalized.
-            text_embeds: `(B, projection_dim)`, unit norm.
+            text_embeds: `(B, fused_dim)`, unit norm.
 
         Returns:
-            `(B, projection_dim)`, not normalized.
+            `(B, fused_dim)`, not normalized.
         """
         query: Tensor = self.layers(torch.cat([video_embeds, text_embeds], dim=-1))
         return query
@@ -44,7 +42,7 @@ class GatedFusion(nn.Module):
 
     def __init__(self, config: TFCoVRConfig) -> None:
         super().__init__()
-        size, hidden = cast("int", config.projection_dim), config.fusion_hidden_dim
+        size, hidden = config.fused_dim, config.fusion_hidden_dim
         self.text_projection = nn.Linear(size, config.fusion_projection_dim)
         self.video_projection = nn.Linear(size, config.fusion_projection_dim)
         self.fused_projection = nn.Linear(2 * config.fusion_projection_dim, hidden)
@@ -62,10 +60,10 @@ class GatedFusion(nn.Module):
 
         Args:
             video_embeds: `(B, video_embed_dim)` as the encoder gives them, not normalized.
-            text_embeds: `(B, projection_dim)`, unit norm.
+            text_embeds: `(B, fused_dim)`, unit norm.
 
         Returns:
-            `(B, projection_dim)`, not normalized.
+            `(B, fused_dim)`, not normalized.
         """
         text, video = (
             self._hidden(self.text_projection, text_embeds),
@@ -88,10 +86,10 @@ class AverageFusion(nn.Module):
 
         Args:
             video_embeds: `(B, video_embed_dim)` as the encoder gives them, not normalized.
-            text_embeds: `(B, projection_dim)`, unit norm.
+            text_embeds: `(B, fused_dim)`, unit norm.
 
         Returns:
-            `(B, projection_dim)`, not normalized.
+            `(B, fused_dim)`, not normalized.
         """
         return (F.normalize(video_embeds, dim=-1) + text_embeds) / 2
 

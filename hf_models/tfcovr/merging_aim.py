@@ -86,8 +86,9 @@ def to_adapter(
         if not key.startswith("post_layernorm.") and (native is None or not torch.equal(native, value.to(native))):
             raise ValueError(f"an adapter cannot hold this model: {key} differs from the CLIP given")
     shared = {field.name for field in fields(AIMAdapterConfig)} & {field.name for field in fields(AIMConfig)}
-    values = {name: getattr(model.config, name) for name in shared - {"id2label"}}
-    config = AIMAdapterConfig(**values, id2label=cast("dict[int, str]", model.config.id2label) if has_head else None)
+    of_head = {"id2label", "label_factors"}
+    values = {name: getattr(model.config, name) for name in (shared if has_head else shared - of_head)}
+    config = AIMAdapterConfig(**values)
     peft_model = get_peft_model(clip, config, adapter_name)
     for key, value in clip.state_dict().items():
         if ".aim_" in key:

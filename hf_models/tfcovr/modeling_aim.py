@@ -178,7 +178,7 @@ class AIMPreTrainedModel(PreTrainedModel):
         return model
 
     def freeze_backbone(self) -> None:
-        """Train as the paper does: adapters, temporal embedding, last norm, pooling, head; the rest of CLIP stays."""
+        """Train as the paper does: adapters, temporal embedding, last norm, pooling and head; CLIP stays as it is."""
         for name, parameter in self.named_parameters():
             trained = ("adapters.", "temporal_embedding", "post_layernorm.", "pooling.", "classifier.")
             parameter.requires_grad_(any(part in name for part in trained))

@@ -49,7 +49,7 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         labels = (cast("int", config.num_labels), config.label_factors)
         self.target_projection = nn.Identity()
         self.target_classifier = make_classifier(config.video_embed_dim, *labels)
-        self.query_classifier = make_classifier(cast("int", config.projection_dim), *labels)
+        self.query_classifier = make_classifier(config.fused_dim, *labels)
         self.post_init()
 
     @torch.no_grad()
@@ -84,7 +84,12 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
             )
         config = {"id2label": found.id2label, "label2id": found.label2id, "label_factors": found.label_factors} | config
         model = super().from_vision_text_pretrained(vision_model_name_or_path, text_model_name_or_path, **config)
-        trained = sources[found.model_type].from_pretrained(vision_model_name_or_path)
+        trained, info = sources[found.model_type].from_pretrained(vision_model_name_or_path, output_loading_info=True)
+        if lost := sorted(name for name in info["missing_keys"] if "classifier." in name):
+            raise ValueError(
+                f"{vision_model_name_or_path} does not hold the weights of its classifier of labels: {lost[:5]} are "
+                "missing, which would leave it random; give the model that stage1.py wrote, or a FactoredCoVR"
+            )
         classifier = trained.classifier if found.model_type == "aim" else trained.target_classifier
         model.target_classifier.load_state_dict(classifier.state_dict())
         return cast("FactoredCoVRForComposedRetrieval", model)

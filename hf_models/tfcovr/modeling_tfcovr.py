@@ -90,7 +90,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
 
     def __init__(self, config: TFCoVRConfig) -> None:
         super().__init__(config)
-        size = cast("int", config.projection_dim)
+        size = config.fused_dim
         vision_config = cast("PreTrainedConfig", config.vision_config)
         text_config = cast("PreTrainedConfig", config.text_config)
         self.vision_model = build_encoder(vision_config, config.vision_model_class, "vision")
@@ -287,7 +287,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
                 )
             video = text.new_zeros(len(text), self.config.video_embed_dim)
         elif text is None:
-            text = video.new_zeros(len(video), cast("int", self.config.projection_dim))
+            text = video.new_zeros(len(video), self.config.fused_dim)
         return self._query_embeds(self.fusion(video, text))
 
     def get_target_features(self, pixel_values: Tensor | None = None, *, video_embeds: Tensor | None = None) -> Tensor:

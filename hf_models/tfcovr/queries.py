@@ -84,8 +84,8 @@ def numbers_of(names: pl.Series, labels: Mapping[str, int] | None) -> pl.Series:
     numbers = position(names, labels)
     if unknown := sorted(set(names.filter(numbers < 0))):
         raise ValueError(
-            f"{len(unknown)} target labels are none of the model's {len(labels)}, such as {unknown[0]!r}; train "
-            "stage 1 on clips of these labels, too"
+            f"{len(unknown)} target labels are none of the model's {len(labels)}, such as {unknown[0]!r}; train stage "
+            "1 on clips of these labels, too"
         )
     return numbers
 

@@ -13,7 +13,8 @@ class System:
         name: in tables and file names.
         embeddings: folder of an image model's embeddings, beside the two-stage system's.
         query: the halves of the query that it sees.
-        image_model: whether the image model, averaged over frames, replaces the video encoder.
+        image_model: whether the image model, averaged over frames, replaces the video encoder; in a TF-CoVR, as it has
+            no classifier of labels, which a FactoredCoVR takes from stage 1.
         vision_model_class: see `TFCoVRConfig`.
         zero_shot: average the two embeddings and train nothing.
         shuffle_frames: measure the two-stage system's weights on clips with their frames in a random order.

@@ -9,6 +9,8 @@ from hf_models import (
     AIMConfig,
     AIMForVideoClassification,
     AIMModel,
+    FactoredCoVRConfig,
+    FactoredCoVRForComposedRetrieval,
     TFCoVRConfig,
     TFCoVRForComposedRetrieval,
     VidCLIPConfig,
@@ -98,6 +100,20 @@ for name in dir(AIMModelTest):
     if name.startswith("test_") and callable(getattr(AIMModelTest, name)):  # the others are switches
         needs_loss = name.startswith("test_training")
         setattr(AIMModelTest if needs_loss else AIMTrainingTest, name, None)
+
+
+class RecurrentAIMTester(AIMModelTester):
+    """The same with an order of frames and labels that share factors."""
+
+    def get_config(self):
+        config = super().get_config().to_dict()
+        return AIMConfig(**config | {"temporal_pooling": "gru", "label_factors": [["a"], ["b"], ["a", "b"]]})
+
+
+class RecurrentAIMTest(AIMModelTest):
+    def setUp(self):
+        super().setUp()
+        self.model_tester = RecurrentAIMTester()
 
 
 class VidCLIPModelTester:
@@ -255,3 +271,33 @@ class TFCoVRModelTest(ComparesAttention, ModelTesterMixin, unittest.TestCase):
 
     def test_config(self):
         self.config_tester.run_common_tests()
+
+
+class FactoredCoVRTester(TFCoVRModelTester):
+    """The same between labels."""
+
+    def get_config(self):
+        config = super().get_config().to_dict() | {"id2label": {0: "a", 1: "b", 2: "c"}}
+        config["vision_config"] |= {"temporal_pooling": "gru"}
+        del config["model_type"], config["label2id"]
+        return FactoredCoVRConfig(**config, label_factors=[["a"], ["b"], ["a", "b"]])
+
+    def prepare_config_and_inputs_for_common(self):
+        config, inputs = super().prepare_config_and_inputs_for_common()
+        return config, inputs | {"target_labels": torch.arange(self.batch_size)}
+
+
+class FactoredCoVRTest(TFCoVRModelTest):
+    all_model_classes = (FactoredCoVRForComposedRetrieval,)
+
+    @staticmethod
+    def compared(output):
+        return torch.cat([output.query_embeds, output.target_embeds])
+
+    def setUp(self):
+        super().setUp()
+        self.model_tester = FactoredCoVRTester()
+        sizes = {"fused_dim": 24, "fusion_hidden_dim": 16}
+        self.config_tester = ConfigTester(
+            self, config_class=FactoredCoVRConfig, has_text_modality=False, common_properties=[], **sizes
+        )

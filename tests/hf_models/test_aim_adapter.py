@@ -82,10 +82,19 @@ def test_a_new_adapter_changes_nothing(clip, pixel_values):
     torch.testing.assert_close(output.pooler_output, per_frame.mean(1), atol=2e-6, rtol=0)
 
 
+FACTORS = [["leap"], ["turn"], ["leap", "turn"], ["a"], ["b"]]
+
+
+@pytest.mark.parametrize("temporal_pooling", ["mean", "gru"])
+@pytest.mark.parametrize("label_factors", [None, FACTORS], ids=["plain", "factored"])
 @pytest.mark.parametrize("num_temporal_adapters", [1, 2])
 @pytest.mark.parametrize("num_labels", [0, 5])
-def test_both_forms_compute_the_same_from_the_same_weights(clip, pixel_values, num_temporal_adapters, num_labels):
-    model = adapted(clip, num_temporal_adapters=num_temporal_adapters, num_labels=num_labels)
+def test_both_forms_compute_the_same_from_the_same_weights(
+    clip, pixel_values, num_temporal_adapters, num_labels, label_factors, temporal_pooling
+):
+    label_factors = label_factors if num_labels else None
+    changes = {"temporal_pooling": temporal_pooling, "label_factors": label_factors}
+    model = adapted(clip, num_temporal_adapters=num_temporal_adapters, num_labels=num_labels, **changes)
     output = model(pixel_values)
     native = to_aim(model)
     assert type(native) is (AIMForVideoClassification if num_labels else AIMModel)
@@ -95,14 +104,35 @@ def test_both_forms_compute_the_same_from_the_same_weights(clip, pixel_values, n
     torch.testing.assert_close(encoder(pixel_values).pooler_output, output.pooler_output, **close)
     if num_labels:
         torch.testing.assert_close(native(pixel_values).logits, output.logits, **close)
-    back = to_adapter(native, copy.deepcopy(clip)).eval()(pixel_values)
-    torch.testing.assert_close(back.pooler_output, output.pooler_output, **close)
+    assert (native.config.temporal_pooling, native.config.label_factors) == (temporal_pooling, label_factors)
+    back = to_adapter(native, copy.deepcopy(clip)).eval()
+    made = back.peft_config["default"]
+    assert {name: getattr(made, name) for name in changes} == changes
+    torch.testing.assert_close(back(pixel_values).pooler_output, output.pooler_output, **close)
+    if num_labels:
+        torch.testing.assert_close(back(pixel_values).logits, output.logits, **close)
 
 
-def test_both_forms_learn_the_same(clip, pixel_values):
+def test_the_encoder_of_a_classifier_with_factors_becomes_an_adapter_without_a_head(clip, pixel_values):
+    native = to_aim(adapted(clip, temporal_pooling="gru", label_factors=FACTORS))
+    model = to_adapter(native.aim, copy.deepcopy(clip)).eval()
+    assert (model.peft_config["default"].num_labels, model.peft_config["default"].label_factors) == (0, None)
+    torch.testing.assert_close(model(pixel_values).pooler_output, native.aim(pixel_values).pooler_output)
+
+
+def test_factors_without_labels_are_refused_with_the_cure():
+    with pytest.raises(ValueError, match="name these in id2label, or leave them out"):
+        AIMAdapterConfig(num_frames=FRAMES, label_factors=FACTORS)
+    with pytest.raises(Exception, match="those of 5 labels, but there are 4"):
+        AIMAdapterConfig(num_frames=FRAMES, num_labels=4, label_factors=FACTORS)
+    AIMAdapterConfig(num_frames=FRAMES, num_labels=5, label_factors=FACTORS)
+
+
+@pytest.mark.parametrize("changes", [{}, {"temporal_pooling": "gru", "label_factors": FACTORS}], ids=["", "factored"])
+def test_both_forms_learn_the_same(clip, pixel_values, changes):
     """One step of training from the same weights: equal losses, gradients and therefore weights."""
     labels = torch.tensor([0, 4])
-    adapter = adapted(clip, drop_path_rate=0.0, classifier_dropout=0.0)
+    adapter = adapted(clip, drop_path_rate=0.0, classifier_dropout=0.0, **changes)
     native = to_aim(adapter).train()
     native.freeze_backbone()
     adapter.train()
@@ -121,8 +151,9 @@ def test_vit_b_16_trains_the_parameters_of_the_paper():
     assert model.get_nb_trainable_parameters()[0] == 10_897_458
 
 
-def test_the_checkpoint_is_one_small_file_that_loads_under_another_name(clip, pixel_values, tmp_path):
-    model = adapted(clip)
+@pytest.mark.parametrize("changes", [{}, {"temporal_pooling": "gru"}, {"label_factors": FACTORS}], ids=str)
+def test_the_checkpoint_is_one_small_file_that_loads_under_another_name(clip, pixel_values, tmp_path, changes):
+    model = adapted(clip, **changes)
     model.save_pretrained(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
         "README.md",
@@ -130,6 +161,7 @@ def test_the_checkpoint_is_one_small_file_that_loads_under_another_name(clip, pi
         "adapter_model.safetensors",
     }
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    trained += sum(buffer.numel() for name, buffer in model.named_buffers() if "membership" in name)
     with safe_open(tmp_path / "adapter_model.safetensors", "pt") as file:
         assert sum(file.get_tensor(key).numel() for key in file.keys()) == trained  # noqa: SIM118 (not a dict)
         assert not any("default" in key for key in file.keys())  # noqa: SIM118

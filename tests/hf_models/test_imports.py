@@ -56,7 +56,7 @@ def test_every_class_is_registered_also_where_the_adapter_is_imported_first(warm
 
 
 def test_the_table_of_classes_is_the_list_of_public_names():
-    assert sorted(name for name, *_ in hf_models.CLASSES) == sorted(hf_models.__all__)
+    assert sorted({name for name, *_ in hf_models.CLASSES}) == sorted(hf_models.__all__)
     assert set(hf_models.__all__) <= set(dir(hf_models))
 
 

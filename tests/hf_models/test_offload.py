@@ -12,6 +12,8 @@ from hf_models import (
     AIMConfig,
     AIMForVideoClassification,
     AIMModel,
+    FactoredCoVRConfig,
+    FactoredCoVRForComposedRetrieval,
     TFCoVRConfig,
     TFCoVRForComposedRetrieval,
 )
@@ -34,6 +36,15 @@ def composed(fusion="mlp"):
     return TFCoVRForComposedRetrieval(config)
 
 
+def factored():
+    """With a gru in its encoder, whose weights PyTorch also keeps in a list."""
+    vision = AIMConfig(num_frames=4, temporal_pooling="gru", **TOWER)
+    labels = {"num_labels": 3, "label_factors": [["leap"], ["turn"], ["leap", "turn"]]}
+    text = BertConfig(vocab_size=20, **SMALL)
+    config = FactoredCoVRConfig(vision_config=vision, text_config=text, fusion_hidden_dim=16, **labels)
+    return FactoredCoVRForComposedRetrieval(config)
+
+
 def saved(model, folder):
     """The model with weights of which none is zero, and saved."""
     generator = torch.Generator().manual_seed(1)
@@ -50,6 +61,7 @@ CASES = {
     "comparison": (composed, lambda model: model(CLIPS, TOKENS, None, CLIPS).logits_per_query),
     "query": (lambda: composed("gated"), lambda model: model.get_query_features(CLIPS, TOKENS)),
     "target": (composed, lambda model: model.get_target_features(CLIPS)),
+    "factored": (factored, lambda model: model(CLIPS, TOKENS, None, CLIPS).logits_per_query),
 }
 
 

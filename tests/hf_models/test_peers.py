@@ -31,9 +31,11 @@ pytestmark = [pytest.mark.peers, pytest.mark.timeout(1800)]
 TESTERS = {
     "AIMModelTest": ("ModelTesterMixin, ConfigTester", ["AIMModel", "AIMForVideoClassification"]),
     "AIMTrainingTest": ("ModelTesterMixin: training", ["AIMForVideoClassification"]),
+    "RecurrentAIMTest": ("ModelTesterMixin: gru, factors", ["AIMModel", "AIMForVideoClassification"]),
     "VidCLIPModelTest": ("ModelTesterMixin, ConfigTester", ["VidCLIPModel"]),
     "VidCLIPMatcherTest": ("ModelTesterMixin, ConfigTester: a head", ["VidCLIPMatcher"]),
     "TFCoVRModelTest": ("ModelTesterMixin, ConfigTester", ["TFCoVRForComposedRetrieval"]),
+    "FactoredCoVRTest": ("ModelTesterMixin, ConfigTester", ["FactoredCoVRForComposedRetrieval"]),
     "XMLTest": ("ModelTesterMixin, ConfigTester", ["XMLForMomentRetrieval"]),
     "ReLoCLNetTest": ("ModelTesterMixin, ConfigTester", ["ReLoCLNetForMomentRetrieval"]),
     "HEROTest": ("ModelTesterMixin, ConfigTester", ["HEROForMomentRetrieval"]),
@@ -92,14 +94,17 @@ FAILURES = {
         )
     },
     **{
-        f"{name}ModelTest.{test}": ("no attribute 'hidden_states'", STATES)
-        for name in ("VidCLIP", "TFCoVR")
+        f"{name}Test.{test}": ("no attribute 'hidden_states'", STATES)
+        for name in ("VidCLIPModel", "TFCoVRModel", "FactoredCoVR")
         for test in ("test_hidden_states_output", "test_retain_grad_hidden_states_attentions")
     },
-    "TFCoVRModelTest.test_init_weights_can_init_buffers": (
-        r"meta device\):\n(`(weight|bias)` in module `Linear` called from `BertPreTrainedModel`\n?){2}(?!`)",
-        "the weights of BERT's pooler, which nothing reads, are kept as buffers; they start at random, unlike others",
-    ),
+    **{
+        f"{name}Test.test_init_weights_can_init_buffers": (
+            r"meta device\):\n(`(weight|bias)` in module `Linear` called from `BertPreTrainedModel`\n?){2}(?!`)",
+            "the weights of BERT's pooler, which nothing reads, are kept as buffers; they start at random, unlike others",
+        )
+        for name in ("TFCoVRModel", "FactoredCoVR")
+    },
     **{
         f"{name}Test.test_can_init_all_missing_weights": (
             r"\{'`weight` in module `Linear` called from `CLIPPreTrainedModel`\\n'\}",

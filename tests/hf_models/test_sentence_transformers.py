@@ -25,6 +25,8 @@ from hf_models import (
     AIMForVideoClassification,
     AIMModel,
     AIMVideoProcessor,
+    FactoredCoVRConfig,
+    FactoredCoVRForComposedRetrieval,
     TFCoVRConfig,
     TFCoVRForComposedRetrieval,
     TFCoVRProcessor,
@@ -44,6 +46,7 @@ from sentence_transformers import SentenceTransformer
 root, path = sys.argv[1:]
 text, video = "show with 2 turns", {"video": path}
 inputs = {"tfcovr": [{**video, "text": text}, video, text], "vidclip": [video, text], "aim": [video]}
+inputs |= {"factored": inputs["tfcovr"], "aim-gru": [video]}
 found = {}
 for family, each in inputs.items():
     model = SentenceTransformer(f"{root}/{family}", trust_remote_code=True)
@@ -83,16 +86,16 @@ def case(tmp_path_factory):
     videos = [AIMVideoProcessor(size={"height": 8, "width": 8}, num_frames=FRAMES) for _ in range(2)]
     tokenizer = BertTokenizerFast(str(root / "vocab.txt"))
     torch.manual_seed(0)
-    config = TFCoVRConfig(
-        vision_config=aim_config(),
-        text_config=BertConfig(vocab_size=len(WORDS), **SMALL),
-        projection_dim=12,
-        fusion_hidden_dim=8,
-    )
+    text = BertConfig(vocab_size=len(WORDS), **SMALL)
+    sizes = {"projection_dim": 12, "fusion_hidden_dim": 8}
+    config = TFCoVRConfig(vision_config=aim_config(), text_config=text, **sizes)
+    factored = FactoredCoVRConfig(vision_config=aim_config(), text_config=text, num_labels=5, **sizes)
     models = {
         "tfcovr": (TFCoVRForComposedRetrieval(config).eval(), TFCoVRProcessor(videos[0], tokenizer)),
+        "factored": (FactoredCoVRForComposedRetrieval(factored).eval(), TFCoVRProcessor(videos[0], tokenizer)),
         "vidclip": (small_vidclip(), make_processor()),
         "aim": (AIMModel(aim_config()).eval(), videos[1]),
+        "aim-gru": (AIMModel(aim_config(temporal_pooling="gru")).eval(), videos[1]),
     }
     for family, parts in models.items():
         for part in parts:
@@ -111,7 +114,7 @@ def native(case, family):
     """Our own model's embeddings of the first video with the first text, the video, and the text, where it has them."""
     model, processor = case.models[family]
     pixels = dict(processor(case.videos[0], return_tensors="pt"))
-    if family == "aim":
+    if family.startswith("aim"):
         return [model(**pixels).pooler_output]
     tokens = dict(processor(text=TEXTS[0]))
     if family == "vidclip":
@@ -156,6 +159,27 @@ def test_a_clip_and_a_text_compose_a_clip_alone_is_a_target_and_a_text_is_in_the
     assert composer.get_embedding_dimension() == composed.shape[1] == 12
     assert composer.similarity_fn_name == "cosine"
     assert_close(composer.similarity(composed, target), composed @ target.T)
+
+
+def test_a_factored_model_embeds_as_many_numbers_as_it_has_labels(case):
+    model = SentenceTransformer(str(case.root / "factored"), device="cpu")
+    composed, target, text = native(case, "factored")
+    assert_close(model.encode([{"video": case.videos[0], "text": TEXTS[0]}]), composed)
+    assert_close(model.encode([{"video": case.videos[0]}]), target)
+    assert_close(model.encode(TEXTS[:1]), text)
+    assert model.get_embedding_dimension() == target.shape[1] == 5
+
+
+@pytest.mark.parametrize("cls", [AIMModel, AIMForVideoClassification])
+def test_a_clip_whose_frames_a_gru_pools_is_what_the_model_gives_and_not_their_mean(case, tmp_path, cls):
+    model = cls(aim_config(temporal_pooling="gru")).eval()
+    model.save_pretrained(tmp_path)
+    case.models["aim"][1].save_pretrained(tmp_path)
+    encoder = SentenceTransformer(str(tmp_path), device="cpu")
+    output = model.base_model(**case.models["aim"][1](case.videos[0], return_tensors="pt"))
+    assert_close(encoder.encode([{"video": case.videos[0]}]), output.pooler_output.detach())
+    assert not torch.allclose(output.pooler_output, output.last_hidden_state.mean(1), atol=1e-3)
+    assert (encoder.get_embedding_dimension(), len(encoder)) == (16, 1)
 
 
 def test_a_clip_may_be_a_file_or_frames_of_any_layout_in_one_batch(case, composer):

@@ -1,0 +1,343 @@
+"""FactoredCoVR: embeddings and loss by hand, what trains, save and load in every way, and what it refuses."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.nn import functional as F
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoProcessor,
+    BertConfig,
+    BertModel,
+    CLIPVisionConfig,
+    CLIPVisionModel,
+    Trainer,
+    TrainingArguments,
+)
+
+from hf_models import (
+    AIMConfig,
+    AIMForVideoClassification,
+    AIMModel,
+    FactoredCoVRConfig,
+    FactoredCoVRForComposedRetrieval,
+    TFCoVRConfig,
+    TFCoVRForComposedRetrieval,
+    TFCoVRProcessor,
+)
+
+SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+IMAGE = {"image_size": 8, "patch_size": 4}
+NAMES = ("leap", "turn", "leap with turn")
+LABELS = {"id2label": dict(enumerate(NAMES)), "label2id": {name: number for number, name in enumerate(NAMES)}}
+FACTORS = {"label_factors": [["leap"], ["turn"], ["leap", "turn", "leap with turn"]]}
+TOKENS = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]])
+MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+CLIPS = torch.rand(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+ANSWERS = torch.tensor([2, 0])
+
+
+def aim(**changes):
+    return AIMConfig(num_frames=4, temporal_pooling="gru", **IMAGE, **SMALL, **changes)
+
+
+def bert():
+    return BertConfig(vocab_size=20, **SMALL)
+
+
+def spread(model, std=0.5):
+    """Weights at their first values give much the same for every input."""
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=std)
+    return model.eval()
+
+
+def make_model(**config):
+    torch.manual_seed(0)
+    fields = {"vision_config": aim(), "text_config": bert(), "fusion_hidden_dim": 8, **LABELS, **FACTORS, **config}
+    return spread(FactoredCoVRForComposedRetrieval(FactoredCoVRConfig(**fields)))
+
+
+def loss_inputs():
+    return {
+        "pixel_values": CLIPS,
+        "input_ids": TOKENS,
+        "attention_mask": MASK,
+        "target_pixel_values": CLIPS.flip(0),
+        "target_labels": ANSWERS,
+    }
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A classifier with factors and pooling, an encoder, a text model, a CLIP, both composed models, by name."""
+    root = tmp_path_factory.mktemp("folders")
+    torch.manual_seed(0)
+    models = {
+        "stage1": AIMForVideoClassification(aim(**LABELS, **FACTORS)),
+        "plain": AIMForVideoClassification(AIMConfig(num_frames=4, **IMAGE, **SMALL, **LABELS)),
+        "encoder": AIMModel(aim()),
+        "text": BertModel(bert()),
+        "clip": CLIPVisionModel(CLIPVisionConfig(**IMAGE, **SMALL)),
+        "tfcovr": TFCoVRForComposedRetrieval(TFCoVRConfig(vision_config=aim(), text_config=bert())),
+        "factored": make_model(),
+    }
+    for name, model in models.items():
+        spread(model, std=0.3).save_pretrained(root / name)
+    return root
+
+
+def test_embeddings_are_roots_of_probabilities_and_their_product_is_the_bhattacharyya_coefficient():
+    model = make_model()
+    video, text = model.encode_video(CLIPS), model.encode_text(TOKENS, MASK)
+    projected = F.normalize(model.text_projection(text), dim=-1)
+    asked = model.query_classifier(model.fusion(video, projected)).softmax(-1)
+    shown = model.target_classifier(video).softmax(-1)
+    output = model(**loss_inputs())
+    torch.testing.assert_close(output.query_embeds, asked.sqrt())
+    torch.testing.assert_close(output.target_embeds, shown.flip(0).sqrt())
+    torch.testing.assert_close(output.query_embeds.norm(dim=1), torch.ones(2))
+    for query in range(2):
+        for target in range(2):
+            coefficient = sum((asked[query, label] * shown[target, label]).sqrt() for label in range(3))
+            product = output.query_embeds[query] @ model.get_target_features(CLIPS)[target]
+            torch.testing.assert_close(product, coefficient)
+
+
+@pytest.mark.parametrize("factors", [FACTORS, {"label_factors": None}], ids=["factored", "plain"])
+def test_the_loss_is_the_cross_entropy_of_the_answers_and_of_the_targets_where_their_classifier_trains(factors):
+    model = make_model(**factors)
+    video, text = model.encode_video(CLIPS), model.encode_text(TOKENS, MASK)
+    logits = model.query_classifier(model.fusion(video, F.normalize(model.text_projection(text), dim=-1)))
+    of_query, of_target = (
+        F.cross_entropy(logits, ANSWERS),
+        F.cross_entropy(model.target_classifier(video.flip(0)), ANSWERS),
+    )
+    torch.testing.assert_close(model(**loss_inputs()).loss, of_query + of_target)
+    model.freeze_encoders()
+    torch.testing.assert_close(model(**loss_inputs()).loss, of_query)
+    assert model(**{**loss_inputs(), "target_labels": None}).loss is None
+    with pytest.raises(ValueError, match="learns from target_labels"):
+        model(**{**loss_inputs(), "target_labels": None}, return_loss=True)
+
+
+def test_an_answer_that_the_model_is_sure_is_wrong_still_has_the_right_loss_and_gradient():
+    model = make_model(label_factors=None)
+    logits = torch.tensor([[100.0, 0.0, 0.0]], requires_grad=True)
+    embeds = model._query_embeds.__func__(type("", (), {"query_classifier": staticmethod(lambda fused: fused)}), logits)
+    model.freeze_encoders()
+    loss = model._loss(embeds, embeds, torch.tensor([1]))
+    torch.testing.assert_close(loss, F.cross_entropy(logits, torch.tensor([1])))
+    loss.backward()
+    torch.testing.assert_close(logits.grad, torch.tensor([[1.0, -1.0, 0.0]]))
+
+
+def test_frozen_encoders_and_their_classifier_get_no_gradient_and_all_else_does():
+    model = make_model().train()
+    model.freeze_encoders()
+    model(**loss_inputs()).loss.backward()
+    frozen = ("vision_model", "text_model", "target_classifier")
+    with_gradient = {name for name, one in model.named_parameters() if one.grad is not None}
+    assert with_gradient == {name for name, _ in model.named_parameters() if not name.startswith(frozen)}
+
+
+@pytest.mark.parametrize("config", [{}, {"label_factors": None}, {"standardize_video": True}], ids=str)
+def test_every_parameter_that_may_train_gets_a_gradient(config, tmp_path):
+    """Otherwise DDP fails in its second step, unless it searches for unused parameters in each."""
+    make_model(**config).save_pretrained(tmp_path)
+    loaded, info = FactoredCoVRForComposedRetrieval.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values())
+    for model in (make_model(**config), loaded):
+        model.requires_grad_(True).train()
+        model(**loss_inputs()).loss.backward()
+        assert [name for name, one in model.named_parameters() if one.grad is None] == []
+
+
+def test_the_trainer_of_transformers_trains_and_evaluates(tmp_path):
+    rows = [{name: value[row % 2] for name, value in loss_inputs().items()} for row in range(4)]
+    sizes = {"per_device_train_batch_size": 2, "per_device_eval_batch_size": 2, "max_steps": 2}
+    arguments = TrainingArguments(str(tmp_path), **sizes, report_to=[], use_cpu=True, disable_tqdm=True)
+    model = make_model()
+    before = {name: one.clone() for name, one in model.named_parameters()}
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)
+    assert trainer.train().global_step == 2
+    unmoved = [name for name, one in model.named_parameters() if torch.equal(one, before[name])]
+    assert all("key.bias" in name or "k_proj.bias" in name for name in unmoved), unmoved
+    assert 0 < trainer.evaluate()["eval_loss"] < 100
+    assert trainer.predict(rows).predictions[1].shape == (4, 3)
+
+
+def test_videos_of_queries_are_standardized_and_targets_are_classified_as_they_are():
+    model, train = make_model(standardize_video=True), 3 + 0.1 * torch.randn(50, 16)
+    model.set_video_statistics(train)
+    text = torch.randn(50, 16)
+    fused = model.fusion((train - train.mean(0)) / train.std(0), F.normalize(model.text_projection(text), dim=-1))
+    query = model.get_query_features(video_embeds=train, text_embeds=text)
+    torch.testing.assert_close(query, model.query_classifier(fused).softmax(-1).sqrt(), atol=1e-4, rtol=1e-4)
+    target = model.get_target_features(video_embeds=train)
+    torch.testing.assert_close(target, model.target_classifier(train).softmax(-1).sqrt())
+
+
+def test_a_query_without_text_or_video_is_that_half_as_zeros():
+    model = make_model(projection_dim=12)
+    video, text = torch.randn(2, 16), torch.randn(2, 16)
+    expected = model._query_embeds(model.fusion(video, torch.zeros(2, 12)))
+    torch.testing.assert_close(model.get_query_features(video_embeds=video), expected)
+    expected = model._query_embeds(model.fusion(torch.zeros(2, 16), F.normalize(model.text_projection(text), dim=-1)))
+    torch.testing.assert_close(model.get_query_features(text_embeds=text), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_model_in_half_precision_takes_clips_and_stored_embeddings(tmp_path, dtype):
+    model = make_model(standardize_video=True)
+    model.save_pretrained(tmp_path)
+    half = AutoModel.from_pretrained(tmp_path, dtype=dtype)
+    assert {one.dtype for one in half.parameters()} == {dtype}
+    stored = {"video_embeds": torch.rand(2, 16), "text_embeds": torch.rand(2, 16)}
+    for given in (stored, {"pixel_values": CLIPS.to(dtype), "input_ids": TOKENS}):
+        found = half.get_query_features(**given)
+        wanted = model.get_query_features(
+            **{name: one.float() if one.dtype == dtype else one for name, one in given.items()}
+        )
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, wanted, atol=0.1, rtol=0.1)
+        torch.testing.assert_close(found.norm(dim=1), torch.ones(2))
+    loss = half(**stored, target_video_embeds=stored["video_embeds"], target_labels=ANSWERS).loss
+    assert loss.isfinite()
+
+
+def test_the_size_of_embeddings_is_the_number_of_labels_whatever_the_fusion_gives(tmp_path):
+    config = make_model(projection_dim=12).config
+    assert (config.fused_dim, config.projection_dim) == (12, 3)
+    config.save_pretrained(tmp_path)
+    again = AutoConfig.from_pretrained(tmp_path)
+    assert (again.fused_dim, again.projection_dim, again.video_embed_dim) == (12, 3, 16)
+    assert make_model(project_text=False).get_query_features(CLIPS, TOKENS).shape == (2, 3)
+
+
+def test_a_saved_model_loads_equal_through_every_class(processor, tmp_path):
+    model = make_model(projection_dim=12, standardize_video=True)
+    model.set_video_statistics(torch.randn(9, 16))
+    for part in (model, processor):
+        part.save_pretrained(tmp_path)
+    assert isinstance(AutoProcessor.from_pretrained(tmp_path), TFCoVRProcessor)
+    for cls in (AutoModel, FactoredCoVRForComposedRetrieval):
+        again = cls.from_pretrained(tmp_path)
+        assert type(again) is FactoredCoVRForComposedRetrieval
+        assert torch.equal(again.get_query_features(CLIPS, TOKENS, MASK), model.get_query_features(CLIPS, TOKENS, MASK))
+        assert torch.equal(again.get_target_features(CLIPS), model.get_target_features(CLIPS))
+    assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == model.config.to_diff_dict()
+
+
+@pytest.mark.parametrize("source", ["stage1", "plain", "factored"])
+def test_encoder_and_classifier_come_from_stage_1_or_another_factored_model(folders, source):
+    model = FactoredCoVRForComposedRetrieval.from_vision_text_pretrained(folders / source, folders / "text")
+    assert not model.training
+    assert model.config.id2label == LABELS["id2label"]
+    if source == "factored":
+        expected = AutoModel.from_pretrained(folders / source).get_target_features(CLIPS)
+    else:
+        expected = AIMForVideoClassification.from_pretrained(folders / source)(CLIPS).logits.softmax(-1).sqrt()
+    torch.testing.assert_close(model.get_target_features(CLIPS), expected)
+
+
+def test_tf_covr_takes_its_encoders_from_a_factored_model(folders):
+    trained = AutoModel.from_pretrained(folders / "factored")
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(folders / "factored", folders / "factored")
+    assert type(model) is TFCoVRForComposedRetrieval
+    torch.testing.assert_close(model.encode_video(CLIPS), trained.encode_video(CLIPS))
+    torch.testing.assert_close(model.encode_text(TOKENS, MASK), trained.encode_text(TOKENS, MASK))
+
+
+@pytest.mark.parametrize("source", ["encoder", "clip", "tfcovr"])
+def test_a_video_model_without_a_classifier_is_refused_with_the_cure(folders, source):
+    make = FactoredCoVRForComposedRetrieval.from_vision_text_pretrained
+    with pytest.raises(ValueError, match=r"without a classifier of labels; give the model that stage1\.py wrote"):
+        make(folders / source, folders / "text")
+    make(folders / "stage1", folders / "text")
+
+
+def test_a_classifier_whose_weights_are_missing_is_refused(folders, tmp_path):
+    config = json.loads((folders / "stage1" / "config.json").read_text()) | {"architectures": None}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    weights = load_file(folders / "stage1" / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if not name.startswith("classifier.linear")}
+    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"classifier\.linear\.bias.*are missing, which would leave it random"):
+        FactoredCoVRForComposedRetrieval.from_vision_text_pretrained(tmp_path, folders / "text")
+
+
+@pytest.mark.parametrize(
+    ("cls", "source", "says"),
+    [
+        (
+            FactoredCoVRForComposedRetrieval,
+            "tfcovr",
+            "'tfcovr' config.*FactoredCoVRForComposedRetrieval.from_vision_text_pretrained builds",
+        ),
+        (
+            FactoredCoVRForComposedRetrieval,
+            "text",
+            "'bert' config.*FactoredCoVRForComposedRetrieval.from_vision_text_pretrained builds",
+        ),
+        (
+            TFCoVRForComposedRetrieval,
+            "factored",
+            "'factored_covr' config.*TFCoVRForComposedRetrieval.from_vision_text_pretrained builds",
+        ),
+        (AIMModel, "factored", "not an AIMModel but .*vision_model"),
+    ],
+)
+def test_a_folder_of_another_architecture_is_refused(folders, cls, source, says):
+    with pytest.raises(ValueError, match=says):
+        cls.from_pretrained(folders / source)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"fusion": "gated"}, "'gated' has no place in it"),
+        ({"fusion": "average"}, "'average' has no place in it"),
+        ({"learnable_temperature": True}, "leave learnable_temperature out"),
+        ({"project_targets": False}, "leave project_targets out"),
+        ({"label_factors": [["leap"]]}, "those of 1 labels, but there are 3; give each label its own, or None"),
+        ({"label_factors": [["leap"], [], ["turn"]]}, "of label 1 are empty"),
+        ({"label_factors": "leap"}, "label_factors"),
+        ({"project_text": False, "projection_dim": 12}, "project_text=False needs text embeddings of size 12"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(config, message):
+    with pytest.raises(Exception, match=message):
+        make_model(**config)
+
+
+WITHOUT_THE_PACKAGE = """
+import sys
+sys.modules["hf_models"] = None  # as if it were not installed
+import torch
+from transformers import AutoModel, AutoProcessor
+folder, case = sys.argv[1], torch.load(sys.argv[2], weights_only=True)
+model = AutoModel.from_pretrained(folder, trust_remote_code=True)
+for name, given in (("query", case["given"]), ("target", {"pixel_values": case["given"]["pixel_values"]})):
+    torch.testing.assert_close(getattr(model, f"get_{name}_features")(**given), case[name])
+processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
+print(type(model).__module__, type(processor).__name__, processor.video_processor.num_frames)
+"""
+
+
+def test_a_saved_folder_works_where_the_package_is_not_installed(processor, tmp_path, warm_python):
+    model = make_model(projection_dim=12)
+    for part in (model, processor):
+        part.save_pretrained(tmp_path / "model")
+    given = {"pixel_values": CLIPS, "input_ids": TOKENS, "attention_mask": MASK}
+    query, target = model.get_query_features(**given), model.get_target_features(CLIPS)
+    torch.save({"given": given, "query": query.detach(), "target": target.detach()}, tmp_path / "case.pt")
+    environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": "", "OMP_NUM_THREADS": "1"}
+    script = ["-c", WITHOUT_THE_PACKAGE, tmp_path / "model", tmp_path / "case.pt"]
+    done = warm_python.run(script, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    module, kind, num_frames = done.stdout.split()
+    assert (module.partition(".")[0], kind, num_frames) == ("transformers_modules", "TFCoVRProcessor", "4")
