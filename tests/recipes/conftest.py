@@ -148,6 +148,48 @@ def embedded(tiny, tmp_path_factory, caches):
     return str(folder)
 
 
+@pytest.fixture(scope="session")
+def tiny_factored(tiny, tmp_path_factory):
+    """The arguments of `tiny` with a classifier of its labels, which share factors, as stage 1 may write it."""
+    from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
+
+    folder = tmp_path_factory.mktemp("factored") / "stage1"
+    labels = {"id2label": dict(enumerate(LABELS)), "label2id": {label: place for place, label in enumerate(LABELS)}}
+    factors = [["color", label] if label != "grey" else [label] for label in LABELS]  # what all have, none can learn
+    options = {"temporal_pooling": "gru", "label_factors": factors, **labels}
+    torch.manual_seed(0)
+    save_spread(
+        AIMForVideoClassification(AIMConfig(num_frames=4, image_size=16, patch_size=8, **options, **SMALL)), folder
+    )
+    AIMVideoProcessor(size={"height": 16, "width": 16}, num_frames=4).save_pretrained(folder)
+    return {**tiny, "vision_model": str(folder)}
+
+
+@pytest.fixture(scope="session")
+def embedded_factored(tiny_factored, tmp_path_factory, caches):
+    """The folder of the embeddings that it gives."""
+    from embed import EmbedConfig, run
+
+    folder = tmp_path_factory.mktemp("embeddings-factored") / "stage1"
+    run(EmbedConfig(**tiny_factored, output_dir=str(folder)))
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def factored_retriever(tiny_factored, tmp_path_factory):
+    """A FactoredCoVR with a random fusion, as stage 2 writes it."""
+    from harness.models import load_encoders
+    from harness.shared_config import EmbedConfig
+    from hf_models import FactoredCoVRForComposedRetrieval
+
+    folder = tmp_path_factory.mktemp("factored-retriever") / "model"
+    torch.manual_seed(0)
+    sizes = {"projection_dim": 12, "fusion_hidden_dim": 32}
+    for part in load_encoders(EmbedConfig(**tiny_factored), FactoredCoVRForComposedRetrieval, **sizes):
+        part.save_pretrained(folder)
+    return str(folder)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def caches(tmp_path_factory):
     """A dataset cache of these tests' own."""

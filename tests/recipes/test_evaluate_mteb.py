@@ -63,8 +63,15 @@ def scores_of(model, task):
     return scores
 
 
-@pytest.mark.parametrize("parts", ["both", "text"])
-def test_mteb_and_our_own_evaluation_agree(parts, model, task, tiny, embedded, tmp_path):
+@pytest.mark.parametrize(
+    ("parts", "trained", "stored"),
+    [
+        *(("both", "model", "embedded"), ("text", "model", "embedded")),
+        ("both", "factored_retriever", "embedded_factored"),
+    ],
+)
+def test_mteb_and_our_own_evaluation_agree(parts, trained, stored, task, tiny, request, tmp_path):
+    model, embedded = request.getfixturevalue(trained), request.getfixturevalue(stored)
     config = EvaluateConfig(
         dataset=tiny["dataset"],
         models=[model],

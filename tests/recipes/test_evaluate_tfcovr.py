@@ -12,6 +12,7 @@ import torch
 import yaml
 from evaluate_tfcovr import EvaluateConfig
 from stage2 import Stage2Config
+from transformers import AutoConfig
 
 from hf_models.feature_store import FeatureStore
 from tfcovr.systems import SYSTEMS
@@ -187,6 +188,42 @@ def test_a_baseline_of_another_training_is_refused(config, tmp_path):
     path.write_text(json.dumps(results))
     with pytest.raises(SystemExit, match="trained with other learning_rate; name another --runs_dir"):
         evaluate_tfcovr.run(config)
+
+
+@pytest.mark.parametrize("added", [{"model": "tfcovr"}, {"model": "factored_covr"}], ids=str)
+def test_a_run_from_before_an_option_existed_is_one_with_its_default(tmp_path, added):
+    run = Stage2Config(output_dir=str(tmp_path), seed=3)
+    recorded = {name: value for name, value in vars(run).items() if name not in {*added, "project_text"}}
+    (tmp_path / "results.json").write_text(json.dumps({"config": recorded}))
+    wanted = Stage2Config(**vars(run) | added)
+    if added["model"] == "tfcovr":
+        assert evaluate_tfcovr.is_trained(wanted)
+        return
+    with pytest.raises(SystemExit, match="trained with other model; name another --runs_dir"):
+        evaluate_tfcovr.is_trained(wanted)
+
+
+def test_the_comparison_of_a_factored_model_has_factored_halves_and_image_models_in_a_tf_covr(
+    config, tiny, tiny_factored, embedded_factored, tmp_path
+):
+    training = {**tiny_factored, **TRAINING, "embeddings": embedded_factored, "epochs": 1, "model": "factored_covr"}
+    (tmp_path / "stage2.yaml").write_text(yaml.safe_dump({**training, "output_dir": str(tmp_path / "base")}))
+    config.compare, config.stage2_config = True, str(tmp_path / "stage2.yaml")
+    config.image_model = str(Path(tiny["vision_model"]).parent / "clip")
+    config.runs_dir, config.embeddings = str(tmp_path / "systems"), str(tmp_path / "embeddings" / "stage1")
+    measured = evaluate_tfcovr.run(config)
+    assert list(measured) == [system.name for system in SYSTEMS]
+    assert all(0 < one["map@50"] < 1 for one in measured.values())
+    made = {
+        path.parents[2].name: AutoConfig.from_pretrained(path.parent) for path in tmp_path.glob("**/model/config.json")
+    }
+    kinds = {path: found.model_type for path, found in made.items()}
+    assert kinds == {
+        tmp_path.name: "factored_covr",
+        "text-only": "factored_covr",
+        "video-only": "factored_covr",
+        "stage-2-only": "tfcovr",
+    }
 
 
 def test_an_unknown_system_is_refused_with_those_there_are(config):

@@ -48,6 +48,9 @@ stage1.main(stage1.parse_config(stage1.Stage1Config, None))
 """
 
 
+FACTORED = {"temporal_pooling": "gru", "factored_labels": True}
+
+
 @pytest.fixture
 def config(tiny, tmp_path):
     return Stage1Config(
@@ -94,6 +97,48 @@ def test_training_learns_colors_and_saves_both_forms(config):
     assert (card.data.library_name, card.data.base_model) == ("peft", "org/clip")
 
 
+def test_a_gru_and_factored_labels_learn_and_are_those_of_both_forms(config):
+    config = replace(config, **FACTORED)
+    measured = run(replace(config, epochs=6, learning_rate=1e-2, brightness=0.0))
+    assert measured["validation/accuracy"] > 0.7
+    folder, pixels = Path(config.output_dir), torch.rand(2, 4, 3, 16, 16)
+    model = AutoModelForVideoClassification.from_pretrained(folder / "model").eval()
+    assert model.config.temporal_pooling == "gru"
+    assert model.config.label_factors == [[name] for name in model.config.id2label.values()]
+    adapter, again = str(folder / "adapter"), str(folder / "again")
+    native = model(pixels).logits
+    for form in ({"init_from": adapter}, {"init_from": str(folder / "model"), "full": True}):
+        started = Stage1(replace(config, **form, output_dir=again)).model.eval()(pixel_values=pixels)
+        torch.testing.assert_close(started.logits, native)
+    for option, says in (
+        ("temporal_pooling", "temporal_pooling gru, not mean"),
+        ("factored_labels", "a head with fact"),
+    ):
+        other = replace(config, **{option: {"temporal_pooling": "mean", "factored_labels": False}[option]})
+        with pytest.raises(SystemExit, match=rf"it has {says}.*or --init_from none"):
+            Stage1(replace(other, init_from=adapter, output_dir=again))
+        cured = Stage1(replace(other, init_from=None, output_dir=again)).model.peft_config["default"]
+        assert (cured.temporal_pooling == "gru", cured.label_factors is not None) == (
+            other.temporal_pooling == "gru",
+            other.factored_labels,
+        )
+
+
+def test_two_processes_end_with_the_weights_of_one(config, tmp_path, warm_python):
+    config = replace(config, **FACTORED, epochs=1, classifier_dropout=0.0, checkpoint_steps=100)
+    run(config)
+    double = replace(config, output_dir=str(tmp_path / "double"))
+    (tmp_path / "double.yaml").write_text(yaml.safe_dump({k: v for k, v in vars(double).items() if v is not None}))
+    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "ACCELERATE_USE_CPU": "true"}
+    for done in warm_python.run_ranks(2, [RECIPES / "stage1.py", tmp_path / "double.yaml"], env=environment):
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(Path(double.output_dir, "results.json").read_text())["num_processes"] == 2
+    alone, together = weights(config.output_dir), weights(double.output_dir)
+    assert alone.keys() == together.keys()
+    for name, value in alone.items():
+        torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
+
+
 def test_all_weights_train_when_asked(config):
     run(replace(config, full=True, epochs=1))
     trained = weights(config.output_dir)
@@ -111,9 +156,13 @@ def test_the_base_stays_as_it_was_under_adapters(config):
     assert torch.equal(trained[f"aim.{name}"], base[f"vision_model.{name}"])
 
 
-@pytest.mark.parametrize("moment", ["between checkpoints", "inside a checkpoint"])
-def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python, moment):
-    config.epochs = 5
+@pytest.mark.parametrize(
+    ("moment", "options"),
+    [("between checkpoints", {}), ("inside a checkpoint", FACTORED)],
+    ids=["between", "inside"],
+)
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python, moment, options):
+    config = replace(config, **options, epochs=5)
     measured = run(config)
     killed = replace(config, output_dir=str(tmp_path / "killed"))
     (tmp_path / "killed.yaml").write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,9 +19,12 @@ from evaluate_tfcovr import EvaluateConfig
 from published_run import publish
 from safetensors.torch import load_file
 from stage2 import Stage2Config
+from transformers import AutoModel
 
 from harness.checkpoints import Checkpoints
-from hf_models import TFCoVRForComposedRetrieval
+from harness.config import run_recipe
+from hf_datasets.tfcovr.labels import answers_of
+from hf_models import AIMForVideoClassification, FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval
 from hf_models.feature_store import FeatureStore
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -39,6 +43,13 @@ def config(tiny, embedded, tmp_path):
         epochs=4,
         learning_rate=3e-3,
     )
+
+
+@pytest.fixture
+def factored(config, tiny_factored, embedded_factored):
+    """The same for FactoredCoVR."""
+    changes = {**tiny_factored, "embeddings": embedded_factored, "model": "factored_covr"}
+    return Stage2Config(**{**vars(config), **changes})
 
 
 def weights(folder):
@@ -66,7 +77,9 @@ def test_training_from_embeddings_learns_and_leaves_a_complete_model(config):
     assert results["signature"].split("|")[0] in card.text
 
 
-def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python):
+@pytest.mark.parametrize("model", ["config", "factored"])
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, request, tmp_path, warm_python):
+    config = request.getfixturevalue(model)
     config.epochs, config.checkpoint_steps = 40, 7
     whole = stage2.run(config)
     killed = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "killed")})
@@ -112,6 +125,101 @@ def test_two_processes_end_with_the_weights_of_one(config, tmp_path):
     alone, together = weights(config.output_dir), weights(double.output_dir)
     for name, value in alone.items():
         torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
+
+
+def test_two_processes_end_with_the_weights_of_one_between_labels(factored, tmp_path, warm_python):
+    factored.fusion_dropout, factored.epochs = 0.0, 2
+    stage2.run(factored)
+    double = Stage2Config(**{**vars(factored), "output_dir": str(tmp_path / "double")})
+    environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    script = [RECIPES / "stage2.py", as_yaml(double, tmp_path / "double.yaml")]
+    for done in warm_python.run_ranks(2, script, env=environment):
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(Path(double.output_dir, "results.json").read_text())["num_processes"] == 2
+    alone, together = weights(factored.output_dir), weights(double.output_dir)
+    for name, value in alone.items():
+        torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
+
+
+def test_training_between_labels_learns_and_leaves_a_complete_model(factored):
+    measured = stage2.run(factored)
+    results = json.loads(Path(factored.output_dir, "results.json").read_text())
+    first, *_, last = results["history"]
+    assert last["loss"] < first["loss"]
+    assert measured["validation/map@50"] == max(epoch["map@50"] for epoch in results["history"])
+    model = AutoModel.from_pretrained(Path(factored.output_dir) / "model")
+    assert isinstance(model, FactoredCoVRForComposedRetrieval)
+    start = AIMForVideoClassification.from_pretrained(factored.vision_model)
+    clips = torch.rand(2, 4, 3, 16, 16)
+    torch.testing.assert_close(model.get_target_features(clips), start(clips).logits.softmax(-1).sqrt())
+    card, _ = publish(factored.output_dir)
+    assert "factored-covr" in card.data.tags
+    assert "in the space of labels" in card.text
+    evaluation = EvaluateConfig(
+        dataset=factored.dataset,
+        models=[f"{factored.output_dir}/model"],
+        embeddings=factored.embeddings,
+        split="validation",
+        num_workers=0,
+        output_dir=f"{factored.output_dir}/evaluation",
+    )
+    again = evaluate_tfcovr.run(evaluation)["two-stage"]["map@50"]
+    assert again == pytest.approx(measured["validation/map@50"])
+
+
+def test_training_between_labels_from_pixels_moves_encoder_and_classifier(factored):
+    factored.end_to_end, factored.epochs = True, 1
+    stage2.run(factored)
+    trained, start = weights(factored.output_dir), load_file(Path(factored.vision_model) / "model.safetensors")
+    name = "encoder.layers.0.self_attn.q_proj.weight"
+    assert not torch.equal(trained[f"vision_model.{name}"], start[f"aim.{name}"])
+    assert not torch.equal(trained["vision_model.pooling.gru.weight_hh_l0"], start["aim.pooling.gru.weight_hh_l0"])
+    assert not torch.equal(trained["target_classifier.linear.weight"], start["classifier.linear.weight"])
+    assert torch.equal(trained["target_classifier.membership"], start["classifier.membership"])
+
+
+def test_labels_with_the_same_text_share_a_number_and_own_labels_have_theirs():
+    assert answers_of()["216"] == "180"
+    numbers = stage2.label_numbers({"216": 0, "45": 1, "my own": 2})
+    assert numbers["180"] == numbers["216"] == 0
+    assert (numbers["45"], numbers["my own"]) == (1, 2)
+    assert "407c" not in numbers
+    both = stage2.label_numbers({"180": 0, "216": 1})
+    assert both["180"] == both["216"]
+
+
+def test_target_labels_that_the_model_does_not_have_are_refused_with_the_cure(factored, tiny_factored, tmp_path):
+    folder = tmp_path / "three-labels"
+    names = ("red", "green", "blue")
+    labels = {"id2label": dict(enumerate(names)), "label2id": {name: place for place, name in enumerate(names)}}
+    trained = AIMForVideoClassification.from_pretrained(
+        tiny_factored["vision_model"], label_factors=None, **labels, ignore_mismatched_sizes=True
+    )
+    shutil.copytree(tiny_factored["vision_model"], folder)
+    trained.save_pretrained(folder)
+    factored.vision_model = str(folder)
+    with pytest.raises(
+        ValueError, match=r"1 target labels are none of the model's 3, such as 'grey'; train stage 1 on"
+    ):
+        stage2.run(factored)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"vision_model": None}, "without a classifier of labels; give the model that stage1.py wrote"),
+        ({"fusion": "gated"}, "'gated' has no place in it"),
+    ],
+    ids=["no classifier", "another fusion"],
+)
+def test_what_factored_covr_cannot_be_is_refused_without_a_traceback(factored, tiny, capsys, options, says):
+    clip = str(Path(tiny["vision_model"]).parent / "clip")
+    for name, value in options.items():
+        setattr(factored, name, value or clip)
+    assert run_recipe(stage2.main, factored) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert says in shown
+    assert "Traceback" not in shown
 
 
 def test_end_to_end_training_moves_the_encoders(config, tiny):

@@ -60,7 +60,10 @@ def cases():
     texts = {name: inputs(2)[name] for name in ("input_ids",)}
     found = {
         "stage1": (CLIPS, "logits"),
-        "stage2": (CLIPS | texts | {"attention_mask": torch.ones_like(texts["input_ids"])}, "get_query_features"),
+        **dict.fromkeys(
+            ("stage2", "factored"),
+            (CLIPS | texts | {"attention_mask": torch.ones_like(texts["input_ids"])}, "get_query_features"),
+        ),
         "vidclip": (CLIPS | texts, "logits_per_video"),
         "noise": (CLIPS | texts, "logits"),
         "miniature-clip": ({"pixel_values": same_pixels(48, 1)[:, 0]} | texts, "logits_per_image"),
@@ -171,6 +174,8 @@ def test_cards_name_task_base_data_metrics_and_license(published):
     assert stage2.metrics == ["org/map_at_k"]
     assert stage2.eval_results[0].metric_args == {"signature": MAP_SIGNATURE}
     assert found["stage2"].needs == ("org/miniature-clip", "org/tfcovr", "org/map_at_k")
+    assert found["factored"].needs == found["stage2"].needs
+    assert {"factored-covr", "composed-video-retrieval"} <= set(data["factored"].tags)
     assert found["miniature-aim"].needs == ("org/miniature-clip", "org/tfcovr")
     assert set(data["miniature-vidclip"].tags) >= {"vidclip", "synthetic", "miniature"}
     tasks = [result.metric_args["signature"] for result in data["xml"].eval_results[:2]]
