@@ -269,7 +269,7 @@ class AIMModel(AIMPreTrainedModel):
 
 
 class AIMForVideoClassification(AIMPreTrainedModel):
-    """AIM with a linear head on the mean of its frames: stage 1 of TF-CoVR.
+    """AIM with a head on the pooled vector of its frames: stage 1 of TF-CoVR.
 
     Example:
         >>> config = AIMConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,

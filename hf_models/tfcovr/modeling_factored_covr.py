@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
 
 from .configuration_factored_covr import FactoredCoVRConfig
@@ -49,7 +49,7 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         labels = (cast("int", config.num_labels), config.label_factors)
         self.target_projection = nn.Identity()
         self.target_classifier = make_classifier(config.video_embed_dim, *labels)
-        self.query_classifier = make_classifier(config.fused_dim, *labels)
+        self.query_classifier = make_classifier(cast("int", config.fused_dim), *labels)
         self.post_init()
 
     @torch.no_grad()
@@ -76,7 +76,10 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
             ValueError: The video model has no classifier, or an encoder's weights are not all there.
         """
         found = AutoConfig.from_pretrained(vision_model_name_or_path)
-        sources = {FactoredCoVRConfig.model_type: FactoredCoVRForComposedRetrieval, "aim": AIMForVideoClassification}
+        sources: dict[str, type[PreTrainedModel]] = {
+            "aim": AIMForVideoClassification,
+            FactoredCoVRConfig.model_type: FactoredCoVRForComposedRetrieval,
+        }
         if found.model_type not in sources or "AIMModel" in (found.architectures or ()):
             raise ValueError(
                 f"{vision_model_name_or_path} is a {found.model_type!r} model without a classifier of labels; give the "
@@ -84,14 +87,15 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
             )
         config = {"id2label": found.id2label, "label2id": found.label2id, "label_factors": found.label_factors} | config
         model = super().from_vision_text_pretrained(vision_model_name_or_path, text_model_name_or_path, **config)
-        trained, info = sources[found.model_type].from_pretrained(vision_model_name_or_path, output_loading_info=True)
+        loaded = sources[found.model_type].from_pretrained(vision_model_name_or_path, output_loading_info=True)
+        trained, info = cast("tuple[Any, dict[str, Any]]", loaded)
         if lost := sorted(name for name in info["missing_keys"] if "classifier." in name):
             raise ValueError(
                 f"{vision_model_name_or_path} does not hold the weights of its classifier of labels: {lost[:5]} are "
                 "missing, which would leave it random; give the model that stage1.py wrote, or a FactoredCoVR"
             )
         classifier = trained.classifier if found.model_type == "aim" else trained.target_classifier
-        model.target_classifier.load_state_dict(classifier.state_dict())
+        cast("nn.Module", model.target_classifier).load_state_dict(classifier.state_dict())
         return cast("FactoredCoVRForComposedRetrieval", model)
 
     def freeze_encoders(self) -> None:

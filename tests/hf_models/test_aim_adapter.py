@@ -113,21 +113,6 @@ def test_both_forms_compute_the_same_from_the_same_weights(
         torch.testing.assert_close(back(pixel_values).logits, output.logits, **close)
 
 
-def test_the_encoder_of_a_classifier_with_factors_becomes_an_adapter_without_a_head(clip, pixel_values):
-    native = to_aim(adapted(clip, temporal_pooling="gru", label_factors=FACTORS))
-    model = to_adapter(native.aim, copy.deepcopy(clip)).eval()
-    assert (model.peft_config["default"].num_labels, model.peft_config["default"].label_factors) == (0, None)
-    torch.testing.assert_close(model(pixel_values).pooler_output, native.aim(pixel_values).pooler_output)
-
-
-def test_factors_without_labels_are_refused_with_the_cure():
-    with pytest.raises(ValueError, match="name these in id2label, or leave them out"):
-        AIMAdapterConfig(num_frames=FRAMES, label_factors=FACTORS)
-    with pytest.raises(Exception, match="those of 5 labels, but there are 4"):
-        AIMAdapterConfig(num_frames=FRAMES, num_labels=4, label_factors=FACTORS)
-    AIMAdapterConfig(num_frames=FRAMES, num_labels=5, label_factors=FACTORS)
-
-
 @pytest.mark.parametrize("changes", [{}, {"temporal_pooling": "gru", "label_factors": FACTORS}], ids=["", "factored"])
 def test_both_forms_learn_the_same(clip, pixel_values, changes):
     """One step of training from the same weights: equal losses, gradients and therefore weights."""

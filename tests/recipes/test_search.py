@@ -95,11 +95,6 @@ def test_scores_are_the_products_of_our_own_embeddings(config, retriever, parts)
         config = replace(config, text=None)
     elif parts == "text":
         config = replace(config, clip=None, start_seconds=None, end_seconds=None)
-    check_products(config, retriever)
-
-
-def check_products(config, retriever):
-    """That a search gives what a product of our own embeddings does."""
     found = search.find(config)
     encoder = load_moment_encoder(retriever)
     frames = read_frames(config.clip, 4, 1, 3, size=(16, 16)).frames if config.clip else None
@@ -109,13 +104,6 @@ def check_products(config, retriever):
     assert len(found) == len(rows) == 27
     assert [row["score"] for row in found] == pytest.approx(sorted(scores.values(), reverse=True), abs=1e-6)
     assert all(row["score"] == pytest.approx(scores[row["moment_id"]], abs=1e-6) for row in found)
-
-
-def test_an_index_of_a_factored_model_gives_what_it_gives_itself(indexed, factored_retriever, config, tmp_path):
-    other = replace(indexed, model=factored_retriever, output=str(tmp_path / "index"))
-    index.run(other)
-    for changes in ({}, {"text": None}, {"clip": None, "start_seconds": None, "end_seconds": None}):
-        check_products(replace(config, index=other.output, **changes), factored_retriever)
 
 
 def test_a_clip_alone_finds_what_looks_like_it_first_of_all_itself(config):

@@ -1,11 +1,12 @@
 """Kinds of encoders from a folder of videos to a result: by clip, and by text where the model reads texts.
 
-That of stage 2 is in `test_search.py`.
+TF-CoVR is in `test_search.py`.
 """
 
 from pathlib import Path
 
 import index
+import numpy as np
 import pytest
 import search
 import torch
@@ -27,6 +28,9 @@ from transformers import (
 
 from harness.config import run_recipe
 from harness.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
+from hf_datasets.video import read_frames
+from hf_models.index.store import MomentIndex
+from hf_models.moment_encoders import load_moment_encoder
 
 SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245)]
@@ -129,3 +133,26 @@ def test_an_encoder_finds_a_clip_again_and_answers_texts(name, videos, tiny, tmp
     if name not in {"sentence-transformers", "SigLIP 2"}:
         assert run_recipe(search.main, SearchConfig(**asked, text=" ".join(["show"] * 400))) == 2
         assert "tokens and the model reads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("parts", ["both", "clip", "text"])
+def test_an_index_of_a_factored_model_scores_as_the_model_does(tmp_path, factored_retriever, parts):
+    (tmp_path / "videos").mkdir()
+    for number in range(3):
+        turned = COLORS[number:] + COLORS[:number]
+        write_colored_video(tmp_path / "videos" / f"{number}.mp4", turned, seed=number)
+    made = {"source": str(tmp_path / "videos"), "output": str(tmp_path / "index"), "model": factored_retriever}
+    index.run(IndexConfig(**made, window_seconds=2, stride_seconds=1, num_workers=0, device="cpu"))
+    options = {"clip": str(tmp_path / "videos/1.mp4"), "start_seconds": 1, "end_seconds": 3} if parts != "text" else {}
+    config = SearchConfig(index=made["output"], text="show red" if parts != "clip" else None, device="cpu", **options)
+    opened, encoder = MomentIndex(made["output"]), load_moment_encoder(factored_retriever)
+    frames = read_frames(config.clip, 4, 1, 3, size=(16, 16)).frames if config.clip else None
+    query = encoder.query(frames, config.text)
+    rows = opened.moments(opened.active.key).to_arrow().to_pylist()
+    scores = {row["moment_id"]: float(np.dot(row["vector"], query)) for row in rows}
+    found = search.find(config)
+    assert len(rows[0]["vector"]) == 4
+    assert [row["score"] for row in found] == pytest.approx(
+        sorted(scores.values(), reverse=True)[: len(found)], abs=1e-6
+    )
+    assert all(row["score"] == pytest.approx(scores[row["moment_id"]], abs=1e-6) for row in found)
