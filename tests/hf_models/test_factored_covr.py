@@ -215,6 +215,11 @@ def test_the_size_of_embeddings_is_the_number_of_labels_whatever_the_fusion_give
     config.save_pretrained(tmp_path)
     again = AutoConfig.from_pretrained(tmp_path)
     assert (again.fused_dim, again.projection_dim, again.video_embed_dim) == (12, 3, 16)
+    first = {**json.loads((tmp_path / "config.json").read_text()), "projection_dim": 12}  # as it was first written
+    del first["fused_dim"]
+    (tmp_path / "config.json").write_text(json.dumps(first))
+    again = AutoConfig.from_pretrained(tmp_path)
+    assert (again.fused_dim, again.projection_dim) == (12, 3)
     assert make_model(project_text=False).get_query_features(CLIPS, TOKENS).shape == (2, 3)
 
 

@@ -8,21 +8,34 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import AutoModel, AutoProcessor
 
-from hf_models.moment_encoders import load_moment_encoder
+from hf_models import FactoredCoVRConfig, FactoredCoVRForComposedRetrieval
+from hf_models.moment_encoders import ComposedMomentEncoder, load_moment_encoder
 from hf_models.query_texts import EXTERNAL_DATA, ExportedTextEncoder
 from hf_models.text_export import export_text_half
 
 WEIGHTS = Path(__file__).parents[2] / "recipes/weights"
-MODELS = ("miniature-tfcovr", "miniature-clip", "miniature-vidclip")
+SHIPPED = ("miniature-tfcovr", "miniature-clip", "miniature-vidclip")
+MODELS = (*SHIPPED, "factored")
 TEXTS = ("show with 2 turns", "A VAULT; (tucked)", "\u00fcber 1.5 saltos", "a", "turn " * 12)
+
+
+def factored():
+    """Encoder of a FactoredCoVR on the encoders of the TF-CoVR that ships."""
+    model = AutoModel.from_pretrained(WEIGHTS / "miniature-tfcovr")
+    fields = {f"{kind}_{part}" for kind in ("vision", "text") for part in ("config", "model_class")}
+    taken = {name: getattr(model.config, name) for name in fields}
+    made = FactoredCoVRForComposedRetrieval(FactoredCoVRConfig(**taken, num_labels=5, fusion_hidden_dim=32))
+    made.text_model = model.text_model
+    return ComposedMomentEncoder(made.eval(), AutoProcessor.from_pretrained(WEIGHTS / "miniature-tfcovr"))
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """Encoders, and the folders to which their text halves were exported, by name."""
     folder = tmp_path_factory.mktemp("exported")
-    encoders = {name: load_moment_encoder(str(WEIGHTS / name)) for name in MODELS}
+    encoders = {name: load_moment_encoder(str(WEIGHTS / name)) for name in SHIPPED} | {"factored": factored()}
     assert [export_text_half(encoder, folder / name) for name, encoder in encoders.items()] == [None] * len(MODELS)
     return {name: (encoder, folder / name) for name, encoder in encoders.items()}
 

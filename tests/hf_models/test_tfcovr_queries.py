@@ -55,6 +55,14 @@ def test_a_query_without_clip_text_or_other_target_is_left_out_and_counted():
     }
 
 
+def test_labels_have_the_numbers_that_are_given_and_one_without_is_refused():
+    rows = pl.DataFrame([query("b", "faster", ["a", "c"]), query("a", "slower", ["b"], "y")])
+    assert place_triplets(rows, CLIPS, TEXTS).label.tolist() == [1, 1, 2]
+    assert place_triplets(rows, CLIPS, TEXTS, {"y": 0, "x": 5}).label.tolist() == [5, 5, 0]
+    with pytest.raises(ValueError, match=r"1 target labels are none of the model's 1, such as 'y'; train stage 1"):
+        place_triplets(rows, CLIPS, TEXTS, {"x": 5})
+
+
 def test_rows_of_which_none_can_be_placed_are_refused():
     with pytest.raises(ValueError, match=r"of 1 triplets none has both clips and its text.*subtle embed"):
         place_triplets(pl.DataFrame([query("gone", "slower", ["a"])]), CLIPS, TEXTS)

@@ -246,7 +246,9 @@ def test_the_class_balanced_order_draws_rare_classes_as_often_as_others(config):
     assert 400 < balanced.sum() < 600
 
 
-@pytest.mark.parametrize("name", ["stage1", "stage1_miniature_from_clip", "stage1_one_gpu", "stage1_4xa100"])
+@pytest.mark.parametrize(
+    "name", ["stage1", "stage1_miniature_from_clip", "stage1_one_gpu", "stage1_4xa100", "stage1_factored_hard"]
+)
 def test_the_configurations_that_ship_are_valid(name):
     path = RECIPES / "configs" / f"{name}.yaml"
     chosen = parse_config(Stage1Config, None, [str(path)])
