@@ -93,7 +93,9 @@ class AIMConfig(CLIPVisionConfig):
         found = config_dict.get("model_type", cls.model_type)
         if found != cls.model_type:
             raise ValueError(f"this is a {found!r} configuration; AIMModel.from_clip builds an AIM on CLIP's weights")
-        return super().from_dict(config_dict, **kwargs)
+        # With `num_labels` comes a check of these, before transformers sets fields that are given.
+        given = {name: kwargs[name] for name in ("label_factors",) if name in kwargs}
+        return super().from_dict(config_dict | given, **kwargs)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write `config.json`, and what lets sentence-transformers load the model that is saved with it.

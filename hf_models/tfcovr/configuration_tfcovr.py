@@ -126,7 +126,9 @@ class TFCoVRConfig(PreTrainedConfig):
                 f"this is a {found!r} configuration; {model}.from_vision_text_pretrained builds one on the weights of "
                 "other models"
             )
-        return super().from_dict(config_dict, **kwargs)
+        # With `num_labels` comes a check of these, before transformers sets fields that are given.
+        given = {name: kwargs[name] for name in ("label_factors",) if name in kwargs}
+        return super().from_dict(config_dict | given, **kwargs)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write `config.json`, and what lets sentence-transformers load the model that is saved with it.

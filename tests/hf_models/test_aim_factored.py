@@ -119,3 +119,14 @@ def test_factors_without_labels_are_refused_with_the_cure():
     with pytest.raises(Exception, match="those of 5 labels, but there are 4"):
         AIMAdapterConfig(num_frames=FRAMES, num_labels=4, label_factors=FACTORS)
     AIMAdapterConfig(num_frames=FRAMES, num_labels=5, label_factors=FACTORS)
+
+
+def test_a_model_with_factors_goes_on_with_other_labels_without_them(tmp_path, pixel_values):
+    small_aim(AIMForVideoClassification, **ORDER_AND_FACTORS).save_pretrained(tmp_path)
+    options = {"num_labels": 3, "ignore_mismatched_sizes": True}
+    with pytest.raises(Exception, match="those of 5 labels, but there are 3; give each label its own, or None"):
+        AIMForVideoClassification.from_pretrained(tmp_path, **options)
+    for factors in (None, [["leap"], ["leap", "turn"], ["a"]]):
+        model = AIMForVideoClassification.from_pretrained(tmp_path, **options, label_factors=factors)
+        assert model.config.label_factors == factors
+        assert model(pixel_values).logits.shape == (2, 3)

@@ -273,7 +273,7 @@ def test_a_users_mistake_is_one_line_with_the_cure(tmp_path, tiny):
     with pytest.raises(ValueError, match="needs data_dir"):
         ComposedBenchmark()
     config = EvaluateMTEBConfig(dataset=tiny["dataset"], models=[tiny["text_model"]], output_dir=str(tmp_path))
-    with pytest.raises(SystemExit, match="is a 'bert' model; give a folder of 'tfcovr'"):
+    with pytest.raises(SystemExit, match="is a 'bert' model; give a folder of tfcovr, factored_covr, "):
         evaluate_mteb.run(config)
 
 
