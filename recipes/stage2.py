@@ -85,6 +85,8 @@ class Stage2(TrainingRun):
         self.fingerprints = {
             kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
         }
+        if config.model == "factored_covr":
+            self.fingerprints["classifier"] = weights_fingerprint(self.whole.target_classifier)
         labels = label_numbers(self.whole.config.label2id) if config.model == "factored_covr" else None
         rows = load_split(config, "train").to_polars()
         self.triplets = place_triplets(rows, self.source.clips, self.source.texts, labels)

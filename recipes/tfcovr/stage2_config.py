@@ -6,6 +6,9 @@ from typing import Literal
 from harness.config import option
 from harness.shared_config import DataConfig, EncoderConfig, QueryParts, TrainingRunConfig
 
+CONTRASTIVE = ("loss", "temperature", "learnable_temperature", "alpha", "beta", "row_normalization", "project_targets")
+"""Options that FactoredCoVR, which classifies, has no use for."""
+
 
 @dataclass
 class Stage2Config(TrainingRunConfig, EncoderConfig, DataConfig):
@@ -52,5 +55,11 @@ class Stage2Config(TrainingRunConfig, EncoderConfig, DataConfig):
     output_dir: str = option("outputs/stage2", "Folder for the model, checkpoints and results.json.")
 
     def __post_init__(self) -> None:
+        if self.model == "factored_covr":
+            of_class = type(self).__dataclass_fields__
+            given = [name for name in CONTRASTIVE if getattr(self, name) != of_class[name].default]
+            if given:
+                names = ", ".join(f"--{name}" for name in given)
+                raise ValueError(f"{names}: FactoredCoVR has no contrastive loss; leave out what it does not read")
         if self.end_to_end and self.query_frames is not None:
             raise ValueError("--query_frames needs stored embeddings; leave out --end_to_end or --query_frames")

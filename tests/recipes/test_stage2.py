@@ -167,6 +167,22 @@ def test_training_between_labels_learns_and_leaves_a_complete_model(factored):
     assert again == pytest.approx(measured["validation/map@50"])
 
 
+def test_options_of_a_contrastive_loss_are_refused_between_labels():
+    with pytest.raises(ValueError, match="--loss, --beta: FactoredCoVR has no contrastive loss"):
+        Stage2Config(model="factored_covr", loss="hn_nce", beta=0.5)
+
+
+def test_another_classifier_of_clips_is_another_run(factored, tmp_path):
+    factored.vision_model = str(shutil.copytree(factored.vision_model, tmp_path / "stage1"))
+    stage2.run(factored)
+    model = AIMForVideoClassification.from_pretrained(factored.vision_model)
+    with torch.no_grad():
+        model.classifier.linear.bias[0] += 1
+    model.save_pretrained(factored.vision_model)
+    with pytest.raises(SystemExit, match="encoders"):
+        stage2.run(factored)
+
+
 def test_training_between_labels_from_pixels_moves_encoder_and_classifier(factored):
     factored.end_to_end, factored.epochs = True, 1
     stage2.run(factored)
