@@ -67,15 +67,11 @@ def factors_of(text: str) -> list[str]:
     Args:
         text: The label in words.
 
-    Raises:
-        ValueError: There is no word in it.
-
     Example:
         >>> factors_of("(Beam) leap, 0.5 turn")
         ['beam', 'leap', '0.5', 'turn', 'beam leap', 'leap 0.5', '0.5 turn', 'beam leap 0.5 turn']
     """
     words = text.lower().translate(str.maketrans("(),", "   ")).split()
-    if not words:
-        raise ValueError(f"the label {text!r} has no word")
+    words = words or [text]  # a label of marks alone
     pairs = [" ".join(pair) for pair in pairwise(words)]
     return list(dict.fromkeys([*words, *pairs, " ".join(words)]))
