@@ -92,8 +92,8 @@ class Result:
         """The metrics of each seed."""
         return {seed: row.metrics or {} for seed, row in self.rows.items()}
 
-    def as_row(self, found: Sequence[Difference]) -> Row | None:
-        """Mean and deviation over the seeds, with what it is better by; None where nothing was tried."""
+    def as_row(self, found: Sequence[Difference], *, seed: int) -> Row | None:
+        """Mean, deviation over the seeds and interval, with what it is better by; None where nothing was tried."""
         failed = "; ".join(f"seed {seed}: {reason}" for seed, reason in self.failures.items())
         columns = {"changes": self.variation.changes}
         if not self.rows:
@@ -101,6 +101,7 @@ class Result:
         first = next(iter(self.rows.values()))
         complete = f"{len(self.rows)}" if len(self.rows) >= self.wanted else f"{len(self.rows)} of {self.wanted}"
         columns["seeds"] = complete + (f" ({failed})" if failed else "")
+        columns[f"interval of {SHOWN}".replace("map", "mAP")] = own_interval(self, seed=seed).bounds_in_percent()
         for one in found:
             if one.label == self.label:
                 columns[one.heading] = f"{one.intervals[SHOWN].in_percent()} ({one.against})"
@@ -187,27 +188,38 @@ def differences(
 def paired_intervals(
     pairs: Sequence[tuple[Row, Row]], *, seed: int
 ) -> tuple[dict[str, Interval], dict[str, Interval | None]]:
-    """What the first of each pair is better by at every cut-off, and how many times as good; a pair is of one seed.
-
-    Raises:
-        ValueError: The rows hold results of different queries.
-    """
-    tables = [[read_queries(row) for row in pair] for pair in pairs]
-    first = tables[0][0]
-    for pair, both in zip(pairs, tables, strict=True):
-        for row, table in zip(pair, both, strict=True):
-            if table["query_id"].to_list() != first["query_id"].to_list():
-                raise ValueError(
-                    f"{pairs[0][0].folder} and {row.folder} hold results of different queries, because some clips "
-                    "could not be read in one of them; see the coverage in their results.json"
-                )
-    videos = first["video_id"].to_list()
+    """What the first of each pair is better by at every cut-off, and how many times as good; a pair is of one seed."""
+    tables = read_all([row for pair in pairs for row in pair])
+    videos = tables[0]["video_id"].to_list()
     intervals, ratios = {}, {}
     for metric in METRICS:
-        ones, others = (np.stack([pair[side][metric].to_numpy() for pair in tables]) for side in (0, 1))
+        ones, others = (np.stack([table[metric].to_numpy() for table in tables[side::2]]) for side in (0, 1))
         intervals[metric] = interval_of_mean(ones - others, videos, seed=seed)
         ratios[metric] = interval_of_ratio(ones, others, videos, seed=seed) if others.any() else None
     return intervals, ratios
+
+
+def own_interval(result: Result, *, seed: int) -> Interval:
+    """The interval of a variation's `SHOWN` itself, over long videos and seeds."""
+    tables = read_all(list(result.rows.values()))
+    values = np.stack([table[SHOWN].to_numpy() for table in tables])
+    return interval_of_mean(values, tables[0]["video_id"].to_list(), seed=seed)
+
+
+def read_all(rows: Sequence[Row]) -> list[pl.DataFrame]:
+    """Each query's results in several rows.
+
+    Raises:
+        ValueError: They are results of different queries, or missing.
+    """
+    tables = [read_queries(row) for row in rows]
+    for row, table in zip(rows, tables, strict=True):
+        if table["query_id"].to_list() != tables[0]["query_id"].to_list():
+            raise ValueError(
+                f"{rows[0].folder} and {row.folder} hold results of different queries, because some clips could not be "
+                "read in one of them; see the coverage in their results.json"
+            )
+    return tables
 
 
 def read_queries(row: Row) -> pl.DataFrame:

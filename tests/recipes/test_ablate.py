@@ -71,6 +71,9 @@ def test_each_variation_has_the_mean_over_seeds_and_its_paired_difference(config
     interval = found["intervals"]["map@10"]
     assert interval["mean"] == pytest.approx(expected)
     assert interval["low"] <= expected <= interval["high"]
+    own = results["rows"]["plain"]["columns"]["interval of mAP@50"]
+    low, high = (float(bound) for bound in own.strip("[]").split(", "))
+    assert low <= 100 * results["figures"]["plain"]["map@50"] <= high
     assert len(trainings) == 4
     assert ablate.run(config) == 0
     assert len(trainings) == 4
