@@ -15,6 +15,7 @@ def write_sentence_transformers_files(
     methods: Mapping[str, str],
     *,
     mean_of: int | None = None,
+    output: str | None = None,
     processing: Mapping[str, Any] | None = None,
 ) -> None:
     """Make a saved model one that `SentenceTransformer(folder, trust_remote_code=True)` loads.
@@ -26,6 +27,7 @@ def write_sentence_transformers_files(
         folder: What `save_pretrained` of a model writes to.
         methods: What the model embeds ("text", "video", "text+video") -> its method that does, which gives `(B, D)`.
         mean_of: Give the mean of the `last_hidden_state` that the methods give, of this size, in place of an embedding.
+        output: Which output of the methods is the embedding, where they give several.
         processing: What sentence-transformers calls the processor with: "text" or "video" -> keywords.
 
     Example:
@@ -36,7 +38,7 @@ def write_sentence_transformers_files(
         ['config_sentence_transformers.json', 'modules.json', 'sentence_bert_config.json']
     """
     folder = Path(folder)
-    output = None if mean_of is None else "last_hidden_state"
+    output = output if mean_of is None else "last_hidden_state"
     modules: list[dict[str, Any]] = [{"idx": 0, "name": "0", "path": "", "type": TRANSFORMER}]
     module: dict[str, Any] = {
         "transformer_task": "feature-extraction",
