@@ -262,8 +262,10 @@ def load_moment_encoder(
         >>> encoder({"moment_id": ["a"], "frames": [moment]})["vector"].shape, encoder.query(text="a vault").shape
         ((1, 64), (64,))
     """
+    from hf_models.tfcovr.configuration_tfcovr import COMPOSED_MODEL_TYPES
+
     model_type = type_of(name_or_path, trust_remote_code=trust_remote_code)
-    if model_type in {"tfcovr", "factored_covr"}:
+    if model_type in COMPOSED_MODEL_TYPES:
         from transformers import AutoModel, AutoProcessor
 
         processor = AutoProcessor.from_pretrained(name_or_path)

@@ -83,7 +83,7 @@ from harness.config import nearest
 from harness.results import replacing, write_json, write_results
 from hf_models.encoders import ENCODERS, load_encoder, short_name
 from hf_models.fingerprints import weights_fingerprint
-from hf_models.tfcovr.encoders import COMPOSED_MODEL_TYPES
+from hf_models.tfcovr.configuration_tfcovr import COMPOSED_MODEL_TYPES
 from mteb_tasks import TASKS, ComposedRetrieval
 from mteb_tasks.composed import CUTS, KEPT, LEFT_OUT
 from mteb_tasks.encoders import AverageEncoder, ComposedEncoder, RandomEncoder, digest_of, load_composed

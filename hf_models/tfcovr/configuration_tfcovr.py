@@ -10,6 +10,9 @@ from transformers.configuration_utils import SubConfigSpec
 from .configuration_aim import AIMConfig
 from .sentence_transformers_files import write_sentence_transformers_files
 
+COMPOSED_MODEL_TYPES = ("tfcovr", "factored_covr")
+"""What `config.json` of a model says that composes queries as `TFCoVRForComposedRetrieval` does."""
+
 
 @strict
 class TFCoVRConfig(PreTrainedConfig):

@@ -13,9 +13,9 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers.models.auto.modeling_auto import MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES
 from transformers.utils import logging
 
+from .configuration_tfcovr import COMPOSED_MODEL_TYPES
 from .modeling_aim import AIMModel
 
-COMPOSED_MODEL_TYPES = ("tfcovr", "factored_covr")
 VIDEO_MODEL_TYPES = {"aim", *MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES}
 DEFAULT_CLASSES = {  # where AutoModel has none, or one with more than an encoder
     "vision": {"blip-2": "Blip2VisionModelWithProjection"},

@@ -12,10 +12,9 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple
 
-from .configuration_tfcovr import TFCoVRConfig
+from .configuration_tfcovr import COMPOSED_MODEL_TYPES, TFCoVRConfig
 from .distributed_gather import gather_with_gradient
 from .encoders import (
-    COMPOSED_MODEL_TYPES,
     VIDEO_MODEL_TYPES,
     build_encoder,
     encoder_fields,

@@ -15,7 +15,7 @@ from transformers.utils.logging import disable_progress_bar
 from harness.model_folders import HOW_TO_MAKE, MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder  # noqa: F401 - also imported from here
 from harness.shared_config import EncoderConfig
 from hf_models import AIMVideoProcessor, TFCoVRForComposedRetrieval, TFCoVRProcessor
-from hf_models.tfcovr.encoders import COMPOSED_MODEL_TYPES
+from hf_models.tfcovr.configuration_tfcovr import COMPOSED_MODEL_TYPES
 
 
 def load_encoders(
