@@ -32,7 +32,7 @@ class VCMRConfig(TrainingRunConfig, MomentDataConfig):
     )
     end_convention: EndConvention = option(
         "inclusive",
-        "Which clip is a moment's end: its last one, or the one after it, or as the released XML.",
+        "Which clip is a moment's end: its last one, or the one after it, or as the released XML or HERO.",
     )
     granularity: Granularity = option("fine", "Captions to train on.")
     same_video_negatives: bool = option(

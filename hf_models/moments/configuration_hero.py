@@ -12,6 +12,9 @@ from .configuration_moments import MomentRetrievalConfig
 class HEROConfig(MomentRetrievalConfig):
     """Describe a HERO (Li et al., EMNLP 2020), with the settings of its released fine-tuning.
 
+    A released checkpoint computes as it did with `positions_from_zero=True`, `end_convention="hero_legacy"` and
+    `mask_similarity=False`.
+
     The fields are those of `MomentRetrievalConfig` and those below.
 
     Args:
@@ -20,7 +23,10 @@ class HEROConfig(MomentRetrievalConfig):
         num_temporal_layers: Layers of the encoder over time.
         intermediate_size: Width inside the layers.
         vocab_size: Of the token ids.
-        max_position_embeddings: Positions of text; RoBERTa's start at 2.
+        max_position_embeddings: Positions of text.
+        positions_from_zero: Count positions of text from 0, as the released code does and its checkpoints need. The
+            default is RoBERTa's own count, which starts behind `pad_token_id`, at 2: a HERO that starts from RoBERTa
+            then reads texts as RoBERTa learned to.
         bos_token_id: Token that stands for the subtitles of a video without any.
         pad_token_id: Token of the padding.
         layer_norm_eps: Of all layers of RoBERTa.
@@ -46,6 +52,7 @@ class HEROConfig(MomentRetrievalConfig):
     intermediate_size: int = 3072
     vocab_size: int = 50265
     max_position_embeddings: int = 514
+    positions_from_zero: bool = False
     bos_token_id: int | None = 0
     pad_token_id: int | None = 1
     layer_norm_eps: float = 1e-5

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-EndConvention = Literal["inclusive", "exclusive", "xml_legacy"]
+EndConvention = Literal["inclusive", "exclusive", "xml_legacy", "hero_legacy"]
 
 
 @strict
@@ -36,7 +36,8 @@ class MomentRetrievalConfig(PreTrainedConfig):
         end_convention: "inclusive": the end is the last clip of the moment, and a span of clips i to j lasts from
             the start of i to the end of j. "exclusive" (the released ReLoCLNet): the end is the clip after it, or the
             last of the video, and a span stops where j begins. "xml_legacy" (the released XML): trained as
-            "exclusive", read as "inclusive", so that spans are one clip too long.
+            "exclusive", read as "inclusive", so that spans are one clip too long. "hero_legacy" (the released HERO):
+            as "inclusive", but a moment within one clip is trained to end with the next one, if there is one.
         long_videos: What becomes of clips beyond `max_video_clips`: "pool" averages the video into that many equal
             bins, "truncate" cuts it.
         mask_similarity: Keep the predictors from reading what stands in the padding behind a video; the released

@@ -19,6 +19,7 @@ class Labels:
         targets: `(Q,)` integers, the place of each query's video among the videos of this process.
         rows: Where the queries of this process stand among all.
         all_targets: `(N,)` integers, the place of each query's video among all videos.
+        videos: `(N,)` integers, the video of each query.
         is_negative: `(N, N)` bool.
         shared: Whether there are several processes.
     """
@@ -28,6 +29,7 @@ class Labels:
     targets: Tensor
     rows: slice
     all_targets: Tensor
+    videos: Tensor
     is_negative: Tensor
     shared: bool
 
@@ -113,6 +115,7 @@ def collect_labels(
         targets,
         slice(first_row, first_row + num_queries),
         all_targets,
+        video_of_query,
         negative_pairs(video_of_query),
         shared,
     )

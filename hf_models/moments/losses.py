@@ -25,7 +25,7 @@ def negative_pairs(target_indices: Tensor) -> Tensor:
     return target_indices[:, None] != target_indices[None, :]
 
 
-def ranking_loss(
+def ranking_loss(  # noqa: PLR0913 (what the released losses differ in)
     scores: Tensor,
     is_negative: Tensor,
     *,
@@ -35,6 +35,7 @@ def ranking_loss(
     hard_pool_size: int | None = None,
     hard_weight: float = 1.0,
     easy_weight: float = 1.0,
+    videos: Tensor | None = None,
     random_scores: Tensor | None = None,
 ) -> Tensor:
     """Push the score of each positive, on the diagonal, above those of the negatives of its row.
@@ -49,6 +50,8 @@ def ranking_loss(
             `hard_weight` and the others `easy_weight`. None has no hard negatives.
         hard_weight: 10 in HERO.
         easy_weight: 0.1 in HERO.
+        videos: `(N,)` integers, the video of each column, of which the pool counts every one once (HERO); default: the
+            pool counts columns.
         random_scores: `(N, N)` in [0, 1): with "sampled", the possible negative of a row with the highest number is
             drawn. Default: random.
 
@@ -65,8 +68,13 @@ def ranking_loss(
     weights = is_negative.to(scores.dtype)
     if hard_pool_size is not None:
         hardness = scores.detach().masked_fill(~is_negative, -math.inf)
+        if videos is not None:
+            same = videos[:, None] == videos
+            hardness = hardness.masked_fill(same.tril(-1).any(1), -math.inf)  # all but the first of each
         pool = hardness.topk(min(hard_pool_size, len(scores))).indices
         in_pool = torch.zeros_like(is_negative).scatter_(1, pool, value=True) & is_negative
+        if videos is not None:
+            in_pool = (in_pool.float() @ same.float() > 0) & is_negative
         weights = torch.where(in_pool, hard_weight, easy_weight) * weights
         if negatives == "sampled":
             weights = in_pool.to(scores.dtype)

@@ -69,6 +69,8 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
     def __init__(self, config: HEROConfig) -> None:
         super().__init__(config)
         self.cross_modal = RobertaModel(config.cross_modal_config(), add_pooling_layer=False)
+        if config.positions_from_zero:  # RoBERTa's place 1 is that of padding and never learns
+            self.cross_modal.embeddings.position_embeddings.padding_idx = None
         self.frame_embeddings = FrameEmbeddings(config)
         self.frame_projection = InputProjection(config.video_feature_size, config)
         if config.query_feature_size is not None:
@@ -94,7 +96,9 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
 
     @classmethod
     def from_roberta(cls, name_or_path: str, *, revision: str = "main", **config: Any) -> "HEROForMomentRetrieval":
-        """Build a HERO whose cross-modal transformer is every n-th layer of a RoBERTa, as its authors did.
+        """Build a HERO whose cross-modal transformer is every n-th layer of a RoBERTa, the last among them.
+
+        As its authors did: of 12 layers 6 are those numbered 1, 3, 5, 7, 9 and 11 from 0.
 
         Args:
             name_or_path: A RoBERTa checkpoint, a folder or a name on the Hub.
@@ -133,7 +137,7 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         layers, wanted = roberta.encoder.layer, model.config.num_cross_modal_layers
         if len(layers) < wanted:
             raise ValueError(f"{name_or_path!r} has {len(layers)} layers, fewer than {wanted}")
-        roberta.encoder.layer = nn.ModuleList(layers[i * len(layers) // wanted] for i in range(wanted))
+        roberta.encoder.layer = nn.ModuleList(layers[(i + 1) * len(layers) // wanted - 1] for i in range(wanted))
         model.cross_modal.load_state_dict(roberta.state_dict())
         model.eval()
         return model
@@ -164,9 +168,9 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         if config.query_feature_size is not None:
             check_sequence("query_features", query_features, config.query_feature_size, config.max_query_tokens)
             features = self.query_embedding(query_features.to(self.dtype))
-            embedded = self.cross_modal.embeddings(inputs_embeds=features)
+            embedded = self._embed_text(inputs_embeds=features)
         elif query_features.ndim == 2 and query_features.shape[1] <= config.max_query_tokens:
-            embedded = self.cross_modal.embeddings(input_ids=query_features)
+            embedded = self._embed_text(input_ids=query_features)
         else:
             raise ValueError(
                 f"query_features has shape {tuple(query_features.shape)}; this model reads token ids (batch, length) "
@@ -185,9 +189,9 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         video_features = video_features.to(self.dtype)
         if subtitle_features is None:
             start = torch.full_like(mask[:, :1], cast("int", self.config.bos_token_id), dtype=torch.long)
-            text, text_mask = embeddings(input_ids=start), torch.ones_like(mask[:, :1])
+            text, text_mask = self._embed_text(input_ids=start), torch.ones_like(mask[:, :1])
         else:
-            text = embeddings(inputs_embeds=self.subtitle_embedding(subtitle_features.to(self.dtype)))
+            text = self._embed_text(inputs_embeds=self.subtitle_embedding(subtitle_features.to(self.dtype)))
             text_mask = mask
         # Called as a module, since an offloaded weight is there only then.
         token_type = embeddings.token_type_embeddings(torch.zeros_like(mask[0, :1], dtype=torch.long))
@@ -195,9 +199,18 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         together = self._transform(
             self.cross_modal.encoder, torch.cat([frames, text], 1), torch.cat([mask, text_mask], 1)
         )
-        fused = self.frame_projection(video_features) + together[:, : frames.shape[1]]
+        # Nothing stands in the padding, as in the released code, where the predictors read on behind the end.
+        read = together[:, : frames.shape[1]] * mask[..., None]
+        fused = self.frame_projection(video_features) + read
         clips = self._transform(self.temporal, self.positions(fused), mask)[:, None]
         return EncodedVideos(clips, clips, mask)
+
+    def _embed_text(self, **inputs: Tensor) -> Tensor:
+        if self.config.positions_from_zero:
+            (text,) = inputs.values()
+            inputs["position_ids"] = torch.arange(text.shape[1], device=text.device)[None]
+        embedded: Tensor = self.cross_modal.embeddings(**inputs)
+        return embedded
 
     def _transform(self, encoder: RobertaEncoder, hidden_states: Tensor, mask: Tensor) -> Tensor:
         # Each encoder has a configuration of its own; what was chosen for the model holds for both.
@@ -208,9 +221,11 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
         states: Tensor = encoder(hidden_states, attention_mask).last_hidden_state
         return states
 
-    def _ranking_loss(self, scores: Tensor, labels: Labels, hard_negatives: bool, **weights: float) -> Tensor:
+    def _ranking_loss(
+        self, scores: Tensor, labels: Labels, hard_negatives: bool, videos: Tensor | None, **weights: float
+    ) -> Tensor:
         weights |= {
             "hard_weight": self.config.hard_negative_weight,
             "easy_weight": self.config.easy_negative_weight,
         }
-        return super()._ranking_loss(scores, labels, hard_negatives, **weights)
+        return super()._ranking_loss(scores, labels, hard_negatives, videos, **weights)

@@ -250,10 +250,14 @@ class MomentRetrievalModel(PreTrainedModel):
             ("video_ranking", pairs, config.video_ranking_weight),
             ("query_ranking", pairs.T, config.query_ranking_weight),
         ):
-            parts[name] = weight * self._ranking_loss(one_way, labels, hard_negatives)
+            # The released XML and ReLoCLNet know pairs alone, HERO the videos that several queries share.
+            videos = labels.videos if name == "video_ranking" and config.ranking_negatives == "all" else None
+            parts[name] = weight * self._ranking_loss(one_way, labels, hard_negatives, videos)
         return parts
 
-    def _ranking_loss(self, scores: Tensor, labels: Labels, hard_negatives: bool, **weights: float) -> Tensor:
+    def _ranking_loss(
+        self, scores: Tensor, labels: Labels, hard_negatives: bool, videos: Tensor | None, **weights: float
+    ) -> Tensor:
         config, random_scores = self.config, None
         if config.ranking_negatives == "sampled":
             random_scores = labels.draw(torch.rand_like(scores))
@@ -264,6 +268,7 @@ class MomentRetrievalModel(PreTrainedModel):
             kind=config.ranking_loss,
             negatives=config.ranking_negatives,
             hard_pool_size=config.hard_pool_size if hard_negatives else None,
+            videos=videos,
             random_scores=random_scores,
             **weights,
         )

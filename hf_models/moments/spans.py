@@ -103,7 +103,8 @@ def clip_labels(
         clip_seconds: `(N,)` or one for all, the true width of a clip.
         num_clips: `(N,)` or one for all.
         end_convention: "inclusive" gives the last clip that the moment touches; "exclusive" and "xml_legacy", as the
-            released ReLoCLNet and XML, the one after it, or the last of the video.
+            released ReLoCLNet and XML, the one after it, or the last of the video; "hero_legacy", as the released HERO,
+            the last clip that the moment touches, but at least the one after the first.
 
     Returns:
         Two int64 arrays, `(N,)`.
@@ -119,15 +120,17 @@ def clip_labels(
     first = np.floor(np.round(np.asarray(start_seconds, np.float64) / width, 6)).astype(np.int64)
     stop = np.ceil(np.round(np.asarray(end_seconds, np.float64) / width, 6)).astype(np.int64)
     first = np.clip(first, 0, last)
-    end = stop - (end_convention == "inclusive")
-    return first, np.clip(end, first if end_convention == "inclusive" else 0, last)
+    end = stop - (end_convention in {"inclusive", "hero_legacy"})
+    least = {"inclusive": first, "hero_legacy": first + 1}.get(end_convention, 0)
+    return first, np.clip(end, least, last)
 
 
 def end_offsets(min_clips: int, max_clips: int, end_convention: EndConvention) -> range:
     """How far the end of a span may lie behind its start, in clips.
 
-    Under "inclusive" spans are `min_clips` to `max_clips` long. The released code of XML and ReLoCLNet allows
-    `min_clips` to `max_clips - 1`, whatever its ends mean, so that XML's shortest span is one clip longer than asked.
+    Under "inclusive" spans are `min_clips` to `max_clips` long. The released code of XML, ReLoCLNet and HERO allows
+    `min_clips` to `max_clips - 1`, whatever its ends mean, so that the shortest span of XML and HERO is one clip longer
+    than asked.
 
     Args:
         min_clips: Shortest moment.

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
 
@@ -103,11 +104,15 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         super().freeze_encoders()
         self.target_classifier.requires_grad_(False)
 
-    def _query_embeds(self, fused: Tensor) -> Tensor:
-        return root_probabilities(self.query_classifier(fused))
+    # The loss reads log-probabilities: a probability's root is 0 in float32, without gradient, from 174.7 below 0 on.
+    def _query_output(self, fused: Tensor) -> Tensor:
+        return self.query_classifier(fused).float().log_softmax(-1)
 
-    def _target_embeds(self, video_embeds: Tensor) -> Tensor:
-        return root_probabilities(self.target_classifier(self._in_own_dtype(video_embeds)))
+    def _target_output(self, video_embeds: Tensor) -> Tensor:
+        return self.target_classifier(self._in_own_dtype(video_embeds)).float().log_softmax(-1)
+
+    def _embeds(self, output: Tensor) -> Tensor:
+        return (output / 2).exp()
 
     def _loss(self, query: Tensor, target: Tensor, target_labels: Tensor | None) -> Tensor:
         if target_labels is None:
@@ -115,18 +120,7 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
         if self.training:
             query, target = gather_with_gradient(query), gather_with_gradient(target)
             target_labels = gather_with_gradient(target_labels)
-        loss = cross_entropy(query, target_labels)
+        loss = F.nll_loss(query, target_labels)
         if any(weight.requires_grad for weight in self.target_classifier.parameters()):
-            loss = loss + cross_entropy(target, target_labels)
+            loss = loss + F.nll_loss(target, target_labels)
         return loss
-
-
-def root_probabilities(logits: Tensor) -> Tensor:
-    """The square roots of the probabilities that logits `(n, num_labels)` give: vectors of unit length, float32."""
-    return (logits.float().log_softmax(-1) / 2).exp()
-
-
-def cross_entropy(embeds: Tensor, labels: Tensor) -> Tensor:
-    """The cross-entropy of labels `(n,)` under the probabilities whose roots are `embeds (n, num_labels)`."""
-    right = embeds.gather(1, labels[:, None])
-    return -2 * right.clamp_min(torch.finfo(right.dtype).tiny).log().mean()

@@ -237,11 +237,15 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         model_type = cast("PreTrainedConfig", self.config.text_config).model_type
         return pooled_text(outputs, model_type), outputs
 
-    def _query_embeds(self, fused: Tensor) -> Tensor:
+    # What the loss reads, which `_embeds` makes the embeddings of.
+    def _query_output(self, fused: Tensor) -> Tensor:
         return F.normalize(fused, dim=-1)
 
-    def _target_embeds(self, video_embeds: Tensor) -> Tensor:
+    def _target_output(self, video_embeds: Tensor) -> Tensor:
         return F.normalize(self.target_projection(self._standardized(video_embeds)), dim=-1)
+
+    def _embeds(self, output: Tensor) -> Tensor:
+        return output
 
     def get_query_features(
         self,
@@ -272,6 +276,9 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             video_embeds = self.encode_video(pixel_values)
         if input_ids is not None:
             text_embeds = self.encode_text(input_ids, attention_mask)
+        return self._embeds(self._compose(video_embeds, text_embeds))
+
+    def _compose(self, video_embeds: Tensor | None, text_embeds: Tensor | None) -> Tensor:
         video, text = None, None
         if text_embeds is not None:
             text = self.text_projection(self._in_own_dtype(text_embeds))
@@ -287,7 +294,7 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             video = text.new_zeros(len(text), self.config.video_embed_dim)
         elif text is None:
             text = video.new_zeros(len(video), self.config.fused_dim)
-        return self._query_embeds(self.fusion(video, text))
+        return self._query_output(self.fusion(video, text))
 
     def get_target_features(self, pixel_values: Tensor | None = None, *, video_embeds: Tensor | None = None) -> Tensor:
         """Embed videos that may answer a query: unit-norm `(B, D)`.
@@ -302,9 +309,12 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         _check_given_once(pixel_values=pixel_values, video_embeds=video_embeds)
         if pixel_values is not None:
             video_embeds = self.encode_video(pixel_values)
+        return self._embeds(self._target(video_embeds))
+
+    def _target(self, video_embeds: Tensor | None) -> Tensor:
         if video_embeds is None:
             raise ValueError("a target needs pixel_values or video_embeds")
-        return self._target_embeds(video_embeds)
+        return self._target_output(video_embeds)
 
     @can_return_tuple  # type: ignore[untyped-decorator]  # of transformers
     def forward(  # noqa: PLR0913 (as many as transformers' own models have)
@@ -363,12 +373,13 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             text_embeds, read = self._run_text(input_ids, attention_mask, **options)
         if target_pixel_values is not None:
             target_video_embeds, target_seen = self._run_vision(target_pixel_values, **options)
-        query = self.get_query_features(video_embeds=video_embeds, text_embeds=text_embeds)
-        target = self.get_target_features(video_embeds=target_video_embeds)
+        query, target = self._compose(video_embeds, text_embeds), self._target(target_video_embeds)
         if return_loss is None:
             return_loss = self.training or target_labels is not None
+        loss = self._loss(query, target, target_labels) if return_loss else None
+        query, target = self._embeds(query), self._embeds(target)
         return TFCoVROutput(
-            loss=self._loss(query, target, target_labels) if return_loss else None,
+            loss=loss,
             logits_per_query=similarity_logits(query, target, self.temperature),
             query_embeds=query,
             target_embeds=target,

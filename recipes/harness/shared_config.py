@@ -13,7 +13,9 @@ QueryParts = Literal["both", "video", "text"]  # as in hf_models.tfcovr.ranking,
 Protocol = Literal["standard", "tfcovr-official"]
 Granularity = Literal["fine", "coarse"]
 Selection = Literal["worst", "random"]
-EndConvention = Literal["inclusive", "exclusive", "xml_legacy"]  # as in hf_models.moments.configuration_moments
+EndConvention = Literal[
+    "inclusive", "exclusive", "xml_legacy", "hero_legacy"
+]  # as in hf_models.moments.configuration_moments
 
 TFCOVR_DATASETS = ("tfcovr",)
 COMP_DATASETS = ("activitynet_comp", "youcook2_comp")

@@ -42,6 +42,18 @@ def test_all_negatives_are_averaged_and_hard_ones_weigh_more():
     assert hard.item() == pytest.approx(10 * (0.05 + 0.2 + 0.2) / 6, abs=1e-6)
 
 
+def test_a_pool_of_videos_counts_a_video_once_however_many_queries_it_has():
+    """Queries 0 and 1 are of one video, 2 and 3 of another; hinges of query 0: 0.08, 0.08 and 0.05."""
+    scores = torch.tensor([[0.5, 0.5, 0.48, 0.48, 0.45]]).expand(5, 5)
+    is_negative = negative_pairs(torch.tensor([0, 0, 1, 1, 2]))
+    is_negative = is_negative & (torch.arange(5) == 0)[:, None]  # only the first row has negatives
+    options = {"negatives": "all", "hard_pool_size": 2, "hard_weight": 10.0, "easy_weight": 0.1}
+    of_pairs = ranking_loss(scores, is_negative, **options)
+    assert of_pairs.item() == pytest.approx((10 * 0.08 + 10 * 0.08 + 0.1 * 0.05) / 3, abs=1e-6)
+    of_videos = ranking_loss(scores, is_negative, **options, videos=torch.tensor([0, 0, 1, 1, 2]))
+    assert of_videos.item() == pytest.approx(10 * (0.08 + 0.08 + 0.05) / 3, abs=1e-6)
+
+
 def test_lse_is_the_smooth_hinge_without_margin():
     two = SCORES[:2, :2]
     expected = (math.log1p(math.exp(-0.05)) + math.log1p(math.exp(-0.2))) / 2

@@ -115,7 +115,7 @@ def test_hero_takes_every_other_layer_of_a_roberta(tmp_path):
     roberta = RobertaModel(RobertaConfig(**sizes, num_hidden_layers=4, type_vocab_size=1, max_position_embeddings=20))
     roberta.save_pretrained(tmp_path)
     model = HEROForMomentRetrieval.from_roberta(tmp_path, num_cross_modal_layers=2, video_feature_size=10)
-    for mine, theirs in ((0, 0), (1, 2)):
+    for mine, theirs in ((0, 1), (1, 3)):  # the release: range(gap - 1, 4, gap), gap 2
         expected = roberta.encoder.layer[theirs].state_dict()
         found = model.cross_modal.encoder.layer[mine].state_dict()
         assert all(torch.equal(found[key], value) for key, value in expected.items())
@@ -123,6 +123,32 @@ def test_hero_takes_every_other_layer_of_a_roberta(tmp_path):
     assert model.encode_query(tokens, tokens != 1).shape == (2, 1, 16)
     with pytest.raises(ValueError, match="has 4 layers, fewer than 5"):
         HEROForMomentRetrieval.from_roberta(tmp_path, num_cross_modal_layers=5)
+
+
+def test_hero_counts_text_positions_from_zero_on_request_as_the_released_code_does():
+    tokens = torch.tensor([[0, 5, 6, 7]])
+    ours, released = (small("hero", query_feature_size=None, positions_from_zero=zero) for zero in (False, True))
+    places = released.cross_modal.embeddings.position_embeddings.weight
+    with torch.no_grad():
+        expected = ours.encode_query(tokens, tokens >= 0)
+        assert (released.encode_query(tokens, tokens >= 0) - expected).abs().max() > 1e-3
+        places.copy_(places.roll(-2, 0))  # place 0 of the one is place 2 of the other
+        torch.testing.assert_close(released.encode_query(tokens, tokens >= 0), expected)
+        videos = torch.rand(1, 5, 10, generator=torch.Generator().manual_seed(3)), torch.ones(1, 5)
+        clips = [model.encode_video(*videos).localization for model in (ours, released)]
+    torch.testing.assert_close(*clips)
+
+
+@torch.no_grad()
+def test_where_predictors_read_the_padding_no_transformer_of_hero_has_written_into_it():
+    """Clips of zeros behind the end give a projection that is the same for all of them, as in the released code."""
+    model, batch = small("hero", mask_similarity=False), inputs()
+    batch["video_features"][1, 6:] = 0
+    seen = []
+    model.positions.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    model(**batch)
+    expected = model.frame_projection(torch.zeros(3, 10))
+    torch.testing.assert_close(seen[0][1, 6:], expected)
 
 
 @every_model

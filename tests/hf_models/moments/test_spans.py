@@ -31,7 +31,7 @@ SIZES = {
     "max_video_clips": 9,
 }
 NUM_CLIPS = [9, 6, 1, 8, 9, 3, 7]
-CONVENTIONS = ("inclusive", "exclusive", "xml_legacy")
+CONVENTIONS = ("inclusive", "exclusive", "xml_legacy", "hero_legacy")
 
 
 def make_model(name="xml", *, subtitles=False, **changes):
@@ -240,6 +240,17 @@ def test_the_presets_under_the_released_convention_have_the_papers_number_of_spa
     preset = PRESETS[name]
     offsets = end_offsets(preset.min_clips, preset.max_clips, "xml_legacy")
     assert sum(preset.max_video_clips - offset for offset in offsets) == spans
+
+
+def test_the_released_hero_marks_two_clips_at_least_but_at_the_end_of_a_video():
+    def released(start, stop, last):  # seconds are clips
+        first = min(math.floor(start), last)
+        return first, min(max(math.ceil(stop) - 1, first + 1), last)
+
+    moments = [(2.0, 2.9, 9), (2.2, 5.0, 9), (8.0, 9.0, 9), (9.5, 9.9, 9), (12.0, 14.0, 9), (0.0, 0.5, 0)]
+    for start, stop, last in moments:
+        found = clip_labels([start], [stop], clip_seconds=1.0, num_clips=last + 1, end_convention="hero_legacy")
+        assert (found[0][0], found[1][0]) == released(start, stop, last)
 
 
 def test_a_five_second_moment_can_be_found_in_didemo():
