@@ -245,8 +245,8 @@ def finish(config: AblateConfig, variations: dict[str, Variation]) -> int:
     if others := sorted({variation_of(row) for row in rows.values() if row.metrics is not None} - variations.keys()):
         print(f"left out, because --variations has no such name: {', '.join(others)}")
     results = over_seeds(rows, variations, config.seeds, shuffled=config.shuffled)
-    found = differences(results, variations, seed=config.seed)
-    table = {row.name: row for row in (result.as_row(found, seed=config.seed) for result in results.values()) if row}
+    found = differences(results, variations)
+    table = {row.name: row for row in (result.as_row(found) for result in results.values()) if row}
     names = [result.label for result in results.values()]
     details = {"differences": [asdict(one) for one in found], "by_seed": {r.label: r.by_seed for r in results.values()}}
     status = finish_table(

@@ -198,7 +198,7 @@ class Outcome:
     metrics: dict[str, float]
     similarities: list[dict[str, float]]
     pair_similarities: list[list[list[float]]]
-    intervals: list[dict[str, list[float]]]
+    intervals: list[dict[str, list[float] | None]]
     signature: str
 
 
@@ -233,7 +233,7 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     of_pairs: dict[str, list[Any]] = {"draw": [draw for draw, _ in pairs]}
     of_pairs |= {name: [getattr(pair, name) for _, pair in pairs] for name in ("key", "kind")}
     by_seed: dict[str, list[dict[str, Any]]] = {}
-    intervals: dict[str, list[dict[str, list[float]]]] = {}
+    intervals: dict[str, list[dict[str, list[float] | None]]] = {}
     thresholds: dict[str, float | None] = {}
     for name, run_name, path in systems(config):
         check_model_folder(path)

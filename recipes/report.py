@@ -11,6 +11,7 @@ network, so it opens from disk and can be sent on; where the videos must stay wh
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -50,18 +51,17 @@ import polars as pl
 from datasets import Dataset
 
 from harness.data import load_split
+from harness.intervals import interval_of_mean
 from harness.pages import render_page
 from harness.results import replacing_files, write_text
 from hf_datasets.spreadsheets import as_csv
 from metrics.map_at_k.scoring import mean_average_precision
-from metrics.map_at_k.significance import bootstrap_interval
 from tfcovr.clip_names import clip_classes, name_targets
 from tfcovr.confusion import confusion_counts, confusion_table, most_confused
 from tfcovr.measure import CUTOFFS
 from tfcovr.shown_queries import NOT_STATED, select_queries, show_queries
 
 LAST = CUTOFFS[-1]
-CONFIDENCE = 0.95
 
 
 def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -121,20 +121,27 @@ def percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
-def interval_text(values: np.ndarray, seed: int) -> list[str]:
-    """The bootstrap interval of each column's mean in percent; empty for fewer than two queries."""
-    if len(values) < 2 or not np.isfinite(values).all():
-        return [""] * values.shape[1]
-    bounds = zip(*bootstrap_interval(values, CONFIDENCE, seed=seed), strict=True)
-    return [f"[{percent(low)}, {percent(high)}]" for low, high in bounds]
+def interval_text(values: np.ndarray, videos: Sequence[str]) -> list[str]:
+    """The interval of each column's mean over long videos and seeds, in percent; empty where all are of one video.
+
+    Args:
+        values: `(seeds, queries, columns)`; the released protocol has some that are not finite, or above 1.
+        videos: That of each query.
+    """
+    if not values.size or not np.isfinite(values).all():
+        return [""] * values.shape[-1]
+    columns, share = np.moveaxis(values, -1, 0), bool(values.max() <= 1)
+    return [interval_of_mean(column, videos, share=share).bounds_in_percent() for column in columns]
 
 
-def system_rows(folder: Path, results: dict[str, Any], seed: int) -> list[dict[str, Any]]:
-    """One row per system: mean, deviation over seeds where there are several, and interval over queries."""
+def system_rows(folder: Path, results: dict[str, Any], videos: dict[str, str]) -> list[dict[str, Any]]:
+    """One row per system: mean, deviation over seeds where there are several, and interval over videos and seeds."""
     rows = []
     for name, values in results["figures"].items():
-        runs = system_values(folder, name, results)
-        intervals = [""] * len(CUTOFFS) if runs is None else interval_text(runs, seed)
+        found = system_values(folder, name, results)
+        intervals = [""] * len(CUTOFFS)
+        if found is not None:
+            intervals = interval_text(found[0], [videos.get(clip, clip) for clip in found[1]])
         means = [
             percent(values[f"map@{k}"]) + (f" ± {percent(values[f'map@{k}_std'])}" if f"map@{k}_std" in values else "")
             for k in CUTOFFS
@@ -143,8 +150,8 @@ def system_rows(folder: Path, results: dict[str, Any], seed: int) -> list[dict[s
     return rows
 
 
-def system_values(folder: Path, name: str, results: dict[str, Any]) -> np.ndarray | None:
-    """A system's average precisions, `(queries, cut-offs)`, averaged over its seeds; None without its rankings."""
+def system_values(folder: Path, name: str, results: dict[str, Any]) -> tuple[np.ndarray, list[str]] | None:
+    """A system's average precisions `(seeds, queries, cut-offs)` and the queries' clips; None without its rankings."""
     num_runs = len(results.get("by_seed", {}).get(name, [name]))
     stems = {str(number) for number in range(num_runs)}
     files = [
@@ -157,26 +164,28 @@ def system_values(folder: Path, name: str, results: dict[str, Any]) -> np.ndarra
             return None
         files = [folder / "predictions.parquet"]
     protocol = results["config"]["protocol"]
-    runs = [average_precisions(pl.read_parquet(path), protocol) for path in files]
-    # Runs over other queries have no mean per query.
-    return np.mean(runs, axis=0) if len({len(run) for run in runs}) == 1 else None
+    tables = [pl.read_parquet(path) for path in files]
+    clips: list[str] = tables[0]["query_clip_id"].to_list()
+    if any(table["query_clip_id"].to_list() != clips for table in tables):
+        return None  # seeds that were asked other queries
+    return np.stack([average_precisions(table, protocol) for table in tables]), clips
 
 
 def breakdown(predictions: pl.DataFrame, column: str) -> pl.DataFrame:
     """Queries and mean average precision per value of `column`, lowest first."""
     grouped = predictions.group_by(name=column).agg(
-        queries=pl.len(), value=pl.col("ap").mean(), values="ap", target=pl.col("target").first()
+        queries=pl.len(), value=pl.col("ap").mean(), values="ap", videos="video", target=pl.col("target").first()
     )
     return grouped.sort("value", "name")
 
 
-def table_rows(table: pl.DataFrame, seed: int, *, name: str = "name") -> list[dict[str, Any]]:
+def table_rows(table: pl.DataFrame, *, name: str = "name") -> list[dict[str, Any]]:
     return [
         {
             "name": row[name] or NOT_STATED,
             "queries": row["queries"],
             "value": percent(row["value"]),
-            "interval": interval_text(np.array(row["values"])[:, None], seed)[0],
+            "interval": interval_text(np.array(row["values"])[None, :, None], row["videos"])[0],
         }
         for row in table.iter_rows(named=True)
     ]
@@ -202,7 +211,9 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     results, predictions = read_evaluation(folder)
     config = as_evaluated(config, results)
     clips = load_clips(config, predictions)
-    predictions = name_targets(predictions, clips)
+    videos = dict(clips.select("clip_id", "video_id").iter_rows())
+    video = pl.col("query_clip_id").replace_strict(videos, default=pl.col("query_clip_id"))
+    predictions = name_targets(predictions, clips).with_columns(video=video)
     per_label = breakdown(predictions, "target_label")
     counts = confusion_counts(predictions, clip_classes(clips))
     drawn = select_queries(predictions, num_queries=config.num_queries, selection=config.selection, seed=config.seed)
@@ -215,9 +226,9 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
         shown=next(iter(results["figures"])),
         protocol=results["signature"],
         cutoffs=CUTOFFS,
-        systems=system_rows(folder, results, config.seed),
-        change_types=table_rows(breakdown(predictions, "change_type"), config.seed),
-        labels=table_rows(both_ends(per_label, config.num_labels), config.seed, name="target"),
+        systems=system_rows(folder, results, videos),
+        change_types=table_rows(breakdown(predictions, "change_type")),
+        labels=table_rows(both_ends(per_label, config.num_labels), name="target"),
         num_labels=len(per_label),
         confusion=confusion_table(counts),
         pairs=most_confused(counts),

@@ -251,8 +251,8 @@ class MomentRetrievalModel(PreTrainedModel):
             ("query_ranking", pairs.T, config.query_ranking_weight),
         ):
             # The released XML and ReLoCLNet know pairs alone, HERO the videos that several queries share.
-            videos = labels.videos if name == "video_ranking" and config.ranking_negatives == "all" else None
-            parts[name] = weight * self._ranking_loss(one_way, labels, hard_negatives, videos)
+            shown = labels.videos if name == "video_ranking" and config.ranking_negatives == "all" else None
+            parts[name] = weight * self._ranking_loss(one_way, labels, hard_negatives, shown)
         return parts
 
     def _ranking_loss(

@@ -106,10 +106,12 @@ class FactoredCoVRForComposedRetrieval(TFCoVRForComposedRetrieval):
 
     # The loss reads log-probabilities: a probability's root is 0 in float32, without gradient, from 174.7 below 0 on.
     def _query_output(self, fused: Tensor) -> Tensor:
-        return self.query_classifier(fused).float().log_softmax(-1)
+        logits: Tensor = self.query_classifier(fused)
+        return logits.float().log_softmax(-1)
 
     def _target_output(self, video_embeds: Tensor) -> Tensor:
-        return self.target_classifier(self._in_own_dtype(video_embeds)).float().log_softmax(-1)
+        logits: Tensor = self.target_classifier(self._in_own_dtype(video_embeds))
+        return logits.float().log_softmax(-1)
 
     def _embeds(self, output: Tensor) -> Tensor:
         return (output / 2).exp()

@@ -53,9 +53,8 @@ class CounterfactualAccuracy(BufferedMetric):
         references: The kind of each group, for results by kind; may be left out.
         threshold: Similarity above which a text counts as true of a video, for `strict_vle`; see `fit_threshold`.
         per_query: Also give the results of every group.
-        confidence: Level of a bootstrap interval over groups, such as 0.95.
-        clusters: What each group is cut from, such as its long video, to draw its groups together.
-        seed: Seed of the bootstrap.
+        confidence: Level of an interval over groups, such as 0.95.
+        clusters: What each group is cut from, such as its long video, over which the interval is then.
 
     Returns:
         `text_score`, `video_score`, `group_score` (of groups of two videos), `classic_vle` and, with a threshold,
@@ -99,7 +98,6 @@ class CounterfactualAccuracy(BufferedMetric):
         per_query: bool = False,
         confidence: float | None = None,
         clusters: Any = None,
-        seed: int = 0,
     ) -> dict[str, Any]:
         return counterfactual_accuracy(
             predictions,
@@ -108,7 +106,6 @@ class CounterfactualAccuracy(BufferedMetric):
             per_query=per_query,
             confidence=confidence,
             clusters=clusters,
-            seed=seed,
         )
 
     def fit_threshold(self, predictions: Any) -> float:

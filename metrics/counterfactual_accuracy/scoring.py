@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from .groups import Kinds, Similarities, read_groups
-from .inputs import check_flag, quoted, read_number, read_rows, read_whole
-from .significance import MOST_SEED, RESAMPLES, bootstrap_interval
+from .inputs import check_flag, quoted, read_number, read_rows
+from .significance import interval_of_means
 
 VERSION = "1.0.0"
 
@@ -20,7 +20,6 @@ def counterfactual_accuracy(
     per_query: bool = False,
     confidence: float | None = None,
     clusters: Any = None,
-    seed: int = 0,
 ) -> dict[str, Any]:
     """How often each of two videos goes with its own of two texts.
 
@@ -33,10 +32,9 @@ def counterfactual_accuracy(
         threshold: Similarity above which a text counts as true of a video, for `strict_vle`: 0.5 where similarities
             are probabilities of "yes", otherwise from `fit_threshold` on other data; None leaves `strict_vle` out.
         per_query: Also give the results of every group, as `per_query`.
-        confidence: Level of a bootstrap interval over groups (95 % is 0.95), given as `confidence_interval`.
+        confidence: Level of an interval over groups (95 % is 0.95), given as `confidence_interval`.
         clusters: What each group is cut from, such as the name of its long video: groups of one cluster are alike, and
-            the bootstrap draws them together. None: every group is drawn by itself.
-        seed: Seed of the bootstrap.
+            the interval is over clusters, None where there is but one. None: every group counts by itself.
 
     Returns:
         Fractions in [0, 1], each also as `<name>/<kind>` for every kind, in the order of the kinds' names:
@@ -62,7 +60,6 @@ def counterfactual_accuracy(
     if confidence is not None and not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1 (95 % is 0.95), not {quoted(confidence)}")
     check_flag(per_query, "per_query")
-    seed = read_whole(seed, "seed", least=0, most=MOST_SEED)
     groups, kinds = read_groups(predictions, references)
     if not len(groups):
         raise ValueError("there is no group; give at least one")
@@ -75,14 +72,14 @@ def counterfactual_accuracy(
         result["per_query"] = {name: values.tolist() for name, values in verdicts.items()}
     if confidence is not None:
         drawn = _clusters(clusters, len(groups))
-        low, high = bootstrap_interval(np.column_stack(list(verdicts.values())), confidence, seed=seed, groups=drawn)
-        result["confidence_interval"] = {name: [low[i], high[i]] for i, name in enumerate(verdicts)}
+        bounds = interval_of_means(np.column_stack(list(verdicts.values())), confidence, drawn)
+        result["confidence_interval"] = dict(zip(verdicts, bounds, strict=True))
     counts = ",".join(f"{kind}={len(rows)}" for kind, rows in places.items()) or str(len(groups))
     facts = [f"groups:{counts}", f"videos:{groups.values.shape[1]}", "ties:wrong"]
     facts.append("threshold:none" if level is None else f"threshold:{level:g}")
     if confidence is not None:
         units = "" if drawn is None else f",clusters={len(set(drawn))}"
-        facts.append(f"bootstrap:{confidence:g},resamples={RESAMPLES},seed={seed}{units}")
+        facts.append(f"interval:{confidence:g},jackknife-t{units}")
     result["signature"] = "|".join(["counterfactual_accuracy", *facts, f"version:{VERSION}"])
     return result
 

@@ -49,8 +49,7 @@ class MapAtK(BufferedMetric):
         per_query: Also give the results of every query.
         protocol: `standard`, or `tfcovr-official` to reproduce the released script with its bugs.
         empty: `error`, or `skip` to leave out and count queries without relevant ids.
-        confidence: Level of a bootstrap interval, such as 0.95.
-        seed: Seed of the bootstrap.
+        confidence: Level of an interval over queries, such as 0.95.
 
     Returns:
         `map@K` for every K as fractions in [0, 1], and `signature`, the line that states the protocol.
@@ -87,7 +86,7 @@ class MapAtK(BufferedMetric):
         check_lengths(*columns)
         return columns
 
-    def _compute(  # noqa: PLR0913  (the options of one protocol)
+    def _compute(
         self,
         predictions: Any,
         references: Any,
@@ -98,7 +97,6 @@ class MapAtK(BufferedMetric):
         protocol: Protocol = "standard",
         empty: WhenEmpty = "error",
         confidence: float | None = None,
-        seed: int = 0,
     ) -> dict[str, Any]:
         return mean_average_precision(
             predictions,
@@ -110,7 +108,6 @@ class MapAtK(BufferedMetric):
             protocol=protocol,
             empty=empty,
             confidence=confidence,
-            seed=seed,
         )
 
     def compare(

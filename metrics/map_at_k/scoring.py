@@ -8,8 +8,8 @@ import numpy as np
 
 from .average_precision import NOTHING, Hits, average_precision_at, find_hits, recall_at
 from .id_lists import IdLists, read_id_lists, read_ids, to_codes
-from .inputs import check_choice, check_flag, quoted, read_cuts, read_number, read_whole
-from .significance import MOST_SEED, RESAMPLES, bootstrap_interval
+from .inputs import check_choice, check_flag, quoted, read_cuts, read_number
+from .significance import interval_of_means
 
 VERSION = "1.0.0"
 OFFICIAL_CUT = 50  # the released script keeps the first 50 rows of a ranking
@@ -18,7 +18,7 @@ Protocol = Literal["standard", "tfcovr-official"]
 WhenEmpty = Literal["error", "skip"]
 
 
-def mean_average_precision(  # noqa: PLR0913  (the options of one protocol, by keyword)
+def mean_average_precision(
     predictions: Any,
     references: Any,
     *,
@@ -29,7 +29,6 @@ def mean_average_precision(  # noqa: PLR0913  (the options of one protocol, by k
     protocol: Protocol = "standard",
     empty: WhenEmpty = "error",
     confidence: float | None = None,
-    seed: int = 0,
 ) -> dict[str, Any]:
     """mAP@K of ranked ids against sets of relevant ids.
 
@@ -46,8 +45,8 @@ def mean_average_precision(  # noqa: PLR0913  (the options of one protocol, by k
             `round(100 * value, 2)`.
         empty: What to do with a query without relevant ids: refuse, or leave it out and count it in
             `skipped_queries`.
-        confidence: Level of a bootstrap interval over queries (95 % is 0.95), given as `confidence_interval`.
-        seed: Seed of the bootstrap.
+        confidence: Level of an interval over queries (95 % is 0.95), given as `confidence_interval`; of one query
+            None.
 
     Returns:
         `map@K` for every K, fractions in [0, 1], `signature`, and the optional results.
@@ -65,7 +64,6 @@ def mean_average_precision(  # noqa: PLR0913  (the options of one protocol, by k
     confidence = _check_options(protocol, empty, confidence)
     check_flag(recall, "recall")
     check_flag(per_query, "per_query")
-    seed = read_whole(seed, "seed", least=0, most=MOST_SEED)
     rankings = read_id_lists(predictions, "predictions")
     relevant = read_id_lists(references, "references")
     check_lengths(rankings, relevant)
@@ -82,9 +80,8 @@ def mean_average_precision(  # noqa: PLR0913  (the options of one protocol, by k
     if per_query:
         result["per_query"] = {name: column.tolist() for name, column in metrics.items()}
     if confidence is not None:
-        low, high = bootstrap_interval(kept, confidence, seed=seed)
-        result["confidence_interval"] = {name: [low[i], high[i]] for i, name in enumerate(metrics)}
-    result["signature"] = _signature(protocol, exclude is not None, empty, confidence, seed)
+        result["confidence_interval"] = dict(zip(metrics, interval_of_means(kept, confidence), strict=True))
+    result["signature"] = _signature(protocol, exclude is not None, empty, confidence)
     return result
 
 
@@ -178,7 +175,7 @@ def _check_options(protocol: str, empty: str, confidence: float | None) -> float
     return level
 
 
-def _signature(protocol: str, excludes: bool, empty: str, confidence: float | None, seed: int) -> str:
+def _signature(protocol: str, excludes: bool, empty: str, confidence: float | None) -> str:
     official = protocol == "tfcovr-official"
     facts = {
         "protocol": protocol,
@@ -189,5 +186,5 @@ def _signature(protocol: str, excludes: bool, empty: str, confidence: float | No
         "empty": "nan" if official else empty,
     }
     if confidence is not None:
-        facts["bootstrap"] = f"{confidence:g},resamples={RESAMPLES},seed={seed}"
+        facts["interval"] = f"{confidence:g},jackknife-t"
     return "|".join(["map@k", *(f"{name}:{value}" for name, value in facts.items()), f"version:{VERSION}"])

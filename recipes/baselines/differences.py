@@ -92,7 +92,7 @@ class Result:
         """The metrics of each seed."""
         return {seed: row.metrics or {} for seed, row in self.rows.items()}
 
-    def as_row(self, found: Sequence[Difference], *, seed: int) -> Row | None:
+    def as_row(self, found: Sequence[Difference]) -> Row | None:
         """Mean, deviation over the seeds and interval, with what it is better by; None where nothing was tried."""
         failed = "; ".join(f"seed {seed}: {reason}" for seed, reason in self.failures.items())
         columns = {"changes": self.variation.changes}
@@ -101,7 +101,7 @@ class Result:
         first = next(iter(self.rows.values()))
         complete = f"{len(self.rows)}" if len(self.rows) >= self.wanted else f"{len(self.rows)} of {self.wanted}"
         columns["seeds"] = complete + (f" ({failed})" if failed else "")
-        columns[f"interval of {SHOWN}".replace("map", "mAP")] = own_interval(self, seed=seed).bounds_in_percent()
+        columns[f"interval of {SHOWN}".replace("map", "mAP")] = own_interval(self).bounds_in_percent()
         for one in found:
             if one.label == self.label:
                 columns[one.heading] = f"{one.intervals[SHOWN].in_percent()} ({one.against})"
@@ -159,15 +159,12 @@ def without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "stage1": stage1}
 
 
-def differences(
-    results: Mapping[tuple[str, bool], Result], variations: Mapping[str, Variation], *, seed: int
-) -> list[Difference]:
+def differences(results: Mapping[tuple[str, bool], Result], variations: Mapping[str, Variation]) -> list[Difference]:
     """Each variation against that which it names, and in order against shuffled.
 
     Args:
         results: what `over_seeds` gave.
         variations: by name.
-        seed: of the intervals' draws.
     """
     found = []
     for (name, shuffled), result in results.items():
@@ -180,13 +177,13 @@ def differences(
             seeds = sorted(result.rows.keys() & other.rows.keys()) if other else []
             if other and seeds:
                 pairs = [(result.rows[number], other.rows[number]) for number in seeds]
-                intervals, ratios = paired_intervals(pairs, seed=seed)
+                intervals, ratios = paired_intervals(pairs)
                 found.append(Difference(name, str(label), result.label, heading, seeds, intervals, ratios))
     return found
 
 
 def paired_intervals(
-    pairs: Sequence[tuple[Row, Row]], *, seed: int
+    pairs: Sequence[tuple[Row, Row]],
 ) -> tuple[dict[str, Interval], dict[str, Interval | None]]:
     """What the first of each pair is better by at every cut-off, and how many times as good; a pair is of one seed."""
     tables = read_all([row for pair in pairs for row in pair])
@@ -194,16 +191,16 @@ def paired_intervals(
     intervals, ratios = {}, {}
     for metric in METRICS:
         ones, others = (np.stack([table[metric].to_numpy() for table in tables[side::2]]) for side in (0, 1))
-        intervals[metric] = interval_of_mean(ones - others, videos, seed=seed)
-        ratios[metric] = interval_of_ratio(ones, others, videos, seed=seed) if others.any() else None
+        intervals[metric] = interval_of_mean(ones - others, videos)
+        ratios[metric] = interval_of_ratio(ones, others, videos) if others.any() else None
     return intervals, ratios
 
 
-def own_interval(result: Result, *, seed: int) -> Interval:
+def own_interval(result: Result) -> Interval:
     """The interval of a variation's `SHOWN` itself, over long videos and seeds."""
     tables = read_all(list(result.rows.values()))
     values = np.stack([table[SHOWN].to_numpy() for table in tables])
-    return interval_of_mean(values, tables[0]["video_id"].to_list(), seed=seed)
+    return interval_of_mean(values, tables[0]["video_id"].to_list(), share=True)
 
 
 def read_all(rows: Sequence[Row]) -> list[pl.DataFrame]:

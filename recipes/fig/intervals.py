@@ -42,7 +42,7 @@ def intervals_of(
             for system in (name, first)
         )
         videos = several[0].videos
-        found["intervals"][name] = {metric: interval_of_mean(own[metric], videos) for metric in metrics}
+        found["intervals"][name] = {metric: interval_of_mean(own[metric], videos, share=True) for metric in metrics}
         if name != first and len(several) == len(systems[first]):
             found["differences"][f"{name}, less {first}"] = {
                 metric: interval_of_mean(own[metric] - other[metric], videos) for metric in metrics

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from harness.intervals import interval_of_mean
 from harness.shared_config import Protocol
 from metrics.map_at_k.scoring import mean_average_precision
-from metrics.map_at_k.significance import bootstrap_interval
 
-CONFIDENCE = 0.95
 RANDOM_ORDERS = 100
 CHANCE = "random order"
 FEW_VIDEOS = 5
@@ -53,7 +52,7 @@ def compare(
         videos: Clip id -> its video.
         gallery_size: Clips that were ranked.
         cutoffs: The k of mAP@k.
-        seed: Of the bootstrap and the random orders.
+        seed: Of the random orders.
 
     Returns:
         System -> `map@k` and `gain@k` (of the first system over this one), in [0, 1], and their `_interval`s: None
@@ -70,10 +69,10 @@ def compare(
             raise ValueError(f"{folder} holds rankings of other queries for {name!r}; delete it and run again")
         row: dict[str, Any] = {}
         for what, numbers in (("map", own), ("gain", tuned - own)):
-            low, high = bootstrap_interval(numbers, CONFIDENCE, seed=seed, groups=groups)
             for column, k in enumerate(cutoffs):
-                row[f"{what}@{k}"] = float(numbers[:, column].mean())
-                row[f"{what}@{k}_interval"] = [low[column], high[column]] if len(set(groups)) > 1 else None
+                interval = interval_of_mean(numbers[None, :, column], groups, share=what == "map")
+                row[f"{what}@{k}"] = interval.mean
+                row[f"{what}@{k}_interval"] = None if interval.low is None else [interval.low, interval.high]
         found[name] = row
     return found
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from metrics.map_at_k import average_precision
 from metrics.map_at_k.scoring import mean_average_precision
-from metrics.map_at_k.significance import bootstrap_interval, compare
+from metrics.map_at_k.significance import compare, interval_of_means
 from metrics.map_at_k.tests import test_cases
 
 CUTS = (1, 3, 5, 10)
@@ -127,10 +127,10 @@ def test_queries_without_relevant_ids_are_skipped_only_on_request_and_counted():
 
 
 def test_the_signature_states_the_protocol():
-    signature = mean_average_precision([[1]], [[1]], exclude=[5], confidence=0.9, seed=3)["signature"]
+    signature = mean_average_precision([[1]], [[1]], exclude=[5], confidence=0.9)["signature"]
     assert signature == (
         "map@k|protocol:standard|denominator:min(relevant,k)|exclude:given|ties:as-ranked|duplicates:error|"
-        "empty:error|bootstrap:0.9,resamples=2000,seed=3|version:1.0.0"
+        "empty:error|interval:0.9,jackknife-t|version:1.0.0"
     )
 
 
@@ -178,16 +178,16 @@ def test_malformed_input_is_refused_naming_the_row(case):
         mean_average_precision(predictions, references, **options)
 
 
-def test_the_interval_holds_the_mean_and_narrows_with_more_queries():
-    values = np.random.default_rng(1).random((400, 2))
-    few, many = bootstrap_interval(values[:25], 0.95), bootstrap_interval(values, 0.95)
-    for (low, high), part in ((few, values[:25]), (many, values)):
-        assert (np.array(low) < part.mean(axis=0)).all()
-        assert (part.mean(axis=0) < np.array(high)).all()
-    assert (np.subtract(many[1], many[0]) < np.subtract(few[1], few[0])).all()
-    standard_error = values.std(axis=0) / 20
-    assert np.subtract(many[1], many[0]) == pytest.approx(2 * 1.96 * standard_error, rel=0.15)
-    assert bootstrap_interval(values, 0.95, seed=5) == bootstrap_interval(values, 0.95, seed=5)
+def test_the_interval_over_queries_is_that_of_students_t():
+    values = np.random.default_rng(1).random((12, 2))
+    reach = 2.200985 * values.std(axis=0, ddof=1) / 12**0.5  # t with 11 degrees of freedom, from a table
+    expected = np.stack([values.mean(axis=0) - reach, values.mean(axis=0) + reach], axis=1)
+    assert np.array(interval_of_means(values, 0.95)) == pytest.approx(expected)
+
+
+def test_one_query_has_no_interval():
+    result = mean_average_precision([[1, 2]], [[2]], k=[1, 2], confidence=0.95)
+    assert result["confidence_interval"] == {"map@1": None, "map@2": None}
 
 
 def run_of(values, **changes):

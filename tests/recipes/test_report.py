@@ -6,12 +6,13 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import evaluate
+import numpy as np
 import polars as pl
 import pytest
 import report
 from report import ReportConfig, as_csv, main, render
 
+from harness.intervals import interval_of_mean
 from harness.pages import csp_hash
 from tfcovr.shown_queries import select_queries
 
@@ -251,16 +252,35 @@ def test_the_worst_query_of_each_target_comes_before_the_second_worst_of_any():
         assert drawn["query_id"].to_list() == shown
 
 
-def test_the_interval_is_that_of_the_metric(config):
+def test_the_interval_is_over_long_videos_not_over_queries(config, monkeypatch, tmp_path):
+    """Of two queries of one video, 5/9 and 1/9, and one of another, 1: means 1/3 and 1, of two videos and one query."""
     page, _ = render(config)
-    predictions = pl.read_parquet(f"{config.evaluation_dir}/predictions.parquet")
-    measured = evaluate.load("map_at_k").compute(
-        predictions=predictions["ranked_clip_ids"].to_list(),
-        references=predictions["target_clip_ids"].to_list(),
-        confidence=0.95,
-    )
-    low, high = measured["confidence_interval"]["map@10"]
-    assert page.count(f"[{100 * low:.2f}, {100 * high:.2f}]") >= 4  # every cut-off is above the ranks here
+    assert 'class="interval"' not in page, "both queries are of one clip, and its video says nothing about others"
+    blue = [f"test-blue-{number}" for number in range(3)]
+    rows = [
+        query(0, "one", ["test-blue-0", "test-red-1", "test-blue-1"], blue),
+        query(1, "two", ["test-red-2", "test-red-1", "test-blue-2"], blue),
+        query(2, "three", blue, blue) | {"query_clip_id": "test-red-1"},
+    ]
+    write_evaluation(tmp_path / "evaluation", rows)
+    with_clips(monkeypatch, video_id=pl.col("clip_id"))
+    page, _ = render(config)
+    found = interval_of_mean(np.array([[5 / 9, 1 / 9, 1]]), ["a", "a", "b"], share=True)
+    assert page.count(found.bounds_in_percent()) >= 4  # every cut-off is above the ranks here
+    assert "interval over long videos" in page
+    assert "narrow" not in page
+
+
+def test_seeds_widen_the_interval_of_a_system(config, tmp_path):
+    """One row of a query for each of two seeds, one right and one wrong, in each of two videos."""
+    folder, blue = tmp_path / "evaluation", ["test-blue-0"]
+    (folder / "predictions" / "two-stage").mkdir(parents=True)
+    for seed, ranked in enumerate((["test-blue-0"], ["test-red-2"])):
+        rows = [query(n, "t", ranked, blue) | {"query_clip_id": f"test-red-{n}"} for n in range(2)]
+        pl.DataFrame(rows).write_parquet(folder / "predictions" / "two-stage" / f"{seed}.parquet")
+    results = json.loads((folder / "results.json").read_text()) | {"by_seed": {"two-stage": [{}, {}]}}
+    rows = report.system_rows(folder, results, {"test-red-0": "a", "test-red-1": "b"})
+    assert {text for _, text in rows[0]["cells"]} == {"[0.00, 100.00]"}
 
 
 def test_markup_in_a_label_stays_text(config, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from metrics.map_at_k.significance import bootstrap_interval
+from harness.intervals import interval_of_mean
 from tuning.verdict import CHANCE, compare, of_random_order, sentence
 
 
@@ -37,13 +37,15 @@ def test_each_system_has_its_map_and_the_gain_over_it(tmp_path):
     assert base["map@1"] == 0.25
     assert base["map@5"] == pytest.approx((1 / 2 + 1 / 2 + 1 + 1 / 3) / 4)
     assert base["gain@5"] == pytest.approx(1 - base["map@5"])
-    assert base["gain@5_interval"] == pytest.approx([1 - 2 / 3, 1 / 2])  # v1 twice, v0 twice
+    expected = interval_of_mean(np.array([[1 / 2, 1 / 2, 0, 2 / 3]]), ["v0", "v0", "v1", "v1"])
+    assert base["gain@5_interval"] == pytest.approx([expected.low, expected.high])
     text = sentence(found, "zero-shot average", 5, 4, 2)
     assert text.startswith(
         "The tuned model is 41.7 points of mAP@5 above 'zero-shot average' (95 % interval over videos"
     )
     assert "4 queries of 2 held-out videos: 2 videos are too few for a narrow interval to mean much" in text
-    assert sentence(found, "zero-shot average", 5, 4, 5).endswith("5 held-out videos: better.")
+    sure = {"other": {"gain@5": 0.2, "gain@5_interval": [0.1, 0.3]}}
+    assert sentence(sure, "other", 5, 4, 5).endswith("5 held-out videos: better.")
     alone = compare(tmp_path, ["tuned"], dict.fromkeys(VIDEOS, "v"), gallery_size=5, cutoffs=(5,), seed=0)
     assert alone[CHANCE]["gain@5_interval"] is None
     assert sentence(alone, CHANCE, 5, 4, 1).endswith("of one video nothing can be said about others.")
@@ -58,13 +60,3 @@ def test_chance_is_the_mean_over_all_orders():
         )
         (found,) = of_random_order(predictions, 5, (k,), seed=0)  # the query's own clip is the fifth
         assert found[0] == pytest.approx(exact, abs=0.02)
-
-
-def test_queries_of_one_group_are_drawn_together():
-    values = np.array([[0.0], [0.0], [1.0], [1.0]])
-    low, high = bootstrap_interval(values, 0.95, groups=["a", "a", "b", "b"])
-    assert (low, high) == ([0.0], [1.0])
-    alone, apart = bootstrap_interval(values, 0.95), bootstrap_interval(values, 0.95, groups=range(4))
-    assert alone == apart
-    uneven = np.array([[0.0], [1.0], [1.0], [1.0]])
-    assert bootstrap_interval(uneven, 0.7, groups=list("abbb"), resamples=5000)[1] == [1.0]
