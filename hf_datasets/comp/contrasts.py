@@ -13,6 +13,7 @@ from hf_datasets.class_labels import with_names
 from hf_datasets.comp.stacking import ClipColumns, frames_per_clip, stack_clips
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import VideoRequest, unreadable
+from hf_datasets.video.reading import Spread
 
 LEVELS = {"temporal_reorder": 1, "action_replace": 1, "segment_mismatch": 1, "multi": 2}
 """The level of each type of disruption, by which CompLoss weighs negatives."""
@@ -138,33 +139,36 @@ class SpanReader:
         transform: Callable[[Tensor], Tensor] = Tensor.contiguous,
     ) -> None:
         self.size, self.keep, self.transform = size, keep, transform
-        self.kept: dict[tuple[Span, int], Tensor] = {}
+        self.kept: dict[tuple[Span, int, Spread], Tensor] = {}
 
-    def __call__(self, spans: Sequence[Span], num_frames: int) -> Tensor:
+    def __call__(self, spans: Sequence[Span], num_frames: int, spread: Spread = "middles") -> Tensor:
         """`(num_frames, 3, height, width)` uint8 after `transform`: the share of each span, in order.
+
+        For `spread` see `hf_datasets.video.frame_indices`.
 
         Raises:
             VideoError: If a span cannot be read.
             ValueError: If there are more spans than frames.
         """
         shares = frames_per_clip(num_frames, len(spans))
-        return torch.cat([self.read(span, share) for span, share in zip(spans, shares, strict=True)])
+        return torch.cat([self.read(span, share, spread) for span, share in zip(spans, shares, strict=True)])
 
-    def read(self, span: Span, num_frames: int) -> Tensor:
+    def read(self, span: Span, num_frames: int, spread: Spread = "middles") -> Tensor:
         """`(num_frames, ...)` of one span.
 
         Raises:
             VideoError: If it cannot be read.
         """
-        if (frames := self.kept.get((span, num_frames))) is not None:
+        if (frames := self.kept.get((span, num_frames, spread))) is not None:
             return frames
         try:
-            read = read_frames(span.path, num_frames, span.start_seconds, span.end_seconds, size=self.size)
+            seconds = span.start_seconds, span.end_seconds
+            read = read_frames(span.path, num_frames, *seconds, size=self.size, spread=spread)
         except VideoError as error:
             raise VideoError(f"{error}; remove this video from the video folder, or fetch it again") from error
         frames = self.transform(read.frames)
         if self.keep:
-            self.kept[span, num_frames] = frames
+            self.kept[span, num_frames, spread] = frames
         return frames
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from .backends import Backend
 from .failures import NO_FILE, VideoFailure, describe_failure
 from .pyav import VideoLimits
-from .reading import ClipPixels, VideoFrames, frames_of, read_frames
+from .reading import ClipPixels, Spread, VideoFrames, frames_of, read_frames
 from .resizing import resized_size
 from .shared_memory import PixelFolder
 from .waiting import Run
@@ -57,6 +57,7 @@ class VideoReaderPool:
         limits: As in `read_frames`.
         reader: Function that reads a clip, with the signature of `read_frames`, from an importable module. With one
             from outside `hf_datasets.video` a worker imports torch, which takes seconds.
+        spread: As in `read_frames`.
 
     Attributes:
         quarantine: Files that hung, killed their worker or cannot be read, with the reason. They are not tried again.
@@ -82,6 +83,7 @@ class VideoReaderPool:
         size: int | tuple[int, int] | None = None,
         limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
         reader: Callable[..., VideoFrames | ClipPixels] = read_frames,
+        spread: Spread = "middles",
     ) -> None:
         self.num_workers = _available_cores() if num_workers is None else num_workers
         counts = [num_frames] if isinstance(num_frames, int) else list(num_frames)
@@ -97,7 +99,9 @@ class VideoReaderPool:
         self.timeout_seconds = timeout_seconds
         self.quarantine: dict[str, str] = {}
         self._reader = reader
-        self._options = {"num_frames": num_frames, "backend": backend, "size": size, "limits": limits}
+        self._options: dict[str, Any] = {"num_frames": num_frames, "backend": backend, "size": size, "limits": limits}
+        if spread != "middles":  # which other readers need not know
+            self._options["spread"] = spread
         self._setup = {
             "reader": READ_PIXELS if reader is read_frames else f"{reader.__module__}:{reader.__qualname__}",
             "timeout_seconds": timeout_seconds,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,17 +21,22 @@ if TYPE_CHECKING:
     import torch
 
 
-def frame_indices(num_frames_in_clip: int, num_frames: int) -> list[int]:
-    """Which frames of a clip to read: the middle of each of `num_frames` equal segments, ascending.
+Spread = Literal["middles", "ends"]
 
-    A clip with fewer than `num_frames` frames gives each of them once, in order, and again from the first on.
 
-    Source: `get_video_frames` of the TF-CoVR release. It cuts at floor(linspace(0, F, min(T, F) + 1)) and takes
-    floor((c_i + c_{i+1} - 1) / 2).
+def frame_indices(num_frames_in_clip: int, num_frames: int, spread: Spread = "middles") -> list[int]:
+    """Which frames of a clip to read, spread evenly: by default the middle of each of `num_frames` equal segments.
+
+    A clip with fewer than `num_frames` frames gives each of them once, in order, and again from the first on; from end
+    to end, it gives some of them several times in a row.
+
+    Sources: `get_video_frames` of the TF-CoVR release. It cuts at floor(linspace(0, F, min(T, F) + 1)) and takes
+    floor((c_i + c_{i+1} - 1) / 2). LanguageBind's processor for "ends", floor(linspace(0, F - 1, T)).
 
     Args:
         num_frames_in_clip: F, at least 1.
         num_frames: T, at least 1.
+        spread: "middles", or "ends": from the first frame to the last, as LanguageBind reads.
 
     Raises:
         ValueError: If either is less than 1.
@@ -47,6 +52,8 @@ def frame_indices(num_frames_in_clip: int, num_frames: int) -> list[int]:
             f"num_frames_in_clip={num_frames_in_clip} and num_frames={num_frames} must be at least 1; "
             "a clip without frames has nothing to sample"
         )
+    if spread == "ends":
+        return [int(index) for index in np.linspace(0, num_frames_in_clip - 1, num_frames, dtype=int)]
     segments = min(num_frames, num_frames_in_clip)
     # Integers, because linspace in floating point can fall short of a whole number.
     cuts = [segment * num_frames_in_clip // segments for segment in range(segments + 1)]
@@ -54,7 +61,7 @@ def frame_indices(num_frames_in_clip: int, num_frames: int) -> list[int]:
     return [middles[position % segments] for position in range(num_frames)]
 
 
-def sampled_indices(num_frames_in_clip: int, num_frames: int | Sequence[int]) -> list[int]:
+def sampled_indices(num_frames_in_clip: int, num_frames: int | Sequence[int], spread: Spread = "middles") -> list[int]:
     """`frame_indices` of each of several numbers of frames, one after the other.
 
     Example:
@@ -62,7 +69,7 @@ def sampled_indices(num_frames_in_clip: int, num_frames: int | Sequence[int]) ->
         [12, 37, 62, 87, 24, 74]
     """
     counts = [num_frames] if isinstance(num_frames, int) else num_frames
-    return [index for count in counts for index in frame_indices(num_frames_in_clip, count)]
+    return [index for count in counts for index in frame_indices(num_frames_in_clip, count, spread)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,7 @@ def read_pixels(
     backend: Backend = "auto",
     size: int | tuple[int, int] | None = None,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+    spread: Spread = "middles",
 ) -> ClipPixels:
     """Read the frames of a clip; arguments and errors are those of `hf_datasets.video.read_frames`.
 
@@ -102,7 +110,7 @@ def read_pixels(
     """
     return _read(
         path,
-        lambda num_frames_in_clip: sampled_indices(num_frames_in_clip, num_frames),
+        lambda num_frames_in_clip: sampled_indices(num_frames_in_clip, num_frames, spread),
         start_seconds,
         end_seconds,
         backend=backend,
@@ -200,6 +208,7 @@ def read_frames(
     backend: Backend = "auto",
     size: int | tuple[int, int] | None = None,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+    spread: Spread = "middles",
 ) -> VideoFrames:
     """Read `num_frames` frames, spread over a clip by `frame_indices`.
 
@@ -219,14 +228,14 @@ def read_frames(
         size: Resize in the same call: the shorter side, or (height, width); bicubic with antialiasing
             (`resizing.resize`).
         limits: The largest frames and durations that are accepted.
+        spread: See `frame_indices`.
 
     Raises:
         ValueError: If the span is empty or negative, or `num_frames` is less than 1.
         VideoError: If the file is missing, damaged, too large, or has no frame in the span (`VideoSpanError`).
     """
-    return frames_of(
-        read_pixels(path, num_frames, start_seconds, end_seconds, backend=backend, size=size, limits=limits)
-    )
+    span = start_seconds, end_seconds
+    return frames_of(read_pixels(path, num_frames, *span, backend=backend, size=size, limits=limits, spread=spread))
 
 
 def read_frames_at(

@@ -11,6 +11,8 @@ from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_video
 
 COVR_FRAMES = 15
 """Frames of a target in CoVR and TF-CoVR."""
+COVR_TOKENS, COVR_TRAINING_TOKENS = 64, 35
+"""Where CoVR cuts texts, in its tests and in training."""
 
 
 class BlipEncoder(Encoder):
@@ -19,7 +21,7 @@ class BlipEncoder(Encoder):
     usage = Usage(
         family="BLIP",
         frames="15, each an image; the mean of the unit-norm frames. Of a query the middle one (index F // 2)",
-        prompt="the text alone; in a query the token [ENC] stands first",
+        prompt="the text alone, cut at 64 tokens as CoVR's tests do; in a query the token [ENC] stands first",
         pooling="the image's class token and the text's first token, projected, unit-norm",
         query="the text encoder's first token, with cross attention to the middle frame, projected, unit-norm (CoVR)",
         source="arXiv:2201.12086, CoVR 2308.14746; Salesforce/blip-itm-large-coco, lucas-ventura/CoVR (converted)",
@@ -27,6 +29,15 @@ class BlipEncoder(Encoder):
     )
     model_class = "BlipForImageTextRetrieval"
     default_frames = COVR_FRAMES
+
+    @property
+    def depends_on(self) -> dict[str, str]:
+        """See `Encoder`."""
+        return {"most_tokens": str(COVR_TOKENS)}
+
+    def tokens(self, texts: Sequence[str], most_tokens: int = COVR_TOKENS) -> dict[str, Tensor]:
+        """Token ids of texts, padded on the right, cut as CoVR cuts them in its tests, or elsewhere."""
+        return self.cut_tokens(texts, most_tokens)
 
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
         """Unit-norm `(B, D)`."""

@@ -277,14 +277,20 @@ class LanguageBindEncoder(DotProductEncoder):
 
     usage = Usage(
         family="LanguageBind",
-        frames="8; one video, with attention over time in each layer",
+        frames="8, evenly from the first to the last; one video, with attention over time in each layer",
         prompt="the text alone",
         pooling="the mean over frames of the class token, projected; the text's projected output; unit-norm",
         query=AVERAGE,
         source="arXiv:2310.01852; LanguageBind/LanguageBind_Video_FT",
         license="MIT",
-        inferred="a center crop: the released processor crops and mirrors at random, also in evaluation",
+        inferred="no mirroring: the released processor mirrors every other video at random, also in evaluation",
     )
+    spread = "ends"
+
+    @property
+    def depends_on(self) -> dict[str, str]:
+        """See `Encoder`."""
+        return {"spread": self.spread}
 
     @classmethod
     def fixed_frames(cls, config: Any) -> int | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -81,6 +81,8 @@ class Encoder:
     reads_texts: ClassVar[bool] = True
     default_frames: ClassVar[int] = 16
     """Frames of a video where the configuration does not say how many."""
+    spread: ClassVar[Literal["middles", "ends"]] = "middles"
+    """Which frames of a video it reads: the middles of equal parts, or evenly from the first to the last."""
 
     def __init__(self, model: Any, processor: Any, num_frames: int) -> None:
         self.model, self.processor, self.num_frames = model, processor, num_frames
@@ -126,11 +128,20 @@ class Encoder:
         Raises:
             ValueError: There is no text.
         """
+        return self.cut_tokens(texts, 10**6)
+
+    def cut_tokens(self, texts: Sequence[str], most_tokens: int) -> dict[str, Tensor]:
+        """`tokens` of texts that are cut at `most_tokens`, where the released code gives the model no longer ones.
+
+        Raises:
+            ValueError: There is no text.
+        """
         if not texts:
             raise ValueError("there is no text to encode; give at least one")
         tokenizer = self.processor.tokenizer
         fields = self.model.config.get_text_config()
-        longest = min(tokenizer.model_max_length, getattr(fields, "max_position_embeddings", 10**6))
+        readable = getattr(fields, "max_position_embeddings", 10**6)
+        longest = min(tokenizer.model_max_length, readable, most_tokens)
         padding = "max_length" if "siglip" in self.model.config.model_type else True  # as it was trained
         tokens = tokenizer(list(texts), padding=padding, truncation=True, max_length=longest, return_tensors="pt")
         wanted = ("input_ids", "attention_mask")

@@ -32,6 +32,7 @@ from harness.shared_config import DataConfig, FrameCacheConfig, TrainingRunConfi
 from harness.training import TrainingRun, epoch_batches
 from hf_datasets.video.frame_cache import FrameCache
 from hf_models.encoders import BlipEncoder, BlipForComposedRetrieval, load_encoder
+from hf_models.encoders.blip import COVR_TOKENS, COVR_TRAINING_TOKENS
 from hf_models.fingerprints import weights_fingerprint
 from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient
@@ -80,6 +81,7 @@ class Clips:
         splits: whose clips and texts.
         descriptions: clip id -> text, for ECDE; None otherwise.
         device: where the model is.
+        most_tokens: where modification texts are cut.
 
     Attributes:
         ids: clip id -> position, of the clips that can be read.
@@ -95,6 +97,7 @@ class Clips:
         splits: tuple[str, ...],
         descriptions: Mapping[str, str] | None,
         device: torch.device,
+        most_tokens: int = COVR_TOKENS,
     ) -> None:
         self.encoder, self.device = encoder, device
         rows = [clip for split in splits for clip in load_split(config, split, clips=True)]
@@ -114,7 +117,7 @@ class Clips:
         said = [] if descriptions is None else [descriptions[clip_id] for clip_id in known]
         self.texts = index_of(sorted(written | set(said)))
         spelled = [normalize_modification(text) if config.number_words else text for text in self.texts]
-        self.tokens = encoder.tokens(spelled)
+        self.tokens = encoder.tokens(spelled, most_tokens)
         self.tokens["input_ids"][:, 0] = encoder.enc_token_id
         self.multimodal_embeds: Tensor | None = None
         self.description = torch.tensor([self.texts[text] for text in said])
@@ -174,7 +177,9 @@ class CrossAttentionTraining(TrainingRun):
         self.fingerprint = weights_fingerprint(self.encoder.model)
         self.descriptions = descriptions
         with self.accelerator.main_process_first():
-            self.clips = Clips(self.encoder, config, ("train", "validation"), descriptions, device)
+            self.clips = Clips(
+                self.encoder, config, ("train", "validation"), descriptions, device, COVR_TRAINING_TOKENS
+            )
         self.triplets = place_triplets(load_split(config, "train").to_polars(), self.clips.ids, self.clips.texts)
         self.queries = place_split(config, "validation", self.clips)
         whole.freeze_vision()

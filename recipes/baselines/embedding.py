@@ -95,8 +95,8 @@ def embed_clips(
         encoder: of `hf_models.encoders`.
         clips: rows with `clip_id`, `video` (a path or None), `start_seconds` and `end_seconds`.
         folder: of all stores; that of these embeddings is named after what they depend on.
-        num_frames: frames of a clip, the middles of as many equal parts (1: the middle frame); None: as many as the
-            encoder reads.
+        num_frames: frames of a clip, by default the middles of as many equal parts (1: the middle frame), see
+            `Encoder.spread`; None: as many as the encoder reads.
         work: how much at a time.
 
     Raises:
@@ -110,7 +110,7 @@ def embed_clips(
     failures = {clip_id: NO_FILE for clip_id, clip in by_id.items() if not clip["video"]}
 
     def encoded() -> Iterator[tuple[list[str], Tensor]]:
-        for read in batched(read_clips(todo, num_frames, failures, work), work.batch_size):
+        for read in batched(read_clips(encoder, todo, num_frames, failures, work), work.batch_size):
             yield [keys[clip_id] for clip_id, _ in read], vectors_of(encoder, [frames for _, frames in read])
 
     num_encoded = fill(store, encoded(), len(todo), "clips", work)
@@ -184,7 +184,7 @@ def embed_queries(
     unreadable: dict[str, str] = {}
 
     def read_pairs() -> Iterator[tuple[str, Tensor, str]]:
-        for clip_id, frames in read_clips([by_id[clip_id] for clip_id in pairs], num_frames, unreadable, work):
+        for clip_id, frames in read_clips(encoder, [by_id[clip_id] for clip_id in pairs], num_frames, unreadable, work):
             yield from ((key, frames, text) for key, text in pairs[clip_id].items())
 
     def encoded() -> Iterator[tuple[list[str], Tensor]]:
@@ -249,7 +249,7 @@ def vectors_of(encoder: Any, frames: Sequence[Tensor]) -> Tensor:
 
 
 def read_clips(
-    clips: Sequence[Clip], num_frames: int, failures: dict[str, str], work: Work
+    encoder: Any, clips: Sequence[Clip], num_frames: int, failures: dict[str, str], work: Work
 ) -> Iterator[tuple[str, Tensor]]:
     """Ids and frames `(num_frames, 3, height, width)` as they come; what cannot be read goes to `failures`."""
     requests = [
@@ -258,7 +258,7 @@ def read_clips(
     if not requests:
         return
     limits = {"num_workers": work.num_workers, "timeout_seconds": work.timeout_seconds}
-    with VideoReaderPool(num_frames, **limits) as pool:
+    with VideoReaderPool(num_frames, spread=getattr(encoder, "spread", "middles"), **limits) as pool:
         for clip_id, read in pool.read(requests):
             if isinstance(read, VideoFailure):
                 failures[str(clip_id)] = read.reason

@@ -149,7 +149,8 @@ class Scores:
         parts = []
         for batch in batched(items, self.batch_size):
             if what == "videos":
-                frames = [self.reader([span], encoder.num_frames) for span in batch]
+                spread = getattr(encoder, "spread", "middles")
+                frames = [self.reader([span], encoder.num_frames, spread) for span in batch]
                 parts.append(encoder.encode_video(frames).float().cpu())
             else:
                 parts.append(encoder.encode_text(batch).float().cpu())

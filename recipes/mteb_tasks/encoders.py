@@ -44,6 +44,7 @@ class SegmentEncoder(AbsEncoder):
         size: What frames are resized to while they are read, as in `read_frames`.
         parts: The halves of a composed query that the model sees.
         num_workers: Processes that read videos; 0: this one reads.
+        spread: Which frames, as in `read_frames`.
         known: Embeddings of segments by another encoder with the same model, to which this one adds its own.
     """
 
@@ -56,10 +57,12 @@ class SegmentEncoder(AbsEncoder):
         size: int | tuple[int, int] | None = None,
         parts: QueryParts = "both",
         num_workers: int = 0,
+        spread: Literal["middles", "ends"] = "middles",
         known: dict[Segment, Tensor] | None = None,
     ) -> None:
         self.known = {} if known is None else known
         self.num_frames, self.size, self.parts, self.num_workers = num_frames, size, parts, num_workers
+        self.spread: Literal["middles", "ends"] = spread
         self.mteb_model_meta = ModelMeta.create_empty(
             overwrites={
                 "name": name if "/" in name else f"subtle/{name}",
@@ -97,7 +100,8 @@ class SegmentEncoder(AbsEncoder):
         is_composed = is_query and {"video", "text"} <= set(task_metadata.get_modalities(prompt_type))
         unused = {"both": None, "video": "text", "text": "video"}[self.parts] if is_composed else None
         rows = []
-        with VideoReaderPool(self.num_frames, size=self.size, num_workers=self.num_workers) as pool:
+        options = {"size": self.size, "num_workers": self.num_workers, "spread": self.spread}
+        with VideoReaderPool(self.num_frames, **options) as pool:
             for batch in inputs:
                 texts = list(batch["text"]) if "text" in batch and unused != "text" else None
                 videos = self._embeds_of(batch["video"], pool) if "video" in batch and unused != "video" else None
@@ -129,7 +133,7 @@ class SegmentEncoder(AbsEncoder):
         read = dict(pool.read(requests))
         for place, video in enumerate(videos):
             if not isinstance(video, Segment):
-                yield video.get_frames_at(frame_indices(len(video), self.num_frames)).data
+                yield video.get_frames_at(frame_indices(len(video), self.num_frames, self.spread)).data
                 continue
             answer = read.pop(place)
             if isinstance(answer, VideoFailure):
@@ -188,8 +192,10 @@ class AverageEncoder(SegmentEncoder):
 
     def __init__(self, encoder: Any, name: str, **options: Any) -> None:
         self.encoder: VideoTextEncoder = encoder
-        revision = digest_of(weights_fingerprint(encoder.model), str(encoder.num_frames), options.get("parts", "both"))
-        super().__init__(name, revision, num_frames=encoder.num_frames, **options)
+        spread = getattr(encoder, "spread", "middles")
+        facts = [str(encoder.num_frames), options.get("parts", "both"), *([spread] if spread != "middles" else [])]
+        revision = digest_of(weights_fingerprint(encoder.model), *facts)
+        super().__init__(name, revision, num_frames=encoder.num_frames, spread=spread, **options)
 
     def embed_videos(self, frames: list[Tensor]) -> Tensor:
         """Unit-norm `(B, D)`."""

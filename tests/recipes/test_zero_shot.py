@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import evaluate_mteb
 import polars as pl
@@ -12,12 +13,14 @@ from safetensors import safe_open
 from zero_shot import ZeroShotConfig
 
 from baselines import costs, models
+from baselines.embedding import Work, read_clips
 from baselines.rows import read_rows
 from hf_models import AIMModel, AIMVideoProcessor
-from hf_models.encoders.dual_encoders import ImageEncoder
+from hf_models.encoders.dual_encoders import ImageEncoder, LanguageBindEncoder
 from tests.fixtures import small_encoders
 from tests.fixtures.colored_videos import write_colored_video
 from tests.fixtures.small_encoders import save_small
+from tests.fixtures.videos import numbers_of, write_video
 
 KILLED_AFTER_THREE_FILES = """
 import os, sys
@@ -79,6 +82,14 @@ def test_every_kind_of_row_runs(small, options, capsys):
     assert rows["MM-Embed"].columns["license"] == "CC-BY-NC-4.0"
     assert "paper" not in rows["E5-V"].columns
     assert "AIM (k400), 16 frames: not measured: name a model with --aim_k400_16" in capsys.readouterr().out
+
+
+def test_languagebind_reads_from_the_first_frame_to_the_last_as_it_was_released(tmp_path):
+    video = write_video(tmp_path / "video.mp4", 50)
+    clip = {"clip_id": "a", "video": str(video), "start_seconds": None, "end_seconds": None}
+    for encoder, numbers in ((LanguageBindEncoder, [0, 16, 32, 49]), (ImageEncoder, [5, 18, 30, 43])):
+        ((_, frames),) = read_clips(encoder, [clip], 4, {}, Work(num_workers=0))
+        assert numbers_of(SimpleNamespace(frames=frames)) == numbers
 
 
 def test_the_average_of_clip_is_that_of_mteb(small, options, tiny):

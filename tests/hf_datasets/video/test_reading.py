@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -74,6 +75,22 @@ def b_frames(videos):
 )
 def test_frame_indices_are_those_of_the_release(num_frames, num_frames_in_clip, indices):
     assert frame_indices(num_frames_in_clip, num_frames) == indices
+
+
+def test_frames_from_end_to_end_are_those_of_languagebind():
+    """Its rule is `np.linspace(0, n - 1, T, dtype=int)`; a clip of fewer frames shows some several times, in order."""
+    for length in (1, 2, 5, 8, 9, 100, 1001):
+        assert frame_indices(length, 8, "ends") == np.linspace(0, length - 1, 8, dtype=int).tolist()
+    assert frame_indices(100, 8, "ends") == [0, 14, 28, 42, 56, 70, 84, 99]
+    assert frame_indices(5, 1, "ends") == [0]
+
+
+def test_a_clip_is_read_from_end_to_end_on_request_also_by_workers(b_frames):
+    expected = [10, 16, 22, 29]  # of frames 10 to 29
+    assert numbers_of(read_frames(b_frames, 4, 0.4, 1.2, spread="ends")) == expected
+    with VideoReaderPool(4, num_workers=1, spread="ends") as pool:
+        ((_, read),) = pool.read([VideoRequest("clip", b_frames, 0.4, 1.2)])
+    assert numbers_of(read) == expected
 
 
 @pytest.mark.parametrize(("clip", "frames"), [(0, 12), (10, 0), (-1, 4)])

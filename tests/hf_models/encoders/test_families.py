@@ -1,6 +1,7 @@
 """Every family of encoders by the same rules: shapes, lengths, one by one as together, one frame and many."""
 
 import dataclasses
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -93,6 +94,17 @@ def test_the_middle_frame_of_a_query_is_what_blip_looks_at(encoder_of):
     assert_close(queries[0], queries[1])
     assert_close(queries[0], queries[3])
     assert (queries[0] - queries[2]).abs().max() > 1e-4
+
+
+def test_blip_cuts_texts_where_covr_cuts_them_in_its_tests_and_in_training(encoder_of):
+    encoder = encoder_of(blip)
+    with (
+        patch.object(encoder.model.config.text_config, "max_position_embeddings", 512),
+        patch.object(encoder.processor.tokenizer, "model_max_length", 512),
+    ):
+        tested, trained = (encoder.tokens(["dog " * 100], *given)["input_ids"] for given in ((), (35,)))
+    assert (tested.shape, trained.shape) == ((1, 64), (1, 35))
+    assert tested[0, -1] == trained[0, -1] == encoder.tokens(["dog"])["input_ids"][0, -1], "cut texts end as others do"
 
 
 @pytest.mark.parametrize("make", [make for make in FAMILIES if make not in {x_clip, v_jepa_2, blip, *LANGUAGE_MODELS}])
