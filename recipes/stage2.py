@@ -67,7 +67,7 @@ class Stage2(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "stage2", "map@50"
-    ADDED: ClassVar = {"project_text": True, "query_frames": None, "model": "tfcovr"}
+    ADDED: ClassVar = {"project_text": True, "query_frames": None, "model": "tfcovr", "cosine_per": "step"}
 
     def __init__(self, config: Stage2Config) -> None:
         # Some encoders have heads that nothing here reads.
@@ -151,7 +151,13 @@ class Stage2(TrainingRun):
         self.model.train()
         rows = self.epoch_batches(progress.epoch)[progress.step :]
         for batch in self.source.batches(self.triplets, rows, config.query):
-            rate = warmup_cosine(progress.total_steps, self.total_steps, config.warmup_steps, config.learning_rate)
+            rate = warmup_cosine(
+                progress.total_steps,
+                self.total_steps,
+                config.warmup_steps,
+                config.learning_rate,
+                steps_at_once=self.steps_per_epoch if config.cosine_per == "epoch" else 1,
+            )
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             loss = self.model(**batch, return_loss=True).loss

@@ -36,7 +36,8 @@ def rank(
     """The first `k` gallery ids of each query and their similarities.
 
     The reference clip of a query is left out of its ranking; under the official protocol it comes last instead, as the
-    released script subtracts 100 from its similarity.
+    released script subtracts 100 from its similarity. Clips of equal similarity come here in the order of the gallery,
+    there in whatever order numpy's unstable argsort leaves them, so ties of different ids may be ranked otherwise.
 
     Args:
         model: in evaluation mode, on the device of the embeddings.

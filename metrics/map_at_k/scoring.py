@@ -42,7 +42,8 @@ def mean_average_precision(
         per_query: Also give `per_query`, the results of every query in order (NaN for a skipped one).
         protocol: `tfcovr-official` reproduces the released TF-CoVR script for comparison: first 50 ranks only,
             duplicates counted on both sides, no checks, so a value can exceed 1 or be NaN. The script prints
-            `round(100 * value, 2)`.
+            `round(100 * value, 2)`. It sorts by an argsort that is not stable: of different ids with equal
+            similarities its order is arbitrary, so where there are such ties its figures may differ.
         empty: What to do with a query without relevant ids: refuse, or leave it out and count it in
             `skipped_queries`.
         confidence: Level of an interval over queries (95 % is 0.95), given as `confidence_interval`; of one query

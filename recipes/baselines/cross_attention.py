@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from accelerate.utils import set_seed
@@ -64,6 +64,9 @@ class CrossAttentionConfig(TrainingRunConfig, FrameCacheConfig, DataConfig):
     learning_rate: float = option(1e-4, "AdamW's highest learning rate, after the warm-up.")
     weight_decay: float = option(0.05, "AdamW's weight decay.")
     warmup_steps: int = option(0, "Optimizer steps of linear warm-up; a cosine to zero follows.")
+    cosine_per: Literal["step", "epoch"] = option(
+        "step", "How often the cosine moves; epoch: once in each, as in the released code."
+    )
     max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
     states_gigabytes: float = option(
         2.0, "Keep what the frozen vision encoder gives in memory, if it is no more; else run it for each batch."
@@ -169,6 +172,7 @@ class CrossAttentionTraining(TrainingRun):
     """
 
     NAME, METRIC = "cross_attention", "map@50"
+    ADDED: ClassVar = {"cosine_per": "step"}
 
     def __init__(self, config: CrossAttentionConfig, descriptions: Mapping[str, str] | None) -> None:
         super().__init__(config)
@@ -209,7 +213,13 @@ class CrossAttentionTraining(TrainingRun):
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         for rows in epoch_batches(len(self.triplets), progress.epoch, config, accelerator)[progress.step :]:
-            rate = warmup_cosine(progress.total_steps, self.total_steps, config.warmup_steps, config.learning_rate)
+            rate = warmup_cosine(
+                progress.total_steps,
+                self.total_steps,
+                config.warmup_steps,
+                config.learning_rate,
+                steps_at_once=self.steps_per_epoch if config.cosine_per == "epoch" else 1,
+            )
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             loss = self.loss_of(rows)

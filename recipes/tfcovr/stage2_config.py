@@ -48,6 +48,9 @@ class Stage2Config(TrainingRunConfig, EncoderConfig, DataConfig):
     learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
     weight_decay: float = option(0.05, "AdamW's weight decay.")
     warmup_steps: int = option(0, "Optimizer steps of linear warm-up; a cosine to zero follows.")
+    cosine_per: Literal["step", "epoch"] = option(
+        "step", "How often the cosine moves; epoch: once in each, as in the released code."
+    )
     max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
     checkpoint_steps: int = 1000
     activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")

@@ -322,6 +322,24 @@ def test_every_fusion_and_loss_trains(config, fusion, loss):
     assert 0 < stage2.run(config)["validation/map@50"] < 1
 
 
+def test_the_cosine_moves_in_each_step_or_as_released_once_per_epoch(config, tmp_path, monkeypatch):
+    config.epochs, rates = 2, []
+    finish_step = stage2.Stage2.finish_step
+
+    def recorded(run, loss):
+        rates.append(run.optimizer.param_groups[0]["lr"])
+        finish_step(run, loss)
+
+    monkeypatch.setattr(stage2.Stage2, "finish_step", recorded)
+    for cosine_per, wanted in (("epoch", 2), ("step", 0)):
+        config.cosine_per, config.output_dir = cosine_per, str(tmp_path / cosine_per)
+        del rates[:]
+        stage2.Stage2(config).train()
+        assert rates[0] == config.learning_rate
+        assert len(set(rates)) == (wanted or len(rates))
+        assert len(rates) > 2
+
+
 def test_another_configuration_in_the_same_folder_is_refused_until_restarted(config):
     config.epochs = 1
     stage2.run(config)

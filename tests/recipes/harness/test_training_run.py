@@ -1,6 +1,7 @@
 """The life of a training run: what it writes, resumes and removes, when it stops, and that two runs share no folder."""
 
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -253,6 +254,12 @@ def test_the_learning_rate_rises_then_falls_to_zero(divide_last):
     assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert rates[54] == pytest.approx(0.5)
     assert rates[104] == pytest.approx(0.0)
+
+
+def test_a_cosine_that_moves_once_per_epoch_is_that_of_the_release():
+    """Its `CosineSchedule`, called with the number of the epoch: (1 + cos(pi epoch / epochs)) / 2."""
+    rates = [warmup_cosine(step, 5 * 7, 0, 2.0, steps_at_once=7) for step in range(5 * 7)]
+    assert rates == pytest.approx([1 + math.cos(math.pi * epoch / 5) for epoch in range(5) for _ in range(7)])
 
 
 def test_every_row_is_in_one_batch_of_one_process_and_a_batch_too_small_for_all_is_left_out(config):
