@@ -1,10 +1,12 @@
-"""Turn a checkpoint of the released XML or ReLoCLNet code into a model folder.
+"""Turn a checkpoint of the released XML, ReLoCLNet or HERO code into a model folder.
 
     python -m hf_models.moments.convert_tvr --arch xml CHECKPOINT OUTPUT_DIR
 
 Sizes and streams are read from the weights; the number of heads must be given where the width is not that of the
 released configuration. The models come out with what the released code does and this project does not by default: its
-end convention, and predictors that see the padding (`XMLConfig.mask_similarity`).
+end convention, predictors that see the padding (`XMLConfig.mask_similarity`), and HERO's positions of text from 0. HERO
+comes out for video only: subtitles as the words that are said during each frame, which it also reads, have no
+counterpart here.
 """
 
 import argparse
@@ -18,17 +20,23 @@ from torch import Tensor
 from hf_models.atomic_files import new_folder
 from hf_models.checkpoints import load_weights, make_config, read_checkpoint, size_of
 
+from .configuration_hero import HEROConfig
 from .configuration_reloclnet import ReLoCLNetConfig
 from .configuration_xml import XMLConfig
+from .modeling_hero import HEROForMomentRetrieval
 from .modeling_reloclnet import ReLoCLNetForMomentRetrieval
 from .modeling_xml import XMLForMomentRetrieval
 
-Architecture = Literal["xml", "reloclnet"]
-MODELS: dict[Architecture, type[XMLForMomentRetrieval] | type[ReLoCLNetForMomentRetrieval]] = {
+Architecture = Literal["xml", "reloclnet", "hero"]
+Model = XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval | HEROForMomentRetrieval
+MODELS: dict[
+    Architecture, type[XMLForMomentRetrieval] | type[ReLoCLNetForMomentRetrieval] | type[HEROForMomentRetrieval]
+] = {
     "xml": XMLForMomentRetrieval,
     "reloclnet": ReLoCLNetForMomentRetrieval,
+    "hero": HEROForMomentRetrieval,
 }
-HEADS = {("xml", 256): 4, ("reloclnet", 384): 8}
+HEADS = {("xml", 256): 4, ("reloclnet", 384): 8, ("hero", 768): 12}
 STREAM_LAYERS = {
     "xml": {"1": "shallow", "2": "deep.0", "3": "deep.1"},
     "reloclnet": {"1": "shallow", "2": "middle", "3": "deep"},
@@ -55,6 +63,30 @@ RENAMES = (
     (r"\.net\.1\.", ".dense."),
     (r"\.LayerNorm\.", ".layer_norm."),
 )
+HERO_RENAMES = (
+    (r"^v_encoder\.f_encoder\.(encoder|embeddings)\.", r"cross_modal.\1."),
+    (r"^v_encoder\.f_encoder\.img_embeddings\.img_LayerNorm\.", "frame_embeddings.input_norm."),
+    (r"^v_encoder\.f_encoder\.img_embeddings\.img_linear\.", "frame_embeddings.dense."),
+    (r"^v_encoder\.f_encoder\.img_embeddings\.position_embeddings\.", "frame_embeddings.positions."),
+    (r"^v_encoder\.f_encoder\.img_embeddings\.LayerNorm\.", "frame_embeddings.layer_norm."),
+    (r"^v_encoder\.frame_transform\.", "frame_projection."),
+    (r"^v_encoder\.c_encoder\.embeddings\.position_embeddings\.", "positions.embedding."),
+    (r"^v_encoder\.c_encoder\.embeddings\.LayerNorm\.", "positions.layer_norm."),
+    (r"^v_encoder\.c_encoder\.encoder\.", "temporal."),
+    (r"^q_feat_attn\.query_input_proj\.", "query_encoder.projection."),
+    (r"^q_feat_attn\.query_pos_embed\.position_embeddings\.", "query_encoder.positions.embedding."),
+    (r"^q_feat_attn\.query_pos_embed\.", "query_encoder.positions."),
+    (r"^q_feat_attn\.query_self_attention\.self\.", "query_encoder.layers.0.attention."),
+    (r"^q_feat_attn\.query_self_attention\.output\.", "query_encoder.layers.0."),
+    (r"^q_feat_attn\.modular_vector_mapping\.", "query_encoder.pooling.weights."),
+    (r"^video_query_linear\.", "span_head.queries.0."),
+    (r"^video_st_predictor\.", "span_head.start."),
+    (r"^video_ed_predictor\.", "span_head.end."),
+    (r"^((?:frame_projection|query_encoder)\..*)net\.1\.", r"\1dense."),
+    (r"^((?:frame_projection|query_encoder)\..*)LayerNorm\.", r"\1layer_norm."),
+)
+PRETRAINING = re.compile(r"v_encoder\.(.*\.)?(pooler|lm_head|mask_embedding|feat_regress|fom_output|pad)(\.|$)")
+"""What HERO's checkpoints hold beside: heads of its pretraining tasks."""
 
 
 def rename(name: str, architecture: Architecture) -> str:
@@ -62,19 +94,67 @@ def rename(name: str, architecture: Architecture) -> str:
 
     Args:
         name: In the released code.
-        architecture: "xml" or "reloclnet".
+        architecture: "xml", "reloclnet" or "hero".
 
     Example:
         >>> rename("sub_encoder2.output.LayerNorm.bias", "reloclnet")
         'subtitle.middle.layer_norm.bias'
     """
-    for pattern, replacement in RENAMES:
+    for pattern, replacement in HERO_RENAMES if architecture == "hero" else RENAMES:
         name = re.sub(pattern, replacement, name)
-    return re.sub(
+    return re.sub(  # of XML and ReLoCLNet
         r"^(video|subtitle)_encoder([123])\.",
         lambda match: f"{match[1]}.{STREAM_LAYERS[architecture][match[2]]}.",
         name,
     )
+
+
+def infer_hero_config(weights: dict[str, Tensor], num_attention_heads: int | None) -> HEROConfig:
+    """Read the configuration of a HERO from the shapes of its weights.
+
+    Args:
+        weights: With the names here.
+        num_attention_heads: Needed where the width is not that of the released configuration.
+
+    Raises:
+        ValueError: If weights that show the sizes are missing, or the heads are not known.
+    """
+    embeddings, layer = "cross_modal.embeddings.{}_embeddings.weight", "cross_modal.encoder.layer.0"
+    needed = {
+        "hidden_size": ("frame_projection.dense.weight", 0, 2),
+        "video_feature_size": ("frame_projection.dense.weight", 1, 2),
+        "vocab_size": (embeddings.format("word"), 0, 2),
+        "max_position_embeddings": (embeddings.format("position"), 0, 2),
+        "intermediate_size": (f"{layer}.intermediate.dense.weight", 0, 2),
+        "max_video_clips": ("frame_embeddings.positions.weight", 0, 2),
+        "max_query_tokens": ("query_encoder.positions.embedding.weight", 0, 2),
+        "conv_kernel_size": ("span_head.start.weight", 2, 3),
+    }
+    sizes = {field: size_of(weights, *place) for field, place in needed.items()}
+    for field, prefix in (("num_cross_modal_layers", "cross_modal.encoder"), ("num_temporal_layers", "temporal")):
+        sizes[field] = len({name.split(".layer.")[1].split(".")[0] for name in weights if f"{prefix}.layer." in name})
+    return make_config(
+        HEROConfig,
+        **sizes,
+        num_attention_heads=known_heads("hero", sizes["hidden_size"], num_attention_heads),
+        end_convention="hero_legacy",
+        mask_similarity=False,
+        positions_from_zero=True,
+    )
+
+
+def known_heads(architecture: Architecture, hidden_size: int, num_attention_heads: int | None) -> int:
+    """The heads that were given, or those of the released configuration of this width.
+
+    Raises:
+        ValueError: If neither is there.
+    """
+    heads = num_attention_heads or HEADS.get((architecture, hidden_size))
+    if heads is None:
+        raise ValueError(
+            f"weights of width {hidden_size} do not show how many heads they have; give --num_attention_heads"
+        )
+    return heads
 
 
 def infer_config(
@@ -102,18 +182,13 @@ def infer_config(
         )
     hidden_size = size_of(weights, needed[0], 0, 2)
     subtitle = "subtitle.projection.dense.weight"
-    heads = num_attention_heads or HEADS.get((architecture, hidden_size))
-    if heads is None:
-        raise ValueError(
-            f"weights of width {hidden_size} do not show how many heads they have; give --num_attention_heads"
-        )
     return make_config(
         cast("type[XMLConfig | ReLoCLNetConfig]", MODELS[architecture].config_class),
         video_feature_size=size_of(weights, needed[1], 1, 2),
         query_feature_size=size_of(weights, needed[0], 1, 2),
         subtitle_feature_size=size_of(weights, subtitle, 1, 2) if subtitle in weights else None,
         hidden_size=hidden_size,
-        num_attention_heads=heads,
+        num_attention_heads=known_heads(architecture, hidden_size, num_attention_heads),
         max_query_tokens=size_of(weights, positions[0], 0, 2),
         max_video_clips=size_of(weights, positions[1], 0, 2),
         conv_kernel_size=size_of(weights, "span_head.start.weight", 2, 3),
@@ -122,14 +197,12 @@ def infer_config(
     )
 
 
-def convert(
-    checkpoint: Path, architecture: Architecture, *, num_attention_heads: int | None = None
-) -> XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval:
+def convert(checkpoint: Path, architecture: Architecture, *, num_attention_heads: int | None = None) -> Model:
     """Build the model of a checkpoint.
 
     Args:
         checkpoint: File of torch (plain weights, on their own or under `state_dict` or `model`) or safetensors.
-        architecture: "xml" or "reloclnet".
+        architecture: "xml", "reloclnet" or "hero".
         num_attention_heads: Needed where the width is not that of the released configuration.
 
     Returns:
@@ -138,12 +211,24 @@ def convert(
     Raises:
         ValueError: If the checkpoint cannot be read, or a weight is missing, too many or of another shape.
     """
-    weights = {rename(name, architecture): value for name, value in read_checkpoint(checkpoint).items()}
+    released = read_checkpoint(checkpoint)
+    if architecture == "hero":
+        weights = {rename(name, "hero"): value for name, value in released.items() if not PRETRAINING.match(name)}
+        sizes = infer_hero_config(weights, num_attention_heads)
+        # Text and frames alike have the type 1 of two, and there are more places in time than for frames.
+        for name, rows in (
+            ("cross_modal.embeddings.token_type_embeddings.weight", slice(1, 2)),
+            ("positions.embedding.weight", slice(sizes.max_video_clips)),
+        ):
+            size_of(weights, name, 0, 2)  # refuses what is no table
+            weights[name] = weights[name][rows]
+        return load_weights(HEROForMomentRetrieval, sizes, weights)
+    weights = {rename(name, architecture): value for name, value in released.items()}
     config = infer_config(weights, architecture, num_attention_heads)
     return load_weights(MODELS[architecture], config, weights)
 
 
-def save(model: XMLForMomentRetrieval | ReLoCLNetForMomentRetrieval, output_dir: Path) -> None:
+def save(model: Model, output_dir: Path) -> None:
     """Write a model into a new folder, which appears complete or not at all.
 
     Args:

@@ -194,6 +194,99 @@ def test_a_converted_checkpoint_computes_what_the_released_code_does_also_beside
     torch.testing.assert_close(output.end_logits, end, atol=1e-5, rtol=1e-5)
 
 
+def hero_weights():
+    """A HERO of width 16 under the released names, random, with heads of its pretraining."""
+    f, c, q = "v_encoder.f_encoder", "v_encoder.c_encoder", "q_feat_attn"
+    norms = [f"{f}.embeddings.LayerNorm", f"{f}.img_embeddings.LayerNorm", f"{c}.embeddings.LayerNorm"]
+    norms += [f"{q}.query_pos_embed.LayerNorm", f"{q}.query_self_attention.output.LayerNorm"]
+    wide = {f"{f}.img_embeddings.img_LayerNorm": 10, "v_encoder.frame_transform.LayerNorm": 10}
+    linears = {f"{f}.img_embeddings.img_linear": (16, 10), "v_encoder.frame_transform.net.1": (16, 10)}
+    linears |= {f"{q}.query_input_proj.net.1": (16, 16), "video_query_linear": (16, 16)}
+    linears |= {f"{q}.query_self_attention.{part}": (16, 16) for part in (*QUERY_KEY_VALUE, "output.dense")}
+    for layer in (f"{f}.encoder.layer.0", f"{f}.encoder.layer.1", f"{c}.encoder.layer.0"):
+        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
+        linears |= {f"{layer}.attention.{part}": (16, 16) for part in (*QUERY_KEY_VALUE, "output.dense")}
+        linears |= {f"{layer}.intermediate.dense": (24, 16), f"{layer}.output.dense": (16, 24)}
+    wide |= {**dict.fromkeys(norms, 16), f"{q}.query_input_proj.LayerNorm": 16}
+    tables = {f"{f}.embeddings.word": 32, f"{f}.embeddings.position": 20, f"{f}.embeddings.token_type": 2}
+    tables |= {f"{f}.img_embeddings.position": 9, f"{c}.embeddings.position": 20, f"{q}.query_pos_embed.position": 20}
+    shapes = {f"{name}.weight": shape for name, shape in linears.items()}
+    shapes |= {f"{name}.bias": shape[:1] for name, shape in linears.items()}
+    shapes |= {f"{name}.{part}": (size,) for name, size in wide.items() for part in ("weight", "bias")}
+    shapes |= {f"{name}_embeddings.weight": (rows, 16) for name, rows in tables.items()}
+    shapes |= {f"video_{end}_predictor.weight": (1, 1, 5) for end in ("st", "ed")}
+    shapes |= {f"{q}.modular_vector_mapping.weight": (1, 16), "v_encoder.feat_regress.net.0.bias": (16,)}
+    shapes |= {f"{f}.lm_head.bias": (32,), f"{f}.pad": (8, 16), "v_encoder.mask_embedding.weight": (2, 10)}
+    generator = torch.Generator().manual_seed(0)
+    return {name: 0.3 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+QUERY_KEY_VALUE = ("self.query", "self.key", "self.value")
+
+
+class ReleasedHERO(Released):
+    """The arithmetic of the released HERO for video only, checked against its code when this was written."""
+
+    def table(self, name, places):
+        return self.weights[f"{name}_embeddings.weight"][places]
+
+    def layers(self, name, number, x, mask):
+        for layer in (f"{name}.encoder.layer.{place}" for place in range(number)):
+            x = self.block(f"{layer}.attention", x, mask)
+            inner = F.gelu(self.linear(f"{layer}.intermediate.dense", x))
+            x = self.norm(f"{layer}.output.LayerNorm", self.linear(f"{layer}.output.dense", inner) + x)
+        return x
+
+    def texts(self, ids):
+        name = "v_encoder.f_encoder.embeddings"
+        embeds = self.table(f"{name}.word", ids) + self.table(f"{name}.position", slice(ids.shape[1]))
+        return self.norm(f"{name}.LayerNorm", embeds + self.table(f"{name}.token_type", 1))
+
+    def query(self, ids, mask):
+        x = self.layers("v_encoder.f_encoder", 2, self.texts(ids), mask)
+        x = self.embed("q_feat_attn.query_input_proj", "q_feat_attn.query_pos_embed", x)
+        x = self.block("q_feat_attn.query_self_attention", x, mask)
+        weights = self.linear("q_feat_attn.modular_vector_mapping", x) - 1e10 * (1 - mask[..., None])
+        return weights.softmax(1).transpose(1, 2) @ x
+
+    def clips(self, features, mask):
+        name, (number, length) = "v_encoder.f_encoder.img_embeddings", mask.shape
+        x = self.linear(f"{name}.img_linear", self.norm(f"{name}.img_LayerNorm", features["video"]))
+        x = (
+            x
+            + self.table(f"{name}.position", slice(length))
+            + self.table("v_encoder.f_encoder.embeddings.token_type", 1)
+        )
+        together = torch.cat([self.norm(f"{name}.LayerNorm", x), self.texts(torch.zeros(number, 1).long())], 1)
+        seen = self.layers("v_encoder.f_encoder", 2, together, torch.cat([mask, torch.ones(number, 1)], 1))
+        name = "v_encoder.frame_transform"
+        x = self.linear(f"{name}.net.1", self.norm(f"{name}.LayerNorm", features["video"])).relu()
+        x = x + seen[:, :length] * mask[..., None]  # only what stands at a frame is brought back to its place
+        name = "v_encoder.c_encoder"
+        x = self.norm(f"{name}.embeddings.LayerNorm", x + self.table(f"{name}.embeddings.position", slice(length)))
+        x = self.layers(name, 1, x, mask)
+        return [x], [x]
+
+
+@torch.no_grad()
+def test_a_converted_hero_computes_what_the_released_code_does_also_beside_padding(tmp_path):
+    weights = hero_weights()
+    torch.save(weights, tmp_path / "hero.pt")
+    model = convert(tmp_path / "hero.pt", "hero", num_attention_heads=2)
+    assert (model.config.end_convention, model.config.positions_from_zero) == ("hero_legacy", True)
+    video, mask = torch.randn(3, 9, 10, generator=torch.Generator().manual_seed(1)), torch.ones(3, 9)
+    mask[1, 6:], mask[2, 4:] = 0, 0
+    video = video * mask[..., None]  # as its batches are padded
+    ids = torch.tensor([[0, 5, 6, 7], [0, 8, 9, 1]])
+    names = {"merged_st": "video_st", "merged_ed": "video_ed"}
+    weights |= {f"{new}_predictor.weight": weights[f"{old}_predictor.weight"] for new, old in names.items()}
+    score, start, end = ReleasedHERO(weights, 2)(ids, (ids != 1).float(), {"video": video}, mask)
+    output = model(ids, ids != 1, video, mask)
+    torch.testing.assert_close(output.video_scores, score, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(output.start_logits, start, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(output.end_logits, end, atol=1e-4, rtol=1e-5)
+
+
 @pytest.fixture
 def run_command(monkeypatch):
     def run(*arguments):
