@@ -16,7 +16,7 @@ import pdoc.render
 
 HERE = Path(__file__).parent
 PACKAGES = ("hf_datasets", "hf_models", "metrics")
-NOT_API = {"__main__", "app", "tests", "renamed_modules"}
+NOT_API = {"__main__", "app", "tests"}
 """Commands, Spaces' own files, and the table of names that have moved."""
 
 EXPECTED = (

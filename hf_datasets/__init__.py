@@ -5,7 +5,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from hf_datasets import renamed_modules
 from hf_datasets.factory import register
 from hf_datasets.records import Clip, ContrastPair, LabelPair, Moment, Rejection, Triplet
 
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from hf_datasets.registration import prepare
 
 register()
-renamed_modules.install()
 
 __all__ = ["Clip", "ContrastPair", "LabelPair", "Moment", "Rejection", "Triplet", "prepare", "register"]
 

@@ -7,7 +7,6 @@ name when it is first read, a registration when transformers' Auto classes or PE
 
 from typing import TYPE_CHECKING, Any
 
-from hf_models import renamed_modules
 from hf_models.registration import load, register_lazily, register_peft_method
 
 if TYPE_CHECKING:
@@ -95,7 +94,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-renamed_modules.install()
 for _name, _module, _auto_class, _key in CLASSES:
     if _auto_class is not None and _key is not None:
         register_lazily(_auto_class, NAMES.get(_key, _key), NAMES[_name])

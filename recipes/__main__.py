@@ -35,7 +35,6 @@ VERBS = {
     "On the Hub": ("publish", "evaluate_mteb"),
     "This project itself": ("pretrain_miniature", "bench"),
 }
-FORMER_NAMES = ("judge_captions",)
 FOLDERS = ("configs", "accelerate", "weights")
 DISTRIBUTION = "subtle-video"
 
@@ -50,7 +49,7 @@ def main() -> int:
         return show(f"{DISTRIBUTION} {importlib.metadata.version(DISTRIBUTION)}")
     if word == "path":
         return show_path(rest, verbs)
-    if word in {*verbs, *FORMER_NAMES}:
+    if word in verbs:
         return run(word, rest)
     return refuse(f"there is no {word!r}; there are {', '.join([*verbs, 'path'])}{nearest(word, [*verbs, 'path'])}")
 
@@ -96,7 +95,7 @@ def show_path(words: list[str], verbs: list[str]) -> int:
         return refuse(f"subtle path takes one name: {allowed}")
     (word,) = words
     name = Path(word)
-    if word in {*verbs, *FORMER_NAMES}:
+    if word in verbs:
         return show(str(FOLDER / f"{word}.py"))
     is_inside = name.parts and not name.is_absolute() and ".." not in name.parts
     for relative in (name, "configs" / name) if is_inside else ():

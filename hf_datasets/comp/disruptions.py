@@ -6,7 +6,6 @@ from functools import cache
 from typing import NamedTuple
 
 from hf_datasets.records import CaptionedEvent
-from hf_datasets.seeds import generator_for as generator_for  # where it was in release 0.1
 
 MIN_DIFFERENCE = 2
 """Minimum number of events that are in only one of two intervals."""

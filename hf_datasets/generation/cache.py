@@ -12,7 +12,6 @@ from typing import Any, cast
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
 from hf_datasets.generation.requests_and_answers import Answer, Request, without_images
-from hf_datasets.generation.requests_and_answers import request_key as request_key  # its place in release 0.1
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS answers (

@@ -85,9 +85,6 @@ class RuleBasedGenerator:
             raise NoAnswerError(f"the rule-based generator has no answer ({error})") from None
 
 
-OfflineWriter = RuleBasedGenerator  # its name in release 0.1
-
-
 @dataclass(slots=True)
 class Replay:
     """The cache only: rows whose answer is not in the cache are rejected."""

@@ -13,10 +13,8 @@ from hf_datasets.class_labels import with_names
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.sharding import Shards, Tables, even_spans, shards_of
 from hf_datasets.tables import check_columns
-from hf_datasets.tfcovr.annotations import source_clips as source_clips  # its place in release 0.1
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, locate
 from hf_datasets.tfcovr.labels import Label, answers_of
-from hf_datasets.tfcovr.miniature import miniature_clips as miniature_clips  # its place in release 0.1
 from hf_datasets.tfcovr.modifications.task import Modification, ModificationTask
 from hf_datasets.tfcovr.release import read_release, release_clips
 from hf_datasets.tfcovr.triplets import (

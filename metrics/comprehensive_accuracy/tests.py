@@ -1,5 +1,6 @@
 """Cases with known results, shown as examples on the Space's page and checked by the project's tests."""
 
+metric = "comprehensive_accuracy"
 test_cases = [
     {
         "predictions": [

@@ -1,5 +1,6 @@
 """Cases with known results, shown as examples on the Space's page and checked by the project's tests."""
 
+metric = "map_at_k"
 test_cases = [
     {
         "predictions": [[1, 9, 2, 8, 3, 7]],

@@ -25,6 +25,7 @@ _SOME_WITHOUT = [
     {"video_id": None, "spans": []},
 ]
 
+metric = "vcmr_recall"
 test_cases = [
     {
         "predictions": _PREDICTIONS,

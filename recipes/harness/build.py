@@ -24,7 +24,7 @@ from harness.shared_config import ActorConfig, BuildConfig
 from hf_datasets.drafts import draft_of, sweep
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import OfflineWriter, Replay
+from hf_datasets.generation.chat import Replay, RuleBasedGenerator
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
@@ -51,7 +51,7 @@ def open_chat(config: BuildConfig) -> Chat:
     """The client that the configuration asks for."""
     sampling = Sampling(config.temperature, config.max_output_tokens)
     if config.model is None:
-        return OfflineWriter()
+        return RuleBasedGenerator()
     if config.dry_run:
         return DryRun(config.model, sampling, price=price_in(config), max_answers=config.max_answers)
     if config.offline:
@@ -274,7 +274,7 @@ def spent_since(before: Meter, after: Meter) -> Meter:
 
 def steps_table(steps: list[Step], chat: Chat) -> Table:
     """One line per step; of a chat model also requests, tokens and cost, as ranges in a dry run."""
-    charged = not isinstance(chat, OfflineWriter)
+    charged = not isinstance(chat, RuleBasedGenerator)
     table = Table(title=f"writer: {chat.model}", title_justify="left")
     table.add_column("step")
     for column in ("accepted", "rejected", *(METERED if charged else ())):

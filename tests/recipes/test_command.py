@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import io
-import os
 import re
 import signal
 import subprocess
@@ -59,7 +58,7 @@ def test_every_script_is_listed_with_its_first_sentence(call, command, monkeypat
     monkeypatch.setenv("COLUMNS", "300")
     verbs = [verb for group in command.VERBS.values() for verb in group]
     assert verbs[0] == "quickstart"
-    assert {*verbs, *command.FORMER_NAMES} == SCRIPTS
+    assert set(verbs) == SCRIPTS
     status, shown, errors = call()
     assert (status, errors) == (0, "")
     assert re.findall(r"^  (\w+) +[A-Z].+[.?]$", shown, re.MULTILINE) == verbs
@@ -169,15 +168,6 @@ def test_an_interrupt_is_one_line_and_exit_status_130():
             break
     assert process.wait() == 130
     assert errors.endswith("\ninterrupted; what is done is kept, run again to go on\n")
-
-
-def test_the_former_name_of_select_captions_still_works():
-    for words in ([str(RECIPES / "judge_captions.py")], [str(RECIPES), "judge_captions"]):
-        done = subprocess.run(
-            [sys.executable, *words, "--help"], capture_output=True, text=True, check=True, env=os.environ
-        )
-        assert done.stderr == "judge_captions is now called select_captions; the old name goes with version 0.2\n"
-        assert "--build TEXT" in done.stdout
 
 
 TYPED = {
