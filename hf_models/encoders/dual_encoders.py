@@ -287,11 +287,6 @@ class LanguageBindEncoder(DotProductEncoder):
     )
     spread = "ends"
 
-    @property
-    def depends_on(self) -> dict[str, str]:
-        """See `Encoder`."""
-        return {"spread": self.spread}
-
     @classmethod
     def fixed_frames(cls, config: Any) -> int | None:
         """LanguageBind has a place for each frame."""

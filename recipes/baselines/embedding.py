@@ -218,6 +218,8 @@ def fingerprints(encoder: Any) -> dict[str, str]:
             found["processor"] = " ".join(prints)
         if hasattr(tokenizer := getattr(processor, "tokenizer", None), "backend_tokenizer"):
             found["tokenizer"] = tokenizer_fingerprint(tokenizer)
+        if (spread := getattr(encoder, "spread", "middles")) != "middles":
+            found["spread"] = spread
         PRINTS[encoder] = found | getattr(encoder, "depends_on", {})
     return PRINTS[encoder]
 
