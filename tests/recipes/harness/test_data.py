@@ -73,7 +73,7 @@ def asked_of(monkeypatch, verb, splits, folder, **options):
     for place in ("harness.data", "mteb_tasks.data"):
         monkeypatch.setattr(importlib.import_module(place), "load_dataset", load)
     if verb == "evaluate_tfcovr":  # it loads its models first
-        monkeypatch.setattr(module, "prepared", lambda _: [("model", None)])
+        monkeypatch.setattr(module, "prepared", lambda *_: [("model", None)])
         monkeypatch.setattr(module, "evaluate", lambda _ready, config, *_: module.load_split(config, config.split))
     if verb == "ablate":  # as it does
         monkeypatch.setattr(module, "check_model_folder", lambda _: None)
