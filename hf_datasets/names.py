@@ -1,5 +1,7 @@
 """The names that `load_dataset` knows after `import hf_datasets`."""
 
+from collections.abc import Collection
+
 BUILDERS = {
     "activitynet_comp": "hf_datasets.comp.activitynet_comp",
     "tfcovr": "hf_datasets.tfcovr.builder",
@@ -18,6 +20,31 @@ TITLES = {
     "activitynet_fig": "ActivityNet-FIG",
 }
 """Registered name -> what its authors call it."""
+
+
+EVALUATION_SPLITS = ("test", "validation")
+
+
+def evaluation_split(splits: Collection[str], preferred: Collection[str] = EVALUATION_SPLITS) -> str:
+    """The split that results are reported on: the first of those preferred that a dataset has.
+
+    VideoComp publishes no test split, and reports on its validation split.
+
+    Args:
+        splits: All splits of the dataset.
+        preferred: What to look for, in this order.
+
+    Raises:
+        ValueError: The dataset has none of them.
+
+    Example:
+        >>> evaluation_split(["train", "validation", "test"]), evaluation_split(["train", "validation"])
+        ('test', 'validation')
+    """
+    found = next((split for split in preferred if split in splits), None)
+    if found is None:
+        raise ValueError(f"there is no split {' or '.join(preferred)}; there are {', '.join(splits)}: name one of them")
+    return found
 
 
 def task_ids(name: str, origin: str) -> list[str]:

@@ -51,7 +51,7 @@ class AblateConfig(RunConfig, FrameCacheConfig, DataConfig):
     shuffled: bool = option(False, "Measure each model on shuffled frames, too.")
     stage1_config: str | None = option(None, "YAML file of stage1.py that variations of stage 1 start from.")
     stage2_config: str | None = option(None, "YAML file of stage2.py that all variations start from.")
-    split: str = option("test", "Split to measure on.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     embeddings: str = option(
         "outputs/embeddings/stage1", "Folder of embed.py's embeddings for variations that keep the encoders."
     )
@@ -88,7 +88,8 @@ from baselines.query_groups import by_group, groups_of, write_groups
 from baselines.rows import data_of, finish_table, is_done, read_rows, row_folder, write_failure, write_row
 from baselines.variations import Run, Variation, plan_run, read_variations
 from harness.accelerator import make_accelerator
-from harness.data import load_split
+from harness.config import adopt, override
+from harness.data import load_split, with_split
 from harness.models import check_model_folder, load_trained
 from harness.results import replacing
 from harness.running import message_of, users_mistake
@@ -109,17 +110,18 @@ STAGES = {"stage1": Stage1Config, "stage2": VariedConfig}
 
 
 def base_configs(config: AblateConfig) -> tuple[Stage1Config, VariedConfig]:
-    """What all variations start from, on the data and the device of this run."""
-    shared = [*DataConfig.__dataclass_fields__, "cache_dir", "num_workers", "device", "mixed_precision"]
-    bases = []
-    for kind, file in zip(STAGES.values(), (config.stage1_config, config.stage2_config), strict=True):
-        base = parse_config(kind, None, [file] if file else [])
-        for name in shared:
-            if name != "mixed_precision" or config.mixed_precision:
-                setattr(base, name, getattr(config, name))
-        bases.append(base)
-    bases[1].embeddings = config.embeddings
-    return bases[0], bases[1]
+    """What all variations start from; the data that only their files name are also those to measure on."""
+    files = (config.stage1_config, config.stage2_config)
+    base1, base2 = (
+        parse_config(kind, None, [file] if file else []) for kind, file in zip(STAGES.values(), files, strict=True)
+    )
+    data = DataConfig.__dataclass_fields__
+    adopt(config, [base1, base2], data)
+    adopt(config, [base2], ["embeddings"])
+    for base in (base1, base2):
+        override(base, config, [*data, "cache_dir", "num_workers", "device", "mixed_precision"])
+    override(base2, config, ["embeddings"])
+    return base1, base2
 
 
 def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[Run]:
@@ -266,6 +268,7 @@ def run(config: AblateConfig) -> int:
         speed = {"device": config.device, "tflops": config.tflops}
         print_costs(runs, config.output_dir, shuffled=config.shuffled, is_trained=is_trained, **speed)
         return 0
+    config = with_split(config)
     read_rows([config.output_dir, *(config.merge or ())])  # what cannot be merged is said before anything is trained
     accelerator = make_accelerator(config.device, Path(config.output_dir), mixed_precision=config.mixed_precision)
     if pending := [one for one in runs if any(left(one, config))]:

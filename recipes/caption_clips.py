@@ -30,7 +30,7 @@ OUTPUT, SCORES = "outputs/captions", "outputs/caption_scores"
 class CaptionClipsConfig(BuildConfig, DataConfig):
     """What to caption, with how many frames of which size."""
 
-    split: str = option("test", "Split whose clips are captioned.")
+    split: str | None = option(None, "Split whose clips are captioned; none: test, or where there is none validation.")
     only_queries: bool = option(False, "Only the clips that a query starts from, which are all that TF-CVR needs.")
     sport: Literal["gymnastics", "diving"] | None = option(
         None, "Prompt for clips without a label of TF-CoVR; none: they are rejected. Labeled clips have their own."
@@ -61,7 +61,7 @@ if __name__ == "__main__":  # before the imports below, which take seconds
     CONFIG = parse_config(CaptionClipsConfig, __doc__)
 
 from harness.build import Build, run
-from harness.data import load_split
+from harness.data import load_split, with_split
 from harness.results import write_results, write_text
 from hf_datasets.generation.images import image_part
 from hf_datasets.records import Rejection
@@ -137,6 +137,7 @@ def ask(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> lis
 
 
 def main(config: CaptionClipsConfig) -> int:
+    config = with_split(config)
     build = Build(config)
     clips = clips_of(config, config.split)
     if config.only_queries:

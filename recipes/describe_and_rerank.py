@@ -39,7 +39,7 @@ from harness.shared_config import BuildConfig, DataConfig, Device, Protocol
 class DescribeAndRerankConfig(BuildConfig, DataConfig):
     """What writes the descriptions, what retrieves, what re-ranks, and on what it is measured."""
 
-    split: str = option("test", "Split to measure on.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     gallery: Literal["clips", "targets"] = option(
         "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
     )
@@ -111,6 +111,7 @@ from baselines.scoring import Benchmark, Measured, Ranked, measure_ranked, rank_
 from baselines.zero_shot_rows import CUTS
 from harness.accelerator import make_accelerator
 from harness.build import Build, run
+from harness.data import with_split
 from harness.model_folders import check_model_folder
 from harness.results import replacing_files, write_results
 from hf_datasets.generation.relevance import RelevanceTask
@@ -131,8 +132,9 @@ class Pipeline:
     """One run: description, retrieval, re-ranking."""
 
     def __init__(self, config: DescribeAndRerankConfig) -> None:
-        self.config, self.output_dir = config, Path(config.output_dir)
         check_models(config)
+        self.config = config = with_split(config)
+        self.output_dir = Path(config.output_dir)
         benchmark = Benchmark.load(config).drawn(config.max_queries, config.seed)
         self.benchmark = replace(benchmark, rows=benchmark.rows[: config.limit])
         self.images = ClipImages(benchmark.clips, config.num_frames, config.max_side) if config.model else None

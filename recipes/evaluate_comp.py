@@ -30,7 +30,7 @@ and model the similarities of both videos with both texts).
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,7 +47,7 @@ class EvaluateCompConfig(ContrastConfig):
         ["outputs/vidclip/comploss/model", MINIATURE_VIDCLIP, MINIATURE_CLIP],
         "Model folders or names on the Hub.",
     )
-    split: str = option("test", "Split to measure on.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     pairs: str | None = option(
         None, "Table of counterfactual pairs of your own, to measure instead of --dataset; their videos: --video_dir."
     )
@@ -87,10 +87,11 @@ class EvaluateCompConfig(ContrastConfig):
     def __post_init__(self) -> None:
         if self.draws < 1:
             raise ValueError(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
-        if self.threshold_split == self.split and not self.pairs:
+        if self.split and self.threshold_split == self.split and not self.pairs:
+            other = "train" if self.split == "validation" else "validation"
             raise ValueError(
                 f"--threshold_split {self.split} is the split that is measured; fit the threshold on another, such as "
-                "validation"
+                f"{other}"
             )
         if self.compare and self.score == "likelihood" and set(self.objectives) != {"captioning"}:
             raise ValueError(
@@ -113,6 +114,8 @@ from vidclip import run as train
 from comp.data import load_pairs, load_rows, pairs_of
 from comp.scores import Scores, table
 from harness.accelerator import make_accelerator
+from harness.config import adopt, override
+from harness.data import with_split
 from harness.over_seeds import average, summarize
 from harness.results import replacing_files, write_results, writing
 from hf_datasets.comp.contrasts import SpanReader
@@ -125,6 +128,8 @@ COMP_PRETRAIN, CAPTIONING = "comppretrain", "captioning"
 OBJECTIVES = {COMP_PRETRAIN: "comploss", CAPTIONING: "clip"}
 """What `vidclip.py` calls the objective, where it is another name."""
 COCA_WEIGHT = 2.0
+SHARED = (*ContrastConfig.__dataclass_fields__, "num_workers", "device")
+"""The options of `vidclip.py` that are given here, too."""
 
 
 def names(models: list[str]) -> dict[str, str]:
@@ -154,17 +159,18 @@ def systems(config: EvaluateCompConfig) -> Iterator[tuple[str, str, str]]:
 
 def pretrain(config: EvaluateCompConfig) -> str:
     """The folder of the model that was pre-trained on stacked clips; trained where missing."""
-    training = training_config(config, [config.pretrain_config])
+    training = parse_config(VidCLIPRunConfig, None, [config.pretrain_config])
+    override(training, config, SHARED)
     training.output_dir = f"{config.runs_dir}/stacked"
     train(training)
     return f"{training.output_dir}/model"
 
 
 def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIPRunConfig:
-    """How `vidclip.py` trains with these arguments, on the data that is measured here."""
+    """How `vidclip.py` trains with these arguments; the data that only its file names are also those to measure on."""
     training = parse_config(VidCLIPRunConfig, None, arguments)
-    for shared in (*(field.name for field in fields(ContrastConfig)), "num_workers", "device"):
-        setattr(training, shared, getattr(config, shared))
+    adopt(config, [training], ContrastConfig.__dataclass_fields__)
+    override(training, config, SHARED)
     return training
 
 
@@ -215,6 +221,9 @@ def measure(scores: list[Scores], encoder: VideoTextEncoder, threshold: float | 
 
 def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     """Measure all models; returns model -> metrics."""
+    if config.vidclip_config:
+        training_config(config, [config.vidclip_config])
+    config = config if config.pairs else with_split(config)
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir)
     data = load(config)

@@ -49,7 +49,7 @@ class EvaluateMTEBConfig:
     )
     data_dir: str | None = option(None, "Folder of the annotations; none where they need none, as the miniature.")
     video_dir: str | None = option(None, "Folder of the videos; none where the dataset knows its own.")
-    split: str = option("test", "Split to measure on.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     as_sentence_transformer: bool = option(False, "Load every folder with sentence-transformers, also models of ours.")
     trust_remote_code: bool = option(False, "Let a folder of sentence-transformers run the code that it holds.")
     num_frames: int | None = option(
@@ -173,10 +173,10 @@ def result_of(model: Any, task: Any, config: EvaluateMTEBConfig) -> dict[str, An
     """The scores of a model on a task: those that are there, or else measured now."""
     meta = meta_of(model)
     folder = Path(config.output_dir, "mteb", "results", meta.name.replace("/", "__").replace(" ", "_"))
-    other = "" if config.split == "test" else f"-{config.split}"
+    other = "" if task.split == "test" else f"-{task.split}"
     path = folder / str(meta.revision) / f"{task.metadata.name}{other}.json"
     known = TaskResult.from_disk(path) if path.is_file() else None  # written whole, so what is there can be read
-    if known is None or known.dataset_revision != task.metadata.dataset["revision"] or config.split not in known.scores:
+    if known is None or known.dataset_revision != task.metadata.dataset["revision"] or task.split not in known.scores:
         if meta.modalities and "video" not in meta.modalities:
             raise SystemExit(f"{meta.name} reads {', '.join(meta.modalities)}, not video; name a model of videos")
         kwargs = {"batch_size": config.batch_size, "show_progress_bar": False}
@@ -185,7 +185,7 @@ def result_of(model: Any, task: Any, config: EvaluateMTEBConfig) -> dict[str, An
             done.task_results[0].to_disk(draft)
         write_json(path.with_name("model_meta.json"), meta.to_dict())
         known = TaskResult.from_disk(path)
-    (scores,) = known.scores[config.split]
+    (scores,) = known.scores[task.split]
     return {
         name: value
         for name, value in scores.items()
@@ -242,7 +242,8 @@ def run(config: EvaluateMTEBConfig) -> dict[str, dict[str, float]]:
         console.print(table_of(task, results))
     revisions = {task.metadata.name: task.metadata.dataset["revision"] for task in tasks}
     revisions |= {name: meta_of(model).revision for name, model in models.items()}
-    write_results(output_dir, figures, config=config, seed=config.seed, revisions=revisions, mteb=mteb.__version__)
+    details = {"revisions": revisions, "splits": {task.metadata.name: task.split for task in tasks}}
+    write_results(output_dir, figures, config=config, seed=config.seed, mteb=mteb.__version__, **details)
     return figures
 
 

@@ -44,7 +44,7 @@ class EvaluateConfig(RunConfig, FrameCacheConfig, DataConfig):
     models: list[str] = option(["outputs/stage2/model"], "Model folders that stage2.py wrote, one for each seed.")
     name: str = option("two-stage", "Name of these models in tables.")
     embeddings: str = option("outputs/embeddings/stage1", "Folder of embed.py's embeddings; made where missing.")
-    split: str = option("test", "Split to measure on.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     gallery: Literal["clips", "targets"] = option(
         "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
     )
@@ -77,7 +77,8 @@ from stage2 import Stage2Config
 from stage2 import run as train
 
 from harness.accelerator import make_accelerator
-from harness.data import load_split
+from harness.config import adopt, override
+from harness.data import load_split, with_split
 from harness.models import load_encoders, load_trained
 from harness.over_seeds import in_percent, summarize
 from harness.results import replacing_files, write_results, writing
@@ -110,9 +111,9 @@ class Evaluation:
     signature: str
 
 
-def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
-    """Systems by name, one for each seed or model."""
-    if not config.compare:
+def prepared(config: EvaluateConfig, base: Stage2Config | None) -> Iterator[tuple[str, Prepared]]:
+    """Systems by name, one for each seed of a training like `base`, or for each model."""
+    if base is None:
         for folder in config.models:
             model, processor = load_trained(folder)
             made_as = embed_config(config, config.embeddings, vision_model=folder, text_model=folder)
@@ -123,7 +124,6 @@ def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
         raise SystemExit(
             f"there is no system {sorted(unknown)}; there are {', '.join(repr(system.name) for system in SYSTEMS)}"
         )
-    base = base_training(config)
     for system in SYSTEMS:
         if system.name in config.systems:
             for seed in config.seeds[: 1 if system.zero_shot else None]:
@@ -131,12 +131,13 @@ def prepared(config: EvaluateConfig) -> Iterator[tuple[str, Prepared]]:
 
 
 def base_training(config: EvaluateConfig) -> Stage2Config:
-    """How the compared systems are trained."""
+    """How the compared systems are trained; the data that only this names are also those to measure on."""
     made = Path(config.models[0]).parent / "results.json"
-    shared = [*DataConfig.__dataclass_fields__, "embeddings", "cache_dir", "num_workers", "device"]
+    shared = [*DataConfig.__dataclass_fields__, "embeddings", "cache_dir"]
+    own = ["num_workers", "device"]
     if config.stage2_config or not made.is_file():
         base = parse_config(Stage2Config, None, [config.stage2_config] if config.stage2_config else [])
-        shared.append("mixed_precision")
+        override(base, config, [*own, "mixed_precision"])
     else:
         trained_as = json.loads(made.read_text(encoding="utf-8"))["config"]
         unknown = sorted(trained_as.keys() - asdict(Stage2Config()).keys())
@@ -145,9 +146,9 @@ def base_training(config: EvaluateConfig) -> Stage2Config:
                 f"{made} was not written by this version of stage2.py, which has no {', '.join(unknown)}; give the "
                 "training configuration as --stage2_config"
             )
-        base = Stage2Config(**trained_as | {"restart": False})
-    for name in shared:
-        setattr(base, name, getattr(config, name))
+        base = Stage2Config(**trained_as | {"restart": False, **{name: getattr(config, name) for name in own}})
+    adopt(config, [base], shared)
+    override(base, config, shared)
     return base
 
 
@@ -249,11 +250,13 @@ def show(results: dict[str, dict[str, float]], coverage: dict[str, int], signatu
 
 def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
     """Measure and write everything; returns the metrics by system."""
+    base = base_training(config) if config.compare else None
+    config = with_split(config)
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
     measure = ComposedRetrievalMeasure()
     evaluations: dict[str, list[Evaluation]] = {}
-    for name, ready in prepared(config):
+    for name, ready in prepared(config, base):
         evaluations.setdefault(name, []).append(evaluate(ready, config, accelerator.device, measure))
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
     first = next(iter(evaluations.values()))[0]

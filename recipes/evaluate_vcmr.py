@@ -29,7 +29,7 @@ It writes to `OUTPUT_DIR`:
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +43,7 @@ class EvaluateVCMRConfig(MomentDataConfig):
     """Which models to measure, on what, and how."""
 
     models: list[str] = option(["outputs/vcmr/model"], "Model folders that vcmr.py wrote.")
-    split: str = option("test", "Split to measure on.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     queries: list[Granularity] = option(["fine"], "Captions to query with.")
     compare: bool = option(False, "Train what is missing of --architectures and measure it instead of --models.")
     architectures: list[Literal["xml", "reloclnet", "hero"]] = option(
@@ -63,7 +63,10 @@ class EvaluateVCMRConfig(MomentDataConfig):
     without_moment: float = option(
         0.0, "Share (0 to 1) of the queries whose video is taken out, to measure how many are told so; 0: do not."
     )
-    calibration_split: str = option("validation", "Split that chooses the threshold of --without_moment.")
+    calibration_split: str | None = option(
+        None,
+        "Split that chooses the threshold of --without_moment; none: validation, or where there is none train.",
+    )
     two_step: bool = option(False, "Measure what the models add to an index of windows, as search.py --refine.")
     matchers: list[str] = option([], "Cross-encoders for --two_step to re-rank with: one, or one for each seed.")
     index_model: str = option(MINIATURE_CLIP, "Model of the vectors of --two_step: a model folder or a Hub name.")
@@ -107,7 +110,8 @@ from fig.intervals import intervals_of
 from fig.measure import MomentRetrievalMeasure
 from fig.recall_table import SHOWN, show_recall
 from harness.accelerator import make_accelerator
-from harness.data import open_dataset
+from harness.config import adopt, override
+from harness.data import open_dataset, with_split
 from harness.over_seeds import in_percent, summarize
 from harness.results import write_results
 from hf_models.moments.dataset import MomentSplit
@@ -134,18 +138,23 @@ def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
         for folder in map(Path, config.models):
             yield described(folder), folder
         return
-    arguments = [config.vcmr_config] if config.vcmr_config else []
     for architecture in config.architectures:
         for granularity in config.train_on:
             for seed in config.seeds:
-                training = parse_config(VCMRConfig, None, arguments)
-                for shared in fields(MomentDataConfig):
-                    setattr(training, shared.name, getattr(config, shared.name))
+                training = training_config(config)
                 training.model, training.granularity, training.seed = architecture, granularity, seed
-                training.device = config.device
                 training.output_dir = str(Path(config.runs_dir) / f"{architecture}-{granularity}" / str(seed))
                 train(training)
                 yield f"{architecture}, {granularity}", Path(training.output_dir) / "model"
+
+
+def training_config(config: EvaluateVCMRConfig) -> VCMRConfig:
+    """How `vcmr.py` trains; the data that only its file names are also those to measure on."""
+    training = parse_config(VCMRConfig, None, [config.vcmr_config] if config.vcmr_config else [])
+    data = MomentDataConfig.__dataclass_fields__
+    adopt(config, [training], data)
+    override(training, config, [*data, "device"])
+    return training
 
 
 def described(folder: Path) -> str:
@@ -219,6 +228,10 @@ def open_split(
 
 def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
     """Measure and write everything; returns the metrics by system."""
+    training_config(config)
+    config = with_split(config)
+    if config.without_moment:
+        config = with_split(config, "calibration_split", ("validation", "train"))
     if config.two_step:
         make_features(config, config.device)
         return two_step(config, list(trained_models(config)))

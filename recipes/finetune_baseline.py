@@ -44,7 +44,7 @@ class FinetuneConfig(Stage2Config):
     dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
     tflops: float = option(100.0, "Operations that the machine sustains, in 10^12 per second, for --dry_run.")
     seeds: list[int] = option([0], "Seeds of the training, in place of --seed.")
-    split: str = option("test", "Split to measure on.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     clip_model: str | None = option(MINIATURE_CLIP, "CLIP of its two rows: a folder or a name on the Hub; none: none.")
     blip2_model: str | None = option(
         "random", "BLIP-2 of its four rows; random: a small one without training, made here; none: none."
@@ -93,7 +93,8 @@ from baselines.failures import reason_of
 from baselines.random_models import EMBEDDING_SIZE, RANDOM, random_model
 from baselines.rows import data_of, finish_table, is_done, read_rows, slug, write_failure, write_row
 from harness.accelerator import make_accelerator
-from harness.data import load_split
+from harness.config import adopt, override
+from harness.data import load_split, with_split
 from harness.models import load_trained
 from harness.over_seeds import summarize
 from harness.shared_config import DataConfig
@@ -199,11 +200,18 @@ def make_stage1(config: FinetuneConfig) -> None:
         return
     if folder.name != "model":
         raise ValueError(f"{folder} is not a model folder, and stage1.py writes to RUN/model; name such a folder")
-    training = parse_config(Stage1Config, None, [config.stage1_config] if config.stage1_config else [])
-    for name in (*DataConfig.__dataclass_fields__, "cache_dir", "num_workers", "device"):
-        setattr(training, name, getattr(config, name))
+    training = stage1_config(config)
     training.output_dir = str(folder.parent)
     stage1.run(training)
+
+
+def stage1_config(config: FinetuneConfig) -> Stage1Config:
+    """How `stage1.py` trains; the data that only its file names are also those of all rows."""
+    training = parse_config(Stage1Config, None, [config.stage1_config] if config.stage1_config else [])
+    data = DataConfig.__dataclass_fields__
+    adopt(config, [training], data)
+    override(training, config, [*data, "cache_dir", "num_workers", "device"])
+    return training
 
 
 def descriptions_of(config: FinetuneConfig) -> Captions:
@@ -355,6 +363,8 @@ def say(line: str) -> None:
 
 def main(config: FinetuneConfig) -> int:
     disable_progress_bar()  # a dozen bars of a millisecond each would bury the one that matters
+    stage1_config(config)
+    config = with_split(config)
     if config.dry_run:
         show_costs(costs(config), config.tflops)
         return 0

@@ -29,7 +29,7 @@ from harness.shared_config import BuildConfig, ContrastConfig
 class JudgeConfig(BuildConfig, ContrastConfig):
     """What to judge, with how many frames of which size."""
 
-    split: str = option("test", "Split to judge.")
+    split: str | None = option(None, "Split to judge; none: test, or where there is none validation.")
     num_frames: int = option(8, "Frames of each video.")
     max_side: int = option(448, "Longer side of a frame, in pixels; smaller frames stay as they are.")
     max_output_tokens: int = 8
@@ -52,6 +52,7 @@ from rich.console import Console
 import metrics
 from comp.data import load_rows, pairs_of
 from harness.build import Build, run
+from harness.data import with_split
 from harness.results import write_results
 from hf_datasets.comp.contrasts import Span, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
@@ -139,6 +140,7 @@ def write_tables(folder: Path, build: Build, verdicts: list[Verdict]) -> None:
 
 
 def main(config: JudgeConfig) -> int:
+    config = with_split(config)
     build = Build(config)
     rows, coverage = load_rows(config, config.split)
     rows = list(build.limited(rows))

@@ -26,7 +26,9 @@ from harness.shared_config import BuildConfig, DataConfig
 class RewriteCaptionsConfig(BuildConfig, DataConfig):
     """Which queries to rewrite, from which captions."""
 
-    split: str = option("test", "Split whose queries are rewritten.")
+    split: str | None = option(
+        None, "Split whose queries are rewritten; none: test, or where there is none validation."
+    )
     captions: str | None = option(
         None, "Table of the clips' captions, as caption_clips.py writes it; none: captions of the clips' labels."
     )
@@ -47,7 +49,7 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import polars as pl
 
 from harness.build import Build, run
-from harness.data import load_split
+from harness.data import load_split, with_split
 from harness.results import write_results, write_text
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
@@ -143,6 +145,7 @@ def ask(build: Build, config: RewriteCaptionsConfig, queries: dict[str, dict[str
 
 
 def main(config: RewriteCaptionsConfig) -> int:
+    config = with_split(config)
     build = Build(config)
     queries = {row["query_id"]: row for row in load_split(config, config.split)}
     found = ask(build, config, queries)

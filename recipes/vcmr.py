@@ -39,7 +39,9 @@ class VCMRConfig(TrainingRunConfig, MomentDataConfig):
         False, "Let two captions of one video repel each other, as the released code does."
     )
     train_split: str = option("train", "Split to train on.")
-    validation_split: str = option("validation", "Split that chooses the epoch.")
+    validation_split: str | None = option(
+        None, "Split that chooses the epoch; none: validation, or where there is none test, as the released code does."
+    )
     max_query_tokens: int = option(48, "Longest query, in tokens; longer ones are cut and counted.")
     epochs: int = option(12, "Most passes over the training moments.")
     patience: int = option(10, "Epochs without a better validation score after which training stops.")
@@ -73,6 +75,7 @@ from transformers.trainer_pt_utils import get_parameter_names
 from fig.data import load_moments, span_preset
 from fig.feature_makers import FEATURES_FILE, features_of
 from fig.measure import MomentRetrievalMeasure, selection_score
+from harness.data import with_split
 from harness.encoded_data import ENCODED_DATA
 from harness.results import replacing, write_json
 from harness.training import TrainingRun, split_batches
@@ -167,6 +170,13 @@ class VCMR(TrainingRun):
     NAME, METRIC = "vcmr", "score"
 
     def __init__(self, config: VCMRConfig) -> None:
+        chosen = with_split(config, "validation_split", ("validation", "test"))
+        if chosen.validation_split == "test" and config.validation_split is None and PartialState().is_main_process:
+            sys.stderr.write(
+                f"{config.dataset!r} has no split 'validation': 'test' chooses the epoch, as in the released code, so "
+                "results on it are too good; --validation_split names another\n"
+            )
+        config = chosen
         super().__init__(config)
         self.patience = config.patience
         make_features(config, config.device)

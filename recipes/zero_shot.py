@@ -76,7 +76,7 @@ class ZeroShotConfig(RowModelsConfig, DataConfig):
     merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
     dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
     tflops: float = option(100.0, "Operations that the machine sustains, in 10^12 per second, for --dry_run.")
-    split: str = option("test", "Split to measure on.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     gallery: Literal["clips", "targets"] = option(
         "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
     )
@@ -124,6 +124,7 @@ from baselines.scoring import Benchmark, Measured, measure_row
 from baselines.zero_shot_rows import CUTS, TABLE_2, ZeroShotRow, further_rows
 from harness.accelerator import make_accelerator
 from harness.config import nearest
+from harness.data import with_split
 from hf_models.encoders import short_name
 from tfcovr.measure import ComposedRetrievalMeasure
 
@@ -156,8 +157,9 @@ class Table2:
     """One run: the rows that are to be measured, one after the other, each with its model."""
 
     def __init__(self, config: ZeroShotConfig) -> None:
-        self.config, self.output_dir = config, Path(config.output_dir)
         self.rows = rows_of(config)
+        self.config = config = with_split(config)
+        self.output_dir = Path(config.output_dir)
         self.accelerator = make_accelerator(config.device, self.output_dir)
         self.device = self.accelerator.device
         self.loading = {"aim_text": config.aim_text, "trust_remote_code": config.trust_remote_code}

@@ -269,6 +269,7 @@ class ConfigParser(argparse.ArgumentParser):
             config = self.config_class(**values | given)
         except ValueError as error:
             self.error(str(error))
+        config.given = frozenset(values | given)
         if prints:
             self.exit(0, self.as_yaml(config))
         return config
@@ -331,6 +332,41 @@ class ConfigParser(argparse.ArgumentParser):
         """Exit; requested text goes to stdout, an error to stderr."""
         (sys.stderr if status else sys.stdout).write(message or "")
         sys.exit(status)
+
+
+def given_in(config: Any) -> frozenset[str]:
+    """The options that the command line or its YAML file gave; of a configuration made in Python, those off default."""
+    if "given" not in vars(config):
+        default = type(config)()
+        names = (field.name for field in dataclasses.fields(config))
+        return frozenset(name for name in names if getattr(config, name) != getattr(default, name))
+    given: frozenset[str] = config.given
+    return given
+
+
+def adopt(config: Any, others: Iterable[Any], names: Iterable[str]) -> None:
+    """Give a configuration what was not given to it but to another recipe's, such as the data that a YAML file names.
+
+    Raises:
+        ValueError: Several were given different values.
+    """
+    given = given_in(config)
+    for name in [name for name in names if name not in given]:
+        found = [getattr(other, name) for other in others if name in given_in(other)]
+        if any(value != found[0] for value in found):
+            raise ValueError(
+                f"the configuration files differ in {name}: {' and '.join(map(str, found))}; say which with --{name}"
+            )
+        if found:
+            setattr(config, name, found[0])
+
+
+def override(other: Any, config: Any, names: Iterable[str]) -> None:
+    """Give another recipe's configuration what was given to this one, and whatever was not given to it."""
+    given, own = given_in(config), given_in(other)
+    for name in names:
+        if name in given or name not in own:
+            setattr(other, name, getattr(config, name))
 
 
 def title_of(group: type) -> str:

@@ -2,19 +2,23 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from datasets import Dataset, DatasetDict, load_dataset
 
 import hf_datasets  # noqa: F401 - registers the datasets' names
+from harness.config import given_in
 from harness.shared_config import DataConfig
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
+from hf_datasets.names import EVALUATION_SPLITS, evaluation_split
 from hf_datasets.registration import REJECTIONS_FILE, own_cache
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import NO_FILE
 
+Config = TypeVar("Config")
 DOES_NOT_DECODE = "does not decode"
 
 
@@ -38,6 +42,24 @@ def open_dataset(config: Any, split: str | None = None, *, part: str = "", **opt
     except (ValueError, FileNotFoundError, VideoError) as error:  # which also says that a split has no row
         what = f"the split {split!r}" if split else "the data"
         raise SystemExit(f"{what} of {config.dataset!r}, {name!r}, cannot be read: {error}") from error
+
+
+def with_split(config: Config, option: str = "split", preferred: tuple[str, ...] = EVALUATION_SPLITS) -> Config:
+    """The configuration with a split, where none was named: the first of those preferred that its data have.
+
+    Raises:
+        SystemExit: The data have none of them; lists those that there are.
+    """
+    if getattr(config, option) is not None:
+        return config
+    splits = open_dataset(config, video_dir=getattr(config, "video_dir", None))
+    try:
+        found = evaluation_split(splits, preferred)
+    except ValueError as error:
+        raise SystemExit(f"--{option}: {error}") from None
+    named: Any = replace(config, **{option: found})  # type: ignore[type-var]
+    named.given = given_in(config)
+    return named
 
 
 def load_splits(config: DataConfig, *, clips: bool = False) -> DatasetDict:

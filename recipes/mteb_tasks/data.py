@@ -1,7 +1,8 @@
 """What the tasks share: which of our datasets they read, and which data their results were measured on."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from datasets import load_dataset
@@ -11,6 +12,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 import hf_datasets  # noqa: F401 - registers the datasets' names
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
+from hf_datasets.names import evaluation_split
 from hf_datasets.registration import own_cache
 
 AUTHORS_CONFIG = "release"
@@ -26,7 +28,7 @@ class OnOurData(AbsTask):
         dataset_config: mini (the default, needs nothing), release, source or own, where the dataset has them.
         data_dir: Folder of the annotations; none where the configuration needs none.
         video_dir: Folder of the videos; none where the dataset knows its own.
-        split: The split to measure on.
+        split: The split to measure on; none: test, or where there is none validation.
         dataset: A folder or a repository on the Hub with the same configurations; none: our own dataset of that name.
     """
 
@@ -38,16 +40,37 @@ class OnOurData(AbsTask):
         data_dir: str | None = None,
         video_dir: str | None = None,
         *,
-        split: str = "test",
+        split: str | None = None,
         dataset: str | None = None,
         **options: Any,
     ) -> None:
         self.dataset_name = dataset or self.DATASET
-        self.dataset_config, self.data_dir, self.video_dir, self.split = dataset_config, data_dir, video_dir, split
+        self.dataset_config, self.data_dir, self.video_dir, self.named_split = (
+            dataset_config,
+            data_dir,
+            video_dir,
+            split,
+        )
         own = type(self).metadata
         suffix = "" if dataset_config == AUTHORS_CONFIG else dataset_config.capitalize()
-        self.metadata = own.model_copy(update={"name": own.name + suffix, "eval_splits": [split]})
+        self.metadata = own.model_copy(update={"name": own.name + suffix})
         super().__init__(**options)
+
+    @cached_property
+    def split(self) -> str:
+        """The split to measure on."""
+        splits = self.rows()
+        if self.named_split and self.named_split not in splits:
+            raise ValueError(
+                f"{self.dataset_name} {self.dataset_config!r} has no split {self.named_split!r}; there are "
+                f"{', '.join(splits)}"
+            )
+        return self.named_split or evaluation_split(splits)
+
+    @property
+    def eval_splits(self) -> Sequence[str]:
+        """The split to measure on, in the form that mteb asks for."""
+        return self._eval_splits or [self.split]
 
     def rows(self, part: str = "", split: str | None = None, **options: Any) -> Any:
         """The rows of a part of the configuration, such as "-clips"; of all splits without one.
@@ -67,7 +90,7 @@ class OnOurData(AbsTask):
         for item in described:
             digest.update(f"{item!r}\n".encode())
         revision = {**self.metadata.dataset, "revision": digest.hexdigest()[:40]}
-        self.metadata = self.metadata.model_copy(update={"dataset": revision})
+        self.metadata = self.metadata.model_copy(update={"dataset": revision, "eval_splits": [self.split]})
         self.dataset = data
         self.data_loaded = True
 

@@ -16,7 +16,7 @@ from hf_datasets.records import Rejection
 from tuning.amounts import Amounts
 from tuning.plan import Plan, is_miniature
 from tuning.texts import cut_texts, texts_of
-from tuning.verdict import CHANCE, compare, sentence
+from tuning.verdict import CHANCE, compare, share_of_deals, verdict
 
 CUTOFFS = (5, 10, 50)
 BASE = "zero-shot average"
@@ -52,7 +52,7 @@ Labels: {names}.
 
 ## Results
 
-mAP in %, on {queries} queries of {test_videos} videos that were held out, with the 95 % interval over these videos.
+mAP in %, on {queries} queries of {test_videos} videos that were held out{intervals}.
 
 {table}
 
@@ -102,10 +102,11 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
     )
     cut = cut_texts(plan.config.base, texts_of(output / "dataset"))
     num_videos = len({videos[clip] for clip in predictions["query_clip_id"]})
-    verdict = [sentence(found, other, CUTOFFS[0], len(predictions), num_videos) for other in (BASE, "text-only")]
+    share = share_of_deals(predictions, CUTOFFS[0], plan.config.seed)
     summary = {
         "figures": found,
-        "verdict": verdict,
+        "verdict": verdict(found, share, CUTOFFS[0], len(predictions), num_videos),
+        "share_of_deals": share,
         "queries": len(predictions),
         "held_out_videos": num_videos,
         "gallery": gallery,
@@ -153,11 +154,13 @@ def card(plan: Plan, summary: dict[str, Any], predictions: pl.DataFrame) -> str:
     rows = [f"| system | {' | '.join(f'mAP@{k}' for k in CUTOFFS)} |", f"|---|{'---|' * len(CUTOFFS)}"]
     for name, row in summary["figures"].items():
         rows.append(f"| {MEANING.get(name, name)} | {' | '.join(cell(row, f'map@{k}') for k in CUTOFFS)} |")
+    has_intervals = any(row[f"map@{CUTOFFS[0]}_interval"] for row in summary["figures"].values())
     labels = sorted(set(predictions["query_label"].drop_nulls()))
     limits = "Its base, the miniature's CLIP, has seen no real image: it is for trying out code."
     return CARD.format(
         **{name: summary[name] for name in ("clips", "labels", "videos", "queries")},
         verdict="\n".join(summary["verdict"]),
+        intervals=", with the 95 % interval over these videos" if has_intervals else "; too few for intervals",
         test_videos=summary["held_out_videos"],
         text=plain(predictions["modification_text"][0]),
         names=", ".join(f"`{plain(label)}`" for label in labels),

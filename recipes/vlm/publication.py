@@ -1,5 +1,6 @@
 """What a run leaves: an adapter of PEFT or a head over layers, with a card."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def write_adapter_card(
         "## Results",
         results_table(measured),
         "## Options",
-        options_table(vars(config)),
+        options_table(asdict(config)),
     ]
     if "tiny-random" in config.model:
         sections.insert(1, "**The base has random weights: this is for trying the recipe out and of no other use.**")

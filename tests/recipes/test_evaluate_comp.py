@@ -192,7 +192,7 @@ def test_frames_of_a_span_are_read_at_their_own_size(tiny_comp):
 def test_a_users_mistake_is_one_line(capsys):
     for words, message in (
         (["--draws", "0"], "at least 1 draw"),
-        (["--threshold_split", "test"], "is the split that is measured"),
+        (["--split", "test", "--threshold_split", "test"], "is the split that is measured"),
         (["--pairs", "pairs.csv", "--draws", "2"], "leave --draws out"),
         (["--objectives", "siglip"], "no 'siglip'; there are clip"),
     ):

@@ -47,6 +47,7 @@ def shared(tiny, aim_of_12_frames, caches, tmp_path_factory):
         batch_size=64,
         epochs=1,
         seeds=[0],
+        split="test",
     )
 
 

@@ -1,10 +1,16 @@
 """Every configuration file that ships can be read by the recipe or launcher that it is for."""
 
+import contextlib
+import importlib
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import yaml
 from ablate import STAGES, AblateConfig, planned
 from accelerate.commands.config.config_args import load_config_from_file
+from datasets import Dataset, DatasetDict
 from embed import EmbedConfig
 from evaluate_tfcovr import EvaluateConfig
 from finetune_baseline import FinetuneConfig
@@ -51,3 +57,85 @@ def test_a_launch_file_is_read(path):
     expected = {"one_gpu": 1, "4xa100": 4, "8xa100": 8, "8xa100_fsdp2": 8}
     assert config.num_processes == expected[path.stem]
     assert not config.use_cpu
+
+
+TAKING = {
+    "evaluate_vcmr": (["--compare", "--architectures", "xml"], {"vcmr_config": "vcmr_didemo_fig"}, "train"),
+    "evaluate_comp": (["--compare", "--objectives", "comploss"], {"vidclip_config": "vidclip_one_gpu"}, "train"),
+    "evaluate_tfcovr": (["--compare", "--systems", "text-only"], {"stage2_config": "stage2_one_gpu"}, "train"),
+    "finetune_baseline": (["--rows", "tf-covr-base"], {"stage1_config": "stage1_one_gpu"}, "stage1.run"),
+    "ablate": (["--seeds", "0"], {"stage1_config": "stage1_one_gpu", "stage2_config": "stage2_one_gpu"}, "stage2.run"),
+}
+"""Verb -> options with which it trains, the files of other verbs that it takes, and what trains."""
+
+
+def trained_and_measured(monkeypatch, folder, verb, *words):
+    """What a verb trains with, and the data that it opens: their name, configuration and folder."""
+    module, opened, trained = importlib.import_module(verb), [], []
+    options, files, train = TAKING[verb]
+
+    def load(dataset, name, *, data_dir=None, split=None, **_):
+        opened.append((dataset, name.partition("-")[0], data_dir))
+        row = {"clip_id": "a", "video_id": "a", "video": None, "query_clip_id": "a", "query_id": "q"}
+        row |= {"modification_text": "b", "target_clip_ids": ["a"]}
+        rows = Dataset.from_list([row])
+        return DatasetDict(dict.fromkeys(("train", "validation", "test"), rows)) if split is None else rows
+
+    def stop(config, *_):
+        trained.append(config)
+        raise SystemExit("trained")
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("harness.data.load_dataset", load)
+    monkeypatch.setattr(f"{verb}.{train}", stop)
+    if verb == "ablate":
+        monkeypatch.setattr(module, "check_model_folder", lambda _: None)
+        monkeypatch.setattr(module, "finish", lambda *_: 0)
+    if verb == "evaluate_vcmr":
+        monkeypatch.setattr(module, "make_features", lambda *_: None)
+    if verb == "evaluate_comp":
+        monkeypatch.setattr(module, "load", lambda _: module.Measured([], {}, []))
+    config_class = next(one for name, one in vars(module).items() if name.endswith("Config") and one.__module__ == verb)
+    given = [word for option, file in files.items() for word in (f"--{option}", f"{file}.yaml")]
+    with contextlib.suppress(SystemExit):
+        module.main(parse_config(config_class, None, [*options, *given, "--output_dir", str(folder / "out"), *words]))
+    return trained[0], opened
+
+
+@pytest.mark.parametrize("verb", TAKING)
+def test_a_file_of_another_verb_says_what_is_trained_and_measured_on(verb, monkeypatch, tmp_path):
+    file = list(TAKING[verb][1].values())[-1]
+    wanted = yaml.safe_load((RECIPES / "configs" / f"{file}.yaml").read_text(encoding="utf-8"))
+    trained, opened = trained_and_measured(monkeypatch, tmp_path, verb)
+    data = (trained.dataset, trained.dataset_config, trained.data_dir)
+    assert data == (trained.dataset, "release", wanted["data_dir"])
+    assert set(opened) == {data}
+    assert trained.device == wanted.get("device", "auto")
+
+
+@pytest.mark.parametrize("verb", TAKING)
+def test_only_what_is_typed_overrides_the_file_of_another_verb(verb, monkeypatch, tmp_path):
+    words = ["--dataset_config", "mini", "--device", "cpu"]  # the first is the default
+    trained, opened = trained_and_measured(monkeypatch, tmp_path, verb, *words)
+    assert (trained.dataset_config, trained.device) == ("mini", "cpu")
+    assert {name for _, name, _ in opened} == {"mini"}
+    assert trained.data_dir  # of which nothing was typed
+
+
+def test_two_files_that_name_different_data_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setitem(
+        TAKING, "ablate", ([], {"stage1_config": "stage1_hard", "stage2_config": "stage2_one_gpu"}, "stage2.run")
+    )
+    with pytest.raises(ValueError, match="differ in dataset_config: hard and release; say which with --dataset_config"):
+        trained_and_measured(monkeypatch, tmp_path, "ablate")
+
+
+def test_systems_are_compared_on_the_data_of_the_model_that_is_given(monkeypatch, tmp_path):
+    monkeypatch.setitem(TAKING, "evaluate_tfcovr", (["--compare", "--systems", "text-only"], {}, "train"))
+    made = asdict(Stage2Config(dataset_config="release", data_dir="data/tfcovr", device="cuda", beta=0.75))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "results.json").write_text(json.dumps({"config": made}))
+    words = ["--models", str(tmp_path / "run" / "model")]
+    trained, opened = trained_and_measured(monkeypatch, tmp_path, "evaluate_tfcovr", *words)
+    assert (trained.dataset_config, trained.beta, trained.device) == ("release", 0.75, "auto")  # of this machine
+    assert set(opened) == {("tfcovr", "release", "data/tfcovr")}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pytest
 import yaml
 
-from harness.config import option, parse_config, settings_of
+from harness.config import given_in, option, parse_config, settings_of
 from harness.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
 
 ROOT = Path(__file__).parents[3]
@@ -35,7 +35,7 @@ CODE = [
 ]
 COMMAND = re.compile(
     r"(?:(?:python|accelerate launch[^`\n]*?) recipes/(\w+)\.py|(?:^ *|`)subtle "
-    r"(?!path\b)([a-z]\w+))([^`]*?)(?:`|#|\n|\Z)",
+    r"(?!path\b)([a-z]\w+)|\$\(subtle path ([a-z]\w+)\))([^`]*?)(?:`|#|\n|\Z)",
     re.MULTILINE,
 )
 
@@ -63,15 +63,23 @@ def text_of(path):
     return re.sub(r"\s*\\\n#?\s*", " ", text)
 
 
+def commands_in(text):
+    """Every command line of a recipe in a text, options in brackets included."""
+    for script, verb, launched, rest in COMMAND.findall(text):
+        words = shlex.split(rest.replace("[", " ").replace("]", " "), comments=True)
+        yield (f"recipes/{script or verb or launched}.py", *(word for word in words if word != "..."))
+
+
 @cache
 def documented_commands():
-    """Every command line of a recipe in documents and docstrings, options in brackets included."""
+    """The command lines in documents and docstrings, and what a row of a table adds: "then with `--answers DIR`"."""
     found = {}
     for path in (*DOCUMENTS, *CODE):
-        for script, verb, rest in COMMAND.findall(text_of(path)):
-            words = shlex.split(rest.replace("[", " ").replace("]", " "), comments=True)
-            command = (f"recipes/{script or verb}.py", *(word for word in words if word != "..."))
-            found[command] = path.relative_to(ROOT)
+        found |= dict.fromkeys(commands_in(text_of(path)), path.relative_to(ROOT))
+    command = ()
+    for row in re.findall(r"^\| .*", (RECIPES / "README.md").read_text(encoding="utf-8"), re.MULTILINE):
+        command = next(commands_in(row), command)  # "the same with ..." is about the row above
+        found |= {(*command, *shlex.split(more)): "recipes/README.md" for more in re.findall(r"`(--[^`]+)`", row)}
     return found
 
 
@@ -86,7 +94,7 @@ def test_every_recipe_answers_help_before_anything_heavy_is_imported():
 
 def test_every_documented_command_names_a_script_a_file_and_flags_that_exist():
     commands = documented_commands()
-    assert len(commands) > 60
+    assert len(commands) > 100
     for (command, path), (status, _, errors) in zip(
         commands.items(), run_calls([[*command, "--print_config"] for command in commands]), strict=True
     ):
@@ -359,3 +367,12 @@ def test_what_is_no_mapping_is_refused(text, capsys):
 def test_the_default_mapping_is_copied():
     WithAMapping().models["first"]["beta"] = 1.0
     assert WithAMapping().models == {"first": {"beta": 0.0}}
+
+
+def test_what_was_given_is_known_also_where_it_is_the_default(tmp_path):
+    from stage2 import Stage2Config
+
+    (tmp_path / "run.yaml").write_text("epochs: 100\n")
+    config = parse_config(Stage2Config, None, [str(tmp_path / "run.yaml"), "--dataset_config", "mini"])
+    assert given_in(config) == {"epochs", "dataset_config"}
+    assert given_in(Stage2Config(epochs=3, dataset_config="mini")) == {"epochs"}  # made in Python, nobody knows better
