@@ -29,6 +29,7 @@ from hf_datasets.video import VideoError, read_frames
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
 from indexing.models import load_again
+from tests.fixtures.planted_modules import plant
 
 TEXT = "show red"
 event = SimpleNamespace
@@ -275,6 +276,13 @@ def test_chosen_moments_are_exported_and_what_cannot_be_is_named(small, page):
     assert len([name for name in names if name.startswith("clips/") and name.endswith(".mp4")]) == 2
     assert {"contact_sheet.jpg", "moments.edl", "moments.m3u", "moments.json"} <= set(names)
     assert not archive.with_suffix("").exists()
+
+
+def test_an_export_runs_no_module_of_the_working_directory(page, tmp_path, monkeypatch):
+    state, *_ = find(page, None, TEXT)
+    ran = plant(tmp_path / "stranger", monkeypatch)
+    assert "1 moment" in words_of(page.export(state, event(search=1, places=[0])))
+    assert not ran.exists()
 
 
 @pytest.fixture(scope="module")
