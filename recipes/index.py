@@ -162,7 +162,7 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
                 index.partition(model.key)
             except ValueError as error:  # too few moments
                 print(f"--approximate: {error}")
-        if (reason := keep_text_queries(index, model, encoder)) is not None:
+        if (reason := keep_text_queries(config.model, encoder)) is not None:
             print(f"searches by a text alone load the whole model, which takes seconds: {reason}")
     return indexer, changes
 

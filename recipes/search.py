@@ -92,7 +92,7 @@ from typing import Any
 from hf_models.index.search import PROBES, search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
 from indexing.output import FORMATS
-from indexing.text_queries import text_query
+from indexing.text_queries import keep_text_queries, text_query
 
 
 def query_frames(config: SearchConfig, encoder: Any) -> Any:
@@ -114,6 +114,19 @@ def query_frames(config: SearchConfig, encoder: Any) -> Any:
     return read.frames
 
 
+def embedded(config: SearchConfig, model: IndexedModel) -> tuple[Any, Any]:
+    """The query's vector, `(D,)`, and the model's encoder, or None where a text could be answered without it."""
+    is_text = config.clip is None and not config.nothing_fits
+    if is_text and (query := text_query(model, config.text)) is not None:
+        return query, None
+    from indexing.models import load_again
+
+    encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
+    if is_text:
+        keep_text_queries(model.name, encoder)  # for the next one
+    return encoder.query(None if config.clip is None else query_frames(config, encoder), config.text), encoder
+
+
 def to_stderr(message: str) -> None:
     sys.stderr.write(f"{message}\n")
 
@@ -132,19 +145,12 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
         raise ValueError("say what to look for: --text, --clip, or both")
     index = MomentIndex(config.index)
     model = index.find(config.model)
-    needs_encoder = config.clip is not None or config.nothing_fits
-    query, encoder = None if needs_encoder else text_query(index, model, config.text), None
-    if query is None:
-        from indexing.models import load_again
-
-        encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
     excluded = None
     if config.exclude_same_video:
         from hf_datasets.footage.files import fingerprint
 
         excluded = fingerprint(Path(config.clip))
-    if encoder is not None:
-        query = encoder.query(None if config.clip is None else query_frames(config, encoder), config.text)
+    query, encoder = embedded(config, model)
     has_second_step = config.refine is not None or config.rerank is not None
     found = search_moments(
         index,
