@@ -115,7 +115,8 @@ class ExportedTextEncoder:
             raise RuntimeError(f"{WEIGHTS} cannot be run: {error}") from error
         if vectors.shape != (1, fields["dimensions"]) or not np.isfinite(vectors).all():
             raise RuntimeError(f"{WEIGHTS} gives {vectors.shape}, not {fields['dimensions']} finite numbers")
-        return vectors[0]
+        vector: np.ndarray = vectors[0]
+        return vector
 
     def padded(self, values: list[int], padding: int) -> np.ndarray:
         """`(1, L)` int64."""

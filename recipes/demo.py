@@ -63,6 +63,7 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 import index as index_recipe
 
 from hf_models.index.store import IndexedModel, MomentIndex
+from indexing.roots import root_of
 
 
 def index_of(config: DemoConfig) -> MomentIndex:
@@ -73,9 +74,9 @@ def index_of(config: DemoConfig) -> MomentIndex:
     return MomentIndex(config.index or DEFAULT_INDEX)
 
 
-def root_of(config: DemoConfig, model: IndexedModel) -> Path:
+def videos_of(config: DemoConfig, index: MomentIndex, model: IndexedModel) -> Path:
     """The folder of the videos."""
-    root = Path(config.video_dir or model.root).expanduser()
+    root = root_of(index, model, config.video_dir)
     if not root.is_dir():
         raise OSError(f"{root} is not a folder; give the one that holds the videos of the index as --video_dir")
     return root.resolve()
@@ -93,7 +94,7 @@ def main(config: DemoConfig) -> None:
         raise SystemExit("gradio is not installed; run: pip install 'subtle-video[demo]'")
     index = index_of(config)
     model = index.find(config.model)
-    root = root_of(config, model)
+    root = videos_of(config, index, model)
     with tempfile.TemporaryDirectory(prefix="subtle-demo-") as folder:
         os.environ |= {"GRADIO_TEMP_DIR": f"{folder}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
         from demo_page.marks import Marks  # the page imports gradio, which reads the environment

@@ -88,6 +88,7 @@ from hf_models.moment_encoders import MomentEncoder
 from indexing.engines import make_reader, read_on_ray
 from indexing.models import described, load_model
 from indexing.reading import read_ahead
+from indexing.roots import note_root
 from indexing.sources import Source, folder_source, miniature_source, table_source
 from indexing.text_queries import keep_text_queries
 from indexing.updating import Changes, Indexer, compare, only_writer, storing
@@ -147,6 +148,7 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
     encoder = load_model(config if config.engine == "local" else replace(config, device="cpu"))
     with storing(config.output):
         model = register(index, encoder, config, source)
+        note_root(index, source.root)
     changes = compare(source, index.files(model.key), retry=config.retry)
     indexer = Indexer(index, model, encoder)
     if config.engine == "ray":

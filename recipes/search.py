@@ -91,7 +91,7 @@ from typing import Any
 
 from hf_models.index.search import PROBES, search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
-from indexing.output import FORMATS
+from indexing.output import FORMATS, shown
 from indexing.text_queries import keep_text_queries, text_query
 
 
@@ -177,6 +177,7 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
 def calibrated(config: SearchConfig, index: MomentIndex, model: IndexedModel, encoder: Any) -> tuple[float, str]:
     """The least score of `--nothing_fits`, and what it was chosen by."""
     from indexing.calibration import kind_of, threshold_of
+    from indexing.roots import root_of
     from indexing.second_step import cache_of
 
     found = threshold_of(
@@ -185,7 +186,7 @@ def calibrated(config: SearchConfig, index: MomentIndex, model: IndexedModel, en
         encoder,
         kind_of(encoder, clip=config.clip is not None, text=config.text is not None),
         cache=cache_of(index, config),
-        root=config.video_dir or model.root,
+        root=str(root_of(index, model, config.video_dir)),
         misfits_shown=config.misfits_shown,
         where=config.where,
         folder=config.folder,
@@ -198,26 +199,35 @@ def second_step(
 ) -> list[dict[str, Any]]:
     """Refined and re-ranked moments."""
     from hf_datasets.video import read_frames
+    from indexing.roots import root_of
     from indexing.second_step import SecondStep, cache_of
 
-    step = SecondStep(config, cache_of(index, config), config.device, config.video_dir or model.root)
+    root = root_of(index, model, config.video_dir)
+    step = SecondStep(config, cache_of(index, config), config.device, str(root))
     clip = None
     if config.clip is not None and config.rerank is not None:
         clip = read_frames(config.clip, config.rerank_frames, config.start_seconds, config.end_seconds).frames
     return step(config.text, clip, found, say)
 
 
-def main(config: SearchConfig) -> None:
+def main(config: SearchConfig) -> int:
+    root = None
+    if config.export is not None:
+        from indexing.roots import root_of
+
+        index = MomentIndex(config.index)
+        root = root_of(index, index.find(config.model), config.video_dir)
     found = find(config)
     print(FORMATS[config.format](found))
-    if config.export is not None:
-        from indexing.exporting import export
+    if root is None:
+        return 0
+    from indexing.exporting import export
 
-        root = config.video_dir or MomentIndex(config.index).find(config.model).root
-        failures = export(found, root, Path(config.export), exact=config.exact, mute=config.mute)
-        sys.stderr.write(f"{config.export}: {len(found) - len(failures)} of {len(found)} moments\n")
-        for reason in failures:
-            sys.stderr.write(f"  left out: {' '.join(reason.split())}\n")
+    failures = export(found, str(root), Path(config.export), exact=config.exact, mute=config.mute)
+    sys.stderr.write(f"{config.export}: {len(found) - len(failures)} of {len(found)} moments\n")
+    for reason in failures:
+        sys.stderr.write(f"  left out: {shown(' '.join(reason.split()))}\n")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

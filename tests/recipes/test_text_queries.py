@@ -38,11 +38,8 @@ def indexed(tmp_path_factory):
         for place, vector in enumerate(vectors)
     ]
     index.moments(model.key).add(pa.Table.from_pylist(rows, schema=moment_schema(128)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_ASSETS_CACHE", str(folder / "cache"))  # of the processes that tests start
-        patch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(folder / "cache"))
-        assert keep_text_queries(name, encoder) is None
-        yield index, model, encoder
+    assert keep_text_queries(name, encoder) is None
+    return index, model, encoder
 
 
 def test_a_search_by_text_imports_no_torch_and_finds_what_the_model_finds(indexed):
