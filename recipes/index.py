@@ -20,6 +20,7 @@ from typing import Literal
 
 from harness.config import first_word_as, option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_TFCOVR
+from harness.running import visible
 from harness.shared_config import ActorConfig, Device
 
 
@@ -207,7 +208,7 @@ def show(what: str, reasons: list[str]) -> None:
     if reasons:
         print(f"  {len(reasons):,} {what}:")
         for reason in reasons[:SHOWN]:
-            print(f"    {' '.join(reason.split())}")
+            print(f"    {visible(' '.join(reason.split()))}")
         if len(reasons) > SHOWN:
             print("    ... all of them are in results.json")
 

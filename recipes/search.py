@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.config import first_word_as, option, parse_config, run_recipe
+from harness.running import visible
 from harness.shared_config import Device
 from indexing.two_step_config import TwoStepConfig
 
@@ -91,7 +92,7 @@ from typing import Any
 
 from hf_models.index.search import PROBES, search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
-from indexing.output import FORMATS, shown
+from indexing.output import FORMATS
 from indexing.text_queries import keep_text_queries, text_query
 
 
@@ -128,7 +129,7 @@ def embedded(config: SearchConfig, model: IndexedModel) -> tuple[Any, Any]:
 
 
 def to_stderr(message: str) -> None:
-    sys.stderr.write(f"{message}\n")
+    sys.stderr.write(f"{visible(message)}\n")
 
 
 def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> list[dict[str, Any]]:
@@ -226,7 +227,7 @@ def main(config: SearchConfig) -> int:
     failures = export(found, str(root), Path(config.export), exact=config.exact, mute=config.mute)
     sys.stderr.write(f"{config.export}: {len(found) - len(failures)} of {len(found)} moments\n")
     for reason in failures:
-        sys.stderr.write(f"  left out: {shown(' '.join(reason.split()))}\n")
+        sys.stderr.write(f"  left out: {visible(' '.join(reason.split()))}\n")
     return 1 if failures else 0
 
 

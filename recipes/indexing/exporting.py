@@ -7,12 +7,13 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
+from harness.running import CONTROL_CHARACTERS
 from hf_datasets.drafts import replacing, write_json
 from hf_datasets.footage.files import path_of_video
 from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_datasets.video.backends import PYAV_FILES
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
-from indexing.output import CONTROL_CHARACTERS, records, shown
+from indexing.output import records, shown
 
 SHEET_COLUMNS = 4
 PICTURE = (240, 135)

@@ -31,6 +31,7 @@ from hf_models.index.store import MomentIndex
 from hf_models.moment_encoders import load_moment_encoder
 from indexing.exporting import export
 from indexing.models import load_again
+from indexing.output import CONTROL_CHARACTERS, FORMATS
 
 COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245)]
 
@@ -192,7 +193,7 @@ def test_every_format_has_the_same_records(config, capsys):
     assert [row["video"] for row in table] == [row["video"] for row in records]
     assert {row["label"] for row in table} >= {"'=blue()", "red"}  # no formula for a spreadsheet
     shown = printed(config, capsys)
-    assert "\x1b" not in shown
+    assert "\x1b" not in shown + printed(replace(config, format="csv"), capsys)
     assert "<b>white</b>\\x1b[31m" in shown
     assert len(shown.splitlines()) == 28
 
@@ -487,3 +488,26 @@ def test_the_folder_of_videos_is_one_that_this_user_named_or_lies_beside_the_ind
     shutil.copytree(indexed.video_dir, tmp_path / "got/videos")
     beside = changed(tmp_path / "got/own", indexed.output, "models", root=str(tmp_path / "got/videos"))
     assert run_recipe(search.main, replace(query, index=beside, export=str(tmp_path / "beside"))) == 0
+
+
+def test_a_text_of_an_index_never_moves_the_cursor_in_any_format():
+    row = {
+        "video": "a\x9b31m.mp4",
+        "start_seconds": 0.0,
+        "end_seconds": 1.0,
+        "score": 0.5,
+        "label": "\x1b]0;t\x07\u202e\n",
+    }
+    for name, show in FORMATS.items():
+        text = show([row])
+        assert not CONTROL_CHARACTERS.search(text.replace("\n", "")), name
+    assert json.loads(FORMATS["json"]([row])) == [row]
+    assert list(csv.reader(io.StringIO(FORMATS["csv"]([row]))))[1][0] == "a\\x9b31m.mp4"
+
+
+def test_an_error_never_moves_the_cursor(capsys):
+    def refuse(_):
+        raise OSError("the server said \x1b[2J\u202e")
+
+    assert run_recipe(refuse, None) == 2
+    assert capsys.readouterr().err == "error: the server said \\x1b[2J\\u202e\n"
