@@ -151,7 +151,8 @@ class MomentIndex:
             others = [item.name for item in folder.iterdir() if item.suffix != ".lance" and item.name not in OWN_FILES]
             if others and not (folder / f"{MODELS}.lance").exists():
                 raise ValueError(f"{folder} holds {sorted(others)[0]!r} and no index; name an empty folder as output")
-        connect(str(path)).create_table(MODELS, schema=MODEL_SCHEMA, exist_ok=True)
+        with _reading(str(path)):
+            connect(str(path)).create_table(MODELS, schema=MODEL_SCHEMA, exist_ok=True)
         return cls(path)
 
     def tables(self) -> list[str]:
@@ -220,7 +221,8 @@ class MomentIndex:
         if known != model:
             self._write_model(model)
         for table, schema in ((f"moments_{model.key}", moment_schema(model.dimensions)), (f"files_{model.key}", FILES)):
-            self.database.create_table(table, schema=schema, exist_ok=True)
+            with _reading(self.path):
+                self.database.create_table(table, schema=schema, exist_ok=True)
         return model
 
     def activate(self, name: str) -> IndexedModel:
@@ -350,7 +352,9 @@ def quoted(text: str) -> str:
 def _reading(path: str) -> Iterator[None]:
     try:
         yield
-    except (ValueError, RuntimeError, OSError) as error:  # LanceDB's own are any of these
+    except (ValueError, RuntimeError) as error:  # LanceDB's own are either
+        if "(os error " in str(error):  # of a disk, not of what is on it
+            raise
         raise ValueError(_damaged(path, str(error).partition("\n")[0])) from error
 
 

@@ -18,6 +18,7 @@ HINTS = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -
 INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
 
 
+MOST_CHARACTERS = 3000  # of an error
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -68,7 +69,10 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
         if mistake is None:
             raise
         hint = HINTS.get(getattr(mistake, "errno", None), "")
-        sys.stderr.write(as_typed(f"error: {visible(' '.join(message_of(mistake).split()))}{hint}\n"))
+        said = visible(" ".join(message_of(mistake).split()))
+        if len(said) > MOST_CHARACTERS:  # a value from elsewhere has any length
+            said = f"{said[: MOST_CHARACTERS // 2]} ... {said[-MOST_CHARACTERS // 2 :]}"
+        sys.stderr.write(as_typed(f"error: {said}{hint}\n"))
         return 2
     finally:
         if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt
