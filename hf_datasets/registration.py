@@ -346,7 +346,7 @@ def find_unopened(names: Iterable[str]) -> dict[str, str]:
     }
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [sys.executable, "-c", BARE_LOAD, *names],
+            [sys.executable, "-P", "-c", BARE_LOAD, *names],
             cwd=folder,
             env=environment,
             capture_output=True,

@@ -32,7 +32,8 @@ FIELDS = {
 }
 MOST_BYTES = 2**30
 MOST_TOKENS = 4096
-EXTERNAL_DATA = b"\x0a\x08location"  # the key under which ONNX names another file
+BRANCHES = {"If", "Loop", "Scan"}
+"""What no text half needs, and what could run for ever."""
 
 
 def check_text(text: str) -> None:
@@ -59,10 +60,11 @@ class ExportedTextEncoder:
     """The text half of a model, run by ONNX Runtime; it takes no code from the files.
 
     Args:
-        folder: What `hf_models.text_export.export_text_half` wrote; it may come from anyone.
+        folder: What `hf_models.text_export.export_text_half` wrote on this machine. A program of somebody else could
+            take any time and memory, though it reads no other file.
 
     Raises:
-        ImportError: onnxruntime is not installed.
+        ImportError: onnx or onnxruntime is not installed.
         OSError: A file is missing.
         ValueError: The files are damaged, do not belong together, or are of another version.
     """
@@ -73,8 +75,7 @@ class ExportedTextEncoder:
 
         self.fields = read_description(Path(folder))
         weights, tokenizer = (read_checked(Path(folder, name), self.fields) for name in (WEIGHTS, TOKENIZER))
-        if EXTERNAL_DATA in weights:
-            raise ValueError(f"{folder}: {WEIGHTS} names other files")
+        check_program(weights, Path(folder, WEIGHTS))
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what fails is raised
         try:
@@ -82,6 +83,9 @@ class ExportedTextEncoder:
             self.tokenizer = Tokenizer.from_str(tokenizer.decode())
         except Exception as error:  # both libraries raise types of their own
             raise ValueError(f"{folder} cannot be read: {error}") from error
+        outputs = [output.type for output in self.session.get_outputs()]
+        if outputs != ["tensor(float)"]:
+            raise ValueError(f"{folder}: {WEIGHTS} gives {outputs}, not one float32 vector")
         self.tokenizer.no_padding()
 
     def query(self, text: str) -> np.ndarray:
@@ -92,6 +96,7 @@ class ExportedTextEncoder:
 
         Raises:
             ValueError: The text is empty or too long.
+            RuntimeError: The program does not give a finite vector.
         """
         check_text(text)
         fields = self.fields
@@ -104,7 +109,13 @@ class ExportedTextEncoder:
         inputs = {"input_ids": self.padded(tokens, fields["padding"])}
         if fields["reads_mask"]:
             inputs["attention_mask"] = self.padded([1] * len(tokens), 0)
-        vector: np.ndarray = self.session.run(None, inputs)[0][0]
+        try:
+            vectors: np.ndarray = self.session.run(None, inputs)[0]
+        except Exception as error:  # of ONNX Runtime's own types
+            raise RuntimeError(f"{WEIGHTS} cannot be run: {error}") from error
+        if vectors.shape != (1, fields["dimensions"]) or not np.isfinite(vectors).all():
+            raise RuntimeError(f"{WEIGHTS} gives {vectors.shape}, not {fields['dimensions']} finite numbers")
+        vector: np.ndarray = vectors[0]
         return vector
 
     def padded(self, values: list[int], padding: int) -> np.ndarray:
@@ -140,6 +151,38 @@ def read_checked(path: Path, fields: dict[str, Any]) -> bytes:
     if hashlib.sha256(content).hexdigest() != fields["sha256"].get(path.name):
         raise ValueError(f"{path} is not the file that was written")
     return content
+
+
+def check_program(content: bytes, path: Path) -> None:
+    """Refuse a program in ONNX that names other files, branches or loops, or needs operators of others.
+
+    Raises:
+        ImportError: onnx is not installed.
+        ValueError: It is one, or no program.
+    """
+    import onnx
+
+    try:
+        model = onnx.load_model_from_string(content)
+    except Exception as error:  # of protobuf's own types
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    graphs = [model.graph, *model.functions]
+    tensors: list[Any] = []
+    while graphs:
+        graph = graphs.pop()
+        if isinstance(graph, onnx.GraphProto):
+            tensors += graph.initializer
+            tensors += [part for sparse in graph.sparse_initializer for part in (sparse.values, sparse.indices)]
+        for node in graph.node:
+            if node.op_type in BRANCHES or node.domain not in {"", "ai.onnx"}:
+                raise ValueError(f"{path} uses {node.domain or 'ai.onnx'}.{node.op_type}, which no text half needs")
+            for attribute in node.attribute:
+                graphs += [attribute.g, *attribute.graphs]
+                tensors += [attribute.t, *attribute.tensors]
+                for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                    tensors += [sparse.values, sparse.indices]
+    if any(tensor.external_data or tensor.data_location for tensor in tensors):
+        raise ValueError(f"{path} names other files")
 
 
 def files_of_model(name_or_path: str) -> dict[str, list[int]] | None:

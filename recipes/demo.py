@@ -14,7 +14,6 @@ import importlib.util
 import os
 import signal
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +61,9 @@ if __name__ == "__main__":  # before the imports below, which take seconds
 
 import index as index_recipe
 
+from hf_datasets.video.shared_memory import PixelFolder
 from hf_models.index.store import IndexedModel, MomentIndex
+from indexing.roots import root_of
 
 
 def index_of(config: DemoConfig) -> MomentIndex:
@@ -73,9 +74,9 @@ def index_of(config: DemoConfig) -> MomentIndex:
     return MomentIndex(config.index or DEFAULT_INDEX)
 
 
-def root_of(config: DemoConfig, model: IndexedModel) -> Path:
+def videos_of(config: DemoConfig, index: MomentIndex, model: IndexedModel) -> Path:
     """The folder of the videos."""
-    root = Path(config.video_dir or model.root).expanduser()
+    root = root_of(index, model, config.video_dir)
     if not root.is_dir():
         raise OSError(f"{root} is not a folder; give the one that holds the videos of the index as --video_dir")
     return root.resolve()
@@ -93,9 +94,10 @@ def main(config: DemoConfig) -> None:
         raise SystemExit("gradio is not installed; run: pip install 'subtle-video[demo]'")
     index = index_of(config)
     model = index.find(config.model)
-    root = root_of(config, model)
-    with tempfile.TemporaryDirectory(prefix="subtle-demo-") as folder:
-        os.environ |= {"GRADIO_TEMP_DIR": f"{folder}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
+    root = videos_of(config, index, model)
+    own = PixelFolder(in_memory=False)  # of a page that was killed, copies and uploads are removed now
+    try:
+        os.environ |= {"GRADIO_TEMP_DIR": f"{own.path}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
         from demo_page.marks import Marks  # the page imports gradio, which reads the environment
         from demo_page.media import Media
         from demo_page.page import Page, build_page, launch
@@ -105,7 +107,7 @@ def main(config: DemoConfig) -> None:
         marks = Marks(marks_of(config, index))
         encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
         limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
-        media = Media(root, Path(folder), **limits)
+        media = Media(root, own.path, **limits)
         try:
             search = IndexSearch(index, model, encoder, media)
             page = Page(search, marks, limit=config.limit)
@@ -119,10 +121,14 @@ def main(config: DemoConfig) -> None:
                 taken = f"port {config.port} is" if config.port else "the ports from 7860 on are"
                 raise OSError(f"{taken} taken on this machine; name another with --port") from error
             print(f"{count:,} moments at {blocks.local_url} (only on this machine); end with Ctrl-C", flush=True)
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that copies and uploads are removed
+            for name in ("SIGTERM", "SIGHUP"):  # so that copies and uploads are removed
+                if hasattr(signal, name):
+                    signal.signal(getattr(signal, name), lambda *_: sys.exit(0))
             blocks.block_thread()
         finally:
             media.close()
+    finally:
+        own.remove()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Literal
 
 from harness.config import first_word_as, option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_TFCOVR
+from harness.running import visible
 from harness.shared_config import ActorConfig, Device
 
 
@@ -88,6 +89,7 @@ from hf_models.moment_encoders import MomentEncoder
 from indexing.engines import make_reader, read_on_ray
 from indexing.models import described, load_model
 from indexing.reading import read_ahead
+from indexing.roots import note_root
 from indexing.sources import Source, folder_source, miniature_source, table_source
 from indexing.text_queries import keep_text_queries
 from indexing.updating import Changes, Indexer, compare, only_writer, storing
@@ -147,6 +149,7 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
     encoder = load_model(config if config.engine == "local" else replace(config, device="cpu"))
     with storing(config.output):
         model = register(index, encoder, config, source)
+        note_root(index, source.root)
     changes = compare(source, index.files(model.key), retry=config.retry)
     indexer = Indexer(index, model, encoder)
     if config.engine == "ray":
@@ -162,7 +165,7 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
                 index.partition(model.key)
             except ValueError as error:  # too few moments
                 print(f"--approximate: {error}")
-        if (reason := keep_text_queries(index, model, encoder)) is not None:
+        if (reason := keep_text_queries(config.model, encoder)) is not None:
             print(f"searches by a text alone load the whole model, which takes seconds: {reason}")
     return indexer, changes
 
@@ -205,7 +208,7 @@ def show(what: str, reasons: list[str]) -> None:
     if reasons:
         print(f"  {len(reasons):,} {what}:")
         for reason in reasons[:SHOWN]:
-            print(f"    {' '.join(reason.split())}")
+            print(f"    {visible(' '.join(reason.split()))}")
         if len(reasons) > SHOWN:
             print("    ... all of them are in results.json")
 

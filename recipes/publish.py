@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from harness.config import option, parse_config, run_recipe
+from harness.running import visible
 
 What = Literal["dataset", "model", "adapter", "metric", "space", "demo", "all"]
 
@@ -226,9 +227,9 @@ def make_plans(publications: list[Publication], config: PublishConfig, api: HfAp
             tag=config.tag,
             private_folders=(config.output_dir, config.data_dir, config.video_dir),
         )
-        print("\n".join(plan.lines()))
+        print(visible("\n".join(plan.lines()), kept="\n"))
         if note:
-            print(f"  {note}")
+            print(f"  {visible(note)}")
         yield plan
 
 

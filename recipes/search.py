@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.config import first_word_as, option, parse_config, run_recipe
+from harness.running import visible
 from harness.shared_config import Device
 from indexing.two_step_config import TwoStepConfig
 
@@ -92,7 +93,7 @@ from typing import Any
 from hf_models.index.search import PROBES, search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
 from indexing.output import FORMATS
-from indexing.text_queries import text_query
+from indexing.text_queries import keep_text_queries, text_query
 
 
 def query_frames(config: SearchConfig, encoder: Any) -> Any:
@@ -114,8 +115,21 @@ def query_frames(config: SearchConfig, encoder: Any) -> Any:
     return read.frames
 
 
+def embedded(config: SearchConfig, model: IndexedModel) -> tuple[Any, Any]:
+    """The query's vector, `(D,)`, and the model's encoder, or None where a text could be answered without it."""
+    is_text = config.clip is None and not config.nothing_fits
+    if is_text and (query := text_query(model, config.text)) is not None:
+        return query, None
+    from indexing.models import load_again
+
+    encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
+    if is_text:
+        keep_text_queries(model.name, encoder)  # for the next one
+    return encoder.query(None if config.clip is None else query_frames(config, encoder), config.text), encoder
+
+
 def to_stderr(message: str) -> None:
-    sys.stderr.write(f"{message}\n")
+    sys.stderr.write(f"{visible(message)}\n")
 
 
 def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> list[dict[str, Any]]:
@@ -132,19 +146,12 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
         raise ValueError("say what to look for: --text, --clip, or both")
     index = MomentIndex(config.index)
     model = index.find(config.model)
-    needs_encoder = config.clip is not None or config.nothing_fits
-    query, encoder = None if needs_encoder else text_query(index, model, config.text), None
-    if query is None:
-        from indexing.models import load_again
-
-        encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
     excluded = None
     if config.exclude_same_video:
         from hf_datasets.footage.files import fingerprint
 
         excluded = fingerprint(Path(config.clip))
-    if encoder is not None:
-        query = encoder.query(None if config.clip is None else query_frames(config, encoder), config.text)
+    query, encoder = embedded(config, model)
     has_second_step = config.refine is not None or config.rerank is not None
     found = search_moments(
         index,
@@ -171,6 +178,7 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
 def calibrated(config: SearchConfig, index: MomentIndex, model: IndexedModel, encoder: Any) -> tuple[float, str]:
     """The least score of `--nothing_fits`, and what it was chosen by."""
     from indexing.calibration import kind_of, threshold_of
+    from indexing.roots import root_of
     from indexing.second_step import cache_of
 
     found = threshold_of(
@@ -179,7 +187,7 @@ def calibrated(config: SearchConfig, index: MomentIndex, model: IndexedModel, en
         encoder,
         kind_of(encoder, clip=config.clip is not None, text=config.text is not None),
         cache=cache_of(index, config),
-        root=config.video_dir or model.root,
+        root=str(root_of(index, model, config.video_dir)),
         misfits_shown=config.misfits_shown,
         where=config.where,
         folder=config.folder,
@@ -192,26 +200,35 @@ def second_step(
 ) -> list[dict[str, Any]]:
     """Refined and re-ranked moments."""
     from hf_datasets.video import read_frames
+    from indexing.roots import root_of
     from indexing.second_step import SecondStep, cache_of
 
-    step = SecondStep(config, cache_of(index, config), config.device, config.video_dir or model.root)
+    root = root_of(index, model, config.video_dir)
+    step = SecondStep(config, cache_of(index, config), config.device, str(root))
     clip = None
     if config.clip is not None and config.rerank is not None:
         clip = read_frames(config.clip, config.rerank_frames, config.start_seconds, config.end_seconds).frames
     return step(config.text, clip, found, say)
 
 
-def main(config: SearchConfig) -> None:
+def main(config: SearchConfig) -> int:
+    root = None
+    if config.export is not None:
+        from indexing.roots import root_of
+
+        index = MomentIndex(config.index)
+        root = root_of(index, index.find(config.model), config.video_dir)
     found = find(config)
     print(FORMATS[config.format](found))
-    if config.export is not None:
-        from indexing.exporting import export
+    if root is None:
+        return 0
+    from indexing.exporting import export
 
-        root = config.video_dir or MomentIndex(config.index).find(config.model).root
-        failures = export(found, root, Path(config.export), exact=config.exact, mute=config.mute)
-        sys.stderr.write(f"{config.export}: {len(found) - len(failures)} of {len(found)} moments\n")
-        for reason in failures:
-            sys.stderr.write(f"  left out: {' '.join(reason.split())}\n")
+    failures = export(found, str(root), Path(config.export), exact=config.exact, mute=config.mute)
+    sys.stderr.write(f"{config.export}: {len(found) - len(failures)} of {len(found)} moments\n")
+    for reason in failures:
+        sys.stderr.write(f"  left out: {visible(' '.join(reason.split()))}\n")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

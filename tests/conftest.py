@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -12,6 +13,9 @@ os.environ.setdefault("HF_EVALUATE_OFFLINE", "1")
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
+
+ASSETS = tempfile.TemporaryDirectory(prefix="assets-")
+os.environ["HF_ASSETS_CACHE"] = ASSETS.name  # what this user indexed is noted there
 
 # The files that take longest, the longest first. Processes take files from the front of the queue; a long one at its
 # end would keep one of them busy while the others have nothing to do. A name that is gone does no harm.

@@ -208,6 +208,18 @@ def test_data_is_never_executed():
     assert not [path for path in NOT_TESTS if "weights_only=False" in text_of(path) or "shell=True" in text_of(path)]
 
 
+def test_processes_of_python_do_not_look_for_modules_in_the_working_directory():
+    """`python -c` and `python -m` would run a `json.py` that lies there; a script's own folder is ours."""
+    commands = {
+        (str(path), ast.unparse(node)): [ast.unparse(word).strip("'") for word in node.elts[1:]]
+        for path in NOT_TESTS
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "sys.executable"
+    }
+    assert len(commands) > 5
+    assert not [place for place, words in commands.items() if {"-c", "-m"} & set(words) and "-P" not in words]
+
+
 def opened_videos(path: Path) -> list[str]:
     """The calls that open a video to read it; one that writes says so with its mode."""
     calls = [(ast.unparse(node.func), node) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]

@@ -59,7 +59,7 @@ class WorkerProcess:
     def __init__(self, setup: dict[str, Any], folder: Path, messages: Messages) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM],
+            [sys.executable, "-P", "-c", PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

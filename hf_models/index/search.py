@@ -1,14 +1,18 @@
 """Exact search of an index: the moments with the largest dot products, filtered by expressions on their columns."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from .filters import checked_filter
 from .store import IndexedModel, MomentIndex, quoted
 
-COLUMNS = ("moment_id", "video", "start_seconds", "end_seconds", "label", "text", "fingerprint")
+TIMES = ("start_seconds", "end_seconds")
+COLUMNS = ("moment_id", "video", *TIMES, "label", "text", "fingerprint")
 MARGIN = 1e-4
 """Scores of the store closer than this, relative to the largest, may change places when they are computed again."""
 EXTRA_ROWS = 16
@@ -36,8 +40,7 @@ def search_moments(
         model: One of its models, which made the query.
         query: `(D,)`.
         limit: Most moments to give.
-        where: A condition in SQL on the columns `moment_id, video, start_seconds, end_seconds, label, text, modified`,
-            such as "label = 'vault' AND end_seconds - start_seconds < 8".
+        where: A condition in SQL, see `filters`, such as "label = 'vault' AND end_seconds - start_seconds < 8".
         folder: Only videos below this folder, a path below the index's root.
         exclude_fingerprint: Leave out the videos with this fingerprint.
         probes: Look only into so many parts of the approximate index, see `MomentIndex.partition`; None: look at all
@@ -48,8 +51,9 @@ def search_moments(
 
     Raises:
         ValueError: The query is of another length or not finite, the limit or `probes` is below 1, the condition is
-            wrong, or there is no approximate index.
+            wrong, there is no approximate index, or what was found is no moment: the index is damaged.
     """
+    table = index.moments(model.key)
     if query.shape != (model.dimensions,) or not np.isfinite(query).all():
         raise ValueError(f"the query must be {model.dimensions} finite numbers, not {query.shape}")
     if limit < 1:
@@ -57,7 +61,6 @@ def search_moments(
     if probes is not None and probes < 1:
         raise ValueError(f"probes must be at least 1, not {probes}")
     condition = " AND ".join(f"({part})" for part in conditions(where, folder, exclude_fingerprint))
-    table = index.moments(model.key)
     if probes is not None and not table.list_indices():
         raise ValueError(
             f"{index.path} has no approximate index; run `subtle index` on it again with --approximate, or search "
@@ -65,16 +68,22 @@ def search_moments(
         )
     fetched = limit + EXTRA_ROWS
     while True:
-        rows = nearest(table, query, fetched, condition, probes)
+        rows = checked(index.path, nearest(table, query, fetched, condition, probes))
         scores = (vectors_of(rows) * query.astype(np.float32)).sum(1)  # row by row: equal vectors score the same
+        if not np.isfinite(scores).all():
+            raise ValueError(f"the index {index.path} holds vectors that are not finite; index its videos again")
         if rows.num_rows < fetched or is_decided(scores, limit):
             return ranked(rows, scores, limit)
         fetched *= 4  # so many are alike that ties could be cut
 
 
 def conditions(where: str | None, folder: str | None, exclude_fingerprint: str | None) -> list[str]:
-    """The filters as expressions."""
-    parts = [where] if where else []
+    """The filters as expressions.
+
+    Raises:
+        ValueError: `where` is none, see `filters.checked_filter`.
+    """
+    parts = [checked_filter(where)] if where else []
     if folder is not None and folder.strip("/") not in {"", "."}:
         parts.append(f"starts_with(video, {quoted(folder.strip('/') + '/')})")
     if exclude_fingerprint is not None:
@@ -99,9 +108,29 @@ def nearest(table: Any, query: np.ndarray, number: int, condition: str, probes: 
         return search.to_arrow()
     except (ValueError, RuntimeError, OSError) as error:
         if not condition:
-            raise
+            raise ValueError(f"the index is damaged ({str(error).partition(chr(10))[0]}); make it again") from error
         reason = str(error).removeprefix("Invalid input, ").partition("\n")[0]
         raise ValueError(f"the filter {condition} is not understood: {reason}") from error
+
+
+def checked(path: str, rows: pa.Table) -> pa.Table:
+    """The rows, if each is a moment, as far as its columns are there; an index may come from anyone.
+
+    Raises:
+        ValueError: One is not.
+    """
+    columns = {name: rows[name] for name in rows.column_names}
+    tests = [columns[name].is_valid() for name in ("moment_id", "video", "vector") if name in columns]
+    if set(TIMES) <= columns.keys():
+        start, end = (columns[name] for name in TIMES)
+        tests += [pc.greater_equal(start, 0.0), pc.less(start, end), pc.is_finite(end)]
+    is_moment = pc.fill_null(reduce(pc.and_, tests), fill_value=False)
+    if wrong := rows.filter(pc.invert(is_moment)).slice(0, 1).to_pylist():
+        row = {name: value for name, value in wrong[0].items() if name in {"moment_id", "video", *TIMES}}
+        name = row.get("moment_id")
+        cure = "" if name is None else f', or leave it out: --where "moment_id != {quoted(name)}"'
+        raise ValueError(f"the index {path} holds what is no moment: {row}; index the video again{cure}")
+    return rows
 
 
 def vectors_of(rows: pa.Table) -> np.ndarray:

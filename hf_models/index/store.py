@@ -12,13 +12,15 @@ its moments, and after a kill the others are made again.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from hf_models.vector_database import FEWEST_PARTITIONED, connect
 
@@ -52,6 +54,26 @@ def moment_schema(dimensions: int) -> pa.Schema:
             ("vector", pa.list_(pa.float32(), dimensions)),
         ]
     )
+
+
+class _Details(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+    files: dict[str, list[int]] | None = None
+    num_frames: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    trust_remote_code: bool = False
+
+
+class _ModelRow(BaseModel):
+    """What a row of the table of models may hold; an index may come from anyone."""
+
+    model_config = ConfigDict(strict=True)
+    key: Annotated[str, Field(pattern=r"^\w{1,64}$")]
+    name: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,4096}$")]
+    made_by: Json[dict[str, str]]
+    root: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,4096}$")]
+    details: Json[_Details]
+    dimensions: Annotated[int, Field(ge=1, le=1_000_000)]
+    activated: Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -99,7 +121,7 @@ class MomentIndex:
     Raises:
         ImportError: LanceDB is not installed.
         FileNotFoundError: There is no index.
-        ValueError: It was made by another version.
+        ValueError: It was made by another version, or is damaged.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -129,7 +151,8 @@ class MomentIndex:
             others = [item.name for item in folder.iterdir() if item.suffix != ".lance" and item.name not in OWN_FILES]
             if others and not (folder / f"{MODELS}.lance").exists():
                 raise ValueError(f"{folder} holds {sorted(others)[0]!r} and no index; name an empty folder as output")
-        connect(str(path)).create_table(MODELS, schema=MODEL_SCHEMA, exist_ok=True)
+        with _reading(str(path)):
+            connect(str(path)).create_table(MODELS, schema=MODEL_SCHEMA, exist_ok=True)
         return cls(path)
 
     def tables(self) -> list[str]:
@@ -143,15 +166,20 @@ class MomentIndex:
         return names
 
     def _read_models(self) -> dict[str, IndexedModel]:
-        rows = self.database.open_table(MODELS).to_arrow()
-        if missing := sorted(set(MODEL_SCHEMA.names) - set(rows.column_names)):
-            raise ValueError(_of_another_version(self.path, f"it lacks {', '.join(missing)}"))
+        with _reading(self.path):
+            rows = self.database.open_table(MODELS).to_arrow()
+        _check_columns(self.path, rows.schema, MODEL_SCHEMA)
         models = {}
         for row in rows.to_pylist():
             if row.pop("format") != FORMAT:
                 raise ValueError(_of_another_version(self.path, f"its format is not {FORMAT}"))
-            row |= {name: json.loads(row[name]) for name in ("made_by", "details")}
-            models[row["key"]] = IndexedModel(**row)
+            try:
+                model = _ModelRow(**row).model_dump()
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                place = ".".join(map(str, first["loc"]))
+                raise ValueError(_damaged(self.path, f"{place} of the model {row['key']!r}: {first['msg']}")) from None
+            models[row["key"]] = IndexedModel(**model)
         return models
 
     @property
@@ -193,7 +221,8 @@ class MomentIndex:
         if known != model:
             self._write_model(model)
         for table, schema in ((f"moments_{model.key}", moment_schema(model.dimensions)), (f"files_{model.key}", FILES)):
-            self.database.create_table(table, schema=schema, exist_ok=True)
+            with _reading(self.path):
+                self.database.create_table(table, schema=schema, exist_ok=True)
         return model
 
     def activate(self, name: str) -> IndexedModel:
@@ -210,13 +239,31 @@ class MomentIndex:
         self.models[model.key] = model
 
     def moments(self, key: str) -> Any:
-        """The LanceDB table of a model's moments."""
-        return self.database.open_table(f"moments_{key}")
+        """The LanceDB table of a model's moments.
+
+        Raises:
+            ValueError: It is missing or damaged.
+        """
+        return self._table(f"moments_{key}", moment_schema(self.models[key].dimensions))
 
     def files(self, key: str) -> dict[str, dict[str, Any]]:
-        """What is done, by video."""
-        rows = self.database.open_table(f"files_{key}").to_arrow().to_pylist()
+        """What is done, by video.
+
+        Raises:
+            ValueError: The table is missing or damaged.
+        """
+        table = self._table(f"files_{key}", FILES)
+        with _reading(self.path):
+            rows = table.to_arrow().to_pylist()
+        if wrong := [row for row in rows if not _is_file(row)]:
+            raise ValueError(_damaged(self.path, f"the file {wrong[0]['video']!r} has no complete row"))
         return {row["video"]: row for row in rows}
+
+    def _table(self, name: str, schema: pa.Schema) -> Any:
+        with _reading(self.path):
+            table = self.database.open_table(name)
+        _check_columns(self.path, table.schema, schema)
+        return table
 
     def replace(
         self, key: str, moments: pa.Table, files: Sequence[Mapping[str, Any]], *, gone: Iterable[str] = ()
@@ -299,6 +346,41 @@ def quoted(text: str) -> str:
         "'coach''s cut.mp4'"
     """
     return "'" + text.replace("'", "''") + "'"
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:  # LanceDB's own are either
+        if "(os error " in str(error):  # of a disk, not of what is on it
+            raise
+        raise ValueError(_damaged(path, str(error).partition("\n")[0])) from error
+
+
+def _check_columns(path: str, schema: pa.Schema, expected: pa.Schema) -> None:
+    if missing := sorted(set(expected.names) - set(schema.names)):
+        raise ValueError(_of_another_version(path, f"it lacks {', '.join(missing)}"))
+    if wrong := [field for field in expected if schema.field(field.name).type != field.type]:
+        found = schema.field(wrong[0].name).type
+        raise ValueError(_damaged(path, f"{wrong[0].name} is {found}, not {wrong[0].type}"))
+
+
+def _is_file(row: Mapping[str, Any]) -> bool:
+    if any(row[name] is None for name in ("video", "moments_of", "status", "failures", "size", "modified_ns")):
+        return False
+    try:
+        failures = json.loads(row["failures"])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(failures, dict) and all(isinstance(why, str) for why in failures.values())
+
+
+def _damaged(path: str, why: str) -> str:
+    return (
+        f"the index {path} is damaged, or somebody changed it ({why}); make it again in another folder with "
+        "`subtle index FOLDER --output OTHER`"
+    )
 
 
 def _of_another_version(path: str, why: str) -> str:

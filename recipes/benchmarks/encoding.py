@@ -110,7 +110,7 @@ def startup(path: Path) -> Ratio:
 
 def imports() -> Ratio:
     """How many heavy libraries a worker imports."""
-    command = [sys.executable, "-X", "importtime", "-c", IMPORTS]
+    command = [sys.executable, "-P", "-X", "importtime", "-c", IMPORTS]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()
     heavy = HEAVY & {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
     total = int(lines[-1].split("|")[1]) / 1e6 if lines else 0.0

@@ -107,7 +107,7 @@ def in_subprocess(*words: str) -> dict[str, Any]:
         f"import sys, json; sys.path.insert(0, {str(ROOT)!r}); from pathlib import Path; from benchmarks import index; "
         "print(json.dumps(index.step(*sys.argv[1:3], *map(Path, sys.argv[3:]))))"
     )
-    run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-P", "-c", code, *words], capture_output=True, text=True)
     if run.returncode:
         return {"failed": (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1][:120]}
     answer: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])

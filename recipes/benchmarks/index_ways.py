@@ -269,7 +269,7 @@ def miniature_index(folder: Path, count: int) -> Path:
         table = moment_table(start, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
         index.moments(model.key).add(table)
     index.tidy(model.key)
-    keep_text_queries(index, model, encoder)
+    keep_text_queries(MINIATURE_TFCOVR, encoder)
     return folder / "index"
 
 

@@ -35,7 +35,8 @@ def processor_seconds(arguments: list[str]) -> float:
     Raises:
         RuntimeError: It failed.
     """
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
+    given = ["-P", *arguments] if arguments[0] == "-c" else arguments
+    process = subprocess.Popen([sys.executable, *given], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -205,13 +205,13 @@ def preprocessing(clips: list[Clip], folder: Path) -> Ratio:
     """Decode, resize and normalize, against decord2 with PIL."""
     what, baseline = "decode + resize + normalize", "decord2 + PIL"
     target = str(folder / "decord2")
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, "decord2"]
+    install = [sys.executable, "-P", "-m", "pip", "install", "-q", "--no-deps", "--target", target, "decord2"]
     if subprocess.run(install, check=False, capture_output=True).returncode:
         return Ratio(what, baseline, float("nan"), detail="skipped: decord2 cannot be installed here")
     line = "\t".join("|".join(map(str, [clip.path, *clip.indices])) for clip in clips) + "\n"
     paths = [target, str(Path(__file__).parents[1])]
     program = f"import sys; sys.path[:0] = {paths!r}; {OFFICIAL}"
-    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as process:
+    with subprocess.Popen([sys.executable, "-P", "-c", program], stdin=-1, stdout=-1, text=True) as process:
 
         def official() -> None:
             process.stdin.write(line)

@@ -28,7 +28,7 @@ def export_archive(found: Sequence[dict[str, Any]], root: Path, folder: Path) ->
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(RECIPES), *(path for path in sys.path if path)])}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "demo_page.export_process"],
+            [sys.executable, "-P", "-m", "demo_page.export_process"],
             input=json.dumps(asked, default=str),
             capture_output=True,
             text=True,

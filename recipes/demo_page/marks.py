@@ -16,6 +16,7 @@ COLUMNS = (
     *("video", "start_seconds", "end_seconds", "label", "is_right"),
 )
 NAME = "marks.csv"
+MOST_CHARACTERS = 1 << 30  # of a field; the limit of `csv` is shorter than a label may be, and holds in reading alone
 QUERIES = "marked_queries"
 """Folder beside the file for the uploads that marks are about."""
 
@@ -42,6 +43,7 @@ class Marks:
         Raises:
             ValueError: The file holds something else.
         """
+        csv.field_size_limit(MOST_CHARACTERS)
         try:
             with self.path.open(encoding="utf-8", newline="") as file:
                 rows = csv.DictReader(file, strict=True)
@@ -71,7 +73,7 @@ class Marks:
             rows = [one for one in self.read() if key_of(one) != key_of(made)]
             rows += [made] if is_right is not None else []
             file = io.StringIO()
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)  # or \r would end a row
             writer.writeheader()
             writer.writerows(rows)
             write_text(self.path, file.getvalue())

@@ -282,7 +282,7 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
 
 
 class Guard:
-    """Answers only requests for this machine's own names, and none for files by their paths."""
+    """Answers only requests for this machine's own names, and none for files by their paths; no page may frame this."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -293,10 +293,15 @@ class Guard:
         receive: Callable[[], Awaitable[Any]],
         send: Callable[..., Awaitable[None]],
     ) -> None:
+        async def send_unframed(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"content-security-policy", b"frame-ancestors 'none'")]
+            await send(message)
+
         if scope["type"] == "http" and (refused := self.reason(scope)):
-            await PlainTextResponse(refused, 403)(scope, receive, send)
+            await PlainTextResponse(refused, 403)(scope, receive, send_unframed)
             return
-        await self.app(scope, receive, send)
+        await self.app(scope, receive, send_unframed)
 
     def reason(self, scope: MutableMapping[str, Any]) -> str:
         """Why a request is refused, or nothing."""

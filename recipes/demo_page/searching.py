@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from demo_page.media import MAX_CLIP_SECONDS, Footage, Media, Upload
-from hf_models.index.search import COLUMNS, search_moments
+from hf_models.index.search import COLUMNS, checked, search_moments
 from hf_models.index.store import IndexedModel, MomentIndex, quoted
 from hf_models.moment_encoders import MomentEncoder
 
@@ -90,7 +90,7 @@ class IndexSearch:
         table = self.index.moments(self.model.key)
         if table.version != self.names[0]:
             rows = table.search().select(["video", "label"]).limit(None).to_arrow()
-            videos = dict(Counter(rows["video"].to_pylist()))
+            videos = dict(Counter(checked(self.index.path, rows)["video"].to_pylist()))
             folders: Counter[str] = Counter()
             for video, number in videos.items():
                 for parent in PurePosixPath(video).parents:
@@ -106,14 +106,16 @@ class IndexSearch:
         wanted = words[:200].lower().split()
         if not wanted:
             count = table.count_rows()
+            if not count:
+                return [], 0
             shown = min(number, count)
             offsets = [place * count // shown for place in range(shown)]
-            rows = table.take_offsets(offsets).select(list(COLUMNS)).to_arrow().to_pylist() if count else []
-            return rows, count
+            rows = table.take_offsets(offsets).select(list(COLUMNS)).to_arrow()
+            return checked(self.index.path, rows).to_pylist(), count
         condition = " AND ".join(SEARCHED.format(quoted(word)) for word in wanted)
         count = table.count_rows(condition)
-        found = table.search().where(condition).select(list(COLUMNS)).limit(ROWS_TO_CHOOSE_FROM).to_arrow().to_pylist()
-        return spread(found, number), count
+        found = table.search().where(condition).select(list(COLUMNS)).limit(ROWS_TO_CHOOSE_FROM).to_arrow()
+        return spread(checked(self.index.path, found).to_pylist(), number), count
 
     def query_of_moment(self, row: dict[str, Any]) -> Query:
         """A moment as a query, with what is around it.
@@ -128,7 +130,7 @@ class IndexSearch:
         start = min(max(start, stretch.start_seconds), stretch.end_seconds - SHORTEST_SECONDS)
         label = "  ".join(filter(None, (row["label"], row["text"])))
         end = min(end, stretch.end_seconds)
-        return Query(stretch, copy, start, end, label, row["fingerprint"], row["moment_id"])
+        return Query(stretch, copy, start, end, label, row["fingerprint"] or "", row["moment_id"])
 
     def query_of_upload(self, upload: Upload) -> Query:
         """A whole upload as a query.
@@ -197,7 +199,7 @@ class IndexSearch:
     def trouble_with(self, row: dict[str, Any]) -> str:
         """Why a found moment cannot be shown; empty where nothing is known against it."""
         path = self.media.path(Footage(row["video"], 0.0, 0.0))
-        if str(path.stat().st_size) != row["fingerprint"].rpartition("-")[2]:
+        if str(path.stat().st_size) != (row["fingerprint"] or "").rpartition("-")[2]:
             return f"{row['video']} has changed since it was indexed; run `subtle index` again"
         return ""
 

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from harness.engines import running
 from harness.requests_on_ray import spread_transport
 from harness.results import write_results
+from harness.running import visible
 from harness.shared_config import ActorConfig, BuildConfig
 from hf_datasets.drafts import draft_of, sweep
 from hf_datasets.generation.batch import OpenAIBatchChat
@@ -341,5 +342,5 @@ def run(build: Callable[[Any], int], config: BuildConfig) -> int:
         with running(workers, device="cpu"):
             return build(config)
     except GenerationStoppedError as stop:
-        sys.stderr.write(f"stopped: {stop}\n")
+        sys.stderr.write(f"stopped: {visible(str(stop))}\n")
         return 1

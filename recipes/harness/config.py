@@ -23,7 +23,7 @@ from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin,
 import yaml
 
 from harness.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, program
-from harness.running import end_at_once
+from harness.running import end_at_once, visible
 from harness.running import run_recipe as run_recipe  # every recipe has both from here
 
 Config = TypeVar("Config")
@@ -326,7 +326,7 @@ class ConfigParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with one line on stderr and exit status 2."""
-        self.exit(2, as_typed(f"error: {' '.join(message.split())}\n"))
+        self.exit(2, as_typed(f"error: {visible(' '.join(message.split()))}\n"))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit; requested text goes to stdout, an error to stderr."""

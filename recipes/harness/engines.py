@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,8 @@ def running(config: ActorConfig, *, device: str = "auto", num_decoders: int = 0)
         return
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("--engine ray starts its own processes: run it without accelerate launch")
-    connect(ray, config, device, num_decoders)
+    with chdir(RECIPES):  # Ray's workers look for modules where it was started
+        connect(ray, config, device, num_decoders)
     try:
         yield
     finally:

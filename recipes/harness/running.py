@@ -18,6 +18,23 @@ HINTS = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -
 INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
 
 
+MOST_CHARACTERS = 3000  # of an error
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str, *, kept: str = "") -> str:
+    r"""A text in which what would move a terminal's cursor, color it or turn its order is shown as it is written.
+
+    >>> visible("red\x1b[31m")
+    'red\\x1b[31m'
+
+    Args:
+        text: From a file, an index or a server.
+        kept: Characters that stay, such as the ends of lines.
+    """
+    return CONTROL_CHARACTERS.sub(lambda one: one[0] if one[0] in kept else repr(one[0])[1:-1], text)
+
+
 def end_at_once(*_: object) -> NoReturn:
     """Exit on an interrupt before there is anything to clean up."""
     say_interrupted()
@@ -45,13 +62,17 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
         say_interrupted()
         return INTERRUPTED
     except SystemExit as stop:
-        raise SystemExit(as_typed(stop.code) if isinstance(stop.code, str) else stop.code) from None
+        code = stop.code
+        raise SystemExit(visible(as_typed(code), kept="\n") if isinstance(code, str) else code) from None
     except Exception as error:
         mistake = users_mistake(error)
         if mistake is None:
             raise
         hint = HINTS.get(getattr(mistake, "errno", None), "")
-        sys.stderr.write(as_typed(f"error: {' '.join(message_of(mistake).split())}{hint}\n"))
+        said = visible(" ".join(message_of(mistake).split()))
+        if len(said) > MOST_CHARACTERS:  # a value from elsewhere has any length
+            said = f"{said[: MOST_CHARACTERS // 2]} ... {said[-MOST_CHARACTERS // 2 :]}"
+        sys.stderr.write(as_typed(f"error: {said}{hint}\n"))
         return 2
     finally:
         if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt

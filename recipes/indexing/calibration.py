@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from hf_datasets.drafts import write_json
 from hf_datasets.video import VideoError, VideoStore, read_frames
-from hf_models.index.search import conditions
+from hf_models.index.search import checked, conditions
 from hf_models.index.store import IndexedModel, MomentIndex
 from hf_models.moment_encoders import ComposedMomentEncoder, MomentEncoder, key_of
 
@@ -112,7 +113,7 @@ def threshold_of(
     state = [table.version, table.count_rows()]
     known = kept_scores(path, state)
     if condition not in known:
-        scan = Scan(table, condition)
+        scan = Scan(index.path, table, condition)
         best = scan.best_elsewhere() if kind == "clip" else scan.best(misfits(encoder, kind, scan, root))
         known |= {condition: best}
         write_json(path, {"state": state, "scores": known})
@@ -167,15 +168,17 @@ def misfits(encoder: MomentEncoder, kind: Kind, scan: "Scan", root: str) -> np.n
 class Scan:
     """Passes over the moments of an index that fulfil a condition, in bounded memory."""
 
-    def __init__(self, table: Any, condition: str) -> None:
-        self.table, self.condition = table, condition
+    def __init__(self, path: str, table: Any, condition: str) -> None:
+        self.path, self.table, self.condition = path, table, condition
 
     def batches(self, *columns: str) -> Iterator[Any]:
         """Record batches."""
         search = self.table.search().select(list(columns)).limit(None)
         if self.condition:
             search = search.where(self.condition)
-        yield from search.to_batches(batch_size=ROWS_PER_BATCH)
+        for batch in search.to_batches(batch_size=ROWS_PER_BATCH):
+            checked(self.path, pa.Table.from_batches([batch]))
+            yield batch
 
     def some_rows(self, number: int, *columns: str) -> list[dict[str, Any]]:
         """Rows spread evenly over the index."""

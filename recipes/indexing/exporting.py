@@ -7,16 +7,18 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
+from harness.running import CONTROL_CHARACTERS
 from hf_datasets.drafts import replacing, write_json
 from hf_datasets.footage.files import path_of_video
 from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_datasets.video.backends import PYAV_FILES
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
-from indexing.output import CONTROL_CHARACTERS, records, shown
+from indexing.output import records, shown
 
 SHEET_COLUMNS = 4
 PICTURE = (240, 135)
 CAPTION_HEIGHT = 18
+MOST_SECONDS = 1e7  # which have names of files
 
 
 def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: bool, mute: bool = False) -> list[str]:
@@ -48,6 +50,7 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
         (draft / "clips").mkdir(parents=True)
         for rank, (row, record) in enumerate(zip(found, records(found), strict=True), start=1):
             try:
+                check_span(row)
                 path = path_of_video(store.root, row["video"])
                 made = cut(path, draft / "clips", rank, row, exact=exact, mute=mute)
                 pictures.append((rank, row, picture_of(path, row)))
@@ -61,6 +64,17 @@ def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: b
         kept = [{name: value for name, value in row.items() if name not in {"path", "frame_rate"}} for row in rows]
         write_json(draft / "moments.json", kept)
     return failures
+
+
+def check_span(row: dict[str, Any]) -> None:
+    """Refuse a moment that cannot be cut: an index may come from anyone, a span from a model.
+
+    Raises:
+        VideoError: It has no span of seconds.
+    """
+    start, end = row["start_seconds"], row["end_seconds"]
+    if not all(isinstance(seconds, int | float) for seconds in (start, end)) or not 0 <= start < end < MOST_SECONDS:
+        raise VideoError(f"{row['video']}: {start} to {end} is no span; it is 0 <= start < end in seconds")
 
 
 def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool, mute: bool) -> dict[str, Any]:

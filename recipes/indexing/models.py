@@ -66,7 +66,7 @@ def load_again(model: IndexedModel, device: str, *, trust_remote_code: bool = Fa
         trust_remote_code=trust_remote_code,
     )
     files = model.details["files"]
-    if files is not None and files == files_of_model(model.name):
+    if files and files == files_of_model(model.name):
         return encoder  # a fingerprint of all weights takes seconds
     made_by = encoder.made_by
     changed = sorted(name for name in made_by.keys() | model.made_by if made_by.get(name) != model.made_by.get(name))

@@ -7,11 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from harness.running import CONTROL_CHARACTERS, visible
+
 COLUMNS = ("video", "start_seconds", "end_seconds", "score", "label")
 OF_SECOND_STEP = ("window_start_seconds", "window_end_seconds", "vector_score", "span_score", "rerank_score")
 """Where a refined moment was, and the score of each step; None where a step has no score."""
 FORMULA = re.compile(r"^\s*[=+\-@\uff0b\uff0d\uff1d\uff20]|^[\t\r\n]")  # as in hf_datasets.spreadsheets
-CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def records(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -27,11 +28,12 @@ def columns(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def as_json(found: Sequence[dict[str, Any]]) -> str:
     """A list of records."""
-    return json.dumps(records(found), indent=2, ensure_ascii=False)
+    text = json.dumps(records(found), indent=2, ensure_ascii=False)
+    return "\n".join(CONTROL_CHARACTERS.sub(lambda one: f"\\u{ord(one[0]):04x}", line) for line in text.split("\n"))
 
 
 def as_csv(found: Sequence[dict[str, Any]]) -> str:
-    r"""CSV with a header; a text that a spreadsheet would run has an apostrophe before it.
+    r"""CSV with a header; a text that a spreadsheet would run has an apostrophe before it, and none moves a cursor.
 
     >>> row = {"video": "a.mp4", "start_seconds": 0.0, "end_seconds": 4.0, "score": 0.5, "label": "=1+1"}
     >>> as_csv([row])
@@ -41,10 +43,15 @@ def as_csv(found: Sequence[dict[str, Any]]) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns(found))
     for row in records(found):
-        writer.writerow(
-            [f"'{value}" if isinstance(value, str) and FORMULA.search(value) else value for value in row.values()]
-        )
+        writer.writerow([cell(value) for value in row.values()])
     return file.getvalue().rstrip("\n")
+
+
+def cell(value: Any) -> Any:
+    """A value of a CSV file."""
+    if not isinstance(value, str):
+        return value
+    return visible(f"'{value}" if FORMULA.search(value) else value, kept="\n\t")
 
 
 def as_table(found: Sequence[dict[str, Any]]) -> str:
@@ -75,7 +82,7 @@ def shown(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.3f}"
-    return CONTROL_CHARACTERS.sub(lambda match: match.group().encode("unicode_escape").decode(), str(value))
+    return visible(str(value))
 
 
 FORMATS = {"table": as_table, "json": as_json, "csv": as_csv}

@@ -1,6 +1,6 @@
 """The second step of a search: refined and re-ranked moments, and what is said about both."""
 
-import os
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,12 +21,12 @@ SHOWN = 5
 
 
 def cache_of(index: MomentIndex, config: TwoStepConfig) -> Path:
-    """The folder for what searches of an index compute: in the index where it can be written."""
+    """The folder for what searches of an index compute; not in the index, where anyone may have put answers."""
     if config.search_cache is not None:
         return Path(config.search_cache)
-    if "://" not in index.path and os.access(index.path, os.W_OK):
-        return Path(index.path) / "search_cache"
-    return Path(datasets.config.HF_DATASETS_CACHE) / "subtle-search"
+    place = index.path if "://" in index.path else str(Path(index.path).resolve())
+    name = hashlib.sha256(place.encode()).hexdigest()[:24]
+    return Path(datasets.config.HF_DATASETS_CACHE) / "subtle-search" / name
 
 
 class SecondStep:

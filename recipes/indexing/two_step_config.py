@@ -37,8 +37,7 @@ class TwoStepConfig:
     )
     search_cache: str | None = option(
         None,
-        "Folder of what searches computed: features, answers, thresholds; none: in the index, or where that cannot be "
-        "written in the cache of datasets.",
+        "Folder of what searches computed: features, answers, thresholds; none: in the cache of datasets.",
     )
     num_workers: int = option(2, "Processes that decode for --refine; 0: this one decodes.")
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one read, in seconds.")

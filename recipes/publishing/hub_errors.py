@@ -1,5 +1,6 @@
 """What to do about an error of the Hub or of its client, in one line."""
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,6 +8,8 @@ import httpx2
 from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 
+OF_ANSWERS = (RuntimeError, ValueError, KeyError, TypeError, AttributeError)
+"""What the client raises of an answer that no Hub gives."""
 LOG_IN = "log in with `hf auth login`, or set HF_TOKEN to a token with write access"
 
 
@@ -25,7 +28,7 @@ def explained(repo_id: str) -> Iterator[None]:
         yield
     except PublishingError:
         raise
-    except (httpx2.HTTPError, OfflineModeIsEnabled, LocalTokenNotFoundError, RuntimeError, ValueError) as error:
+    except (httpx2.HTTPError, OfflineModeIsEnabled, LocalTokenNotFoundError, *OF_ANSWERS) as error:
         # Parts of an upload run in threads, whose errors come wrapped.
         cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
         message = explanation(cause, repo_id)
@@ -47,8 +50,9 @@ def explanation(error: BaseException, repo_id: str) -> str | None:
             f"no connection to {constants.ENDPOINT} ({error or type(error).__name__}); {repo_id} is as it was, or "
             "complete if the connection broke at the very end: run again"
         )
-    if isinstance(error, (ValueError, RuntimeError)) and raised_by_client(error):
-        return f"{repo_id} is not accepted: {' '.join(str(error).split())}"
+    if isinstance(error, OF_ANSWERS) and raised_by_client(error):
+        what = "is not accepted" if isinstance(error, (RuntimeError, ValueError)) else "got an answer that no Hub gives"
+        return f"{repo_id} {what}: {' '.join(str(error).split())}"
     return None
 
 
@@ -78,8 +82,8 @@ def of_status(error: HfHubHTTPError, repo_id: str) -> str:
 
 
 def raised_by_client(error: BaseException) -> bool:
-    """Whether an error comes from huggingface_hub's own code."""
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    return bool(trace) and trace.tb_frame.f_globals.get("__name__", "").startswith("huggingface_hub.")
+    """Whether an error comes from huggingface_hub's own code, or from its HTTP client there."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    while modules and modules[-1].startswith("httpx2."):
+        modules.pop()
+    return bool(modules) and modules[-1].startswith("huggingface_hub.")

@@ -30,6 +30,7 @@ STARTS_WITH = {"gradio": "app.py", "docker": "Dockerfile", "static": "index.html
 """What a Space runs on -> the file that it starts with."""
 OF_THE_HUB = {".gitattributes", RECORD}
 BUFFER_BYTES = 1 << 20
+MOST_RECORD_BYTES = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -228,11 +229,16 @@ def read_record(api: HfApi, publication: Publication, revision: str) -> dict | N
     address = hf_hub_url(
         publication.repo_id, RECORD, repo_type=publication.repo_type, revision=revision, endpoint=api.endpoint
     )
-    response = get_session().get(address, headers=build_hf_headers(), follow_redirects=True)
-    hf_raise_for_status(response)
+    content = bytearray()
+    with get_session().stream("GET", address, headers=build_hf_headers(), follow_redirects=True) as response:
+        hf_raise_for_status(response)
+        for part in response.iter_bytes():
+            content += part
+            if len(content) > MOST_RECORD_BYTES:
+                return None
     try:
-        record = response.json()
-    except ValueError:
+        record = json.loads(content)
+    except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict) or not isinstance(record.get("card"), str | None):
         return None

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from transformers import AutoModel, AutoProcessor
 
 from hf_models import FactoredCoVRConfig, FactoredCoVRForComposedRetrieval
 from hf_models.moment_encoders import ComposedMomentEncoder, load_moment_encoder
-from hf_models.query_texts import EXTERNAL_DATA, ExportedTextEncoder
+from hf_models.query_texts import ExportedTextEncoder
 from hf_models.text_export import export_text_half
 
 WEIGHTS = Path(__file__).parents[2] / "recipes/weights"
@@ -100,7 +101,6 @@ def copied(folder, tmp_path, **changed):
     ("changed", "message"),
     [
         ({"text": b"no model"}, "cannot be read"),
-        ({"text": EXTERNAL_DATA + b"/etc/passwd"}, "names other files"),
         ({"tokenizer": b"{}"}, "cannot be read"),
         ({"fields": {"length": 10**9}}, "another version"),
         ({"fields": {"longest": "many"}}, "damaged"),
@@ -111,6 +111,69 @@ def test_files_from_anyone_are_refused_unless_they_are_what_they_say(exported, t
     _, folder = exported["miniature-clip"]
     with pytest.raises(ValueError, match=message):
         ExportedTextEncoder(copied(folder, tmp_path, **changed))
+
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def elsewhere():
+    """A tensor that lies in another file; `onnx.save` writes none of its bytes."""
+    tensor = TensorProto(name="far", data_type=FLOAT, dims=[1, 3], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="../../neighbor")
+    return tensor
+
+
+def program(nodes, *, initializers=(), kind=FLOAT, outputs=("vector",)):
+    """A program that gives three numbers, but for what is planted in it."""
+    tokens = [helper.make_tensor_value_info(name, INT64, [1, "L"]) for name in ("input_ids", "attention_mask")]
+    vectors = [helper.make_tensor_value_info(name, kind, None) for name in outputs]
+    graph = helper.make_graph(nodes, "half", tokens, vectors, initializer=initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
+
+
+def constant(values, kind=FLOAT, name="vector"):
+    shape = [1, len(values)]
+    return helper.make_node("Constant", [], [name], value=helper.make_tensor("value", kind, shape, values))
+
+
+def branch():
+    inner = helper.make_graph([constant([1.0])], "inner", [], [helper.make_tensor_value_info("vector", FLOAT, None)])
+    condition = helper.make_node("Constant", [], ["yes"], value=helper.make_tensor("value", TensorProto.BOOL, [], [1]))
+    return [condition, helper.make_node("If", ["yes"], ["vector"], then_branch=inner, else_branch=inner)]
+
+
+def hidden(attribute):
+    """An operator with a graph in an attribute in which a tensor lies elsewhere."""
+    inner = helper.make_graph([], "inner", [], [], initializer=[elsewhere()])
+    return helper.make_node("SequenceMap", ["input_ids"], ["vector"], **{attribute: inner})
+
+
+PROGRAMS = {
+    "external initializer": (program([constant([1.0])], initializers=[elsewhere()]), "other files"),
+    "external attribute": (program([helper.make_node("Constant", [], ["vector"], value=elsewhere())]), "other files"),
+    "external in a graph of an attribute": (program([hidden("body")]), "other files"),
+    "branch": (program(branch()), "ai.onnx.If"),
+    "operator of others": (program([helper.make_node("Run", ["input_ids"], ["vector"], domain="evil")]), "evil.Run"),
+    "integers": (program([constant([1, 2, 3], INT64)], kind=INT64), "not one float32 vector"),
+    "two outputs": (program([constant([1.0]), constant([1.0], name="b")], outputs=("vector", "b")), "not one float32"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_that_does_more_than_a_text_half_is_refused(exported, tmp_path, name):
+    content, message = PROGRAMS[name]
+    with pytest.raises(ValueError, match=message):
+        ExportedTextEncoder(copied(exported["miniature-clip"][1], tmp_path, text=content))
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0], [1.0, float("nan"), 3.0], [1.0, float("inf"), 3.0]], ids=str)
+def test_what_a_program_gives_is_a_finite_vector(exported, tmp_path, values):
+    fields = {"dimensions": 3}
+    half = ExportedTextEncoder(
+        copied(exported["miniature-clip"][1], tmp_path, text=program([constant(values)]), fields=fields)
+    )
+    with pytest.raises(RuntimeError, match="not 3 finite numbers"):
+        half.query("a vault")
 
 
 def test_a_file_that_was_cut_short_is_refused(exported, tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shutil
 import urllib.error
@@ -26,9 +27,11 @@ from demo_page.page import Page, Search, build_page, launch
 from demo_page.searching import IndexSearch
 from harness.config import run_recipe
 from hf_datasets.video import VideoError, read_frames
+from hf_datasets.video.shared_memory import PixelFolder
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
 from indexing.models import load_again
+from tests.fixtures.planted_modules import plant
 
 TEXT = "show red"
 event = SimpleNamespace
@@ -277,6 +280,13 @@ def test_chosen_moments_are_exported_and_what_cannot_be_is_named(small, page):
     assert not archive.with_suffix("").exists()
 
 
+def test_an_export_runs_no_module_of_the_working_directory(page, tmp_path, monkeypatch):
+    state, *_ = find(page, None, TEXT)
+    ran = plant(tmp_path / "stranger", monkeypatch)
+    assert "1 moment" in words_of(page.export(state, event(search=1, places=[0])))
+    assert not ran.exists()
+
+
 @pytest.fixture(scope="module")
 def served(small, tmp_path_factory):
     """The address of the page, which runs in this process."""
@@ -345,6 +355,34 @@ def test_another_page_and_another_name_of_this_machine_are_refused(served):
     assert answer(served.root, Host="evil.example:80")[0] == 403
     assert answer(served.root + "config", Origin="http://evil.example")[0] == 403
     assert answer(served.root + "config", Origin=served.root.rstrip("/"))[0] == 200
+
+
+def test_no_page_may_frame_this_one(small, served):
+    media = small.media.address("clip", Footage("first/one.mp4", 0.0, 1.0))
+    for address, headers in (("", {}), (media, {}), ("config", {"Origin": "http://evil.example"}), ("none", {})):
+        assert answer(served.root + address, **headers)[1].get_all("Content-Security-Policy") == [
+            "frame-ancestors 'none'"
+        ]
+
+
+def test_what_a_killed_page_left_is_removed_at_the_next_start(small, tmp_path, monkeypatch):
+    folders = []
+
+    def launch(_, page, **options):
+        (page.media.folder / "uploads" / "private.mp4").write_text("a visitor's")
+        folders.append(page.media.folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("demo_page.page.launch", launch)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    config = DemoConfig(index=str(small.folder / "index"), device="cpu", num_workers=1)
+    with monkeypatch.context() as killed:
+        killed.setattr(PixelFolder, "remove", lambda self: os.close(self._lock))  # as the kernel does
+        assert run_recipe(demo.main, config) == 130
+    assert folders[0].is_dir()
+    assert run_recipe(demo.main, config) == 130
+    assert folders[1] != folders[0]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_that_reads_no_text_has_its_text_box_off_and_says_why(small, page, monkeypatch):

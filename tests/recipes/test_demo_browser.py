@@ -56,7 +56,7 @@ def started(tiny, tmp_path_factory):
     finally:
         process.terminate()
         process.wait(60)
-    assert not list(own.glob("subtle-demo-*"))  # no copy and no upload stays
+    assert not list(own.glob("subtle-*"))  # no copy and no upload stays
 
 
 @pytest.fixture

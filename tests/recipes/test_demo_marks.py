@@ -49,6 +49,14 @@ def test_a_mark_is_a_row_and_the_last_one_about_a_moment_counts(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["marks.csv"]
 
 
+@pytest.mark.parametrize("label", ["x" * 200_000, "a\rb", "a\0b", '"', "'\n,\r\n"], ids=lambda label: repr(label[:9]))
+def test_no_label_makes_the_marks_unreadable(tmp_path, label):
+    marks = Marks(tmp_path / "marks.csv")
+    marks.set(query_of(), "", FOUND[0] | {"label": label}, True)
+    marks.set(query_of(), "", FOUND[1], False)
+    assert [row["label"] for row in Marks(marks.path).read()] == [label, ""]
+
+
 def test_what_was_marked_right_is_what_tune_trains_on(tmp_path):
     for name in ("videos/q.mp4", "videos/a/one.mp4", "mine.mov"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -31,6 +31,7 @@ from harness.shared_config import ActorConfig
 from indexing import engines as indexing_engines
 from indexing import reading
 from indexing.updating import Indexer
+from tests.fixtures.planted_modules import plant
 from tests.recipes.harness.test_build import writes
 from tests.recipes.test_engines import assert_same, config, contents, footage  # noqa: F401 fixtures
 
@@ -67,7 +68,7 @@ class Worker:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Two cores, little memory; its workers can import `pieces_of_work`."""
+    """Two cores, little memory; its workers can import `pieces_of_work`. Gives what appears if planted code is run."""
     folder = tmp_path_factory.mktemp("modules")
     (folder / "pieces_of_work.py").write_text(WORK)
     with pytest.MonkeyPatch.context() as patch:
@@ -78,8 +79,9 @@ def cluster(tmp_path_factory):
         patch.setenv("RAY_TMPDIR", temporary)
         patch.setattr(engines, "OBJECT_STORE_BYTES", 200 << 20)
         patch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+        ran = plant(tmp_path_factory.mktemp("stranger"), patch)
         with engines.running(ActorConfig(engine="ray", num_actors=2, cpus_per_actor=1), device="cpu"):
-            yield
+            yield ran
         shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -126,6 +128,7 @@ def test_each_piece_of_work_is_done_once_also_after_its_worker_was_lost(cluster,
     assert sorted(number for number, _ in done) == list(range(12))
     assert all(table.equals(pa.table({"double": [2 * n], "text": [f"ü{n}"]})) for n, table in done)
     assert numbers(tmp_path / "log").count(5) == 2
+    assert not cluster.exists(), "a module of the working directory was run"
 
 
 def test_work_that_ends_every_worker_is_given_up_and_all_other_work_is_done(cluster, tmp_path):

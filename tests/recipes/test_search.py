@@ -12,6 +12,7 @@ import evaluate_tfcovr
 import index
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 import search
 import torch
@@ -30,6 +31,7 @@ from hf_models.index.store import MomentIndex
 from hf_models.moment_encoders import load_moment_encoder
 from indexing.exporting import export
 from indexing.models import load_again
+from indexing.output import CONTROL_CHARACTERS, FORMATS
 
 COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245)]
 
@@ -134,8 +136,6 @@ def test_ties_across_the_limit_are_decided_by_all_that_are_tied(tmp_path):
 
     opened = MomentIndex.create(tmp_path / "index")
     model = opened.add(IndexedModel("k", "m", {}, 2, "/"))
-    import pyarrow as pa
-
     rows = [
         {
             "moment_id": str(n),
@@ -193,7 +193,7 @@ def test_every_format_has_the_same_records(config, capsys):
     assert [row["video"] for row in table] == [row["video"] for row in records]
     assert {row["label"] for row in table} >= {"'=blue()", "red"}  # no formula for a spreadsheet
     shown = printed(config, capsys)
-    assert "\x1b" not in shown
+    assert "\x1b" not in shown + printed(replace(config, format="csv"), capsys)
     assert "<b>white</b>\\x1b[31m" in shown
     assert len(shown.splitlines()) == 28
 
@@ -206,7 +206,9 @@ def test_every_format_has_the_same_records(config, capsys):
         ({"start_seconds": 7, "end_seconds": 9}, "no frame in"),
         ({"clip": "gone.mp4"}, "no such video file"),
         ({"text": " ".join(["show"] * 50)}, "the text has 52 tokens and the model reads 32"),
-        ({"where": "lable = 'red'"}, "No field named lable"),
+        ({"where": "lable = 'red'"}, "there is no column lable"),
+        ({"where": "1=1) OR (1=1"}, "is not understood; it may have the columns"),
+        ({"where": "repeat('x', 2000000000) = 'x'"}, "REPEAT is not allowed"),
         ({"where": "label = "}, "is not understood"),
         ({"index": "nowhere"}, "there is no index nowhere"),
         ({"model": "other"}, "holds no vectors of 'other'"),
@@ -396,3 +398,116 @@ def test_nothing_outside_the_folder_of_videos_is_exported(config, indexed, tmp_p
     assert not list((tmp_path / "out/clips").iterdir())
     with pytest.raises(FileExistsError, match="is not empty"):
         export(found, str(tmp_path / "videos"), tmp_path / "out", exact=True)
+
+
+def test_a_span_that_is_none_is_named_and_left_out_of_an_export(config, indexed, tmp_path, monkeypatch, capsys):
+    good = search.find(config)[:2]
+    ends = (float("inf"), float("nan"), None, good[0]["start_seconds"], -1.0, 1e300)
+    monkeypatch.setattr(search, "find", lambda _: [*good, *(good[0] | {"end_seconds": end} for end in ends)])
+    assert run_recipe(search.main, replace(config, export=str(tmp_path / "out"))) == 1
+    said = capsys.readouterr().err
+    assert "2 of 8 moments" in said
+    assert said.count("is no span") == len(ends)
+    assert len(json.loads((tmp_path / "out/moments.json").read_text())) == 2
+
+
+def changed(folder, source, table, **columns):
+    """A copy of an index in which columns of a table have other values in the first row."""
+    shutil.copytree(source, folder)
+    database = MomentIndex(folder).database
+    rows = database.open_table(table).to_arrow().to_pylist()
+    schema = database.open_table(table).schema
+    for name, value in columns.items():
+        rows[0][name] = value
+    database.create_table(table, pa.Table.from_pylist(rows, schema=schema), mode="overwrite")
+    return str(folder)
+
+
+MODEL_TAMPERING = [
+    {"key": "../up"},
+    {"made_by": "[]"},
+    {"made_by": "{"},
+    {"details": "null"},
+    {"details": "[" * 100_000},
+    {"details": '{"files": 3}'},
+    {"details": '{"num_frames": 1e9}'},
+    {"details": '{"trust_remote_code": "yes"}'},
+    {"dimensions": -1},
+    {"dimensions": 7},
+    {"name": None},
+    {"name": "a\x1b[31m"},
+    {"root": ""},
+    {"activated": None},
+]
+
+
+@pytest.mark.parametrize("columns", MODEL_TAMPERING, ids=lambda columns: str(columns)[:40])
+def test_an_index_that_somebody_changed_is_refused_in_one_line(config, indexed, tmp_path, capsys, columns):
+    folder = changed(tmp_path / "index", indexed.output, "models", **columns)
+    assert run_recipe(search.main, replace(config, index=folder)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "somebody changed it" in line
+    assert len(line) < 1000
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"video": None},
+        {"end_seconds": float("inf")},
+        {"end_seconds": None},
+        {"start_seconds": float("nan")},
+    ],
+    ids=str,
+)
+def test_what_is_no_moment_is_named_and_can_be_left_out(config, indexed, tmp_path, capsys, columns):
+    opened = MomentIndex(indexed.output)
+    folder = changed(tmp_path / "index", indexed.output, f"moments_{opened.active.key}", **columns)
+    query = replace(config, index=folder)
+    assert run_recipe(search.main, query) == 2
+    said = capsys.readouterr().err
+    assert "holds what is no moment" in said
+    cure = said.partition('--where "')[2].rpartition('"')[0]
+    assert len(search.find(replace(query, where=cure))) == 26
+
+
+def test_the_folder_of_videos_is_one_that_this_user_named_or_lies_beside_the_index(config, indexed, tmp_path, capsys):
+    """Here a stranger's index would have a user's own files exported, shown, or sent to a model."""
+    (tmp_path / "got").mkdir()
+    folder = changed(tmp_path / "got/index", indexed.output, "models", root="/")
+    query = replace(config, index=folder, limit=2, export=str(tmp_path / "out"))
+    for asked in (query, replace(query, export=None, rerank="no-model", text="x")):
+        assert run_recipe(search.main, asked) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "add --video_dir /" in line
+    assert not (tmp_path / "out").exists()
+    assert run_recipe(search.main, replace(query, video_dir=indexed.video_dir)) == 0
+    for root, status in {str(tmp_path / "got"): 2, str(tmp_path): 2, f"{tmp_path}/got/videos/../..": 2}.items():
+        copy = changed(tmp_path / f"got/{len(root)}", indexed.output, "models", root=root)
+        assert run_recipe(search.main, replace(query, index=copy, export=str(tmp_path / f"out{len(root)}"))) == status
+    shutil.copytree(indexed.video_dir, tmp_path / "got/videos")
+    beside = changed(tmp_path / "got/own", indexed.output, "models", root=str(tmp_path / "got/videos"))
+    assert run_recipe(search.main, replace(query, index=beside, export=str(tmp_path / "beside"))) == 0
+
+
+def test_a_text_of_an_index_never_moves_the_cursor_in_any_format():
+    row = {
+        "video": "a\x9b31m.mp4",
+        "start_seconds": 0.0,
+        "end_seconds": 1.0,
+        "score": 0.5,
+        "label": "\x1b]0;t\x07\u202e\n",
+    }
+    for name, show in FORMATS.items():
+        text = show([row])
+        assert not CONTROL_CHARACTERS.search(text.replace("\n", "")), name
+    assert json.loads(FORMATS["json"]([row])) == [row]
+    assert list(csv.reader(io.StringIO(FORMATS["csv"]([row]))))[1][0] == "a\\x9b31m.mp4"
+
+
+def test_an_error_never_moves_the_cursor(capsys):
+    def refuse(_):
+        raise OSError("the server said \x1b[2J\u202e")
+
+    assert run_recipe(refuse, None) == 2
+    assert capsys.readouterr().err == "error: the server said \\x1b[2J\\u202e\n"

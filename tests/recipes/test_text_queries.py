@@ -38,7 +38,7 @@ def indexed(tmp_path_factory):
         for place, vector in enumerate(vectors)
     ]
     index.moments(model.key).add(pa.Table.from_pylist(rows, schema=moment_schema(128)))
-    assert keep_text_queries(index, model, encoder) is None
+    assert keep_text_queries(name, encoder) is None
     return index, model, encoder
 
 
@@ -65,10 +65,10 @@ def test_a_search_by_text_imports_no_torch_and_finds_what_the_model_finds(indexe
 
 
 def test_an_export_that_is_there_is_kept(indexed):
-    index, model, encoder = indexed
-    path = text_queries.folder_of(index, model) / "text.onnx"
+    _, model, encoder = indexed
+    path = text_queries.folder_of(model.name, model.key) / "text.onnx"
     before = path.stat().st_mtime_ns
-    assert keep_text_queries(index, model, encoder) is None
+    assert keep_text_queries(model.name, encoder) is None
     assert path.stat().st_mtime_ns == before
 
 
@@ -77,25 +77,61 @@ def test_a_text_that_is_refused_is_refused_in_the_same_words(indexed):
     with pytest.raises(ValueError, match="has 302 tokens and the model reads 32; shorten it"):
         search.find(SearchConfig(index=index.path, text=" ".join(["turn"] * 300), device="cpu"))
     with pytest.raises(ValueError, match="the text is empty"):
-        text_query(index, model, " ")
+        text_query(model, " ")
 
 
 def test_the_model_itself_answers_where_the_export_cannot(indexed, tmp_path):
     index, model, encoder = indexed
+    assert text_query(model, "a vault") is not None
+    runs_code = replace(model, details=model.details | {"trust_remote_code": True})
+    others = (replace(model, key="../" + model.key), replace(model, dimensions=64), runs_code)
+    assert [text_query(other, "a vault") for other in others] == [None] * 3
+    weights = text_queries.folder_of(model.name, model.key) / "text.onnx"
+    content = weights.read_bytes()
+    weights.write_bytes(b"")
+    try:
+        assert text_query(model, "a vault") is None
+        config = SearchConfig(index=index.path, text="a vault", device="cpu")
+        assert search.find(config) == search.search_moments(index, model, encoder.query(text="a vault"))
+    finally:
+        weights.write_bytes(content)
+
+
+def test_an_index_does_not_bring_the_program_that_answers(indexed, tmp_path):
+    """Also where the model's folder holds no file, so that what an index says of it would be true."""
+    index, model, _ = indexed
     path = tmp_path / "index"
     shutil.copytree(index.path, path)
-    copy = MomentIndex(path)
-    assert text_query(copy, model, "a vault") is not None
-    outside = replace(model, key="../" + model.key)
-    other_size = replace(model, dimensions=64)
-    runs_code = replace(model, details=model.details | {"trust_remote_code": True})
-    other_files = replace(model, details=model.details | {"files": {}})
-    for other in (outside, other_size, runs_code, other_files):
-        assert text_query(copy, other, "a vault") is None
-    (text_queries.folder_of(copy, model) / "text.onnx").write_bytes(b"")
-    assert text_query(copy, model, "a vault") is None
-    config = SearchConfig(index=str(path), text="a vault", device="cpu")
-    assert search.find(config) == search.search_moments(index, model, encoder.query(text="a vault"))
+    kept = text_queries.folder_of(model.name, model.key)
+    key = "stranger"
+    shutil.copytree(kept, path / "text_queries" / key)
+    for state in ({}, None):
+        (path / "text_queries" / key / "model.json").write_text(json.dumps(state))
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        details = model.details | {"files": state}
+        stranger = replace(model, key=key, name=str(tmp_path / "empty"), details=details)
+        assert MomentIndex(path).add(stranger)
+        assert text_query(stranger, "a vault") is None
+    with pytest.raises(SystemExit, match="empty"):
+        search.find(SearchConfig(index=str(path), model=key, text="a vault", device="cpu"))
+
+
+def test_a_folder_without_files_of_a_model_matches_nothing(indexed, tmp_path):
+    _, model, encoder = indexed
+    (tmp_path / "empty").mkdir()
+    assert keep_text_queries(str(tmp_path / "empty"), encoder) is None
+    assert not list(text_queries.folder_of(str(tmp_path / "empty"), model.key).glob("*"))
+
+
+def test_the_first_search_by_text_exports_what_answers_the_next(indexed):
+    index, model, encoder = indexed
+    shutil.rmtree(text_queries.folder_of(model.name, model.key))
+    assert text_query(model, "a vault") is None
+    found = search.find(SearchConfig(index=index.path, text="a vault", device="cpu"))
+    np.testing.assert_allclose(text_query(model, "a vault"), encoder.query(text="a vault"), atol=1e-5)
+    assert [row["video"] for row in search.find(SearchConfig(index=index.path, text="a vault", device="cpu"))] == [
+        row["video"] for row in found
+    ]
 
 
 def test_an_approximate_search_needs_an_approximate_index(indexed):
@@ -110,7 +146,7 @@ def test_a_model_that_has_changed_is_loaded_and_refused(indexed):
     content = name.read_text()
     name.write_text(json.dumps(json.loads(content) | {"number_words": True}))
     try:
-        assert text_query(index, model, "a vault") is None
+        assert text_query(model, "a vault") is None
         with pytest.raises(ValueError, match="has changed since it made the vectors"):
             search.find(SearchConfig(index=index.path, text="a vault", device="cpu"))
     finally:
@@ -118,13 +154,13 @@ def test_a_model_that_has_changed_is_loaded_and_refused(indexed):
 
 
 def test_a_model_of_the_hub_is_known_by_its_commit(indexed, monkeypatch):
-    index, model, encoder = indexed
-    hub = replace(model, name="owner/model", key="k", details=model.details | {"files": None})
-    monkeypatch.setattr(text_queries, "cached_commit", lambda name: None)
-    assert keep_text_queries(index, hub, encoder) is None
-    assert text_query(index, hub, "a vault") is None
-    monkeypatch.setattr(text_queries, "cached_commit", lambda name: "0a1b")
-    assert keep_text_queries(index, hub, encoder) is None
-    np.testing.assert_allclose(text_query(index, hub, "a vault"), encoder.query(text="a vault"), atol=1e-5)
-    monkeypatch.setattr(text_queries, "cached_commit", lambda name: "2c3d")
-    assert text_query(index, hub, "a vault") is None
+    _, model, encoder = indexed
+    hub = replace(model, name="owner/model", details=model.details | {"files": None})
+    commits = {None: None, "0a1b": encoder.query(text="a vault"), "2c3d": None}
+    for commit, expected in commits.items():
+        monkeypatch.setattr(text_queries, "cached_commit", lambda name, commit=commit: commit)
+        if commit != "2c3d":
+            assert keep_text_queries(hub.name, encoder) is None
+        answer = text_query(hub, "a vault")
+        assert (answer is None) == (expected is None)
+        assert expected is None or np.abs(answer - expected).max() < 1e-5

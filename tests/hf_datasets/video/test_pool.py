@@ -16,6 +16,7 @@ import torch
 
 from hf_datasets.video import VideoFrames, read_frames, worker
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest, unreadable
+from tests.fixtures.planted_modules import plant
 from tests.fixtures.videos import numbers_of, write_video
 
 # A reader for workers that does to them what hostile files do. The hang holds the interpreter's lock, as decord's
@@ -312,3 +313,12 @@ def test_a_full_disk_is_an_error_and_does_not_quarantine_the_video(folder):
         with pytest.raises(OSError, match=r"cannot hold the frames of a clip .*; make room there and run again"):
             list(pool.read([VideoRequest(1, folder / "b.mp4")]))
         assert not pool.quarantine
+
+
+def test_a_worker_runs_no_module_of_the_working_directory(tmp_path, monkeypatch):
+    path = write_video(tmp_path / "video.mp4", 4)
+    ran = plant(tmp_path / "stranger", monkeypatch)
+    with VideoReaderPool(2, num_workers=1, timeout_seconds=60) as pool:
+        ((_, read),) = pool.read([VideoRequest("clip", path)])
+    assert isinstance(read, VideoFrames)
+    assert not ran.exists()

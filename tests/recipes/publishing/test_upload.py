@@ -16,7 +16,7 @@ from publish import PublishConfig, as_flags, main
 import publishing
 from harness.running import run_recipe
 from publishing import upload
-from publishing.contents import size_text
+from publishing.contents import RECORD, size_text
 from publishing.everything import Target, everything, in_order, next_release
 from publishing.publication import Publication
 from tests.fixtures.hub_server import TOKEN, serve
@@ -205,6 +205,34 @@ def test_without_a_connection_one_line_says_so(hub, call, monkeypatch):
     assert call()[2].startswith("error: no connection to http://127.0.0.1:9")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     assert call()[2].startswith("error: org/page cannot be reached in offline mode; unset HF_HUB_OFFLINE")
+
+
+def test_a_hub_that_redirects_everything_to_nowhere_is_one_line(hub, call):
+    hub.fail(".", 302, times=10_000)
+    status, _, errors = call()
+    assert status == 2
+    assert errors.count("\n") == 1
+    assert "org/page" in errors
+
+
+def test_a_record_of_any_length_is_not_read_whole(hub, call, monkeypatch):
+    call()
+    page(hub).commit({RECORD: b"[" + b" " * 30_000_000 + b"]"})
+    read = []
+    monkeypatch.setattr(upload.json, "loads", lambda content: read.append(len(content)))
+    call(dry_run=True)
+    assert max(read, default=0) < 20_000_000
+
+
+def test_names_of_files_on_the_hub_do_not_write_to_the_terminal(hub, call):
+    call()
+    record = json.loads(page(hub).files[RECORD])
+    record["files"].append("a\x1b[31m.txt")
+    page(hub).commit({RECORD: json.dumps(record).encode(), "a\x1b[31m.txt": b"red"})
+    status, out, errors = call(dry_run=True)
+    assert status == 0
+    assert "a\\x1b[31m.txt" in out
+    assert "\x1b" not in out + errors
 
 
 def test_a_full_disk_while_preparing_publishes_nothing(hub, call, tmp_path, monkeypatch):
