@@ -40,7 +40,9 @@ def replacing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield unfinished
+            to_disk(unfinished)
             unfinished.replace(path)
+            to_disk(path.parent)
         finally:
             unfinished.unlink(missing_ok=True)
     except OSError as error:
@@ -78,9 +80,24 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         yield scratch
         scratch.chmod(0o755)  # mkdtemp's folders are private
+        for one in scratch.rglob("*"):
+            to_disk(one)
+        to_disk(scratch)
         scratch.replace(path)
+        to_disk(path.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk, where a power loss leaves them."""
+    if os.name != "posix" and path.is_dir():
+        return  # only POSIX opens folders
+    file = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _how_to_write(path: Path, error: Exception) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .store import IndexedModel, MomentIndex, quoted
+from .durability import is_damage, reading
+from .store import IndexedModel, MomentIndex, is_partitioned, quoted
 
 COLUMNS = ("moment_id", "video", "start_seconds", "end_seconds", "label", "text", "fingerprint")
 MARGIN = 1e-4
@@ -49,6 +50,7 @@ def search_moments(
     Raises:
         ValueError: The query is of another length or not finite, the limit or `probes` is below 1, the condition is
             wrong, or there is no approximate index.
+        OSError: The index cannot be read.
     """
     if query.shape != (model.dimensions,) or not np.isfinite(query).all():
         raise ValueError(f"the query must be {model.dimensions} finite numbers, not {query.shape}")
@@ -58,14 +60,19 @@ def search_moments(
         raise ValueError(f"probes must be at least 1, not {probes}")
     condition = " AND ".join(f"({part})" for part in conditions(where, folder, exclude_fingerprint))
     table = index.moments(model.key)
-    if probes is not None and not table.list_indices():
+    if probes is not None and not is_partitioned(table):
         raise ValueError(
             f"{index.path} has no approximate index; run `subtle index` on it again with --approximate, or search "
             "exactly"
         )
     fetched = limit + EXTRA_ROWS
     while True:
-        rows = nearest(table, query, fetched, condition, probes)
+        with reading(index.path):
+            try:
+                rows = nearest(table, query, fetched, condition, probes)
+            except RuntimeError:  # a run that adds to the index may have removed the files of the version that was open
+                table.checkout_latest()
+                rows = nearest(table, query, fetched, condition, probes)
         scores = (vectors_of(rows) * query.astype(np.float32)).sum(1)  # row by row: equal vectors score the same
         if rows.num_rows < fetched or is_decided(scores, limit):
             return ranked(rows, scores, limit)
@@ -98,7 +105,7 @@ def nearest(table: Any, query: np.ndarray, number: int, condition: str, probes: 
     try:
         return search.to_arrow()
     except (ValueError, RuntimeError, OSError) as error:
-        if not condition:
+        if not condition or is_damage(error):
             raise
         reason = str(error).removeprefix("Invalid input, ").partition("\n")[0]
         raise ValueError(f"the filter {condition} is not understood: {reason}") from error
