@@ -73,7 +73,7 @@ def test_many_commits_leave_few_files_and_little_that_is_old(index, monkeypatch)
         replace_videos(index, f"{number}.mp4")
         most = max(most, *(len(list(folder.glob(f"{table}_k.lance/data/*"))) for table in ("moments", "files")))
         assert len(search_moments(index, MODEL, np.ones(4, np.float32), limit=3)) == 3
-    assert most <= 16, "the commits since the last time but one, and what replaced them"
+    assert most < 30, "not one for each commit"
     assert len(list(folder.glob("moments_k.lance/_versions/*.manifest"))) < 30
     assert index.moments("k").count_rows() == 42 * 3
     assert index.moments("k").index_stats("video_idx").num_unindexed_rows <= 4 * 3
