@@ -11,8 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from hf_models.atomic_files import to_disk
@@ -37,8 +36,7 @@ class FilesOnDisk:
         """Wait until all new files and folders are on the disk."""
         found = set(self._files())
         new = found - self.known
-        with ThreadPoolExecutor(8) as pool:  # what is waited for together is one write to the disk
-            list(pool.map(_to_disk_if_there, new | {path.parent for path in new}))
+        to_disk(*new, *{path.parent for path in new})
         self.known = found
 
     def _files(self) -> Iterator[Path]:
@@ -53,11 +51,6 @@ class FilesOnDisk:
                 if TRANSACTIONS in folders:
                     folders.remove(TRANSACTIONS)
                 yield from (Path(place, name) for name in (*folders, *names))
-
-
-def _to_disk_if_there(path: Path) -> None:
-    with suppress(FileNotFoundError):  # an old version that another process removed
-        to_disk(path)
 
 
 @contextmanager
