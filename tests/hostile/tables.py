@@ -22,10 +22,11 @@ def write_tables(terminalreporter):
         {"test": one.nodeid.removeprefix("tests/"), "inputs": count, "escapes": "0" if one.passed else "1, see above"}
         for one, count in noted("inputs")
     ]
-    kills, times = ([row for _, row in noted(name)] for name in ("kills", "times"))
+    kills, times, damage = ([row for _, row in noted(name)] for name in ("kills", "times", "damage"))
     sections = {
         "inputs": (fuzzed, f"{sum(row['inputs'] for row in fuzzed):,} inputs"),
         "kills": (kills, f"{sum(row['kills'] for row in kills):,} kills"),
+        "damage": (damage, f"{sum(row['tried'] for row in damage):,} tried"),
         "times, which differ from run to run": (times, ""),
     }
     for title, (rows, total) in sections.items():
