@@ -196,7 +196,8 @@ def to_disk(*paths: Path) -> None:
 def _to_disk(path: Path) -> None:
     if os.name != "posix" and path.is_dir():
         return  # only POSIX opens folders
-    with suppress(FileNotFoundError):  # what another process removed meanwhile, or a link to nothing
+    # What another process removed meanwhile, or a link to nothing; some network file systems know no fsync of folders.
+    with suppress(OSError if path.is_dir() else FileNotFoundError):
         file = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
         try:
             os.fsync(file)

@@ -19,6 +19,7 @@ from hf_models.vector_database import connect
 
 NEWEST_VERSION = "latest_version_hint.json"
 TRANSACTIONS = "_transactions"
+DAMAGE = re.compile(r"LanceError\(IO\)|LanceError\(Arrow\): (?:Io|Parser) error|lance error: Not found: ")
 
 
 class FilesOnDisk:
@@ -75,10 +76,8 @@ def reading(path: str) -> Iterator[None]:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error of LanceDB is one of its files, and not one of the system or of a query."""
-    return bool(re.search(r"LanceError\((IO|NotFound)\)|Corrupt|not found: ", str(error))) and not re.search(
-        r"\(os error (?!2\))\d+\)", str(error)
-    )
+    """Whether an error of LanceDB is a file that is not whole or not there, and not one of the system or of a query."""
+    return bool(DAMAGE.search(str(error))) and not re.search(r"\(os error (?!2\))\d+\)", str(error))
 
 
 def go_back(folder: Path) -> list[str]:
@@ -107,9 +106,7 @@ def _can_be_read(folder: Path, name: str) -> bool:
     """Whether each file of a table's newest version is there up to its end, where LanceDB keeps what it reads first.
 
     Raises:
-        OSError: The system does not let it be read; so do the others.
-        RuntimeError: See there.
-        ValueError: See there.
+        RuntimeError: It cannot be read for another reason, such as the version of LanceDB that wrote it.
     """
     try:
         table = connect(str(folder)).open_table(name)
@@ -121,8 +118,8 @@ def _can_be_read(folder: Path, name: str) -> bool:
                 table.search([0.0] * table.schema.field(column).type.list_size, column).nprobes(1).limit(1).to_arrow()
             elif table.count_rows(f"{column} >= ''") != num_rows:
                 return False
-    except (RuntimeError, ValueError, OSError) as error:
-        if re.search(r"\(os error (?!2\))\d+\)", str(error)):
+    except RuntimeError as error:
+        if not is_damage(error):
             raise
         return False
     return True

@@ -79,6 +79,20 @@ def test_many_commits_leave_few_files_and_little_that_is_old(index, monkeypatch)
     assert index.moments("k").index_stats("video_idx").num_unindexed_rows <= 2 * 3
 
 
+def test_an_index_that_another_version_of_lancedb_wrote_is_left_as_it_is(index, monkeypatch):
+    replace_videos(index, "a")
+
+    def refuse(*_, **__):
+        raise RuntimeError("lance error: LanceError(NotSupported): this table needs a newer version")
+
+    before = sorted(Path(index.path).rglob("*"))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(index.database), "open_table", refuse)
+        with pytest.raises(RuntimeError, match="newer version"):
+            MomentIndex.create(index.path)
+    assert sorted(Path(index.path).rglob("*")) == before
+
+
 def test_a_commit_that_is_over_is_on_the_disk(index, monkeypatch):
     written = set()
     fsync = os.fsync
