@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
@@ -49,9 +50,11 @@ def draft_of(folder: str | PathLike[str]) -> Iterator[Path]:
         try:
             draft.mkdir(parents=True)
             yield draft
+            to_disk(*draft.rglob("*"), draft)
             if folder.exists():
                 folder.replace(draft.with_name("old"))
             draft.replace(folder)
+            to_disk(folder.parent)
         finally:
             _restore(folder)
 
@@ -134,9 +137,11 @@ def replacing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield unfinished
+            to_disk(*unfinished.rglob("*"), unfinished)
             if unfinished.is_dir():
                 shutil.rmtree(path, ignore_errors=True)  # a folder replaces an empty one alone
             unfinished.replace(path)
+            to_disk(path.parent)
         finally:
             remove(unfinished)
 
@@ -172,12 +177,32 @@ def replacing_files(folder: Path) -> Iterator[Path]:
         yield unfinished
         with writing(folder):
             files = [path for path in unfinished.rglob("*") if path.is_file()]
+            to_disk(*files)
             for path in sorted(files, key=lambda path: path.name == "results.json"):
                 place = folder / path.relative_to(unfinished)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(place)
+            to_disk(folder)
     finally:
         remove(unfinished)
+
+
+def to_disk(*paths: Path) -> None:
+    """Wait until files, and the names in folders, are on the disk, where a power loss leaves them."""
+    with ThreadPoolExecutor(8) as pool:  # what is waited for together is few writes to the disk
+        list(pool.map(_to_disk, paths))
+
+
+def _to_disk(path: Path) -> None:
+    if os.name != "posix" and path.is_dir():
+        return  # only POSIX opens folders
+    # What another process removed meanwhile, or a link to nothing; some network file systems know no fsync of folders.
+    with suppress(OSError if path.is_dir() else FileNotFoundError):
+        file = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def remove(path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -40,7 +41,9 @@ def replacing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield unfinished
+            to_disk(unfinished)
             unfinished.replace(path)
+            to_disk(path.parent)
         finally:
             unfinished.unlink(missing_ok=True)
     except OSError as error:
@@ -78,9 +81,29 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         yield scratch
         scratch.chmod(0o755)  # mkdtemp's folders are private
+        to_disk(*scratch.rglob("*"), scratch)
         scratch.replace(path)
+        to_disk(path.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def to_disk(*paths: Path) -> None:
+    """Wait until files, and the names in folders, are on the disk, where a power loss leaves them."""
+    with ThreadPoolExecutor(8) as pool:  # what is waited for together is few writes to the disk
+        list(pool.map(_to_disk, paths))
+
+
+def _to_disk(path: Path) -> None:
+    if os.name != "posix" and path.is_dir():
+        return  # only POSIX opens folders
+    # What another process removed meanwhile, or a link to nothing; some network file systems know no fsync of folders.
+    with suppress(OSError if path.is_dir() else FileNotFoundError):
+        file = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def _how_to_write(path: Path, error: Exception) -> str:

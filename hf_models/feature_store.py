@@ -4,13 +4,15 @@ A store keeps vectors `(size,)` or sequences `(length, size)`, float32, in safet
 them:
 
     vectors     store.json                 `{"dimensions": size, "made_by": details}`
-                shard-<uuid>.safetensors   `embeddings` (n, size); in the header `ids`, a JSON list
+                shard-<uuid>.safetensors   `embeddings` (n, size); in the header `ids`, a JSON list, and `checksum`
     sequences   features.json              the details
-                shard-<uuid>.safetensors   `features` (sum of lengths, size), `lengths` (n,) int64; in the header `ids`
+                shard-<uuid>.safetensors   `features` (sum of lengths, size), `lengths` (n,) int64; both in the header
 
-A shard appears whole or not at all. A store knows what made it and refuses what anything else made.
+A shard appears whole or not at all. A store knows what made it and refuses what anything else made. The checksum is one
+of all that is read: the description, ids, types, shapes and values. A store is read once as a whole when it is opened.
 """
 
+import hashlib
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,7 +106,8 @@ class FeatureStore(Mapping[str, Tensor]):
             tensors = {"features": torch.cat(rows).float(), "lengths": torch.tensor([len(row) for row in rows])}
         shard = self.path / f"shard-{uuid.uuid4().hex}.safetensors"
         with replacing(shard) as unfinished:
-            save_file(tensors, unfinished, metadata={"ids": json.dumps(list(ids))})
+            metadata = {"ids": json.dumps(list(ids)), "checksum": self._checksum(list(ids), tensors)}
+            save_file(tensors, unfinished, metadata=metadata)
         self._read_index(shard)
 
     def load(self) -> tuple[list[str], Tensor]:
@@ -157,9 +160,9 @@ class FeatureStore(Mapping[str, Tensor]):
             return
         path = self.path / self._kind
         try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            self._description = stored = json.loads(path.read_text(encoding="utf-8"))
             stored = dict(stored["made_by"] or {}) if self._kind == VECTORS else dict(stored)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} is damaged ({error}); delete {self.path} and make it from scratch") from error
         wanted = stored if self._wanted is None else self._wanted
         names = sorted(name for name in stored | wanted if stored.get(name) != wanted.get(name))
@@ -173,23 +176,44 @@ class FeatureStore(Mapping[str, Tensor]):
     def _describe(self, kind: str, size: int) -> None:
         """Write the description."""
         value = {"dimensions": size, "made_by": self.details} if kind == VECTORS else self.details
+        self._description = json.loads(json.dumps(value))
         with replacing(self.path / kind) as unfinished:
             unfinished.write_text(json.dumps(value, indent=2), encoding="utf-8")
         self._kind = kind
+
+    def _checksum(self, ids: list[str], tensors: Mapping[str, Tensor]) -> str:
+        """Of all that a shard gives, with the description that it stands beside."""
+        digest = hashlib.sha256(json.dumps([self._description, ids], sort_keys=True).encode())
+        for name, tensor in sorted(tensors.items()):
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(tensor.contiguous().numpy().data)
+        return digest.hexdigest()
 
     def _read_index(self, shard: Path) -> None:
         """Note where each id of a shard is.
 
         Raises:
-            ValueError: It cannot be read.
+            ValueError: It cannot be read, or is not as it was written.
         """
+        array = ARRAY[cast("str", self._kind)]  # known wherever there is a shard
         try:
             opened = safe_open(shard, framework="pt")
-            ids = json.loads(opened.metadata()["ids"])
-            rows = opened.get_slice(ARRAY[cast("str", self._kind)])  # known wherever there is a shard
-            lengths = [1] * len(ids) if self._kind == VECTORS else opened.get_tensor("lengths").tolist()
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{shard} is damaged ({error}); delete it and make its features again") from error
+            header = opened.metadata() or {}
+            ids = json.loads(header["ids"])
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            if "checksum" not in header:
+                raise ValueError("it has no checksum, as earlier versions wrote it")
+            if header["checksum"] != self._checksum(ids, tensors):
+                raise ValueError("its checksum is another: values, ids or the description beside it have changed")
+            lengths = [1] * len(tensors[array]) if self._kind == VECTORS else tensors["lengths"].tolist()
+            is_whole = len(ids) == len(lengths) and sum(lengths) == len(tensors[array]) and min(lengths) >= 0
+            if not is_whole or not all(isinstance(one, str) for one in ids):
+                raise ValueError(f"it has {len(ids)} ids and {len(tensors[array])} rows that do not belong together")
+            rows = opened.get_slice(array)
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(
+                f"{shard} is damaged ({error}); delete it, or all of {self.path}, and make its features again"
+            ) from error
         stops = np.cumsum(lengths).tolist()
         for one, stop, length in zip(ids, stops, lengths, strict=True):
             self._places.setdefault(one, (len(self._shards), stop - length, stop))

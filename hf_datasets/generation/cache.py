@@ -62,7 +62,7 @@ class AnswerCache:
             ):
                 with attempt:
                     self._base.execute("PRAGMA journal_mode=WAL")
-                    self._base.executescript("PRAGMA synchronous=NORMAL;" + TABLES)
+                    self._base.executescript("PRAGMA synchronous=FULL;" + TABLES)
         except sqlite3.OperationalError as error:
             self._base.close()
             raise self._failure(error) from error

@@ -268,7 +268,7 @@ def _column_names(path: Path) -> list[str]:
     if path.suffix == ".parquet":
         try:
             names: list[str] = pq.read_schema(path).names
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError, UnicodeError) as error:
             raise ValueError(f"{path} is not a Parquet file ({error}); fetch it again") from None
         return names
     return read_text_table(_as_lines(path))[0].columns
@@ -303,7 +303,7 @@ def _raw_rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
                     yield from batch.to_pylist()
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeError) as error:
             raise ValueError(f"{path} is damaged ({error}); fetch it again") from None
         return
     table, rejections = read_text_table(path)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from hf_datasets.drafts import replacing, write_json, writing
 
 from .pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
 
+CLIPS_PER_FLUSH = 64
 Clip = dict[str, Any]
 """A dataset row with `clip_id`, `video` (a path or None), `start_seconds` and `end_seconds` (None, None: all of it)."""
 
@@ -80,7 +82,7 @@ class FrameCache:
     def find(cls, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int]) -> "FrameCache | None":
         """The cache of exactly these frames if it is complete."""
         place = cache_folder(folder, clips, num_frames, size)
-        if not (place / FrameFile.FAILURES).is_file():
+        if not (place / FrameFile.FAILURES).is_file() or FrameFile.is_damaged(place, len(clips), num_frames, size):
             return None
         cache = cls.__new__(cls)  # nothing is to be decoded
         cache._open(FrameFile(place, len(clips), num_frames, size), clips)
@@ -115,8 +117,26 @@ class FrameFile:
 
     def __init__(self, folder: Path, num_clips: int, num_frames: int, size: tuple[int, int]) -> None:
         self.folder, self.num_frames = folder, num_frames
+        if self.is_damaged(folder, num_clips, num_frames, size):
+            shutil.rmtree(folder)
         self.frames = self.open("frames", np.uint8, (num_clips, num_frames, 3, *size))
         self.done = self.open("done", np.bool_, (num_clips,))
+
+    @classmethod
+    def is_damaged(cls, folder: Path, num_clips: int, num_frames: int, size: tuple[int, int]) -> bool:
+        """Whether something of a cache is there and not whole, as after a power loss."""
+        shapes = {"frames": (num_clips, num_frames, 3, *size), "done": (num_clips,)}
+        try:
+            failures = folder / cls.FAILURES
+            wrong = [failures] if failures.is_file() and not isinstance(json.loads(failures.read_text()), dict) else []
+            for name, shape in shapes.items():
+                path = folder / f"{name}.npy"
+                if path.is_file() and np.load(path, mmap_mode="r").shape != shape:
+                    wrong.append(path)
+        except (ValueError, EOFError):
+            return True
+        is_there = {(folder / f"{name}.npy").is_file() for name in shapes}
+        return bool(wrong) or len(is_there) > 1 or (failures.is_file() and is_there == {False})
 
     def open(self, name: str, dtype: type, shape: tuple[int, ...]) -> np.memmap:
         """An array on disk."""
@@ -140,10 +160,14 @@ class FrameFile:
         failures: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         return failures
 
-    def finish(self, failures: dict[str, str]) -> None:
-        """Write everything to disk, the failures last: they say that the cache is complete."""
+    def note(self, places: list[int]) -> None:
+        """Note clips as decoded, once their frames are on the disk: else a power loss may leave zeros for them."""
         self.frames.flush()
+        self.done[places] = True
         self.done.flush()
+
+    def finish(self, failures: dict[str, str]) -> None:
+        """Write the failures, after all else: they say that the cache is complete."""
         write_json(self.folder / self.FAILURES, failures)
 
 
@@ -165,6 +189,7 @@ def decode_into(files: list[FrameFile], clips: Sequence[Clip], size: tuple[int, 
         if clip["video"] and not all(file.done[place] for file in files)
     ]
     counts = tuple(file.num_frames for file in files)
+    decoded: list[int] = []
     with VideoReaderPool(counts, num_workers=num_workers, size=size) as pool:
         for key, read in tqdm(pool.read(requests), total=len(requests), desc="Decoding clips", unit="clip"):
             place = cast("int", key)  # as requested above
@@ -173,8 +198,12 @@ def decode_into(files: list[FrameFile], clips: Sequence[Clip], size: tuple[int, 
                 continue
             for file, frames in zip(files, read.frames.split(counts), strict=True):
                 file.frames[place] = frames.numpy()
-                file.done[place] = True
+            decoded.append(place)
+            if len(decoded) % CLIPS_PER_FLUSH == 0:
+                for file in files:
+                    file.note(decoded[-CLIPS_PER_FLUSH:])
     for file in files:
+        file.note(decoded)
         file.finish(failures)
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .durability import is_damage, reading
 from .filters import checked_filter
-from .store import IndexedModel, MomentIndex, quoted
+from .store import IndexedModel, MomentIndex, is_partitioned, quoted
 
 TIMES = ("start_seconds", "end_seconds")
 COLUMNS = ("moment_id", "video", *TIMES, "label", "text", "fingerprint")
@@ -52,6 +53,7 @@ def search_moments(
     Raises:
         ValueError: The query is of another length or not finite, the limit or `probes` is below 1, the condition is
             wrong, there is no approximate index, or what was found is no moment: the index is damaged.
+        OSError: The index cannot be read.
     """
     table = index.moments(model.key)
     if query.shape != (model.dimensions,) or not np.isfinite(query).all():
@@ -61,14 +63,20 @@ def search_moments(
     if probes is not None and probes < 1:
         raise ValueError(f"probes must be at least 1, not {probes}")
     condition = " AND ".join(f"({part})" for part in conditions(where, folder, exclude_fingerprint))
-    if probes is not None and not table.list_indices():
+    if probes is not None and not is_partitioned(table):
         raise ValueError(
             f"{index.path} has no approximate index; run `subtle index` on it again with --approximate, or search "
             "exactly"
         )
     fetched = limit + EXTRA_ROWS
     while True:
-        rows = checked(index.path, nearest(table, query, fetched, condition, probes))
+        with reading(index.path):
+            try:
+                rows = nearest(table, query, fetched, condition, probes)
+            except RuntimeError:  # a run that adds to the index may have removed the files of the version that was open
+                table.checkout_latest()
+                rows = nearest(table, query, fetched, condition, probes)
+        rows = checked(index.path, rows)
         scores = (vectors_of(rows) * query.astype(np.float32)).sum(1)  # row by row: equal vectors score the same
         if not np.isfinite(scores).all():
             raise ValueError(f"the index {index.path} holds vectors that are not finite; index its videos again")
@@ -107,6 +115,8 @@ def nearest(table: Any, query: np.ndarray, number: int, condition: str, probes: 
     try:
         return search.to_arrow()
     except (ValueError, RuntimeError, OSError) as error:
+        if is_damage(error):
+            raise
         if not condition:
             raise ValueError(f"the index is damaged ({str(error).partition(chr(10))[0]}); make it again") from error
         reason = str(error).removeprefix("Invalid input, ").partition("\n")[0]

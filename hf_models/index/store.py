@@ -8,12 +8,18 @@ An index is a LanceDB database:
     files_<key>       one row for each video file that is done, see `FILES`
 
 What belongs to some videos is replaced in one commit, first the moments, then the files: a file that is listed has all
-its moments, and after a kill the others are made again.
+its moments, and after a kill the others are made again. Rows are merged by their first column, the primary key, so that
+of two writers, as on a bucket, the later one meets the rows of the earlier one.
 """
 
 import json
+<<<<<<< HEAD
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+=======
+import time
+from collections.abc import Iterable, Mapping, Sequence
+>>>>>>> r2
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -22,22 +28,32 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
+from hf_models.index.durability import FilesOnDisk, go_back, reading
 from hf_models.vector_database import FEWEST_PARTITIONED, connect
 
-FORMAT = 1
+FORMAT = 2
 MODELS = "models"
 NAMES_PER_DELETION = 500
-KEEP_VERSIONS = timedelta(minutes=10)  # searches that are running read them
+COMMITS_PER_COMPACTION = 50  # each one adds a file, and all files are looked into by the next
+KEEP_VERSIONS_SECONDS = 600.0  # searches that are running read them
+
+
+def primary_key(name: str) -> pa.Field:
+    """A column by which LanceDB tells that two writers add the same row."""
+    return pa.field(name, pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"})
+
 
 MODEL_SCHEMA = pa.schema(
     [
-        *((name, pa.string()) for name in ("key", "name", "made_by", "root", "details")),
+        primary_key("key"),
+        *((name, pa.string()) for name in ("name", "made_by", "root", "details")),
         *((name, pa.int64()) for name in ("dimensions", "activated", "format")),
     ]
 )
 FILES = pa.schema(
     [
-        *((name, pa.string()) for name in ("video", "fingerprint", "moments_of", "status", "reason", "failures")),
+        primary_key("video"),
+        *((name, pa.string()) for name in ("fingerprint", "moments_of", "status", "reason", "failures")),
         *((name, pa.int64()) for name in ("size", "modified_ns", "num_moments")),
     ]
 )
@@ -48,7 +64,8 @@ def moment_schema(dimensions: int) -> pa.Schema:
     """The columns of moments; seconds from the video's start, `modified` when its file was written."""
     return pa.schema(
         [
-            *((name, pa.string()) for name in ("moment_id", "video", "label", "text", "fingerprint")),
+            primary_key("moment_id"),
+            *((name, pa.string()) for name in ("video", "label", "text", "fingerprint")),
             *((name, pa.float64()) for name in ("start_seconds", "end_seconds")),
             ("modified", pa.timestamp("s", tz="UTC")),
             ("vector", pa.list_(pa.float32(), dimensions)),
@@ -118,11 +135,21 @@ class MomentIndex:
     Args:
         path: Folder, or the address of a bucket that LanceDB knows.
 
+    Attributes:
+        went_back: The tables whose newest versions `create` could not read and took back.
+
     Raises:
         ImportError: LanceDB is not installed.
         FileNotFoundError: There is no index.
+<<<<<<< HEAD
         ValueError: It was made by another version, or is damaged.
+=======
+        OSError: It cannot be read.
+        ValueError: It was made by another version.
+>>>>>>> r2
     """
+
+    went_back: Sequence[str] = ()
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
@@ -136,10 +163,12 @@ class MomentIndex:
                 f"{self.path} holds no index; make one with `subtle index FOLDER --output {self.path}`"
             )
         self.models = self._read_models()
+        self._on_disk = FilesOnDisk(Path(self.path))
+        self._commits, self._tidied = 0, time.monotonic() - KEEP_VERSIONS_SECONDS
 
     @classmethod
     def create(cls, path: str | Path) -> "MomentIndex":
-        """Open an index, or make an empty one.
+        """Open an index to write to it, or make an empty one; one whose newest files were cut short goes back.
 
         Raises:
             ImportError: LanceDB is not installed.
@@ -151,9 +180,19 @@ class MomentIndex:
             others = [item.name for item in folder.iterdir() if item.suffix != ".lance" and item.name not in OWN_FILES]
             if others and not (folder / f"{MODELS}.lance").exists():
                 raise ValueError(f"{folder} holds {sorted(others)[0]!r} and no index; name an empty folder as output")
+<<<<<<< HEAD
         with _reading(str(path)):
             connect(str(path)).create_table(MODELS, schema=MODEL_SCHEMA, exist_ok=True)
         return cls(path)
+=======
+            went_back = go_back(folder)
+        else:
+            went_back = []
+        connect(str(path)).create_table(MODELS, schema=MODEL_SCHEMA, exist_ok=True)
+        index = cls(path)
+        index.went_back = went_back
+        return index
+>>>>>>> r2
 
     def tables(self) -> list[str]:
         """The names of all tables."""
@@ -166,9 +205,16 @@ class MomentIndex:
         return names
 
     def _read_models(self) -> dict[str, IndexedModel]:
+<<<<<<< HEAD
         with _reading(self.path):
             rows = self.database.open_table(MODELS).to_arrow()
         _check_columns(self.path, rows.schema, MODEL_SCHEMA)
+=======
+        with reading(self.path):
+            rows = self.database.open_table(MODELS).to_arrow()
+        if missing := sorted(set(MODEL_SCHEMA.names) - set(rows.column_names)):
+            raise ValueError(_of_another_version(self.path, f"it lacks {', '.join(missing)}"))
+>>>>>>> r2
         models = {}
         for row in rows.to_pylist():
             if row.pop("format") != FORMAT:
@@ -220,9 +266,21 @@ class MomentIndex:
         model = IndexedModel(**{**model.__dict__, "activated": activated})
         if known != model:
             self._write_model(model)
+<<<<<<< HEAD
         for table, schema in ((f"moments_{model.key}", moment_schema(model.dimensions)), (f"files_{model.key}", FILES)):
             with _reading(self.path):
                 self.database.create_table(table, schema=schema, exist_ok=True)
+=======
+        from lancedb.index import BTree
+
+        tables = (f"moments_{model.key}", moment_schema(model.dimensions)), (f"files_{model.key}", FILES)
+        for name, schema in tables:
+            table = self.database.create_table(name, schema=schema, exist_ok=True)
+            is_indexed = {column for index in table.list_indices() for column in index.columns}
+            for column in sorted({schema.names[0], "video"} - is_indexed):  # a merge reads all rows without them
+                table.create_index(column, config=BTree())
+        self._to_disk()
+>>>>>>> r2
         return model
 
     def activate(self, name: str) -> IndexedModel:
@@ -237,6 +295,12 @@ class MomentIndex:
         table = self.database.open_table(MODELS)
         table.merge_insert("key").when_matched_update_all().when_not_matched_insert_all().execute(rows)
         self.models[model.key] = model
+        self._to_disk()
+
+    def _to_disk(self) -> None:
+        """Wait until all that was committed is on the disk; a bucket has it there already."""
+        if "://" not in self.path:
+            self._on_disk.add_new()
 
     def moments(self, key: str) -> Any:
         """The LanceDB table of a model's moments.
@@ -247,6 +311,7 @@ class MomentIndex:
         return self._table(f"moments_{key}", moment_schema(self.models[key].dimensions))
 
     def files(self, key: str) -> dict[str, dict[str, Any]]:
+<<<<<<< HEAD
         """What is done, by video.
 
         Raises:
@@ -264,6 +329,20 @@ class MomentIndex:
             table = self.database.open_table(name)
         _check_columns(self.path, table.schema, schema)
         return table
+=======
+        """What is done, by video."""
+        with reading(self.path):
+            rows = self.database.open_table(f"files_{key}").to_arrow().to_pylist()
+        return {row["video"]: row for row in rows}
+
+    def incomplete(self, key: str) -> set[str]:
+        """Videos that have fewer or more moments than their files' rows say, as after `create` went back."""
+        with reading(self.path):
+            videos = self.moments(key).search().select(["video"]).limit(None).to_arrow()["video"]
+        found = {row["values"]: row["counts"] for row in videos.combine_chunks().value_counts().to_pylist()}
+        expected = {video: row["num_moments"] for video, row in self.files(key).items() if row["num_moments"]}
+        return {video for video, _ in found.items() ^ expected.items()}
+>>>>>>> r2
 
     def replace(
         self, key: str, moments: pa.Table, files: Sequence[Mapping[str, Any]], *, gone: Iterable[str] = ()
@@ -273,17 +352,23 @@ class MomentIndex:
         videos = [row["video"] for row in files] + gone
         is_theirs = f"video IN ({', '.join(map(quoted, videos))})"
         table = self.moments(key)
-        if moments.num_rows and not table.count_rows(is_theirs + _or_named_as(moments)):
-            table.add(moments)  # as nearly always; a merge would read all ids of the table
-        elif moments.num_rows:
+        is_known = table.count_rows(is_theirs) > 0
+        if moments.num_rows:
             merge = table.merge_insert("moment_id").when_matched_update_all().when_not_matched_insert_all()
-            merge.when_not_matched_by_source_delete(is_theirs).execute(moments)
-        elif table.count_rows(is_theirs):
+            # Only where it has to: a merge that deletes reads the ids of the whole table.
+            (merge.when_not_matched_by_source_delete(is_theirs) if is_known else merge).execute(moments)
+        elif is_known:
             table.delete(is_theirs)
         done = self.database.open_table(f"files_{key}")
         rows = pa.Table.from_pylist([dict(row) for row in files], schema=FILES)
         merge = done.merge_insert("video").when_matched_update_all().when_not_matched_insert_all()
-        merge.when_not_matched_by_source_delete(f"video IN ({', '.join(map(quoted, gone or ['']))})").execute(rows)
+        if gone:
+            merge = merge.when_not_matched_by_source_delete(f"video IN ({', '.join(map(quoted, gone))})")
+        merge.execute(rows)
+        self._to_disk()
+        self._commits += 1
+        if self._commits % COMMITS_PER_COMPACTION == 0:
+            self.tidy(key)
 
     def remove(self, key: str, videos: Sequence[str]) -> None:
         """Forget videos."""
@@ -291,6 +376,7 @@ class MomentIndex:
             names = ", ".join(map(quoted, videos[start : start + NAMES_PER_DELETION]))
             self.moments(key).delete(f"video IN ({names})")
             self.database.open_table(f"files_{key}").delete(f"video IN ({names})")
+        self._to_disk()
 
     def rows_of(self, key: str, videos: Sequence[str]) -> pa.Table:
         """All moments of some videos, with their vectors."""
@@ -310,15 +396,32 @@ class MomentIndex:
                 f"{count:,} moments are searched exactly in a moment; an approximate index is for "
                 f"{FEWEST_PARTITIONED:,} or more"
             )
-        if not table.list_indices():
+        if not is_partitioned(table):
             from lancedb.index import IvfFlat
 
             table.create_index("vector", config=IvfFlat(distance_type="dot"))
+            self._to_disk()
 
     def tidy(self, key: str) -> None:
-        """Merge small files, and remove what no search reads any more."""
-        for name in (MODELS, f"moments_{key}", f"files_{key}"):
-            self.database.open_table(name).optimize(cleanup_older_than=KEEP_VERSIONS)
+        """Merge small files, and remove what no search reads any more.
+
+        In a folder that are the versions before the last time; of a bucket, which may have other writers, old ones.
+
+        Raises:
+            RuntimeError: It cannot be written.
+        """
+        is_shared = "://" in self.path
+        now = time.monotonic()
+        keep = KEEP_VERSIONS_SECONDS if is_shared else min(KEEP_VERSIONS_SECONDS, now - self._tidied)
+        self._tidied = now
+        for older_than in (None, timedelta(seconds=keep)):  # what is replaced goes once all of the new is on the disk
+            for name in (MODELS, f"moments_{key}", f"files_{key}"):
+                try:
+                    self.database.open_table(name).optimize(cleanup_older_than=older_than)
+                except RuntimeError as error:
+                    if not is_shared or "commit conflict" not in str(error):
+                        raise  # else another writer merges the same files; the next time comes soon
+            self._to_disk()
 
 
 OWN_FILES = {"run.lock", "results.json", "text_queries"}
@@ -331,11 +434,9 @@ def same_name(name: str, other: str) -> bool:
     return f"/{other}".endswith(f"/{name}")
 
 
-def _or_named_as(moments: pa.Table) -> str:
-    """The condition that a row has the id of a moment, of those whose ids do not name their video."""
-    rows = moments.select(["moment_id", "video"]).to_pylist()
-    names = [row["moment_id"] for row in rows if not row["moment_id"].startswith(f"{row['video']}#")]
-    return f" OR moment_id IN ({', '.join(map(quoted, names))})" if names else ""
+def is_partitioned(table: Any) -> bool:
+    """Whether a table of moments has an approximate index."""
+    return any(index.columns == ["vector"] for index in table.list_indices())
 
 
 def quoted(text: str) -> str:

@@ -182,8 +182,33 @@ def first_result(count: int = 100_000) -> Ratio:
     return Ratio(what, limit, median / FIRST_RESULT_SECONDS, 1.0, at_most=True, detail=f"{median:.2f} s")
 
 
+def commits(count: int = 2000, size: int = 16) -> Iterator[Ratio]:
+    """The last of many commits of 100 moments against the 100th (medians of 20), and the folder against its data."""
+    from benchmarks.index_ways import KEY, moment_table
+    from hf_models.index.store import IndexedModel, MomentIndex
+
+    seconds: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="subtle-bench-") as folder:
+        index = MomentIndex.create(folder)
+        index.add(IndexedModel(KEY, KEY, {}, size, "/"))
+        for number in range(count):
+            moments = moment_table(100 * number, np.random.default_rng(number).random((100, size), np.float32))
+            files = [{"video": video, "num_moments": 50} for video in sorted(set(moments["video"].to_pylist()))]
+            start = time.perf_counter()
+            index.replace(KEY, moments, files)
+            seconds.append(time.perf_counter() - start)
+        index.tidy(KEY)
+        disk = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+        data = index.moments(KEY).to_arrow().nbytes + index.database.open_table(f"files_{KEY}").to_arrow().nbytes
+    early, late = (statistics.median(seconds[place - 20 : place]) for place in (100, count))
+    detail = f"{1000 * early:.0f} and {1000 * late:.0f} ms, mean of all {1000 * statistics.mean(seconds):.0f} ms"
+    yield Ratio(f"commit {count:,} of an index", "its 100th", late / early, 2.0, at_most=True, detail=detail)
+    yield Ratio("folder of the index", "its data", disk / data, 2.0, at_most=True, detail=f"{disk / 1e6:.1f} MB")
+
+
 def measure(sizes: tuple[tuple[int, int], ...] = SIZES) -> Iterator[Ratio]:
-    """The first result, then every way at every size."""
+    """The first result, many commits, then every way at every size."""
     yield first_result()
+    yield from commits()
     for count, size in sizes:
         yield from compare(count, size)

@@ -76,7 +76,7 @@ def build_lancedb(data: Path, store: Path) -> None:
         if not start:
             index.add(IndexedModel(KEY, KEY, {}, vectors.shape[1], "/"))
         index.moments(KEY).add(moment_table(start, vectors))
-    index.moments(KEY).optimize(cleanup_older_than=timedelta(0))  # what `tidy` leaves once its ten minutes are over
+    index.moments(KEY).optimize(cleanup_older_than=timedelta(0))  # what the next `tidy` leaves
 
 
 def exact_lancedb(data: Path, store: Path) -> Iterator[tuple[str, Find]]:  # noqa: ARG001

@@ -51,7 +51,13 @@ class Marks:
                     raise ValueError(
                         f"{self.path} has other columns than {', '.join(COLUMNS)}; name another with --marks"
                     )
-                return [{name: row[name] or "" for name in COLUMNS} for row in rows]
+                marks = list(rows)
+                if any(tuple(mark) != COLUMNS or mark["is_right"] not in {"true", "false"} for mark in marks):
+                    raise ValueError(
+                        f"{self.path} has a row that is no whole mark, as after a power loss; correct or remove it, or "
+                        "name another with --marks"
+                    )
+                return marks
         except FileNotFoundError:
             return []
         except (csv.Error, UnicodeDecodeError) as error:

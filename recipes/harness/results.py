@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.commands import IS_INSTALLED
-from hf_datasets.drafts import remove, replacing, replacing_files, write_json, write_text, writing
+from hf_datasets.drafts import remove, replacing, replacing_files, to_disk, write_json, write_text, writing
 
-__all__ = ["remove", "replacing", "replacing_files", "versions", "write_json", "write_results", "write_text", "writing"]
+__all__ = [
+    "remove",
+    "replacing",
+    "replacing_files",
+    "to_disk",
+    "versions",
+    "write_json",
+    "write_results",
+    "write_text",
+    "writing",
+]
 
 LIBRARIES = ("subtle-video", "torch", "transformers", "datasets", "accelerate", "peft", "evaluate", "numpy")
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ def only_writer(path: str) -> Iterator[None]:
     Raises:
         OSError: Another run holds it.
     """
-    if "://" in path:  # LanceDB itself refuses commits that conflict
+    if "://" in path:  # the index merges what two of them write by its ids
         yield
         return
     with writing(Path(path)):
@@ -86,16 +86,18 @@ def storing(path: str) -> Iterator[None]:
             raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
-def compare(source: Source, done: dict[str, dict[str, Any]], *, retry: bool) -> Changes:
+def compare(source: Source, done: dict[str, dict[str, Any]], incomplete: Set[str], *, retry: bool) -> Changes:
     """What changed since a file was read: a file is new content under its path, moved, or gone.
 
     Args:
         source: What the index is to hold.
         done: The rows of its files.
+        incomplete: Videos whose moments are not those of their rows; they are read again, or gone.
         retry: Read quarantined files again that have not changed.
     """
     changes = Changes()
     wanted = {one.file.video: one for one in source.files}
+    done = {video: row for video, row in done.items() if video not in incomplete}
     gone = {video: row for video, row in done.items() if video not in wanted}
     for video, one in wanted.items():
         row = done.get(video)
@@ -105,7 +107,7 @@ def compare(source: Source, done: dict[str, dict[str, Any]], *, retry: bool) -> 
             changes.moved.append((one, gone.pop(old)))
         else:
             changes.todo.append(one)
-    changes.gone = sorted(gone)
+    changes.gone = sorted(gone.keys() | (incomplete - wanted.keys()))
     return changes
 
 

@@ -1,6 +1,5 @@
 """Features by id: stores of vectors and of sequences, the files of others, lengths and what is refused."""
 
-import json
 import os
 import platform
 import signal
@@ -11,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from hf_models.feature_store import FeatureStore, checked, fit_clips, open_features
@@ -103,53 +103,40 @@ def test_a_damaged_file_of_a_store_is_named_with_the_cure(tmp_path):
         open_features(tmp_path, "video")
 
 
-# The layouts of releases before this class: `EmbeddingStore` and `FeatureStore` of the recipes.
-def old_vectors(folder):
-    text = json.dumps({"dimensions": 2, "made_by": DETAILS}, indent=2, default=str)
-    (folder / "store.json").write_text(text, encoding="utf-8")
-    rows = {"embeddings": torch.tensor([[1.0, 2.0], [3.0, 4.0]])}
-    shard = folder / "shard-0123456789abcdef0123456789abcdef.safetensors"
-    save_file(rows, shard, metadata={"ids": '["a", "b"]'})
-    return {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3.0, 4.0])}
+def rewritten(shard, change):
+    """The same file with other tensors or another header."""
+    with safe_open(shard, "pt") as opened:
+        tensors, header = {name: opened.get_tensor(name).clone() for name in opened.keys()}, opened.metadata()  # noqa: SIM118
+    change(tensors, header)
+    save_file(tensors, shard, metadata=header)
 
 
-def old_sequences(folder):
-    text = json.dumps({**DETAILS, "clip_seconds": 0.5}, indent=2, default=str)
-    (folder / "features.json").write_text(text, encoding="utf-8")
-    rows = {"features": torch.cat([VIDEOS["a"], VIDEOS["b"]]), "lengths": torch.tensor([3, 1])}
-    shard = folder / "shard-0123456789abcdef0123456789abcdef.safetensors"
-    save_file(rows, shard, metadata={"ids": '["a", "b"]'})
-    return {name: VIDEOS[name] for name in ("a", "b")}
-
-
-@pytest.mark.parametrize(
-    ("write", "details", "more"),
-    [
-        (old_vectors, DETAILS, torch.tensor([5.0, 6.0])),
-        (old_sequences, {**DETAILS, "clip_seconds": 0.5}, VIDEOS["c"]),
-    ],
-)
-def test_a_folder_of_an_earlier_release_is_read_and_continued_in_its_layout(tmp_path, write, details, more):
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.mkdir()
-    expected = write(old)
-    fresh = FeatureStore(new, details)
-    fresh.append(list(expected), list(expected.values()))
-    (description,) = old.glob("*.json")
-    assert (new / description.name).read_bytes() == description.read_bytes()
-    (written,), (shard,) = new.glob("shard-*"), old.glob("shard-*")
-    assert written.read_bytes() == shard.read_bytes()
-    FeatureStore(old, details).append(["c"], [more])
-    expected["c"] = more
-    found = FeatureStore(old, details)
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], value) for name, value in expected.items())
-
-
-def test_a_folder_of_an_earlier_release_made_by_another_model_is_refused(tmp_path):
-    old_vectors(tmp_path)
-    with pytest.raises(ValueError, match="made with other weights"):
-        FeatureStore(tmp_path, {"weights": "other"})
+@pytest.mark.parametrize("features", [list(VIDEOS.values()), [torch.ones(2), torch.zeros(2), -torch.ones(2)]])
+def test_a_store_that_is_not_as_it_was_written_is_refused_not_read_wrongly(tmp_path, features):
+    changes = {
+        "fewer ids": lambda tensors, header: header.update(ids='["a", "b"]'),
+        "more ids": lambda tensors, header: header.update(ids='["a", "b", "c", "d"]'),
+        "other ids": lambda tensors, header: header.update(ids='["b", "a", "c"]'),
+        "ids that are no texts": lambda tensors, header: header.update(ids="[1, 2, 3]"),
+        "one value": lambda tensors, header: max(tensors.values(), key=torch.numel).view(-1)[1:2].add_(1),
+        "no checksum, as earlier versions wrote": lambda tensors, header: header.pop("checksum"),
+        "other lengths": lambda tensors, header: tensors.update(lengths=torch.tensor([1, 3, 5])),
+    }
+    for number, change in enumerate(changes.values()):
+        folder = tmp_path / str(number)
+        FeatureStore(folder, {"clip_seconds": 0.5}).append(list(VIDEOS), features)
+        (shard,) = folder.glob("*.safetensors")
+        rewritten(shard, lambda tensors, header: None)
+        assert set(FeatureStore(folder)) == set(VIDEOS)
+        rewritten(shard, change)
+        with pytest.raises(ValueError, match=f"{shard.name} {DAMAGED}"):
+            FeatureStore(folder)
+    (description,) = (tmp_path / "0").glob("*.json")
+    FeatureStore(tmp_path / "last", {"clip_seconds": 0.5}).append(list(VIDEOS), features)
+    description = tmp_path / "last" / description.name
+    description.write_text(description.read_text().replace("0.5", "0.7"))
+    with pytest.raises(ValueError, match=DAMAGED):
+        FeatureStore(tmp_path / "last")
 
 
 KILLED_WHILE_WRITING = """

@@ -22,11 +22,16 @@ def write_tables(terminalreporter):
         {"test": one.nodeid.removeprefix("tests/"), "inputs": count, "escapes": "0" if one.passed else "1, see above"}
         for one, count in noted("inputs")
     ]
+<<<<<<< HEAD
     outcomes, kills, times = ([row for _, row in noted(name)] for name in ("outcomes", "kills", "times"))
+=======
+    kills, times, damage = ([row for _, row in noted(name)] for name in ("kills", "times", "damage"))
+>>>>>>> r2
     sections = {
         "inputs": (fuzzed, f"{sum(row['inputs'] for row in fuzzed):,} inputs"),
         "outcomes": (outcomes, f"{sum(row['tried'] for row in outcomes):,} tried"),
         "kills": (kills, f"{sum(row['kills'] for row in kills):,} kills"),
+        "damage": (damage, f"{sum(row['tried'] for row in damage):,} tried"),
         "times, which differ from run to run": (times, ""),
     }
     for title, (rows, total) in sections.items():

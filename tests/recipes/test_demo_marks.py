@@ -103,6 +103,22 @@ def test_a_table_that_is_none_of_marks_is_left_as_it_is(tmp_path):
     assert path.read_bytes() == b"\xff\xfe"
 
 
+def test_marks_that_are_cut_within_a_row_are_refused_not_read_as_others(tmp_path):
+    marks = Marks(tmp_path / "marks.csv")
+    for number, is_right in enumerate((True, False, True)):
+        row = {"video": f"{number}.mp4", "start_seconds": 0.0, "end_seconds": 1.0, "label": "vault"}
+        marks.set(None, "jumps", row, is_right)
+    whole = marks.path.read_bytes()
+    rows, ends = marks.read(), [place for place, letter in enumerate(whole) if letter == ord("\n")]
+    for length in range(len(whole)):
+        marks.path.write_bytes(whole[:length])
+        if length in ends[:1] or any(length in (end, end + 1) for end in ends):
+            assert marks.read() == rows[: len(marks.read())]  # a file that ends with a row has lost what came after it
+            continue
+        with pytest.raises(ValueError, match="name another with --marks"):
+            marks.read()
+
+
 def test_pages_that_mark_at_the_same_time_lose_nothing(tmp_path):
     pages = [Marks(tmp_path / "marks.csv") for _ in range(4)]
     with ThreadPoolExecutor(8) as threads:

@@ -18,6 +18,7 @@ from index import IndexConfig
 
 from harness.config import run_recipe
 from hf_datasets.video import read_frames
+from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
 from hf_models.moment_encoders import load_moment_encoder
 from indexing import reading
@@ -162,6 +163,49 @@ def test_a_run_that_is_killed_at_any_commit_and_goes_on_equals_one_that_was_not(
         killed_before(1000)
         index.run(part)
         assert rows_of(part.output) == expected, number
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_an_index_whose_newest_file_is_cut_goes_back_and_indexes_what_is_missing(config, videos, capsys, share):
+    (videos / "d.mp4").rename(videos.parent / "d.mp4")
+    index.run(config)
+    (videos.parent / "d.mp4").rename(videos / "d.mp4")
+    index.run(config)
+    expected = rows_of(config.output)
+    for table in ("files", "moments", "models"):
+        cut = Path(config.output).with_name(table)
+        shutil.copytree(config.output, cut)
+        newest = max(cut.glob(f"{table}*.lance/data/*"), key=lambda path: path.stat().st_mtime_ns)
+        newest.write_bytes(newest.read_bytes()[: int(share * newest.stat().st_size)])
+        capsys.readouterr()
+        assert run_recipe(index.main, replace(config, output=str(cut))) == 0
+        assert "it goes back to the last state that can be read" in capsys.readouterr().out
+        assert rows_of(cut) == expected, table
+        assert MomentIndex(cut).files(MomentIndex(cut).active.key).keys() == VIDEOS.keys()
+
+
+def test_moments_that_no_file_accounts_for_are_made_again_or_removed(config, videos):
+    """As another writer leaves them, or a run that was killed before its video was deleted."""
+    index.run(config)
+    expected, opened = rows_of(config.output), MomentIndex(config.output)
+    table = opened.moments(opened.active.key)
+    table.delete("video = 'a.mp4' AND start_seconds = 0")
+    strange = table.search().where("video = 'c.mp4'").limit(1).to_arrow().to_pylist()
+    table.add([row | {"moment_id": f"gone.mp4#{number}", "video": "gone.mp4"} for number, row in enumerate(strange)])
+    counts = index.run(config)
+    assert (counts["files_indexed"], counts["files_deleted"]) == (1, 1)
+    assert rows_of(config.output) == expected
+
+
+def test_a_search_of_an_index_that_is_cut_names_the_cure(config):
+    index.run(config)
+    opened = MomentIndex(config.output)
+    model, query = opened.active, np.ones(opened.active.dimensions, np.float32)
+    for table in ("moments", "models"):
+        for path in Path(config.output).glob(f"{table}*.lance/data/*"):
+            path.write_bytes(path.read_bytes()[:100])
+        with pytest.raises(OSError, match=r"cannot be read .* run the `subtle index FOLDER --output .* goes back"):
+            search_moments(MomentIndex(config.output), model, query, where="start_seconds >= 0")
 
 
 def test_broken_videos_are_named_and_tried_again_when_they_change(config, videos, capsys):

@@ -1,6 +1,7 @@
 """Unexpected responses of a server: every field is checked, and no response ends a build."""
 
 import json
+import shutil
 
 import pytest
 from aiohttp import web
@@ -12,7 +13,7 @@ from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
 from hf_datasets.generation.prices import Price, message_tokens, text_tokens
-from hf_datasets.generation.requests_and_answers import GenerationStoppedError
+from hf_datasets.generation.requests_and_answers import Answer, GenerationStoppedError
 from hf_datasets.records import Rejection
 
 BAD_ROW = ROWS[4]
@@ -299,3 +300,24 @@ def test_a_batch_whose_id_is_unreadable_is_found_and_not_sent_again(cache):
     with Odd(answer) as server:
         assert list(generate(SentenceTask(), ROWS[:3], batch_chat(server), cache)) == EXPECTED[:3]
         assert len(server.batches) == 1
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.parametrize("name", ["answers.sqlite", "answers.sqlite-wal", "answers.sqlite-shm"])
+def test_a_cache_that_is_cut_gives_no_wrong_answer(tmp_path, name, share):
+    (tmp_path / "cut").mkdir()
+    with AnswerCache(tmp_path / "answers.sqlite") as cache:
+        for number in range(100):
+            cache.put(str(number), Answer(f"{number} " * 100, 1, 2, "stop"), "m")
+        for path in tmp_path.glob("answers.sqlite*"):  # as a process leaves them that was killed
+            shutil.copy(path, tmp_path / "cut")
+    path = tmp_path / "cut" / name
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with AnswerCache(tmp_path / "cut" / "answers.sqlite") as cache:
+        left = {number: found.text for number in range(100) if (found := cache.get(str(number)))}
+        assert left == {number: f"{number} " * 100 for number in left}
+        assert cache.put("new", Answer("y", 1, 2, "stop"), "m").text == "y"
+    whole = (tmp_path / "answers.sqlite").read_bytes()
+    (tmp_path / "answers.sqlite").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="name another file or remove this one"):
+        AnswerCache(tmp_path / "answers.sqlite")

@@ -166,6 +166,19 @@ def test_what_cannot_be_read_is_named_with_the_cure(tmp_path, videos):
     assert "test-0.parquet is damaged" in refused(tmp_path)
 
 
+def test_names_and_texts_that_are_no_unicode_are_refused_with_the_file(tmp_path):
+    write_parquet(tmp_path / "corpus.parquet", [{"id": "a", "video": "ab"}])
+    whole = (tmp_path / "corpus.parquet").read_bytes()
+    write_lines(tmp_path / "queries.jsonl", [*QUERIES, {"id": "q3", "video": "a.mp4", "text": "\ud800"}])
+    write_lines(tmp_path / "qrels.jsonl", QRELS)
+    with pytest.raises(ValueError, match=r"queries.jsonl cannot be read .* save it as UTF-8"):
+        read_mteb_layout(tmp_path, extract_to=tmp_path / "videos")
+    for name in (b"video", b"ab"):
+        (tmp_path / "corpus.parquet").write_bytes(whole.replace(name, b"\xf5" * len(name)))
+        with pytest.raises(ValueError, match=r"corpus.parquet is .*; fetch it again"):
+            read_mteb_layout(tmp_path, extract_to=tmp_path / "videos")
+
+
 def test_every_file_that_a_card_names_is_read(tmp_path):
     """And a video may be bytes alone."""
     write_parquet(tmp_path / "c" / "1.parquet", [{"id": "a", "video": b"one"}])

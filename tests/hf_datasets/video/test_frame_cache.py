@@ -52,6 +52,21 @@ def test_finding_a_complete_cache_reads_the_status_of_each_file_once(clips, tmp_
     assert looks == clips
 
 
+@pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.parametrize("name", ["frames.npy", "done.npy", "failures.json"])
+def test_a_cache_of_which_a_file_is_cut_or_lost_is_made_again(clips, tmp_path, name, share):
+    made = FrameCache(tmp_path / "cache", clips, 2, SIZE, num_workers=0)
+    expected, failures, path = made["good"], made.failures, made.folder / name
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    assert FrameCache.find(tmp_path / "cache", clips, 2, SIZE) is None
+    again = FrameCache(tmp_path / "cache", clips, 2, SIZE, num_workers=0)
+    assert torch.equal(again["good"], expected)
+    assert again.failures == failures
+    path.unlink()
+    again = FrameCache(tmp_path / "cache", clips, 2, SIZE, num_workers=0)
+    assert torch.equal(again["good"], expected)
+
+
 def test_an_incomplete_cache_is_not_found_and_decoding_resumes_where_it_stopped(clips, tmp_path):
     made = FrameCache(tmp_path / "cache", clips[:1], 2, SIZE, num_workers=0)
     (made.folder / FrameFile.FAILURES).unlink()

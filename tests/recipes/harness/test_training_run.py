@@ -147,7 +147,7 @@ def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, monkey
     names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl", "progress.json")
     assert files(tmp_path / "run" / "checkpoints") == {f"step-0000000006/{name}" for name in names}
     progress = json.loads((tmp_path / "run/checkpoints/step-0000000006/progress.json").read_text())
-    assert list(progress) == ["epoch", "step", "total_steps", "loss_sum", "best", "history"]
+    assert list(progress) == ["epoch", "step", "total_steps", "loss_sum", "best", "history", "sizes"]
     assert (progress["epoch"], progress["step"], progress["total_steps"]) == (2, 2, 6)
     assert [list(epoch) for epoch in progress["history"]] == [["loss", "score", "other"]] * 2
 
@@ -200,6 +200,26 @@ def test_a_run_stopped_in_an_epoch_ends_with_the_weights_and_losses_of_one_that_
     assert whole == resumed
     whole, resumed = ((folder / "model.safetensors").read_bytes() for folder in folders)
     assert whole == resumed
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, monkeypatch, tmp_path, share):
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallRun, "publish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            SmallRun(config).train()
+    names = sorted(files(config.output_dir) - {LOCK})
+    assert len(names) == 6
+    for number, name in enumerate(names):
+        copy = tmp_path / str(number)
+        shutil.copytree(config.output_dir, copy)
+        content = (copy / name).read_bytes()
+        (copy / name).write_bytes(content[: int(share * len(content))])
+        cut = SmallConfig(**{**vars(config), "output_dir": str(copy)})
+        with pytest.raises(SystemExit, match=rf"{Path(name).name} is damaged.* give --restart to train again"):
+            SmallRun(cut).train()
+        cut.restart = True
+        assert SmallRun(cut).train() == {"score": 0.3}
 
 
 def save_and_stop(save):
