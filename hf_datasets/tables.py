@@ -118,7 +118,10 @@ def _read_json(path: Path) -> pl.DataFrame:
 
 def _of_objects(rows: list[dict[str, str | None]]) -> pl.DataFrame:
     columns = dict.fromkeys(name for row in rows for name in row)
-    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))
+    try:
+        return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the table has half a character, {error.object[:80]!r}; write it as UTF-8") from error
 
 
 def _as_text(value: object) -> str | None:

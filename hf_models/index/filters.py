@@ -1,4 +1,4 @@
-"""Filters of a search: the part of SQL that moments are chosen by, parsed and written again before the store runs it."""
+"""Filters of a search: the part of SQL that moments are chosen by, parsed and written again for the store."""
 
 from typing import Any
 

@@ -185,7 +185,8 @@ def expected(tables, query, limit):
     """The scores of the best moments of all that have a vector, by a product of these."""
     rows = next(table for name, table in tables.items() if name.startswith("moments_")).to_pylist()
     usable = [row for row in rows if row["vector"] and not np.isnan(row["vector"]).any()]
-    return sorted((float(np.float32(row["vector"]) @ query) for row in usable), reverse=True)[:limit]
+    scores = (float(np.float32(row["vector"]) @ query) for row in usable)
+    return sorted((score for score in scores if not np.isnan(score)), reverse=True)[:limit]
 
 
 def searched(dice, config, tables, encoder, folder):

@@ -359,3 +359,11 @@ def test_statistics_count_own_labels(tmp_path):
     assert set(counts["source"]) == {"own"}
     axes = statistics.plot_clips_per_label(clips, "own").axes[0]
     assert axes.get_title() == "own labels: 24 clips of 5 labels"
+
+
+@pytest.mark.parametrize("name", ["clips.jsonl", "clips.json"])
+def test_half_a_character_is_refused_in_a_line(tmp_path, name):
+    row = {"video_id": "v", "label": "a\ud800"}
+    (tmp_path / name).write_text(json.dumps(row if name == "clips.jsonl" else [row]))
+    with pytest.raises(ValueError, match="half a character"):
+        read_own_clips(tmp_path / name)
