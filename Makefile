@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 install = $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python $(1) ||) $(PIP) $(1)
 UV := $(or $(shell command -v uv),.venv-uv/bin/uv)
 
-.PHONY: quickstart test test-all test-processors test-hostile test-oldest test-peers test-real constraints lint typecheck docs bench clean
+.PHONY: quickstart test suite test-all test-processors test-hostile test-oldest test-peers test-real constraints lint typecheck docs bench clean
 
 # What the recipes need, without what the tests and other extras do.
 $(RECIPES_READY): pyproject.toml
@@ -53,8 +53,12 @@ docs: $(READY)
 	$(call install,--editable ".[dev,docs]")
 	HF_HUB_OFFLINE=1 $(BIN)/python docs/build.py build/docs
 
+# Side by side: a first check of the types takes a minute of one core.
+test: $(READY)
+	$(MAKE) --no-print-directory --jobs 2 lint suite
+
 # By file, so that one process makes what the tests of a file share.
-test: lint
+suite: $(READY)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile \
 		-m "not slow and not peers and not hostile and not real"
 

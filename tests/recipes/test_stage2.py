@@ -5,8 +5,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -96,14 +94,14 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, request, 
     assert_trained_alike(config.output_dir, killed.output_dir)
 
 
-def test_two_processes_end_with_the_weights_of_one(config, tmp_path):
+def test_two_processes_end_with_the_weights_of_one(config, tmp_path, warm_python):
     config.fusion_dropout, config.epochs = 0.0, 2
     stage2.run(config)
     double = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "double")})
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += [
         "--num_machines",
         "1",
@@ -116,7 +114,7 @@ def test_two_processes_end_with_the_weights_of_one(config, tmp_path):
     ]
     command = [*launch, str(RECIPES / "stage2.py"), as_yaml(double, tmp_path / "double.yaml")]
     environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    done = warm_python.run(command, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(Path(double.output_dir, "results.json").read_text())["num_processes"] == 2
     alone, together = weights(config.output_dir), weights(double.output_dir)
