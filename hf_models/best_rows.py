@@ -35,7 +35,7 @@ class BestRows:
         if (self.counts + counts).max() > self.room:
             self.sort_in()
         if counts.max() > self.room:
-            values, columns = _stable_topk(scores, min(k, scores.shape[1]))
+            values, columns = stable_topk(scores, min(k, scores.shape[1]))
             _check_overflow(values)
             self._merge(values, columns + start)
             return
@@ -112,7 +112,7 @@ def _check_overflow(scores: Tensor) -> None:
         raise ValueError("some scores overflow float32, so they cannot be ranked; normalize the embeddings first")
 
 
-def _stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """`torch.topk` with equal scores in the order of their columns, which it does not promise itself."""
     values, columns = scores.topk(min(k + 1, scores.shape[1]), dim=1)
     tied = values[:, k - 1] == values[:, k] if values.shape[1] > k else torch.zeros(len(scores), dtype=torch.bool)

@@ -154,12 +154,8 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
     encoder = load_model(config if config.engine == "local" else replace(config, device="cpu"))
     with storing(config.output):
         model = register(index, encoder, config, source)
-<<<<<<< HEAD
         note_root(index, source.root)
-    changes = compare(source, index.files(model.key), retry=config.retry)
-=======
     changes = compare(source, index.files(model.key), index.incomplete(model.key), retry=config.retry)
->>>>>>> r2
     indexer = Indexer(index, model, encoder)
     if config.engine == "ray":
         indexer.run(changes, partial(read_on_ray, config, source.root, model), keep_missing=config.keep_missing)

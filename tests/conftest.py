@@ -3,14 +3,18 @@
 import atexit
 import gc
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_EVALUATE_OFFLINE", "1")
-# Sums depend on how many threads share them: a run here must equal one in another process to the last bit.
-os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes share the tests; `make test-processors` takes others
+# A shell has what it runs in the background ignore interrupts, and the programs that a test starts and interrupts would
+# inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 

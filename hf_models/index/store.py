@@ -13,13 +13,9 @@ of two writers, as on a bucket, the later one meets the rows of the earlier one.
 """
 
 import json
-<<<<<<< HEAD
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-=======
-import time
-from collections.abc import Iterable, Mapping, Sequence
->>>>>>> r2
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -141,12 +137,8 @@ class MomentIndex:
     Raises:
         ImportError: LanceDB is not installed.
         FileNotFoundError: There is no index.
-<<<<<<< HEAD
-        ValueError: It was made by another version, or is damaged.
-=======
         OSError: It cannot be read.
-        ValueError: It was made by another version.
->>>>>>> r2
+        ValueError: It was made by another version, or is damaged.
     """
 
     went_back: Sequence[str] = ()
@@ -180,19 +172,14 @@ class MomentIndex:
             others = [item.name for item in folder.iterdir() if item.suffix != ".lance" and item.name not in OWN_FILES]
             if others and not (folder / f"{MODELS}.lance").exists():
                 raise ValueError(f"{folder} holds {sorted(others)[0]!r} and no index; name an empty folder as output")
-<<<<<<< HEAD
-        with _reading(str(path)):
-            connect(str(path)).create_table(MODELS, schema=MODEL_SCHEMA, exist_ok=True)
-        return cls(path)
-=======
             went_back = go_back(folder)
         else:
             went_back = []
-        connect(str(path)).create_table(MODELS, schema=MODEL_SCHEMA, exist_ok=True)
+        with _reading(str(path)):
+            connect(str(path)).create_table(MODELS, schema=MODEL_SCHEMA, exist_ok=True)
         index = cls(path)
         index.went_back = went_back
         return index
->>>>>>> r2
 
     def tables(self) -> list[str]:
         """The names of all tables."""
@@ -205,16 +192,9 @@ class MomentIndex:
         return names
 
     def _read_models(self) -> dict[str, IndexedModel]:
-<<<<<<< HEAD
         with _reading(self.path):
             rows = self.database.open_table(MODELS).to_arrow()
         _check_columns(self.path, rows.schema, MODEL_SCHEMA)
-=======
-        with reading(self.path):
-            rows = self.database.open_table(MODELS).to_arrow()
-        if missing := sorted(set(MODEL_SCHEMA.names) - set(rows.column_names)):
-            raise ValueError(_of_another_version(self.path, f"it lacks {', '.join(missing)}"))
->>>>>>> r2
         models = {}
         for row in rows.to_pylist():
             if row.pop("format") != FORMAT:
@@ -266,21 +246,16 @@ class MomentIndex:
         model = IndexedModel(**{**model.__dict__, "activated": activated})
         if known != model:
             self._write_model(model)
-<<<<<<< HEAD
-        for table, schema in ((f"moments_{model.key}", moment_schema(model.dimensions)), (f"files_{model.key}", FILES)):
-            with _reading(self.path):
-                self.database.create_table(table, schema=schema, exist_ok=True)
-=======
         from lancedb.index import BTree
 
         tables = (f"moments_{model.key}", moment_schema(model.dimensions)), (f"files_{model.key}", FILES)
         for name, schema in tables:
-            table = self.database.create_table(name, schema=schema, exist_ok=True)
+            with _reading(self.path):
+                table = self.database.create_table(name, schema=schema, exist_ok=True)
             is_indexed = {column for index in table.list_indices() for column in index.columns}
             for column in sorted({schema.names[0], "video"} - is_indexed):  # a merge reads all rows without them
                 table.create_index(column, config=BTree())
         self._to_disk()
->>>>>>> r2
         return model
 
     def activate(self, name: str) -> IndexedModel:
@@ -311,7 +286,6 @@ class MomentIndex:
         return self._table(f"moments_{key}", moment_schema(self.models[key].dimensions))
 
     def files(self, key: str) -> dict[str, dict[str, Any]]:
-<<<<<<< HEAD
         """What is done, by video.
 
         Raises:
@@ -329,20 +303,14 @@ class MomentIndex:
             table = self.database.open_table(name)
         _check_columns(self.path, table.schema, schema)
         return table
-=======
-        """What is done, by video."""
-        with reading(self.path):
-            rows = self.database.open_table(f"files_{key}").to_arrow().to_pylist()
-        return {row["video"]: row for row in rows}
 
     def incomplete(self, key: str) -> set[str]:
         """Videos that have fewer or more moments than their files' rows say, as after `create` went back."""
-        with reading(self.path):
+        with _reading(self.path):
             videos = self.moments(key).search().select(["video"]).limit(None).to_arrow()["video"]
         found = {row["values"]: row["counts"] for row in videos.combine_chunks().value_counts().to_pylist()}
         expected = {video: row["num_moments"] for video, row in self.files(key).items() if row["num_moments"]}
         return {video for video, _ in found.items() ^ expected.items()}
->>>>>>> r2
 
     def replace(
         self, key: str, moments: pa.Table, files: Sequence[Mapping[str, Any]], *, gone: Iterable[str] = ()
@@ -452,7 +420,8 @@ def quoted(text: str) -> str:
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
     try:
-        yield
+        with reading(path):
+            yield
     except (ValueError, RuntimeError) as error:  # LanceDB's own are either
         if "(os error " in str(error):  # of a disk, not of what is on it
             raise

@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+# Cosines this close are equal but for the order in which a processor or another batch has added them up.
+TIE = 1e-5
+
 
 def negative_pairs(target_indices: Tensor) -> Tensor:
     """Which pairs of a batch are negatives of each other: those of different videos, `(N, N)` bool.
@@ -71,7 +74,7 @@ def ranking_loss(  # noqa: PLR0913 (what the released losses differ in)
         if videos is not None:
             same = videos[:, None] == videos
             hardness = hardness.masked_fill(same.tril(-1).any(1), -math.inf)  # all but the first of each
-        pool = hardness.topk(min(hard_pool_size, len(scores))).indices
+        pool = hardest(hardness, hard_pool_size)
         in_pool = torch.zeros_like(is_negative).scatter_(1, pool, value=True) & is_negative
         if videos is not None:
             in_pool = (in_pool.float() @ same.float() > 0) & is_negative
@@ -86,6 +89,22 @@ def ranking_loss(  # noqa: PLR0913 (what the released losses differ in)
         weights, counts = drawn * weights, counts.clamp(max=1)
     rows = (costs * weights).sum(1) / counts.clamp(min=1)
     return rows.sum() / (counts > 0).sum().clamp(min=1)
+
+
+def hardest(scores: Tensor, number: int) -> Tensor:
+    """The columns `(N, number)` of the highest scores of each row, a pool that does not hang on their last bits.
+
+    A batch holds a video as often as it has queries, and each of its columns may be a rounding error away from the
+    others. Scores of which each is within `TIE` of the next higher one stand in the order of their columns.
+
+    Example:
+        >>> hardest(torch.tensor([[0.5, 0.3, 0.3 + 1e-7, 0.1]]), 2).tolist()
+        [[0, 1]]
+    """
+    values, order = scores.sort(descending=True, stable=True)
+    levels = F.pad((values[:, :-1] - values[:, 1:] > TIE).cumsum(1), (1, 0))
+    by_column = torch.zeros_like(order).scatter_(1, order, levels)
+    return by_column.argsort(dim=1, stable=True)[:, :number]
 
 
 def span_loss(start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor) -> Tensor:

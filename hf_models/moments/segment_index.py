@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hf_models.atomic_files import replacing
+from hf_models.best_rows import stable_topk
 from hf_models.vector_database import FEWEST_PARTITIONED, connect
 
 from .corpus import MomentCorpus
@@ -209,8 +210,8 @@ class ShortlistSearch(SpanSearch):
         proposed = proposed.to(queries.device)
         if without is not None:
             scores = scores.masked_fill(proposed == without[:, None], -torch.inf)
-        top = scores.topk(self.num_videos)
-        return top.values, proposed.gather(1, top.indices)
+        values, places = stable_topk(scores, self.num_videos)
+        return values, proposed.gather(1, places)
 
     def _similarities(self, queries: Tensor, videos: Tensor) -> Tensor:
         span_queries = self._span_queries(queries)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hf_models.best_rows import stable_topk
+
 from .configuration_moments import EndConvention
 from .corpus import MomentCorpus
 from .layers_moments import without_autocast
@@ -228,8 +230,7 @@ class SpanSearch:
         if without is not None:
             places = torch.arange(scores.shape[1], device=scores.device)
             scores = scores.masked_fill(places == without[:, None], -torch.inf)
-        top = scores.topk(self.num_videos)
-        return top.values, top.indices
+        return stable_topk(scores, self.num_videos)
 
     @torch.inference_mode()
     def localize(self, queries: Tensor, video_indices: Tensor) -> MomentRanking:

@@ -164,12 +164,16 @@ class TrainingRun(ABC):
         self.accelerator.log(self.tracked(loss, self.metrics), step=progress.total_steps)
         if self.KEEPS_BEST:
             state = self.accelerator.get_state_dict(self.model)  # takes all processes, whatever each measured
-            if progress.history[-1][self.METRIC] > progress.best:
-                progress.best = progress.history[-1][self.METRIC]
+            if (score := self.score_of(progress.history[-1])) > progress.best:
+                progress.best = score
                 if self.accelerator.is_main_process:
                     self.keep_best(state)
         self.accelerator.wait_for_everyone()
         progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+
+    def score_of(self, epoch: dict[str, float]) -> float:
+        """What chooses the best epoch; rounded, as means of equal figures added in another order are not better."""
+        return round(epoch[self.METRIC], 9)
 
     def keep_best(self, state: dict[str, Tensor]) -> None:
         """Replace the best weights; runs on the main process."""
@@ -185,7 +189,7 @@ class TrainingRun(ABC):
         """Whether the best epoch lies `patience` epochs back."""
         if self.patience is None or not self.progress.history:
             return False
-        scores = [epoch[self.METRIC] for epoch in self.progress.history]
+        scores = [self.score_of(epoch) for epoch in self.progress.history]
         return len(scores) - 1 - scores.index(max(scores)) >= self.patience
 
     def finish(self) -> dict[str, Any]:

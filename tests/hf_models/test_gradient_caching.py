@@ -21,7 +21,7 @@ def test_what_drops_out_is_the_same_in_both_passes():
     loss = backward_in_chunks([lambda part=part: model(part) for part in parts], lambda x: infonce(x[:4], x[4:], 0.5))
     torch.testing.assert_close(loss, expected.detach())
     for weight, gradient in zip(model.parameters(), plain, strict=True):
-        torch.testing.assert_close(weight.grad, gradient, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(weight.grad, gradient, atol=1e-5, rtol=1e-5)
     assert torch.equal(torch.rand(3), after)
 
 

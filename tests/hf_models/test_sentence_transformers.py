@@ -54,7 +54,8 @@ for family, each in inputs.items():
     found[family] = [model.encode([one])[0].tolist() for one in each]
     model.save_pretrained(f"{root}/again/{family}", create_model_card=False)
     again = SentenceTransformer(f"{root}/again/{family}", trust_remote_code=True)
-    assert all(np.array_equal(again.encode([one]), model.encode([one])) for one in each)
+    for one in each:
+        np.testing.assert_allclose(again.encode([one]), model.encode([one]), rtol=1e-5, atol=1e-5)
 print(json.dumps(found))
 """
 
@@ -127,7 +128,7 @@ def native(case, family):
 
 
 def assert_close(found, expected):
-    torch.testing.assert_close(torch.as_tensor(found), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(torch.as_tensor(found), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.slow  # of the families, the tests of cards and of the Hub run the same in processes of their own
@@ -232,7 +233,7 @@ def test_half_precision_is_that_of_the_model(case):
     own = AutoModel.from_pretrained(case.root / "tfcovr", dtype=torch.bfloat16).get_target_features(**pixels)
     found = half.encode([{"video": case.videos[0]}], convert_to_tensor=True)
     assert found.dtype == torch.bfloat16
-    assert torch.equal(found, own.detach())
+    torch.testing.assert_close(found, own.detach())
     assert half.float().encode([{"video": case.videos[0]}], convert_to_tensor=True).dtype == torch.float32
 
 

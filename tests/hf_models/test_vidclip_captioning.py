@@ -81,8 +81,8 @@ def test_logits_depend_on_no_later_token_and_on_every_earlier_one(model, video_t
         changed = tokens.clone()
         changed[:, place] = tokens[:, place] % 36 + 1
         difference = (model.get_caption_logits(video_tokens, changed) - logits).abs().amax((0, 2))
-        assert not difference[:place].any()
-        assert (difference[place:] > 1e-6).all()
+        assert (difference[:place] < 1e-5).all()
+        assert (difference[place:] > 1e-4).all(), difference
 
 
 def test_padding_changes_neither_logits_nor_loss_nor_scores(model, video_tokens):
@@ -147,10 +147,9 @@ def test_a_saved_model_loads_equal_and_carries_the_code_of_its_decoder(tmp_path,
     model.save_pretrained(tmp_path)
     loaded = AutoModel.from_pretrained(tmp_path)
     assert loaded.config.num_captioning_layers == 2
-    assert loaded.state_dict().keys() == model.state_dict().keys()
-    torch.testing.assert_close(
-        loaded(**ragged(), return_loss=True).to_tuple(), model(**ragged(), return_loss=True).to_tuple(), rtol=0, atol=0
-    )
+    torch.testing.assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
+    found, expected = (one(**ragged(), return_loss=True).to_tuple() for one in (loaded, model))
+    torch.testing.assert_close(found, expected)
     assert "class CaptionDecoder" in (tmp_path / "layers_vidclip_captioning.py").read_text()
 
 
@@ -170,7 +169,7 @@ def test_a_model_saved_before_there_was_captioning_loads_as_it_was():
     expected = torch.tensor([[1.23854244, -4.73210716], [-0.06410173, -2.11141610]])
     torch.testing.assert_close(output.logits_per_video, expected, atol=1e-4, rtol=0)
     added = VidCLIPModel.from_pretrained(MINIATURE, num_captioning_layers=1)
-    assert torch.equal(added(pixels, **texts).logits_per_video, output.logits_per_video)
+    torch.testing.assert_close(added(pixels, **texts).logits_per_video, output.logits_per_video)
 
 
 def test_transformers_trainer_evaluates_it(tmp_path, model):

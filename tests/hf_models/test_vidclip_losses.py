@@ -39,12 +39,12 @@ def plain_comp_loss(positive, negatives, levels, pairs):
 @pytest.mark.parametrize(("pairs", "expected"), [("adjacent", 0.657754), ("all", 0.641167), ("positive", 0.637181)])
 def test_comp_loss_has_the_golden_values(pairs, expected):
     loss = comp_loss(*GOLDEN, torch.tensor([[1, 2, 3]]), pairs=pairs)
-    assert loss.item() == pytest.approx(expected, abs=1e-6)
+    assert loss.item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_hinge_counts_only_what_is_within_the_margin():
     loss = comp_loss(*GOLDEN, torch.tensor([[1, 2, 3]]), kind="hinge", margin=0.1)
-    assert loss.item() == pytest.approx((0.03 + 0.11 + 0.0) / 3, abs=1e-6)
+    assert loss.item() == pytest.approx((0.03 + 0.11 + 0.0) / 3, abs=1e-5)
 
 
 @pytest.mark.parametrize("pairs", ["adjacent", "all", "positive"])
@@ -59,7 +59,7 @@ def test_comp_loss_equals_a_plain_implementation_over_ragged_levels(pairs):
         if any(level)
     ]
     loss = comp_loss(positive, negatives, levels, pairs=pairs)
-    assert loss.item() == pytest.approx(sum(expected) / len(expected), abs=1e-6)
+    assert loss.item() == pytest.approx(sum(expected) / len(expected), abs=1e-5)
 
 
 def test_texts_of_one_level_are_not_compared_with_each_other():
@@ -94,14 +94,14 @@ def test_no_negative_gives_zero_and_no_gradient():
 
 def test_clip_loss_of_equal_similarities_is_log_of_the_batch():
     same = unit(1, 8).expand(5, 8)
-    assert clip_loss(same, same, 7.0).item() == pytest.approx(math.log(5), abs=1e-6)
+    assert clip_loss(same, same, 7.0).item() == pytest.approx(math.log(5), abs=1e-5)
 
 
 def test_negclip_chooses_among_the_negatives_of_the_whole_batch():
     same = unit(1, 8).expand(4, 8)
     levels = torch.tensor([[1, 0], [1, 2], [0, 0], [3, 0]])
     loss = negclip(same, same, same[:, None].expand(4, 2, 8), levels, 7.0)
-    assert loss.item() == pytest.approx((math.log(8) + math.log(4)) / 2, abs=1e-6)
+    assert loss.item() == pytest.approx((math.log(8) + math.log(4)) / 2, abs=1e-5)
 
 
 def test_negclip_without_negatives_is_clip_loss():

@@ -57,7 +57,7 @@ def test_the_contrastive_loss_is_the_hand_derived_one():
     text_0 = -2 + math.log(math.exp(2) + math.exp(0) + math.exp(1.2))
     text_1 = -2 + math.log(math.exp(2) + math.exp(0) + math.exp(1.6))
     clip_side = -2 + math.log(math.exp(2) + math.exp(0))
-    assert found.item() == pytest.approx(((text_0 + text_1) / 2 + clip_side) / 2, abs=1e-6)
+    assert found.item() == pytest.approx(((text_0 + text_1) / 2 + clip_side) / 2, abs=1e-5)
 
 
 def test_an_equal_caption_of_another_clip_is_not_a_negative():
@@ -130,7 +130,7 @@ def test_a_forward_pass_is_the_similarity_of_the_towers_corrected_by_the_head():
     torch.testing.assert_close(
         correction, matcher.head(*states, torch.ones_like(given["input_ids"])), atol=1e-5, rtol=1e-4
     )
-    assert torch.equal(matcher(**given, return_dict=False)[0], output.logits)
+    torch.testing.assert_close(matcher(**given, return_dict=False)[0], output.logits)
 
 
 @torch.inference_mode()
@@ -141,7 +141,7 @@ def test_a_saved_matcher_is_loaded_by_its_class_and_by_auto_model(tmp_path):
         assert type(loaded) is VidCLIPMatcher
         assert loaded.state_dict().keys() == matcher.state_dict().keys()
         assert all(torch.equal(loaded.state_dict()[key], value) for key, value in matcher.state_dict().items())
-        assert torch.equal(loaded(**given).logits, matcher(**given).logits)
+        torch.testing.assert_close(loaded(**given).logits, matcher(**given).logits)
         assert (loaded.max_frames, loaded.max_tokens) == (FRAMES, 160)
     assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == matcher.config.to_diff_dict()
 

@@ -22,11 +22,7 @@ def write_tables(terminalreporter):
         {"test": one.nodeid.removeprefix("tests/"), "inputs": count, "escapes": "0" if one.passed else "1, see above"}
         for one, count in noted("inputs")
     ]
-<<<<<<< HEAD
-    outcomes, kills, times = ([row for _, row in noted(name)] for name in ("outcomes", "kills", "times"))
-=======
-    kills, times, damage = ([row for _, row in noted(name)] for name in ("kills", "times", "damage"))
->>>>>>> r2
+    outcomes, kills, times, damage = ([row for _, row in noted(name)] for name in ("outcomes", "kills", "times", "damage"))
     sections = {
         "inputs": (fuzzed, f"{sum(row['inputs'] for row in fuzzed):,} inputs"),
         "outcomes": (outcomes, f"{sum(row['tried'] for row in outcomes):,} tried"),

@@ -154,7 +154,7 @@ def test_a_full_disk_is_one_line_and_the_earlier_result_stays_whole(name, reques
     assert failed
     if status:
         assert run_into(folder, main, config) == 0
-    assert not differences(expected, left(folder), 1e-6)
+    assert not differences(expected, left(folder), 1e-5)
     capsys.readouterr()
     if name == "selecting":  # it never writes where there is something
         assert run_into(folder, main, config) == 2
@@ -162,7 +162,7 @@ def test_a_full_disk_is_one_line_and_the_earlier_result_stays_whole(name, reques
     else:
         with fill(small_disk, 0):
             said_so(run_into(folder, main, config))
-    assert not differences(expected, left(folder), 1e-6)
+    assert not differences(expected, left(folder), 1e-5)
 
 
 def test_a_full_disk_under_the_ratios_of_a_benchmark_is_one_line(small_disk, monkeypatch, capsys):

@@ -83,7 +83,7 @@ def test_a_second_run_opens_no_video(tiny, embedded, monkeypatch):
 
 def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path, warm_python):
     options = {**tiny, "output_dir": tmp_path / "store", "batch_size": 1, "shard_size": 1}
-    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
     process = warm_python.start([RECIPES / "embed.py", *arguments(options)], env=environment)
     while process.poll() is None and len(list(tmp_path.glob("store/video/shard-*.safetensors"))) < 3:
         time.sleep(0.001)

@@ -13,6 +13,7 @@ from finetune_vlm import FinetuneVLM, FinetuneVLMConfig
 from peft import AutoPeftModel
 from safetensors.torch import load_file, save_file
 from small_encoders import clip, save_small, v_jepa_2
+from trained_alike import assert_trained_alike
 from vlm.costs import estimate_run
 from vlm.models import TINY, make_tiny, read_checked_config
 
@@ -125,10 +126,7 @@ def test_a_run_that_was_stopped_ends_with_the_weights_of_one_that_was_not(config
         finetune_vlm.run(stopped)
     monkeypatch.setattr(Checkpoints, "save", save)
     assert finetune_vlm.run(stopped) == expected
-    before, after = weights(whole), weights(stopped)
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert results_of(whole)["history"] == results_of(stopped)["history"]
+    assert_trained_alike(whole.output_dir, stopped.output_dir)
 
 
 def test_two_processes_end_with_the_weights_of_one(tiny, models, tmp_path, warm_python):
@@ -163,10 +161,11 @@ def test_gradient_caching_equals_the_plain_gradient(config):
     run.optimizer.zero_grad()
     chunks = [lambda chunk=chunk: run.rows(chunk, frames) for chunk in finetune_vlm.chunks_of(batch.items, 2)]
     loss = finetune_vlm.backward_in_chunks(chunks, lambda embeds: run.loss(embeds, batch=batch))
-    assert loss == pytest.approx(plain_loss.item(), abs=1e-5)
-    assert max(gradient.abs().max() for gradient in plain) > 1e-3
+    assert loss == pytest.approx(plain_loss.item(), rel=1e-5, abs=1e-5)
+    largest = max(gradient.abs().max().item() for gradient in plain)
+    assert largest > 1e-3
     for weight, expected in zip(run.weights, plain, strict=True):
-        torch.testing.assert_close(weight.grad, expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(weight.grad, expected, atol=1e-4 * largest, rtol=0)
 
 
 def test_a_head_over_frozen_layers_learns_and_is_loaded_as_an_adapter(config):

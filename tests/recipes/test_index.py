@@ -81,7 +81,7 @@ def test_a_folder_becomes_windows_with_the_vectors_of_their_frames(config, video
     for row in rows_of(config.output):
         span = (row["start_seconds"], row["end_seconds"])
         frames = read_frames(videos / row["video"], 4, *span, size=(16, 16)).frames
-        assert row["vector"] == pytest.approx(encoder.query(frames), abs=1e-6)
+        assert row["vector"] == pytest.approx(encoder.query(frames), abs=1e-5)
         assert row["moment_id"].startswith(f"{row['video']}#t=")
         assert row["fingerprint"].endswith(f"-{(videos / row['video']).stat().st_size}")
 

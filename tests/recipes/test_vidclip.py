@@ -9,6 +9,7 @@ import pytest
 import torch
 from published_run import publish
 from safetensors.torch import load_file
+from trained_alike import assert_same_weights, assert_trained_alike
 from vidclip import Training, VidCLIPRunConfig, run
 
 from comp.data import load_stacks
@@ -39,15 +40,6 @@ def config(tiny_comp, tmp_path):
 
 def weights(config):
     return load_file(Path(config.output_dir, "model", "model.safetensors"))
-
-
-def assert_same_weights(first, second, **tolerance):
-    first, second = weights(first), weights(second)
-    assert first.keys() == second.keys()
-    for name, value in first.items():
-        if tolerance.get("rtol") and name.endswith("k_proj.bias"):
-            continue  # no output depends on it, so its gradient is rounding, which Adam makes as large as any
-        torch.testing.assert_close(second[name], value, **tolerance)
 
 
 @pytest.mark.parametrize("objective", ["clip", "negclip", "comploss"])
@@ -81,7 +73,7 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, monkeypa
     with pytest.raises(KeyboardInterrupt):
         training.train()
     run(killed)
-    assert_same_weights(whole, killed, rtol=0, atol=0)
+    assert_trained_alike(whole.output_dir, killed.output_dir)
 
 
 def test_a_complete_run_is_not_repeated_and_another_configuration_is_refused(config, capsys):
@@ -119,7 +111,7 @@ def test_a_killed_run_with_captioning_loss_goes_on_exactly_and_its_model_scores_
     with pytest.raises(KeyboardInterrupt):
         training.train()
     run(killed)
-    assert_same_weights(whole, killed, rtol=0, atol=0)
+    assert_trained_alike(whole.output_dir, killed.output_dir)
     encoder = load_encoder(f"{whole.output_dir}/model", options={"score": "likelihood"})
     shown = encoder.encode_video([torch.zeros(4, 3, 16, 16, dtype=torch.uint8)])
     assert encoder.compare(shown, encoder.encode_text(["a vault"])).item() < 0
@@ -155,7 +147,7 @@ def test_pretraining_makes_new_stacks_each_epoch_and_fine_tuning_starts_from_it(
     assert [one.positive for one in first] != [one.positive for one in second]
     fine = config("fine", model=f"{stacked.output_dir}/model", epochs=1, learning_rate=0.0)
     run(fine)
-    assert_same_weights(stacked, fine)
+    torch.testing.assert_close(weights(fine), weights(stacked))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +209,7 @@ def test_each_step_takes_the_temperature_back_to_its_limit(config):
     with torch.no_grad():
         training.model.logit_scale.fill_(limit + 1)
     training.train()
-    assert limit - 0.1 < weights(training.config)["logit_scale"] < limit + 1e-6
+    assert limit - 0.1 < weights(training.config)["logit_scale"] < limit + 1e-5
 
 
 def test_weights_that_start_at_zero_have_the_higher_learning_rate(config):
@@ -233,7 +225,7 @@ def test_the_kept_tokens_of_a_frozen_tower_train_the_same_weights(config):
     assert (Training(kept).visual, Training(anew).visual) == ("frame_tokens", "pixel_values")
     run(kept)
     run(anew)
-    assert_same_weights(kept, anew, rtol=1e-3, atol=2e-4)
+    assert_same_weights(kept.output_dir, anew.output_dir)
 
 
 def test_stacks_leave_nothing_on_the_disk(config):
@@ -257,4 +249,4 @@ def test_two_processes_end_with_the_weights_of_one(config, warm_python):
     for done in warm_python.run_ranks(2, [RECIPE, *flags], env=environment):
         assert done.returncode == 0, done.stderr
     assert json.loads(Path(together.output_dir, "results.json").read_text())["num_processes"] == 2
-    assert_same_weights(alone, together, rtol=1e-3, atol=2e-4)
+    assert_same_weights(alone.output_dir, together.output_dir)

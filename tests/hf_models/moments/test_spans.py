@@ -159,6 +159,19 @@ def test_the_bound_on_memory_changes_the_blocks_and_not_the_result(memory_megaby
     assert np.array_equal(ranked_videos, expected_videos)
 
 
+def test_copies_of_a_video_come_in_the_order_of_the_corpus():
+    model, videos = make_model(), make_videos()
+    rows = [3, 1, *[2] * 20]
+    features, mask = videos.video_features[rows], videos.video_mask[rows]
+    copies = VideoBatch([str(row) for row in range(len(rows))], features, mask, torch.ones(len(rows)))
+    search = SpanSearch(model, encode_corpus(model, [copies], num_videos=len(rows)), min_clips=1, max_clips=4)
+    search.num_videos = 8
+    _, found = search.rank(make_queries(model))
+    for of_query in found.tolist():
+        places = [place for place in of_query if place > 1]
+        assert places == list(range(2, 2 + len(places)))
+
+
 def test_a_search_in_one_given_video_sees_that_video_only():
     model, videos = make_model(), make_videos()
     corpus = encode_corpus(model, [videos], num_videos=len(NUM_CLIPS))

@@ -19,9 +19,8 @@ def test_return_dict_false_gives_a_tuple(name):
     expected = model(**batch, **LABELS)
     found = model(**batch, **LABELS, return_dict=False)
     assert type(found) is tuple
-    assert torch.equal(found[0], expected.loss)
-    assert torch.equal(found[1], expected.video_scores)
-    assert torch.equal(found[3], expected.end_logits)
+    for place, name in ((0, "loss"), (1, "video_scores"), (3, "end_logits")):
+        torch.testing.assert_close(found[place], getattr(expected, name))
     model.config.return_dict = False
     assert type(model(**batch)) is tuple
 
@@ -42,7 +41,7 @@ def test_hidden_states_and_attention_maps_come_on_request_and_change_nothing(nam
     assert output.attentions[-1].shape == (3, 2, 9, 9)
     for weights in (*output.attentions, *output.query_attentions):
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    assert output.attentions[-1][1, :, :, 6:].max() < 1e-6  # the padding of the second video
+    assert output.attentions[-1][1, :, :, 6:].max() < 1e-5  # the padding of the second video
     queries = model.query_encoder.pooling(output.query_hidden_states[-1], batch["query_mask"].bool())
     torch.testing.assert_close(queries, model.encode_query(batch["query_features"], batch["query_mask"]))
     model.config.output_hidden_states = True
@@ -105,7 +104,7 @@ def test_gradient_checkpointing_gives_the_same_gradients_and_runs_layers_twice(n
     assert len(runs) == 2
     assert found.keys() == expected.keys()
     for key, gradient in expected.items():
-        torch.testing.assert_close(found[key], gradient, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(found[key], gradient, atol=1e-5, rtol=1e-5)
 
 
 @every_model

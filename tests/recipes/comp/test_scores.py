@@ -1,5 +1,6 @@
 """Compositionality and retrieval of a model that knows the truth, except for chosen mistakes and ties."""
 
+import pytest
 import torch
 
 from comp.scores import Scores
@@ -84,6 +85,14 @@ def test_a_wrong_kind_of_pair_and_a_tie_lower_the_comprehensive_accuracy():
     assert measured["accuracy/segment_mismatch"] == 0.5  # a tie is wrong
     assert measured["comprehensive_accuracy"] == 0.25
     assert measured["similarities"][0] == {"positive": 1.0, "negative": 2.0}
+
+
+@pytest.mark.parametrize("last_bit", [6e-8, -6e-8])
+def test_texts_that_differ_by_the_rounding_of_their_batches_are_a_tie(last_bit):
+    oracle = Oracle(tied=["b segment_mismatch"])
+    compare = oracle.compare
+    oracle.compare = lambda videos, texts: compare(videos, texts) + last_bit * torch.arange(len(texts))
+    assert Scores(make_rows(), FakeReader())(oracle)["accuracy/segment_mismatch"] == 0.5
 
 
 def test_a_wrong_text_lowers_the_recall_of_both_directions():

@@ -238,6 +238,16 @@ def test_training_stops_after_as_many_epochs_without_a_better_score_as_patience_
     assert len(json.loads((tmp_path / "run" / "results.json").read_text())["history"]) == 4
 
 
+def test_a_mean_of_equal_figures_in_another_order_is_no_better_score(config, monkeypatch):
+    monkeypatch.setattr(SmallRun, "scores", (0.6, 0.1 + 0.2 + 0.3, 0.5))
+    run = SmallRun(config)
+    run.patience = 2
+    assert run.scores[1] > run.scores[0]
+    run.train()
+    assert run.progress.best == 0.6
+    assert run.is_exhausted()
+
+
 def test_a_score_that_is_not_a_number_does_not_replace_the_best_weights(config, monkeypatch):
     monkeypatch.setattr(SmallRun, "scores", (0.5, float("nan"), 0.4))
     assert SmallRun(config).train() == {"score": 0.5}
