@@ -11,9 +11,10 @@ from mteb.abstasks.task_metadata import TaskMetadata
 import hf_datasets  # noqa: F401 - registers the datasets' names
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
-from hf_datasets.registration import own_cache
+from hf_datasets.registration import RENDERED, own_cache
 
 AUTHORS_CONFIG = "release"
+RENDERED_NOTE = "Rendered athletes, not real video, in the place of the published rows."
 
 
 class OnOurData(AbsTask):
@@ -46,7 +47,12 @@ class OnOurData(AbsTask):
         self.dataset_config, self.data_dir, self.video_dir, self.split = dataset_config, data_dir, video_dir, split
         own = type(self).metadata
         suffix = "" if dataset_config == AUTHORS_CONFIG else dataset_config.capitalize()
-        self.metadata = own.model_copy(update={"name": own.name + suffix, "eval_splits": [split]})
+        changes: dict[str, Any] = {"name": own.name + suffix, "eval_splits": [split]}
+        if dataset_config in RENDERED:  # not the authors' videos, texts or license
+            changes["dataset"] = {**own.dataset, "path": self.dataset_name}
+            changes["license"] = "apache-2.0"
+            changes["description"] = f"{RENDERED_NOTE} {own.description}"
+        self.metadata = own.model_copy(update=changes)
         super().__init__(**options)
 
     def rows(self, part: str = "", split: str | None = None, **options: Any) -> Any:
@@ -85,7 +91,6 @@ def metadata_of(builder: Any, **fields: Any) -> TaskMetadata:
         "eval_langs": ["eng-Latn"],
         "modalities": ["video", "text"],
         "reference": builder.HOMEPAGE,
-        "license": "not specified",
         "dialect": [],
         "bibtex_citation": builder.CITATION,
         "contributed_by": "Subtle",
