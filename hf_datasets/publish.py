@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import yaml
 from huggingface_hub import HfApi
 
 from hf_datasets.drafts import draft_of
-from hf_datasets.names import task_ids
 from hf_datasets.publishing.cards import COUNTS_END as COUNTS_END
 from hf_datasets.publishing.cards import COUNTS_START as COUNTS_START
 from hf_datasets.publishing.cards import About, Splits, card_text, read_card
@@ -21,12 +19,10 @@ from hf_datasets.publishing.shards import MAX_SHARD_BYTES, write_split
 from hf_datasets.records import Rejection
 from hf_datasets.registration import FOLDERS, REJECTIONS_FILE, write_rejections
 
-EVALUATION_FILE = "eval.yaml"
 PUBLISHED_FILES = (
     "README.md",
     REJECTIONS_FILE,
     CROISSANT_FILE,
-    EVALUATION_FILE,
     "*/*.parquet",
     f"{GENERATION_FOLDER}/*",
 )
@@ -70,7 +66,7 @@ def write_folder(
             parts, those about other configurations are left out (`hf_datasets.publishing.cards`).
         provenance: Other facts of the origin: writer, seed, revisions, coverage.
         rejections: The refused rows; counted in the card and written beside it.
-        about: What else the card says: title, repository, license, citation. A benchmark also gets `eval.yaml`.
+        about: What else the card says: title, repository, license, citation.
         code: What made the rows; the folder then holds `generation`, which rebuilds them.
         max_shard_bytes: About the largest file of rows.
 
@@ -170,7 +166,7 @@ def _publishable(about: About) -> About:
 
 
 def _write_metadata(folder: Path, splits: Splits, about: About) -> None:
-    """`croissant.json`, and `eval.yaml` where the rows are a benchmark."""
+    """`croissant.json`, from the header of the card."""
     header = read_card(folder / "README.md").data
     features = {name: written.features for (name, _), written in splits.items() if written.features is not None}
     title = str(header.get("pretty_name") or folder.name)
@@ -185,15 +181,3 @@ def _write_metadata(folder: Path, splits: Splits, about: About) -> None:
         citation=about.citation,
         version=about.version,
     )
-    tasks = task_ids(about.name, default) if about.name else []
-    if tasks:
-        own = [split for (name, split), written in splits.items() if name == default and written.num_rows]
-        split = "test" if "test" in own else own[-1]
-        value = {
-            "name": title,
-            "description": about.descriptions.get(default) or title,
-            "evaluation_framework": "mteb",
-            "tasks": [{"id": task, "config": default, "split": split} for task in tasks],
-        }
-        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-        (folder / EVALUATION_FILE).write_text(text, encoding="utf-8")

@@ -39,6 +39,7 @@ class Measurement:
         config: Configuration of the dataset.
         split: Split of the dataset.
         signature: The metric's line about its protocol; None where it has none.
+        date: When it was measured, in ISO 8601; None where nobody noted it.
     """
 
     metric: str
@@ -48,6 +49,7 @@ class Measurement:
     config: str | None = None
     split: str | None = None
     signature: str | None = None
+    date: str | None = None
 
 
 def eval_results(measurements: Iterable[Measurement], *, task_type: str, task_name: str) -> list[EvalResult]:
@@ -105,6 +107,7 @@ def write_benchmark_results(
                 dataset_id=one.dataset,
                 task_id=task_id,
                 value=one.value,
+                date=one.date,
                 source_url=source,
                 source_name="results" if source else None,
                 notes=one.signature,

@@ -5,6 +5,7 @@
     python recipes/publish.py dataset outputs/build_tfcovr --repo ORG/my-triplets
     python recipes/publish.py model outputs/stage2/model --repo ORG/my-retriever
     python recipes/publish.py adapter miniature-aim --repo ORG/miniature-aim --base_repo ORG/miniature-clip
+    python recipes/publish.py classifier miniature-aim --repo ORG/miniature-aim-classifier
     python recipes/publish.py metric map_at_k --repo ORG/map_at_k
     python recipes/publish.py space FOLDER --repo ORG/my-page
     python recipes/publish.py demo --repo ORG/subtle-demo
@@ -13,7 +14,8 @@
 NAME is a registered dataset, a folder of `recipes/weights`, a metric, or a folder. `--dry_run` lists files, sizes and
 what would change, sends nothing, and needs neither token nor connection. Files of an earlier publication that the new
 one lacks are removed. A card that was edited on the Hub stays, without `--replace_card`. Text that names a folder of
-this machine is refused. A failed run leaves the repository as it was; run again, it does not send files that arrived.
+this machine is refused. A classifier is an adapter in its base: transformers runs it without PEFT and without this
+project. A failed run leaves the repository as it was; run again, it does not send files that arrived.
 """
 
 import sys
@@ -23,7 +25,7 @@ from typing import Literal, get_args
 from harness.config import option, parse_config, run_recipe
 from harness.running import visible
 
-What = Literal["dataset", "model", "adapter", "metric", "space", "demo", "all"]
+What = Literal["dataset", "model", "adapter", "classifier", "metric", "space", "demo", "all"]
 
 
 @dataclass
@@ -124,12 +126,13 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
         from publishing import metric
 
         return metric.prepare(target.name, target.repo_id, folder)
-    if target.what in {"model", "adapter"}:
+    if target.what in {"model", "adapter", "classifier"}:
         from publishing import model
 
-        return model.prepare(
-            target.name, target.repo_id, folder, base_repo=target.base_repo, part=target.what, license=config.license
-        )
+        merged = target.what == "classifier"
+        part = None if merged else target.what
+        given = {"base_repo": target.base_repo, "part": part, "merged": merged, "license": config.license}
+        return model.prepare(target.name, target.repo_id, folder, **given)
     if target.what == "demo":
         from publishing import demo
 

@@ -46,7 +46,10 @@ CITATION = """@inproceedings{kim2025videocomp,
   title = {VideoComp: Advancing Fine-Grained Compositional and Temporal Alignment in Video-Text Models},
   author = {Kim, Dahun and Piergiovanni, AJ and Mallya, Ganesh and Angelova, Anelia},
   booktitle = {CVPR},
-  year = {2025}
+  year = {2025},
+  eprint = {2504.03970},
+  archivePrefix = {arXiv},
+  url = {https://arxiv.org/abs/2504.03970}
 }"""
 DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: stretches of 2 to 5 actions of drawn videos, described by the "

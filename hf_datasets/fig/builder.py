@@ -33,7 +33,10 @@ CITATION = """@inproceedings{chen2024verified,
   author = {Chen, Houlun and Wang, Xin and Chen, Hong and Zhang, Zeyang and Feng, Wei and Huang, Bin and Jia, Jia and
     Zhu, Wenwu},
   booktitle = {Advances in Neural Information Processing Systems, Datasets and Benchmarks Track},
-  year = {2024}
+  year = {2024},
+  eprint = {2410.08593},
+  archivePrefix = {arXiv},
+  url = {https://arxiv.org/abs/2410.08593}
 }"""
 DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: the actions in drawn videos, with captions made from "

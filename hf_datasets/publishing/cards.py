@@ -2,8 +2,8 @@
 
 A source card is Markdown with a YAML header. A block between the lines `<!-- only PATTERN ... -->` and
 `<!-- end only -->`, or a line that contains the first of them, is kept where one of the configurations has a name that
-fits a pattern (`own*`), so that `only package` is for readers of the package alone; blocks may stand in blocks. The
-section "Configurations" is written from the data.
+fits a pattern (`own*`; `!own*` where none has), so that `only package` is for readers of the package alone; blocks may
+stand in blocks. The section "Configurations" is written from the data.
 """
 
 import re
@@ -21,7 +21,7 @@ from huggingface_hub import DatasetCard
 
 from hf_datasets.publishing.shards import WrittenSplit
 from hf_datasets.records import Rejection
-from hf_datasets.registration import summarise
+from hf_datasets.registration import RENDERED, summarise
 
 COUNTS_START = "<!-- counts: filled in by hf_datasets.publish -->"
 COUNTS_END = "<!-- end of counts -->"
@@ -34,7 +34,10 @@ DESCRIBED_THERE = (
 )
 CALL = re.compile(r'(load_dataset\(")[\w.-]+/[\w.-]+"')
 """How the code of a source card opens the repository, `load_dataset("ORG/NAME"`."""
+NEIGHBOR = re.compile(r"\bORG(?=/)")
+"""Where other datasets of this project are: with this one."""
 MINIATURE_CALL = re.compile(r'(load_dataset\("[\w.-]+/[\w.-]+", )"mini')
+SYNTHETIC = "synthetic"
 HUB = "https://huggingface.co/datasets"
 SIZES = {
     1_000: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M", 10**8: "10M<n<100M",
@@ -170,7 +173,10 @@ def kept_for(names: Iterable[str], text: str) -> str:
     blocks: list[bool] = []
     for line in text.splitlines(keepends=True):
         mark = ONLY.search(line)
-        fits = mark is None or any(fnmatchcase(name, pattern) for name in names for pattern in mark[1].split())
+        fits = mark is None or any(
+            any(fnmatchcase(name, pattern.removeprefix("!")) for name in names) != pattern.startswith("!")
+            for pattern in mark[1].split()
+        )
         if line.strip() == END_ONLY:
             del blocks[-1:]
         elif mark and line.strip() == mark[0].strip():
@@ -227,6 +233,7 @@ def _on_the_hub(body: str, names: Sequence[str], about: About) -> str:
     """The card with the repository's own name in its code, and the default configuration's origin instead of mini."""
     if about.repo_id:
         body = CALL.sub(lambda call: f'{call[1]}{about.repo_id}"', body)
+        body = NEIGHBOR.sub(about.repo_id.partition("/")[0], body)
     origin = names[0].partition("-")[0] if names else "mini"
     return MINIATURE_CALL.sub(lambda call: f'{call[1]}"{origin}', body)
 
@@ -242,6 +249,8 @@ def _fill_header(data: Any, splits: Splits, names: Sequence[str], about: About) 
     if about.title:
         data["pretty_name"] = about.title
     _fill_license(data, about)
+    if any(name.partition("-")[0] in RENDERED for name in names) and SYNTHETIC not in data.get("tags", ()):
+        data["tags"] = [*(data.get("tags") or ()), SYNTHETIC]
     data["size_categories"] = [size_category(sum(written.num_rows for written in splits.values()))]
     infos: dict[str, DatasetInfo] = {}
     configs: list[dict[str, Any]] = []

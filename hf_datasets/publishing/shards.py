@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Features
+from datasets.arrow_writer import ParquetWriter
 from datasets.features.features import require_storage_embed
 from datasets.table import embed_table_storage
 
@@ -53,7 +55,8 @@ def write_split(
 ) -> WrittenSplit:
     """Write `<split>-00000-of-00004.parquet` and its siblings, in the order of the rows.
 
-    There is one file, but `SHARDS` for a split with media, of `SHARED_ROWS` rows or of `SHARED_BYTES`, and more where a
+    Files are as `push_to_hub` writes them: with a page index, chunks by content, media uncompressed.
+    There is one, but `SHARDS` for a split with media, of `SHARED_ROWS` rows or of `SHARED_BYTES`, and more where a
     file would be larger than `max_shard_bytes`.
 
     Args:
@@ -126,20 +129,15 @@ def _embedded(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _write(tables: Iterable[pa.Table], path: Path) -> tuple[int, int, pa.Schema | None]:
-    writer, num_rows, num_bytes, schema = None, 0, 0, None
-    try:
-        for table in tables:
-            if writer is None:
-                schema = table.schema
-                path.parent.mkdir(parents=True, exist_ok=True)
-                writer = pq.ParquetWriter(path, schema)
-            writer.write_table(table)
-            num_rows += len(table)
-            num_bytes += table.nbytes
-    finally:
-        if writer is not None:
-            writer.close()
-    return num_rows, num_bytes, schema
+    tables = iter(tables)
+    first = next(tables, None)
+    if first is None:
+        return 0, 0, None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ParquetWriter(path=str(path), schema=first.schema) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table, len(table))
+        return *writer.finalize(), first.schema
 
 
 def _divide(whole: Path, paths: list[Path], num_rows: int) -> None:
@@ -149,11 +147,12 @@ def _divide(whole: Path, paths: list[Path], num_rows: int) -> None:
         groups = (source.read_row_group(number) for number in range(source.num_row_groups))
         rest, row = next(groups), 0
         for path, end in zip(paths, ends, strict=True):
-            with pq.ParquetWriter(path, source.schema_arrow) as writer:
+            with ParquetWriter(path=str(path), schema=source.schema_arrow) as writer:
                 while row < end:
                     part = rest.slice(0, end - row)
-                    writer.write_table(part)
+                    writer.write_table(part, len(part))
                     row += len(part)
                     rest = rest.slice(len(part))
                     if not len(rest) and row < num_rows:
                         rest = next(groups)
+                writer.finalize()

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from datasets import Features
 
 from hf_datasets.drafts import draft_of
-from hf_datasets.publish import EVALUATION_FILE, check_names, write_folder
+from hf_datasets.publish import check_names, write_folder
 from hf_datasets.publishing.cards import COUNTS_END, COUNTS_START, About, read_card
 from hf_datasets.publishing.generation_code import GENERATION_FOLDER, PARAMETERS_FILE
 from hf_datasets.publishing.shards import GROUP_ROWS, MEDIA_ROWS, has_media
@@ -60,7 +60,7 @@ def rewrite_folder(
     found = _configurations(source, card)
     names = _chosen(source, found, configs, videos, license)
     rows = {name: {split: _tables(source, name, split) for split in found[name]} for name in names}
-    copied = [REJECTIONS_FILE, *([EVALUATION_FILE] if names[0] == next(iter(found)) else []), GENERATION_FOLDER]
+    copied = [REJECTIONS_FILE, GENERATION_FOLDER]
     links = [path for name in copied for path in (source / name, *(source / name).rglob("*")) if path.is_symlink()]
     if links:  # they would publish what they lead to
         raise ValueError(f"{links[0]} is a link; copy {source} with its files (`cp -rL`) and publish the copy")

@@ -33,7 +33,10 @@ HOMEPAGE = "https://huggingface.co/datasets/ucf-crcv/TF-CoVR"
 CITATION = """@article{gupta2025tfcovr,
   title = {From Play to Replay: Composed Video Retrieval for Temporally Fine-Grained Videos},
   author = {Gupta, Animesh and Parmar, Jay and Dave, Ishan Rajendrakumar and Shah, Mubarak},
-  year = {2025}
+  year = {2025},
+  eprint = {2506.05274},
+  archivePrefix = {arXiv},
+  url = {https://arxiv.org/abs/2506.05274}
 }"""
 DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: clips drawn from TF-CoVR's label texts, with "

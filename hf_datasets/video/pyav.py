@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .failures import VideoError, VideoSpanError
 
@@ -71,17 +71,19 @@ class OpenVideo:
 
         self.path = path
         self._errors = av.FFmpegError
+        # PyAV 19 reads metadata in any encoding, and has no argument for it; earlier ones refuse what is not UTF-8.
+        lenient: Any = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < 19 else {}
         try:
-            self._container = av.open(str(path.absolute()), options=dict(OPEN_OPTIONS), metadata_errors="replace")
+            self._container = av.open(str(path.absolute()), options=dict(OPEN_OPTIONS), **lenient)
         except (av.FFmpegError, ValueError) as error:
             raise _cannot(path, f"cannot be opened ({error})") from error
         stream = cast("VideoStream | None", self._container.streams.best("video"))
-        if stream is None or stream.codec_context is None or stream.time_base is None:
+        if stream is None or stream.codec_context is None or not stream.time_base:
             raise _cannot(path, "holds no video stream that can be decoded")
         stream.thread_count = 1  # the pool's processes are the parallelism
         self._stream = stream
         self._codec = stream.codec_context
-        self.tick = stream.time_base
+        self.tick = Fraction(stream.time_base)
         self.origin = self._start_of_container()
         self._keyframes: list[int] = []
         self._whole: Span | None = None
@@ -101,7 +103,8 @@ class OpenVideo:
     @property
     def format(self) -> str:
         """The demuxer's name, such as "mov,mp4,m4a,3gp,3g2,mj2"."""
-        return self._container.format.name
+        name: str = self._container.format.name
+        return name
 
     @property
     def stream(self) -> "VideoStream":
@@ -126,7 +129,7 @@ class OpenVideo:
     @property
     def frame_rate(self) -> Fraction:
         """Frames per second on average, as the header gives them; 25 where it gives none."""
-        return self._stream.average_rate or self._stream.guessed_rate or Fraction(25)
+        return Fraction(self._stream.average_rate or self._stream.guessed_rate or 25)
 
     @property
     def promised_seconds(self) -> float:

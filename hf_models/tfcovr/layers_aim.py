@@ -24,8 +24,11 @@ QUICK_GELU_SLOPE = 1.702
 
 
 def is_plain_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether a layer is its weight and bias and nothing more: no LoRA, no quantization, no offloading hook."""
-    return type(module) is nn.Linear and not hasattr(module, "_hf_hook")
+    """Whether a layer is its weight and bias and nothing more: no LoRA, no quantization, no offloading hook.
+
+    torchao leaves the layer and replaces the tensor in its weight.
+    """
+    return type(module) is nn.Linear and type(module.weight) is nn.Parameter and not hasattr(module, "_hf_hook")
 
 
 def drop_path_rates(highest: float, num_layers: int) -> list[float]:

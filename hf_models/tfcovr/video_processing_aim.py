@@ -73,8 +73,10 @@ def read_frames(
         raise FileNotFoundError(f"there is no video {path!r}, or it is not an ordinary file")
     protocols = "http,https,httpproxy,tcp,tls" if is_address else "file"
     options = {"format_whitelist": FORMATS, "protocol_whitelist": protocols}
+    # PyAV 19 reads metadata in any encoding, and has no argument for it; earlier ones refuse what is not UTF-8.
+    lenient: Any = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < 19 else {}
     try:
-        with av.open(path, options=options, metadata_errors="replace") as container:
+        with av.open(path, options=options, **lenient) as container:
             stream = container.streams.video[0]
             seconds = (container.duration or 0) / av.time_base
             if stream.width * stream.height > MAX_PIXELS or seconds > MAX_DURATION_SECONDS:

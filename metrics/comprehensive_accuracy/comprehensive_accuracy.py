@@ -24,7 +24,9 @@ _CITATION = """\
   title={VideoComp: Advancing Fine-Grained Compositional and Temporal Alignment in Video-Text Models},
   author={Kim, Dahun and Piergiovanni, AJ and Mallya, Ganesh and Angelova, Anelia},
   booktitle={CVPR},
-  year={2025}
+  year={2025},
+  eprint={2504.03970},
+  archivePrefix={arXiv}
 }
 """
 

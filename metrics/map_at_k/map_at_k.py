@@ -32,7 +32,9 @@ _CITATION = """\
 @article{gupta2025play,
   title={From Play to Replay: Composed Video Retrieval for Temporally Fine-Grained Videos},
   author={Gupta, Animesh and Parmar, Jay and Dave, Ishan Rajendrakumar and Shah, Mubarak},
-  year={2025}
+  year={2025},
+  eprint={2506.05274},
+  archivePrefix={arXiv}
 }
 """
 

@@ -4,6 +4,7 @@ import importlib.metadata
 import platform
 import subprocess
 from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ def write_results(output_dir: Path, results: dict[str, Any], *, config: Any, see
         "figures": results,
         "config": asdict(config) if is_dataclass(config) else config,
         "seed": seed,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "code_revision": code_revision(),
         "versions": versions(),
         **details,

@@ -119,6 +119,7 @@ class TFCoVR(ComposedRetrieval):
         builder,
         name="TFCoVR",
         path="ucf-crcv/TF-CoVR",
+        license="mit",
         description="Composed retrieval of temporally fine-grained videos: from a clip of gymnastics or diving and a "
         "text that changes its action, find the clips of the changed action, of which there may be many.",
         type="Any2AnyRetrieval",
@@ -150,6 +151,7 @@ class ComposedBenchmark(ComposedRetrieval):
             "description": "Composed video retrieval from a folder with corpus, queries and qrels.",
             "dataset": {"path": "local folder", "revision": "unloaded"},
             "reference": None,
+            "license": "not specified",
             "bibtex_citation": "",
             "domains": ["Web"],
         }

@@ -68,6 +68,7 @@ def contrast_metadata(name: str, description: str, date: tuple[str, str]) -> Any
         builder,
         name=name,
         path="google-deepmind/video_comp",
+        license="cc-by-4.0",
         description=description,
         type="VideoPairClassification",
         category="v2t",

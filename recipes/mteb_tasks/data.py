@@ -13,9 +13,10 @@ import hf_datasets  # noqa: F401 - registers the datasets' names
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
 from hf_datasets.names import evaluation_split
-from hf_datasets.registration import own_cache
+from hf_datasets.registration import RENDERED, own_cache
 
 AUTHORS_CONFIG = "release"
+RENDERED_NOTE = "Rendered athletes, not real video, in the place of the published rows."
 
 
 class OnOurData(AbsTask):
@@ -53,7 +54,12 @@ class OnOurData(AbsTask):
         )
         own = type(self).metadata
         suffix = "" if dataset_config == AUTHORS_CONFIG else dataset_config.capitalize()
-        self.metadata = own.model_copy(update={"name": own.name + suffix})
+        changes: dict[str, Any] = {"name": own.name + suffix, **({"eval_splits": [split]} if split else {})}
+        if dataset_config in RENDERED:  # not the authors' videos, texts or license
+            changes["dataset"] = {**own.dataset, "path": self.dataset_name}
+            changes["license"] = "apache-2.0"
+            changes["description"] = f"{RENDERED_NOTE} {own.description}"
+        self.metadata = own.model_copy(update=changes)
         super().__init__(**options)
 
     @cached_property
@@ -108,7 +114,6 @@ def metadata_of(builder: Any, **fields: Any) -> TaskMetadata:
         "eval_langs": ["eng-Latn"],
         "modalities": ["video", "text"],
         "reference": builder.HOMEPAGE,
-        "license": "not specified",
         "dialect": [],
         "bibtex_citation": builder.CITATION,
         "contributed_by": "Subtle",

@@ -71,6 +71,7 @@ def caption_metadata(name: str, source: str, corpus: str, main_score: str) -> An
         builder,
         name=name,
         path="hlchen23/VERIFIED",
+        license="cc-by-4.0",  # as the authors' document says; the repository has no license file
         description=f"Fine-grained captions of moments in the videos of {source}; the {corpus} is to be found among "
         f"all {corpus}s of the split.",
         type="Any2AnyRetrieval",

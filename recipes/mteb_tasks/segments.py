@@ -33,7 +33,7 @@ class Segment:
 
     @cached_property
     def metadata(self) -> SimpleNamespace:
-        """`num_frames`, `duration_seconds`, `average_fps`, `width` and `height` of the segment."""
+        """What torchcodec says of a file, here of the segment: its number of frames, length, rate and size."""
         ends = read_frames_at(self.path, [0, -1], self.start_seconds, self.end_seconds)
         count = ends.num_frames_in_clip
         first, last = ends.timestamps_seconds
@@ -47,6 +47,8 @@ class Segment:
             average_fps=count / seconds if seconds else None,
             height=ends.frames.shape[2],
             width=ends.frames.shape[3],
+            rotation=None,  # frames are upright, in square pixels or taken for such
+            pixel_aspect_ratio=None,
         )
 
     def __len__(self) -> int:

@@ -40,6 +40,10 @@ def everything(org: str) -> list[Target]:
             else Target("model", name, f"{org}/{name}")
             for name in sorted(path.name for path in WEIGHTS.iterdir() if path.is_dir())
         ),
+        *(
+            Target("classifier", path.parent.name, f"{org}/{path.parent.name}-classifier")
+            for path in sorted(WEIGHTS.glob("*/adapter_config.json"))
+        ),
         *(Target("metric", name, f"{org}/{name}") for name in metrics.METRICS),
         Target("demo", "demo", f"{org}/subtle-demo", f"{org}/{Path(MINIATURE_TFCOVR).name}"),
     ]

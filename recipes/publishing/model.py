@@ -2,17 +2,20 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
 import hf_models
 from fig.feature_makers import FEATURES_FILE
+from harness.model_folders import WEIGHTS
 from harness.results import write_json
 from hf_datasets.drafts import draft_of
 from hf_models.cards import CURVE_FILE, draw_training_curve, write_benchmark_results, write_card
-from publishing.machine_paths import read_json, without_paths
+from publishing.machine_paths import SHIPPED, read_json, without_paths
 from publishing.model_card import card_data, card_text
+from publishing.model_kinds import AIM
 from publishing.publication import Publication, check_repo_id
 from publishing.runs import Part, Run, benchmark_results, find_run
 
@@ -33,6 +36,7 @@ def prepare(
     *,
     base_repo: str | None = None,
     part: Part | None = None,
+    merged: bool = False,
     license: str | None = None,
 ) -> Publication:
     """Write a folder that is complete for the Hub.
@@ -44,6 +48,7 @@ def prepare(
         folder: Where to write; what an earlier call wrote there is replaced.
         base_repo: Id on the Hub of the model that this one started from; by default as the run says.
         part: Which of the two to take of a run that has both; None: the model.
+        merged: Take an adapter of AIM, and publish the classifier that it makes of its base.
         license: As the Hub calls it; None: as the card says, apache-2.0 where all comes from the miniature.
 
     Returns:
@@ -55,16 +60,25 @@ def prepare(
     """
     for name in filter(None, (repo_id, base_repo)):
         check_repo_id(name)
-    run, folder = find_run(str(source), part), Path(folder)
+    run, folder = find_run(str(source), "adapter" if merged else part), Path(folder)
     check_place(folder, run.model)
     namespace, _, name = repo_id.partition("/")
     bases = run.base_models(namespace, base_repo)
+    if merged:
+        adapter = [f"{namespace}/{shipped[1]}"] if (shipped := SHIPPED.fullmatch(str(run.model))) else []
+        bases = [*adapter, *bases]
+        run = replace(
+            run, kind=AIM, text="", header={name: value for name, value in run.header.items() if name == "license"}
+        )
     base = base_of_adapter(run, bases) if run.kind.library_name == "peft" else None
     dataset, measurements = run.dataset(namespace), run.measurements(namespace)
     license_id = license or license_of(run)
     with draft_of(folder) as draft:
-        copy_model(run.model, draft)
-        add_code(run, draft)
+        if merged:
+            save_merged(run, draft)
+        else:
+            copy_model(run.model, draft)
+            add_code(run, draft)
         if base:
             name_base(draft / "adapter_config.json", base)
         forget_machine(draft)
@@ -166,6 +180,22 @@ def check_weights(path: Path) -> None:
             weights.keys()
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} is not a whole safetensors file ({error}); train or save the model again") from error
+
+
+def save_merged(run: Run, draft: Path) -> None:
+    """Save the classifier that an adapter makes of its base, with its code and what prepares videos for it."""
+    from peft import PeftModel
+    from transformers import AutoImageProcessor, CLIPVisionModel
+
+    from hf_models.tfcovr.merging_aim import to_aim
+
+    named = str(run.config["base"])
+    shipped = SHIPPED.fullmatch(named)
+    base = str(WEIGHTS / shipped[1]) if shipped else named
+    model = to_aim(PeftModel.from_pretrained(CLIPVisionModel.from_pretrained(base), str(run.model)))
+    model.save_pretrained(draft)
+    images = AutoImageProcessor.from_pretrained(base)
+    hf_models.AIMVideoProcessor.from_image_processor(images, num_frames=model.config.num_frames).save_pretrained(draft)
 
 
 def add_code(run: Run, draft: Path) -> None:

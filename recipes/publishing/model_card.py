@@ -17,12 +17,14 @@ PYTHON_BLOCK = re.compile(r"^```python\n.*?^```\n?", re.MULTILINE | re.DOTALL)
 NEIGHBOR = re.compile(r"\]\(\.\./([\w.-]+)\)")
 """A link from one folder of `recipes/weights` to another."""
 SENTENCE_TRANSFORMERS_FILE = "sentence_bert_config.json"
+SENTENCE_TRANSFORMERS_MODULES = "modules.json"
+PLAIN_METRICS = {"accuracy", "recall"}
+"""Metrics of the Hub that are not of this project; its own have an id with a namespace."""
 SENTENCE_TRANSFORMERS = Template("""\
-import numpy as np
 from sentence_transformers import SentenceTransformer
 
 encoder = SentenceTransformer("$repo", trust_remote_code=True)
-clip = np.zeros((24, 96, 96, 3), dtype=np.uint8)  # RGB frames, or the path of a video
+clip = "video.mp4"  # a path, or RGB frames: (frames, height, width, 3), uint8
 $calls
 """)
 ENCODE = {
@@ -65,20 +67,25 @@ def card_data(
     """
     kind, task = run.kind, run.kind.task
     results = eval_results(measurements, task_type=task[0], task_name=task[1])
+    is_classifier = kind.pipeline_tag == "video-classification"  # which transformers runs by that name
+    of_sentences = (folder / SENTENCE_TRANSFORMERS_MODULES).is_file()
+    metrics = dict.fromkeys(
+        one.metric_id for one in measurements if "/" in one.metric_id or one.metric_id in PLAIN_METRICS
+    )
     computed = {
         "license": license_id,
-        "library_name": kind.library_name,
+        "library_name": "sentence-transformers" if of_sentences and not is_classifier else kind.library_name,
         "pipeline_tag": kind.pipeline_tag,
         "base_model": (bases[0] if len(bases) == 1 else bases) or None,
         "base_model_relation": ("adapter" if kind.library_name == "peft" else "finetune") if bases else None,
         "datasets": [dataset] if dataset else None,
-        "metrics": list(dict.fromkeys(one.metric_id for one in measurements)) or None,
+        "metrics": list(metrics) or None,
         "tags": [*kind.tags, *(["synthetic", "miniature"] if run.is_miniature else [])],
     }
-    written = {key: value for key, value in run.header.items() if key not in {"license", "model-index"}}
+    written = {key: value for key, value in run.header.items() if key not in {"license", "model-index", "base_model"}}
     own_tags = written.pop("tags", [])
     tags = [*([own_tags] if isinstance(own_tags, str) else own_tags), *computed.pop("tags")]
-    tags += ["sentence-transformers"] if (folder / SENTENCE_TRANSFORMERS_FILE).is_file() else []
+    tags += ["sentence-transformers", "transformers"] if of_sentences else []
     data = {key: value for key, value in (computed | written).items() if value is not None}
     if results:
         data |= {"model_name": name, "eval_results": results}
@@ -115,7 +122,7 @@ def how_to_load(kind: ModelKind, folder: Path, repo_id: str, base: str | None) -
     """What to install, code that runs as it stands, and what the code of a repository means."""
     code = kind.code.substitute(repo=repo_id, base=base or "")
     parts = [f"```bash\n{kind.install}\n```", f"```python\n{code}```"]
-    if (folder / SENTENCE_TRANSFORMERS_FILE).is_file():
+    if (folder / SENTENCE_TRANSFORMERS_MODULES).is_file():
         takes = json.loads((folder / SENTENCE_TRANSFORMERS_FILE).read_text(encoding="utf-8"))["modality_config"]
         calls = "\n".join(line for modality, line in ENCODE.items() if modality in takes)
         code = SENTENCE_TRANSFORMERS.substitute(repo=repo_id, calls=calls)

@@ -42,21 +42,22 @@ CLIP = ModelKind(
     pipeline_tag="zero-shot-image-classification",
     tags=("clip",),
     task=("image-text-retrieval", "Retrieval of captions by stills"),
-    install=WITH_VIDEO.removesuffix(" av"),
+    install=WITH_VIDEO.replace(" av", " pillow"),
     code=Template("""\
-import numpy as np
+from PIL import Image
 from transformers import AutoModel, AutoProcessor
 
 model = AutoModel.from_pretrained("$repo")
 processor = AutoProcessor.from_pretrained("$repo")
-image = np.zeros((48, 48, 3), dtype=np.uint8)  # RGB
+image = Image.open("image.png")
 inputs = processor(images=[image], text=["a handstand", "a jump"], padding=True, return_tensors="pt")
 print(model(**inputs).logits_per_image)
 """),
     has_own_code=False,
 )
 AIM = ModelKind(
-    about="A video classifier of fine-grained actions: AIM, a CLIP vision tower whose attention also runs over time.",
+    about="A video classifier of fine-grained actions: AIM, a CLIP vision tower whose attention also runs over time "
+    "([paper](https://arxiv.org/abs/2302.03024), [code](https://github.com/taoyang1122/adapt-image-models)).",
     recipe="stage1",
     library_name="transformers",
     pipeline_tag="video-classification",
@@ -64,19 +65,19 @@ AIM = ModelKind(
     task=("video-classification", "Video classification"),
     install=WITH_VIDEO,
     code=Template("""\
-import numpy as np
-from transformers import AutoModelForVideoClassification, AutoVideoProcessor
+from transformers import pipeline
 
-model = AutoModelForVideoClassification.from_pretrained("$repo", trust_remote_code=True)
-processor = AutoVideoProcessor.from_pretrained("$repo", trust_remote_code=True)
-clip = np.zeros((24, 96, 96, 3), dtype=np.uint8)  # RGB frames, or the path of a video
-logits = model(**processor([clip], return_tensors="pt")).logits
-print(model.config.id2label[logits.argmax(-1).item()])
+classify = pipeline("video-classification", "$repo", trust_remote_code=True)
+print(classify("video.mp4", top_k=3))
+
+model, processor = classify.model, classify.video_processor  # the same in steps
+print(model(**processor(["video.mp4"], return_tensors="pt")).logits)
 """),
-    bases=("base",),
+    bases=("base", "init_from"),
 )
 ADAPTER = ModelKind(
-    about="AIM's adapters, which make a frozen CLIP vision tower a video classifier of fine-grained actions.",
+    about="AIM's adapters, which make a frozen CLIP vision tower a video classifier of fine-grained actions "
+    "([paper](https://arxiv.org/abs/2302.03024), [code](https://github.com/taoyang1122/adapt-image-models)).",
     recipe="stage1",
     library_name="peft",
     pipeline_tag="video-classification",
@@ -84,23 +85,24 @@ ADAPTER = ModelKind(
     task=("video-classification", "Video classification"),
     install="pip install subtle-video",
     code=Template("""\
-import torch
 from peft import PeftModel
-from transformers import CLIPVisionModel
+from transformers import AutoImageProcessor, CLIPVisionModel
 
-import hf_models  # registers AIM with PEFT, which raises KeyError: 'AIM...' without it
+from hf_models import AIMVideoProcessor  # also registers AIM with PEFT, which raises KeyError: 'AIM...' without it
 
 tower = CLIPVisionModel.from_pretrained("$base")
 model = PeftModel.from_pretrained(tower, "$repo").eval()
 # or, with the tower that adapter_config.json names: AutoPeftModel.from_pretrained("$repo")
-settings, side = model.peft_config["default"], model.base_model.config.image_size
-clip = torch.zeros(1, settings.num_frames, 3, side, side)  # normalized as the base's image processor does
-print(settings.id2label[model(clip).logits.argmax(-1).item()])
+settings, images = model.peft_config["default"], AutoImageProcessor.from_pretrained("$base")
+processor = AIMVideoProcessor.from_image_processor(images, num_frames=settings.num_frames)
+logits = model(**processor(["video.mp4"], return_tensors="pt")).logits
+print(settings.id2label[logits.argmax(-1).item()])
 """),
     bases=("base",),
 )
 TFCOVR = ModelKind(
-    about="Composed video retrieval: finds the clip that a clip and a sentence of what to change in it ask for.",
+    about="Composed video retrieval: finds the clip that a clip and a sentence of what to change in it ask for. "
+    "TF-CoVR's model ([paper](https://arxiv.org/abs/2506.05274), [code](https://github.com/UCF-CRCV/TF-CoVR)).",
     recipe="stage2",
     library_name="transformers",
     pipeline_tag="feature-extraction",
@@ -108,13 +110,12 @@ TFCOVR = ModelKind(
     task=("composed-video-retrieval", "Composed video retrieval"),
     install=WITH_VIDEO,
     code=Template("""\
-import numpy as np
 import torch
 from transformers import AutoModel, AutoProcessor
 
 model = AutoModel.from_pretrained("$repo", trust_remote_code=True)
 processor = AutoProcessor.from_pretrained("$repo", trust_remote_code=True)
-clips = [np.zeros((24, 96, 96, 3), dtype=np.uint8)] * 3  # RGB frames, or paths of videos
+clips = ["video.mp4"] * 3  # paths, or RGB frames: (frames, height, width, 3), uint8
 with torch.no_grad():
     query = model.get_query_features(**processor(videos=clips[:1], text=["show with 2 turns"]))
     gallery = model.get_target_features(**processor(videos=clips))
@@ -129,7 +130,8 @@ FACTORED = replace(
     tags=("factored-covr", "composed-video-retrieval"),
 )
 VIDCLIP = ModelKind(
-    about="VidCLIP: compares videos of several actions with paragraphs about them.",
+    about="VidCLIP: compares videos of several actions with paragraphs about them, after VideoComp "
+    "([paper](https://arxiv.org/abs/2504.03970), [repository](https://github.com/google-deepmind/video_comp)).",
     recipe="vidclip",
     library_name="transformers",
     pipeline_tag="feature-extraction",
@@ -137,35 +139,38 @@ VIDCLIP = ModelKind(
     task=("video-text-retrieval", "Video-text compositionality and retrieval"),
     install=WITH_VIDEO,
     code=Template("""\
-import numpy as np
 import torch
 from transformers import AutoModel, AutoProcessor
 
 model = AutoModel.from_pretrained("$repo", trust_remote_code=True)
 processor = AutoProcessor.from_pretrained("$repo", trust_remote_code=True)
-video = np.zeros((24, 96, 96, 3), dtype=np.uint8)  # RGB frames, or the path of a video
+video = "video.mp4"  # a path, or RGB frames: (frames, height, width, 3), uint8
 with torch.no_grad():
     print(model(**processor([video], ["A jump, then a turn.", "A turn, then a jump."])).logits_per_video)
 """),
     bases=("model",),
 )
 MATCHER = ModelKind(
-    about="VERIFIED's noise evaluator: scores how well a text describes a clip, reading both together.",
+    about="VERIFIED's noise evaluator ([paper](https://arxiv.org/abs/2410.08593), "
+    "[repository](https://github.com/hlchen23/VERIFIED)): scores "
+    "how well a text describes a clip, reading both together.",
     recipe="noise_evaluator",
     library_name="transformers",
     pipeline_tag=None,
     tags=("vidclip", "video-text-matching"),
     task=("video-text-matching", "Video-text matching"),
-    install=WITH_VIDEO.removesuffix(" av"),
+    install=WITH_VIDEO,
     code=Template("""\
-import numpy as np
+import av
 import torch
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 model = AutoModel.from_pretrained("$repo", trust_remote_code=True)
 processor = AutoImageProcessor.from_pretrained("$repo")
 tokenizer = AutoTokenizer.from_pretrained("$repo", trust_remote_code=True)
-frames = [np.zeros((96, 96, 3), dtype=np.uint8)] * model.max_frames  # RGB
+with av.open("video.mp4") as container:
+    frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+frames = [frames[number * len(frames) // model.max_frames] for number in range(model.max_frames)]
 pixels = processor(frames, return_tensors="pt")["pixel_values"][None]
 tokens = tokenizer(["a jump"], truncation=True, max_length=model.max_tokens, return_tensors="pt")
 with torch.no_grad():
@@ -195,7 +200,9 @@ print(found.video_scores, found.start_logits.argmax(-1), found.end_logits.argmax
     bases=("roberta",),
 )
 BLIP = ModelKind(
-    about="VERIFIED's noise evaluator on BLIP: scores how well a text describes the frames of a clip.",
+    about="VERIFIED's noise evaluator ([paper](https://arxiv.org/abs/2410.08593), "
+    "[repository](https://github.com/hlchen23/VERIFIED)) on BLIP: scores "
+    "how well a text describes the frames of a clip.",
     recipe="noise_evaluator",
     library_name="transformers",
     pipeline_tag=None,

@@ -22,6 +22,8 @@ DATASETS = (*TFCOVR_DATASETS, *COMP_DATASETS, *FIG_DATASETS)
 PARTS = {"config": dict, "history": list, "versions": dict, "coverage": dict}
 """What recipes write into results.json beside the metrics."""
 SPLITS = ("train", "validation", "test")
+NEIGHBOR = re.compile(r"\.\./([\w.-]+)")
+"""How the card of a folder in `recipes/weights` names another."""
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 METRICS = (
     ("map_at_k", re.compile(r"map@\d+")),
@@ -75,8 +77,18 @@ class Run:
             namespace: Where the weights that ship here are published.
             base_repo: The id, where the run does not know it.
         """
-        found = [hub_id(self.config.get(name), namespace) for name in self.kind.bases]
-        return list(dict.fromkeys([base_repo] if base_repo else [base for base in found if base]))
+        if base_repo:
+            return [base_repo]
+        named = self.header.get("base_model") or [self.config.get(name) for name in self.kind.bases]
+        found = []
+        for name in [named] if isinstance(named, str) else named:
+            if base := hub_id(name, namespace):
+                found.append(base)
+            elif (
+                isinstance(name, str) and Path(name).is_dir() and (Path(name).parent / "results.json").is_file()
+            ):  # another run's model
+                found += find_run(name).base_models(namespace, None)
+        return list(dict.fromkeys(found))
 
     def dataset(self, namespace: str) -> str | None:
         """The id on the Hub of the dataset, or None for data of one's own."""
@@ -120,6 +132,7 @@ def measurements(results: dict[str, Any], namespace: str, split: str | None) -> 
                 config=config.get("dataset_config") if dataset else None,
                 split=first if first in SPLITS else split,
                 signature=signature_of(results, metric, own) if own else None,
+                date=results.get("date"),
             )
         )
     return found
@@ -192,7 +205,7 @@ def hub_id(name: str | None, namespace: str) -> str | None:
     """
     if not isinstance(name, str):
         return None
-    shipped = SHIPPED.fullmatch(name)
+    shipped = SHIPPED.fullmatch(name) or NEIGHBOR.fullmatch(name)
     if shipped:
         return f"{namespace}/{shipped[1]}"
     return None if is_folder(name) else name

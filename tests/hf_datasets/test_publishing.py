@@ -60,6 +60,7 @@ def test_the_marks_of_a_source_card_are_closed_and_name_configurations(path):
     assert patterns <= {
         "*-clips",
         "*-videos",
+        "!*-videos",
         "mini-clips",
         "package",
         *(f"{origin}{rest}" for origin in ORIGINS for rest in ("", "*")),
@@ -86,6 +87,11 @@ def test_blocks_in_blocks_are_kept_only_where_both_fit():
         for names in (("x-clips", "x-videos"), ("x-clips",), ("x-videos",))
     }
     assert list(kept.values()) == ["abcd", "acd", "d"]
+
+
+def test_a_block_for_what_is_not_published_is_kept_where_nothing_fits():
+    text = "<!-- only !*-videos -->\na\n<!-- end only -->\n"
+    assert [kept_for(names, text) for names in (["mini"], ["mini", "mini-videos"])] == ["a\n", ""]
 
 
 def test_a_license_that_the_hub_cannot_know_is_refused(tmp_path, miniature):

@@ -372,3 +372,25 @@ def test_the_code_that_travels_names_no_other_package():
     folder = Path(__file__).parents[2] / "hf_models" / "tfcovr"
     for name in ("configuration_aim", "modeling_aim", "video_processing_aim"):
         assert "hf_models" not in (folder / f"{name}.py").read_text()
+
+
+class Quantized(torch.Tensor):
+    """What torchao puts in a layer's weight: a tensor that can be applied by `F.linear`, and not multiplied."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if "matmul" in function.__name__:
+            raise NotImplementedError("a product of quantized weights")
+        result = super().__torch_function__(function, types, args, kwargs or {})
+        return result.as_subclass(torch.Tensor) if function is torch.nn.functional.linear else result
+
+
+def test_a_model_with_quantized_weights_runs(pixel_values):
+    torch.manual_seed(0)
+    model = AIMForVideoClassification(AIMConfig(num_frames=FRAMES, **TOWER)).eval()
+    with torch.no_grad():
+        expected = model(pixel_values).logits
+        for layer in model.modules():
+            if type(layer) is torch.nn.Linear:
+                layer.weight = torch.nn.Parameter(layer.weight.as_subclass(Quantized))
+        torch.testing.assert_close(model(pixel_values).logits, expected)

@@ -117,6 +117,23 @@ def test_clips_without_a_video_count_as_in_our_own_evaluation(model, tiny, tmp_p
         TFCoVR(dataset=str(nothing)).load_data()
 
 
+def test_a_task_states_license_source_and_what_its_rows_and_videos_are(task):
+    released = {TFCoVR: "mit", ActivityNetComp: "cc-by-4.0", CharadesFIGMoments: "cc-by-4.0"}
+    for kind, license in released.items():
+        metadata = kind("release").metadata
+        assert (metadata.license, metadata.is_filled()) == (license, True), metadata.name
+        assert "/" in metadata.dataset["path"]
+        rendered = kind().metadata
+        assert (rendered.license, rendered.dataset["path"]) == ("apache-2.0", kind.DATASET)
+        assert "Rendered athletes, not real video" in rendered.description
+    statistics = task._calculate_descriptive_statistics_from_split("test")
+    assert (statistics["num_samples"], statistics["relevant_docs_statistics"]["average_relevant_docs_per_query"]) == (
+        48,
+        3,
+    )
+    assert statistics["documents_video_statistics"]["total_frames"] > 0
+
+
 class OneVector(RandomEncoder):
     """Everything is equal, so the order of ties decides alone."""
 

@@ -4,8 +4,10 @@ import os
 import socket
 import threading
 
+import av
 import pytest
 
+from demo_space import footage
 from hf_datasets.tfcovr import clips
 from hf_datasets.video import VideoError, VideoLimits, read_frames
 from hf_datasets.video.pyav import FORMATS
@@ -72,6 +74,32 @@ def test_a_file_that_points_to_other_files_is_refused(tmp_path, reader, content)
     (tmp_path / "wrong.mp4").write_text(content)
     assert not refuses(READERS[reader], tmp_path / "good.mp4")
     assert refuses(READERS[reader], tmp_path / "wrong.mp4")
+
+
+def first_frame_of_the_demo(path):
+    with footage.opened(path) as (container, stream):
+        return next(footage.frames_between(container, stream, None, None))
+
+
+LENIENT = {"metadata_errors": "surrogateescape"} if int(av.__version__.split(".")[0]) < 19 else {}
+
+
+def as_pyav_19_opens(path, *, options, opened=av.open):
+    """It lost the arguments about the encoding of metadata, and reads any."""
+    return opened(path, options=options, **LENIENT)
+
+
+@pytest.mark.parametrize("is_19", [False, True], ids=["installed", "19"])
+@pytest.mark.parametrize("reader", [*READERS, "demo"])
+def test_a_video_whose_metadata_have_another_encoding_is_read_by_every_version_of_pyav(
+    tmp_path, monkeypatch, reader, is_19
+):
+    path = write_video(tmp_path / "film.mp4", 5)
+    path.write_bytes(path.read_bytes().replace(b"Lavf", b"L\xe9vf"))  # the name of the program that wrote it
+    if is_19:
+        monkeypatch.setattr(av, "open", as_pyav_19_opens)
+        monkeypatch.setattr(av, "__version__", "19.0.2")
+    assert (READERS | {"demo": first_frame_of_the_demo})[reader](path) is not None
 
 
 def test_a_path_that_cannot_be_accessed_is_an_error_about_the_video(tmp_path):

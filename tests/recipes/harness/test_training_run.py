@@ -131,7 +131,7 @@ def test_a_complete_run_leaves_results_and_the_weights_of_the_best_epoch(config,
     assert files(config.output_dir) == {"best.safetensors", "model.safetensors", "results.json", "run.json", LOCK}
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert list(results) == [
-        *("figures", "config", "seed", "code_revision", "versions"),
+        *("figures", "config", "seed", "date", "code_revision", "versions"),
         *("history", "coverage", "num_processes"),
     ]
     assert [epoch["score"] for epoch in results["history"]] == [0.1, 0.3, 0.2]

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from small_moment_models import MODELS as MOMENT_MODELS
 from small_moment_models import inputs as moment_inputs
 from small_runs import MAP_SIGNATURE, WEIGHTS, make_runs
 from small_vidclip import FRAMES, inputs
-from transformers import AutoModel
+from transformers import AutoModel, CLIPVisionModel
 
 from hf_datasets.names import task_id
 from hf_models import (
@@ -27,6 +28,8 @@ from hf_models import (
 from hf_models.cards import CURVE_PIXELS, check_card
 from hf_models.tfcovr.modeling_aim import CLIPVisionTower
 from publishing.model import prepare
+from publishing.runs import find_run
+from tests.fixtures.videos import numbered_frame, write_video
 
 CLIPS = {"pixel_values": torch.rand(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(3))}
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -42,6 +45,10 @@ def published(tmp_path_factory):
     found["adapter"] = prepare(str(adapter), "org/adapter", root / "org" / "adapter", base_repo="runs/tower")
     shipped = sorted(path.name for path in WEIGHTS.iterdir())
     found |= {name: prepare(name, f"org/{name}", root / "org" / name) for name in shipped}
+    place = root / "org" / "classifier"
+    found["classifier"] = prepare("miniature-aim", "org/classifier", place, merged=True)
+    write_video(root / "video.mp4", 40)  # what the cards' code reads
+    Image.fromarray(numbered_frame(7)).save(root / "image.png")
     return root, found
 
 
@@ -66,6 +73,7 @@ def cases():
         ),
         "vidclip": (CLIPS | texts, "logits_per_video"),
         "noise": (CLIPS | texts, "logits"),
+        "classifier": ({"pixel_values": same_pixels(48, 12)}, "logits"),
         "miniature-clip": ({"pixel_values": same_pixels(48, 1)[:, 0]} | texts, "logits_per_image"),
         "miniature-vidclip": ({"pixel_values": same_pixels(48, 16)} | texts, "logits_per_video"),
     }
@@ -87,6 +95,7 @@ for repo, (given, name) in cases.items():
     names = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         for block in re.findall(r"```python\\n(.*?)```", card, re.DOTALL):
+            assert "np.zeros" not in block  # a real file, not a black picture
             exec(block, names)  # as the card has it
     assert printed.getvalue(), repo
     model = names["model"].eval()
@@ -112,7 +121,11 @@ def test_every_card_s_code_runs_without_this_project_and_gives_the_same_outputs(
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["'AIM: run `pip install subtle-video` and `import hf_models` first'"] * 2
     found = torch.load(root / "found.pt", weights_only=True)
-    for repo, (given, name) in cases().items():
+    given, tower = cases()["classifier"][0], CLIPVisionModel.from_pretrained(WEIGHTS / "miniature-clip")
+    expected = output(PeftModel.from_pretrained(tower, WEIGHTS / "miniature-aim").eval(), given, "logits")
+    torch.testing.assert_close(found.pop("classifier"), expected, atol=1e-5, rtol=0)
+    for repo in found:
+        given, name = cases()[repo]
         folder = WEIGHTS / repo if (WEIGHTS / repo).is_dir() else root / "runs" / repo / "model"
         before = AIMForVideoClassification if repo == "stage1" else AutoModel
         torch.testing.assert_close(found[repo], output(before.from_pretrained(folder), given, name))
@@ -176,6 +189,15 @@ def test_cards_name_task_base_data_metrics_and_license(published):
     assert found["stage2"].needs == ("org/miniature-clip", "org/tfcovr", "org/map_at_k")
     assert found["factored"].needs == found["stage2"].needs
     assert {"factored-covr", "composed-video-retrieval"} <= set(data["factored"].tags)
+    for name in ("stage2", "miniature-tfcovr", "miniature-vidclip"):
+        assert (found[name].folder / "modules.json").is_file()
+        assert data[name].library_name == "sentence-transformers"
+    assert data["miniature-tfcovr"].base_model == ["org/miniature-aim", "org/miniature-clip"]
+    assert found["miniature-tfcovr"].needs[:2] == ("org/miniature-aim", "org/miniature-clip")
+    assert data["classifier"].base_model == ["org/miniature-aim", "org/miniature-clip"]
+    assert (data["classifier"].library_name, data["classifier"].base_model_relation) == ("transformers", "finetune")
+    named = [metric for one in data.values() for metric in one.metrics or []]
+    assert all("/" in metric or metric in {"accuracy", "recall"} for metric in named)
     assert found["miniature-aim"].needs == ("org/miniature-clip", "org/tfcovr")
     assert set(data["miniature-vidclip"].tags) >= {"vidclip", "synthetic", "miniature"}
     tasks = [result.metric_args["signature"] for result in data["xml"].eval_results[:2]]
@@ -188,6 +210,8 @@ def test_a_benchmark_takes_the_test_results_of_an_evaluation_beside_the_model(pu
     (entry,) = parse_eval_result_entries(yaml.safe_load((folder / ".eval_results" / "tfcovr.yaml").read_text()))
     assert (entry.dataset_id, entry.task_id) == ("org/tfcovr", task_id("tfcovr", "mini"))
     assert (entry.value, entry.notes) == (0.25, MAP_SIGNATURE)
+    measured = json.loads((folder / "evaluation" / "results.json").read_text())["date"]
+    assert entry.date == measured == datetime.fromisoformat(measured).astimezone(UTC).isoformat()
     assert json.loads((folder / "evaluation" / "results.json").read_text())["figures"]["two-stage"]["map@50"] == 0.25
     (entry,) = yaml.safe_load((found["xml"].folder / ".eval_results" / "charades_fig.yaml").read_text())
     assert (entry["dataset"]["task_id"], entry["value"]) == (task_id("charades_fig", "mini"), 0.5)
@@ -195,6 +219,31 @@ def test_a_benchmark_takes_the_test_results_of_an_evaluation_beside_the_model(pu
     assert "| vr_recall@1 (coarse queries) | org/charades_fig mini | test | 0.375 |" in card.text
     for name in ("noise", "vidclip", "stage1", "miniature-vidclip"):  # measured on validation, or on no benchmark
         assert not (found[name].folder / ".eval_results").exists()
+
+
+def test_a_card_names_the_paper_of_its_method(published):
+    _, found = published
+    numbers = {"stage1": "2302.03024", "stage2": "2506.05274", "vidclip": "2504.03970", "noise": "2410.08593"}
+    for name, number in numbers.items():
+        text = (found[name].folder / "README.md").read_text(encoding="utf-8")
+        assert f"https://arxiv.org/abs/{number}" in text
+
+
+def test_a_model_that_goes_on_from_another_run_names_what_that_run_started_from(published, tmp_path):
+    root, _ = published
+    run = shutil.copytree(root / "runs" / "stage2", tmp_path / "stage2")
+    results = json.loads((run / "results.json").read_text())
+    results["config"]["vision_model"] = str(root / "runs" / "stage1" / "model")
+    (run / "results.json").write_text(json.dumps(results))
+    bases = find_run(str(run)).base_models("org", None)
+    assert bases == ["org/miniature-clip"]
+    first = json.loads((root / "runs" / "stage1" / "results.json").read_text())
+    stage1 = shutil.copytree(root / "runs" / "stage1", tmp_path / "stage1")
+    first["config"]["init_from"] = "recipes/weights/miniature-aim"
+    (stage1 / "results.json").write_text(json.dumps(first))
+    results["config"]["vision_model"] = str(stage1 / "model")
+    (run / "results.json").write_text(json.dumps(results))
+    assert find_run(str(run)).base_models("org", None) == ["org/miniature-clip", "org/miniature-aim"]
 
 
 def test_the_curve_is_a_picture_of_the_size_stated(published):
@@ -317,8 +366,10 @@ def test_a_run_with_both_gives_the_part_that_is_asked_for(published, tmp_path):
 
 def test_a_folder_that_sentence_transformers_loads_says_so(run, tmp_path):
     (run / "model" / "sentence_bert_config.json").write_text('{"modality_config": {"video": {}}}')
+    (run / "model" / "modules.json").write_text("[]")
     card = ModelCard.load(prepare(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
-    assert "sentence-transformers" in card.data.tags
+    assert card.data.library_name == "sentence-transformers"
+    assert {"sentence-transformers", "transformers"} <= set(card.data.tags)
     assert 'SentenceTransformer("org/name", trust_remote_code=True)' in card.text
     assert 'encoder.encode([{"video": clip}])' in card.text
     assert '"text"' not in card.text

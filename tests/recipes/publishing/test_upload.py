@@ -335,7 +335,7 @@ def test_a_header_that_the_hub_refuses_is_named(hub, call, folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"what": None}, "say what to publish: dataset, model, adapter, metric, space, demo, all"),
+        ({"what": None}, "say what to publish: dataset, model, adapter, classifier, metric, space, demo, all"),
         ({"repo": None}, "name what to publish and where: `python recipes/publish.py space NAME --repo ORG/NAME`"),
         ({"repo": "page"}, "'page' names no organization or user; write it as ORG/NAME"),
         ({"repo": "org/../page"}, "'org/../page' is not a name on the Hub"),
@@ -371,7 +371,16 @@ def test_what_others_need_comes_first():
 def test_everything_is_six_datasets_the_shipped_weights_four_metrics_and_the_demo():
     targets = everything("org")
     kinds = [target.what for target in targets]
-    assert [kinds.count(kind) for kind in ("dataset", "model", "adapter", "metric", "demo")] == [6, 3, 1, 4, 1]
+    assert [kinds.count(kind) for kind in ("dataset", "model", "adapter", "metric", "demo", "classifier")] == [
+        6,
+        3,
+        1,
+        4,
+        1,
+        1,
+    ]
+    (classifier,) = (target for target in targets if target.what == "classifier")
+    assert classifier == Target("classifier", "miniature-aim", "org/miniature-aim-classifier")
     (adapter,) = (target for target in targets if target.what == "adapter")
     assert adapter == Target("adapter", "miniature-aim", "org/miniature-aim", "org/miniature-clip")
     assert any("miniature-aim/adapter_config.json" in line for line in next_release(targets))
@@ -399,7 +408,7 @@ def test_all_goes_in_order_and_a_second_run_completes_what_a_failure_left(hub, c
     assert errors.endswith(f"; published before: {', '.join(first)}\n")
     status, shown, _ = call(**everything)
     order = re.findall(r"^(org/[\w-]+): (?:published|nothing)", shown, re.MULTILINE)
-    assert (status, len(order), len(set(order))) == (0, 15, 15)
+    assert (status, len(order), len(set(order))) == (0, 16, 16)
     assert order[:2] == first
     assert max(map(order.index, ("org/miniature-clip", "org/map_at_k"))) < order.index("org/tfcovr")
     assert {len(repository.commits) for repository in hub.repositories.values()} == {2}
