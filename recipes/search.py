@@ -103,9 +103,8 @@ def query_frames(config: SearchConfig, encoder: Any) -> Any:
     """
     from hf_datasets.video import read_frames
 
-    read = read_frames(
-        config.clip, encoder.num_frames, config.start_seconds, config.end_seconds, size=encoder.frame_size
-    )
+    span = config.start_seconds, config.end_seconds
+    read = read_frames(config.clip, encoder.num_frames, *span, size=encoder.frame_size, spread="seconds")
     if config.end_seconds is not None and read.missing_seconds:
         end = config.end_seconds - read.missing_seconds
         raise ValueError(
@@ -197,7 +196,8 @@ def second_step(
     step = SecondStep(config, cache_of(index, config), config.device, config.video_dir or model.root)
     clip = None
     if config.clip is not None and config.rerank is not None:
-        clip = read_frames(config.clip, config.rerank_frames, config.start_seconds, config.end_seconds).frames
+        span = config.start_seconds, config.end_seconds
+        clip = read_frames(config.clip, config.rerank_frames, *span, spread="seconds").frames
     return step(config.text, clip, found, say)
 
 

@@ -86,7 +86,8 @@ def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool
 
 def picture_of(path: Path, row: dict[str, Any]) -> Image.Image:
     """The middle frame of a moment."""
-    read = read_frames(path, 1, row["start_seconds"], row["end_seconds"], size=PICTURE[1])
+    span = row["start_seconds"], row["end_seconds"]
+    read = read_frames(path, 1, *span, size=PICTURE[1], spread="seconds", display=True)
     return Image.fromarray(read.frames[0].permute(1, 2, 0).contiguous().numpy())
 
 
