@@ -131,6 +131,10 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
         raise ValueError("say what to look for: --text, --clip, or both")
     index = MomentIndex(config.index)
     model = index.find(config.model)
+    if config.clip is not None:
+        from hf_datasets.video.backends import status_of_file
+
+        status_of_file(Path(config.clip))  # before a model is loaded
     needs_encoder = config.clip is not None or config.nothing_fits
     query, encoder = None if needs_encoder else text_query(index, model, config.text), None
     if query is None:
