@@ -113,6 +113,21 @@ def query_frames(config: SearchConfig, encoder: Any) -> Any:
     return read.frames
 
 
+def check_query(config: SearchConfig) -> None:
+    """Refuse, before a model is loaded, a query of nothing and one whose clip is not there.
+
+    Raises:
+        ValueError: There is neither clip nor text.
+        VideoError: The clip is not there, or no file.
+    """
+    if config.clip is None and config.text is None:
+        raise ValueError("say what to look for: --text, --clip, or both")
+    if config.clip is not None:
+        from hf_datasets.video.backends import status_of_file
+
+        status_of_file(Path(config.clip))
+
+
 def to_stderr(message: str) -> None:
     sys.stderr.write(f"{message}\n")
 
@@ -127,14 +142,9 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
     Raises:
         ValueError: There is neither clip nor text, or the index or the query is wrong.
     """
-    if config.clip is None and config.text is None:
-        raise ValueError("say what to look for: --text, --clip, or both")
+    check_query(config)
     index = MomentIndex(config.index)
     model = index.find(config.model)
-    if config.clip is not None:
-        from hf_datasets.video.backends import status_of_file
-
-        status_of_file(Path(config.clip))  # before a model is loaded
     needs_encoder = config.clip is not None or config.nothing_fits
     query, encoder = None if needs_encoder else text_query(index, model, config.text), None
     if query is None:
@@ -209,11 +219,13 @@ def main(config: SearchConfig) -> None:
     found = find(config)
     print(FORMATS[config.format](found))
     if config.export is not None:
-        from indexing.exporting import export
+        from indexing.exporting import export, told_of_copies
 
         root = config.video_dir or MomentIndex(config.index).find(config.model).root
         failures = export(found, root, Path(config.export), exact=config.exact, mute=config.mute)
         sys.stderr.write(f"{config.export}: {len(found) - len(failures)} of {len(found)} moments\n")
+        if (told := told_of_copies(Path(config.export))) is not None:
+            sys.stderr.write(f"  {told}\n")
         for reason in failures:
             sys.stderr.write(f"  left out: {' '.join(reason.split())}\n")
 
