@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -12,6 +13,10 @@ from hf_datasets.damaged_csv import ROW, read_damaged_csv
 from hf_datasets.records import Rejection
 
 REASON = "reason of the refusal"
+NOT_SECONDS = (
+    "time that is not a number; write seconds such as 12.5 or a time such as 00:00:12.50, or leave both empty for the "
+    "whole video"
+)
 
 
 def read_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
@@ -68,8 +73,11 @@ def read_text_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
             case ".parquet":
                 table = _read_parquet(path).select(pl.all().cast(pl.String))
             case suffix:
-                separator = "\t" if suffix == ".tsv" else ","
+                separator = "\t" if suffix == ".tsv" else _separator(path)
                 table = pl.read_csv(path, separator=separator, infer_schema=False)
+                if separator != ",":  # of a spreadsheet in a language that writes decimals so
+                    seconds = pl.col("^.*_seconds$")
+                    table = table.with_columns(seconds.str.replace(r"^([\s\d:]*\d),(\d+\s*)$", "$1.$2"))
     except pl.exceptions.NoDataError:
         raise ValueError(f"{path} is empty; write a header and one row per clip") from None
     except (pl.exceptions.PolarsError, UnicodeError) as error:
@@ -79,6 +87,12 @@ def read_text_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
         why = f"; the first line: {rejections[0].reason}" if rejections else ""
         raise ValueError(f"{path} has no row; write one row per clip{why}")
     return table, rejections
+
+
+def _separator(path: Path) -> str:
+    with path.open(encoding="utf-8-sig") as file:
+        header = file.readline()
+    return ";" if header.count(";") > header.count(",") else ","
 
 
 def _read_parquet(path: Path) -> pl.DataFrame:
@@ -129,9 +143,21 @@ def _as_text(value: object) -> str | None:
 
 
 def check_columns(
-    columns: Collection[str], required: Collection[str], *, source: str, optional: Collection[str] = ()
+    columns: Collection[str],
+    required: Collection[str],
+    *,
+    source: str,
+    optional: Collection[str] = (),
+    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Rejection]:
     """Check which columns a table has.
+
+    Args:
+        columns: Of the table.
+        required: Those that it needs.
+        source: The file, for the messages.
+        optional: Those that it may have.
+        aliases: Other names of required ones, which the message gives where one is missing.
 
     Yields:
         A rejection for each column that is neither required nor optional, because it is left out.
@@ -139,7 +165,11 @@ def check_columns(
     Raises:
         ValueError: A required column is missing.
     """
-    missing = [name for name in required if name not in columns]
+    missing = []
+    for name in required:
+        others = ", ".join(other for other, meant in aliases.items() if meant == name)
+        if name not in columns:
+            missing.append(f"{name} (or {others})" if others else name)
     if missing:
         raise ValueError(f"{source} has no column {', '.join(missing)}; it has {', '.join(columns)}")
     for name in columns:
@@ -184,6 +214,15 @@ def judge(
 def is_empty(column: str) -> pl.Expr:
     """Whether a text is null or has no character but white space."""
     return pl.col(column).fill_null("").str.strip_chars().eq("")
+
+
+def as_seconds(column: str) -> pl.Expr:
+    """Times as numbers: of seconds such as `12.5`, or of a clock with hours such as `00:00:12.50`; else null."""
+    clock = pl.col(column).str.extract_groups(r"^(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d(\.\d+)?)$")
+    hours, minutes, seconds = (
+        clock.struct.field(name).cast(pl.Float64, strict=False) for name in ("hours", "minutes", "seconds")
+    )
+    return pl.coalesce(pl.col(column).cast(pl.Float64, strict=False), 3600 * hours + 60 * minutes + seconds)
 
 
 def is_span(start: pl.Expr, end: pl.Expr) -> pl.Expr:

@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--sizes", nargs="+", type=size_of, metavar="NxD", help="of index: moments and dimensions")
     arguments = parser.parse_args()
     if arguments.sizes and arguments.names != ["index"]:
-        parser.error("--sizes is of index: bench.py index --sizes 100000x256")
+        parser.error("--sizes is of index: recipes/bench.py index --sizes 100000x256")
     unknown = set(arguments.names) - set(NAMES)
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")

@@ -82,6 +82,13 @@ def videos_of(config: DemoConfig, index: MomentIndex, model: IndexedModel) -> Pa
     return root.resolve()
 
 
+def videos_in(index: MomentIndex, model: IndexedModel) -> str:
+    """How many videos have moments, and how many could not be read."""
+    states = [row["status"] for row in index.files(model.key).values()]
+    unread = len(states) - states.count("indexed")
+    return f"{len(states) - unread:,} videos" + (f" ({unread:,} more cannot be read)" if unread else "")
+
+
 def marks_of(config: DemoConfig, index: MomentIndex) -> Path:
     """Where the marks are kept."""
     if config.marks is not None:
@@ -112,8 +119,7 @@ def main(config: DemoConfig) -> None:
             search = IndexSearch(index, model, encoder, media)
             page = Page(search, marks, limit=config.limit)
             count = index.moments(model.key).count_rows()
-            videos = len(index.files(model.key))
-            note = f"{count:,} moments of {videos:,} videos in {root.name}, found by {Path(model.name).name}"
+            note = f"{count:,} moments of {videos_in(index, model)} in {root.name}, found by {Path(model.name).name}"
             blocks = build_page(page, title="Search your videos", note=note)
             try:
                 launch(blocks, page, port=config.port)

@@ -20,7 +20,7 @@ from typing import Literal
 
 from harness.config import first_word_as, option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_TFCOVR
-from harness.running import visible
+from harness.running import check_first, visible
 from harness.shared_config import ActorConfig, Device
 
 
@@ -74,6 +74,9 @@ class IndexConfig(ActorConfig):
 if __name__ == "__main__":  # before the imports below, which take seconds
     sys.argv[1:] = first_word_as("source", sys.argv[1:])
     CONFIG = parse_config(IndexConfig, __doc__)
+    from indexing.sources import check_source
+
+    check_first(check_source, CONFIG)
 
 import json
 from functools import partial

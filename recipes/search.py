@@ -104,9 +104,8 @@ def query_frames(config: SearchConfig, encoder: Any) -> Any:
     """
     from hf_datasets.video import read_frames
 
-    read = read_frames(
-        config.clip, encoder.num_frames, config.start_seconds, config.end_seconds, size=encoder.frame_size
-    )
+    span = config.start_seconds, config.end_seconds
+    read = read_frames(config.clip, encoder.num_frames, *span, size=encoder.frame_size, spread="seconds")
     if config.end_seconds is not None and read.missing_seconds:
         end = config.end_seconds - read.missing_seconds
         raise ValueError(
@@ -128,6 +127,21 @@ def embedded(config: SearchConfig, model: IndexedModel) -> tuple[Any, Any]:
     return encoder.query(None if config.clip is None else query_frames(config, encoder), config.text), encoder
 
 
+def check_query(config: SearchConfig) -> None:
+    """Refuse, before a model is loaded, a query of nothing and one whose clip is not there.
+
+    Raises:
+        ValueError: There is neither clip nor text.
+        VideoError: The clip is not there, or no file.
+    """
+    if config.clip is None and config.text is None:
+        raise ValueError("say what to look for: --text, --clip, or both")
+    if config.clip is not None:
+        from hf_datasets.video.backends import status_of_file
+
+        status_of_file(Path(config.clip))
+
+
 def to_stderr(message: str) -> None:
     sys.stderr.write(f"{visible(message)}\n")
 
@@ -142,8 +156,7 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
     Raises:
         ValueError: There is neither clip nor text, or the index or the query is wrong.
     """
-    if config.clip is None and config.text is None:
-        raise ValueError("say what to look for: --text, --clip, or both")
+    check_query(config)
     index = MomentIndex(config.index)
     model = index.find(config.model)
     excluded = None
@@ -207,7 +220,8 @@ def second_step(
     step = SecondStep(config, cache_of(index, config), config.device, str(root))
     clip = None
     if config.clip is not None and config.rerank is not None:
-        clip = read_frames(config.clip, config.rerank_frames, config.start_seconds, config.end_seconds).frames
+        span = config.start_seconds, config.end_seconds
+        clip = read_frames(config.clip, config.rerank_frames, *span, spread="seconds").frames
     return step(config.text, clip, found, say)
 
 
@@ -222,10 +236,12 @@ def main(config: SearchConfig) -> int:
     print(FORMATS[config.format](found))
     if root is None:
         return 0
-    from indexing.exporting import export
+    from indexing.exporting import export, told_of_copies
 
     failures = export(found, str(root), Path(config.export), exact=config.exact, mute=config.mute)
     sys.stderr.write(f"{config.export}: {len(found) - len(failures)} of {len(found)} moments\n")
+    if (told := told_of_copies(Path(config.export))) is not None:
+        sys.stderr.write(f"  {told}\n")
     for reason in failures:
         sys.stderr.write(f"  left out: {visible(' '.join(reason.split()))}\n")
     return 1 if failures else 0

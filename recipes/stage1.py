@@ -153,6 +153,7 @@ class Stage1(TrainingRun):
                     self.size,
                     num_workers=config.num_workers,
                     also=config.num_frames if per_part > 1 else None,  # what embed.py reads
+                    spread=config.spread,
                 )
             failures = cache.failures
         usable = [clip for clip in clips if clip["clip_id"] not in failures]
@@ -176,6 +177,7 @@ class Stage1(TrainingRun):
             augmentation=augmentation if training else None,
             frames_per_part=per_part,
             cache=cache,
+            spread=config.spread,
         )
         data.coverage = self.splits.coverage[split] | {"usable": len(usable)}
         return data

@@ -21,6 +21,7 @@ from typing import Literal
 
 from harness.config import first_word_as, option, parse_config, run_recipe
 from harness.model_folders import MINIATURE_CLIP
+from harness.running import check_first
 from harness.shared_config import RunConfig
 
 
@@ -72,6 +73,9 @@ class TuneConfig(RunConfig):
 if __name__ == "__main__":  # before the imports below, which take seconds
     sys.argv[1:] = first_word_as("clips", sys.argv[1:])
     CONFIG = parse_config(TuneConfig, __doc__)
+    from tuning.clips import check_clips
+
+    check_first(check_clips, CONFIG)
 
 import time
 from collections.abc import Iterator
@@ -92,8 +96,9 @@ from harness import build
 from harness.results import remove, writing
 from harness.training import LOCK_TIMEOUT_SECONDS
 from hf_datasets.tables import read_text_table
-from hf_datasets.tfcovr.own_clips import OwnClips, read_own_clips
+from hf_datasets.tfcovr.own_clips import OwnClips
 from tuning.amounts import count
+from tuning.clips import places_of, read_clips
 from tuning.estimates import facts, flops_per_second, in_words, read_base, seconds_of_steps, training_bytes
 from tuning.example import draw_example
 from tuning.plan import (
@@ -120,15 +125,6 @@ RECIPES = {
     "evaluate_tfcovr": (evaluate_tfcovr.main, evaluate_tfcovr.EvaluateConfig),
     "report": (report.main, report.ReportConfig),
 }
-
-
-def read_clips(table: Path, video_dir: Path) -> OwnClips:
-    """All clips that have their video, not yet divided into splits unless the table says how."""
-    if not table.is_file():
-        raise FileNotFoundError(
-            f"{table} is not a file; give a table with the columns video and label, such as clips.csv"
-        )
-    return read_own_clips(table, video_dir=video_dir, validation_fraction=0.0, test_fraction=0.0)
 
 
 def has_splits(table: Path, own: OwnClips) -> bool:
@@ -286,9 +282,7 @@ def forget(output: Path) -> None:
 def main(config: TuneConfig) -> int:
     console = Console()
     if config.clips is not None:
-        table = Path(config.clips).expanduser()
-        video_dir = Path(config.video_dir).expanduser() if config.video_dir else table.absolute().parent
-        return tune(config, table, video_dir, console)
+        return tune(config, *places_of(config), console)
     with TemporaryDirectory() as aside:
         folder = Path(aside if config.dry_run else config.output) / EXAMPLE
         return tune(config, *draw_example(folder, num_workers=config.num_workers), console)

@@ -124,6 +124,8 @@ def _described(path: Path, root: Path) -> VideoFile | Rejection:
         return Rejection(f"file name that is not UTF-8: {shown}; rename it", shown, shown)
     except (OSError, RuntimeError) as error:  # a loop of links is either, by the version of Python
         return Rejection(f"file that cannot be reached: {video} ({error})", video, video)
+    if UNSAFE_ID.search(video):
+        return Rejection(f"file name with a control character or a backslash: {video!r}; rename it", video, video)
     if not is_inside:
         return Rejection(f"link out of the folder: {video}; copy the file into the folder", video, video)
     if not stat.S_ISREG(status.st_mode):

@@ -11,7 +11,7 @@ import polars as pl
 
 from hf_datasets.footage.opensportslib import is_opensportslib, rows_of_opensportslib
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, is_span, judge, read_text_table
+from hf_datasets.tables import NOT_SECONDS, as_seconds, check_columns, is_empty, is_span, judge, read_text_table
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
 REQUIRED = ("video", "start_seconds", "end_seconds")
@@ -139,7 +139,7 @@ def read_moments(
     table, rejections = _read(path, seconds_before, seconds_after)
     renamed = {old: new for old, new in ALIASES.items() if old in table.columns and new not in table.columns}
     table = table.rename(renamed)
-    rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
+    rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL, aliases=ALIASES)
     rows, refused = judge(_typed(table), _checks(), source=str(path), key="moment_id")
     columns = rows.select("moment_id", "video", *TIMES, "label", "text")
     return [VideoMoment(*row) for row in columns.iter_rows()], rejections + refused
@@ -177,7 +177,7 @@ def _typed(table: pl.DataFrame) -> pl.DataFrame:
     text = text.with_columns(pl.when(pl.all() != "").then(pl.all()))
     typed = text.with_columns(
         *(pl.col(name).alias(f"said_{name}") for name in TIMES),
-        *(pl.col(name).cast(pl.Float64, strict=False) for name in TIMES),
+        *(as_seconds(name).alias(name) for name in TIMES),
     )
     own = pl.Series([moment_name(*row) for row in typed.select("video", *TIMES).iter_rows()], dtype=pl.String)
     repeated = pl.int_range(pl.len()).over("own")
@@ -192,9 +192,7 @@ def _checks() -> dict[str, pl.Expr]:
         "control character in video or moment_id; remove it": pl.any_horizontal(
             pl.col(name).str.contains(CONTROL_CHARACTERS) for name in ("video", "moment_id")
         ),
-        "time that is not a number; write seconds such as 12.5, or leave both empty for the whole video": (
-            ~pl.all_horizontal(is_number)
-        ),
+        NOT_SECONDS: ~pl.all_horizontal(is_number),
         "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty for the whole video": (
             ~is_span(*map(pl.col, TIMES))
         ),

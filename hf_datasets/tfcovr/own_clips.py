@@ -11,7 +11,7 @@ import polars as pl
 
 from hf_datasets.footage.moments import moment_name
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, is_span, judge, read_text_table
+from hf_datasets.tables import NOT_SECONDS, as_seconds, check_columns, is_empty, is_span, judge, read_text_table
 from hf_datasets.tfcovr.clips import (
     CLIP_SCHEMA,
     DURATION_TOLERANCE_SECONDS,
@@ -87,10 +87,12 @@ def read_own_clips(
     """
     path = data_dir if data_dir.is_file() else find_table(data_dir)
     table, rejections = read_text_table(path)
-    table = table.rename(_aliases(table.columns))
-    rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
-    typed = _typed(table)
-    rows, refused = judge(typed, _checks(typed), source=str(path), key="clip_id")
+    aliases = _aliases(table.columns)
+    called = {name: name for name in (*REQUIRED, *OPTIONAL)} | {new: old for old, new in aliases.items()}
+    required, optional = ([called[name] for name in names] for names in (REQUIRED, OPTIONAL))
+    rejections += check_columns(table.columns, required, source=str(path), optional=optional, aliases=ALIASES)
+    typed = _typed(table.rename(aliases))
+    rows, refused = judge(typed, _checks(typed, called), source=str(path), key="clip_id")
     rejections += refused
     texts, conflicts = _texts(rows)
     rejections += conflicts
@@ -115,6 +117,8 @@ def find_table(data_dir: Path) -> Path:
         FileNotFoundError: There is none.
         ValueError: There are several and not exactly one is named `clips`.
     """
+    if not data_dir.is_dir():
+        raise FileNotFoundError(f"there is no folder or table {data_dir}; give a table of clips: {OWN_HELP}")
     tables = sorted(
         path
         for path in data_dir.iterdir()
@@ -146,7 +150,7 @@ def _typed(table: pl.DataFrame) -> pl.DataFrame:
     text = text.with_columns(pl.when(pl.all() != "").then(pl.all()))
     typed = text.with_columns(
         *(pl.col(name).alias(f"said_{name}") for name in TIMES),
-        *(pl.col(name).cast(pl.Float64, strict=False) for name in TIMES),
+        *(as_seconds(name).alias(name) for name in TIMES),
         split=pl.col("split").str.to_lowercase().replace(dict(SPLIT_NAMES)),
     )
     if "clip_id" in table.columns:
@@ -155,20 +159,18 @@ def _typed(table: pl.DataFrame) -> pl.DataFrame:
     return typed.with_columns(clip_id=pl.Series(names, dtype=pl.String))
 
 
-def _checks(rows: pl.DataFrame) -> dict[str, pl.Expr]:
+def _checks(rows: pl.DataFrame, called: Mapping[str, str]) -> dict[str, pl.Expr]:
     wordless = pl.lit(not _knows_labels(rows)) & ~pl.coalesce("description", "label").str.contains(r"\p{L}")
     is_number = {name: pl.col(f"said_{name}").is_null() | pl.col(name).is_not_null() for name in TIMES}
     is_split = pl.col("split").is_in(SPLITS, nulls_equal=True)
     if rows["split"].null_count() == len(rows):
         is_split = pl.lit(value=True)
     return {
-        "empty clip_id, video_id or label; fill it in": pl.any_horizontal(
+        f"empty {called['clip_id']}, {called['video_id']} or label; fill it in": pl.any_horizontal(
             is_empty(name) for name in ("clip_id", "video_id", "label")
         ),
         "label without words; describe it in a description column": wordless,
-        "time that is not a number; write seconds such as 12.5, or leave both empty for the whole video": (
-            ~pl.all_horizontal(is_number.values())
-        ),
+        NOT_SECONDS: ~pl.all_horizontal(is_number.values()),
         "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty for the whole video": (
             ~is_span(*map(pl.col, TIMES))
         ),

@@ -124,9 +124,9 @@ _TORCHCODEC_FILES = OpenFiles(_open_torchcodec)
 _DECORD_FILES = OpenFiles(_open_decord)
 
 
-def pyav_pixels(video: OpenVideo, keys: Sequence[int]) -> dict[int, np.ndarray]:
-    """Frames by key; those that do not decode at first are tried again from an earlier keyframe."""
-    height, width = video.size
+def pyav_pixels(video: OpenVideo, keys: Sequence[int], size: tuple[int, int] | None = None) -> dict[int, np.ndarray]:
+    """Frames by key, of another height and width if given; what does not decode is tried again from further back."""
+    height, width = size or video.size
     pixels = {key: to_rgb(frame, height, width) for key, frame in video.decode(keys)}
     lost = [key for key in keys if key not in pixels]
     if lost and video.has_timestamps:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .backends import PYAV_FILES
-from .colors import to_rgb
+from .colors import deinterlaced, to_rgb
 from .failures import VideoError
 from .pyav import OpenVideo, VideoLimits
 from .sound import Sound
@@ -89,6 +89,8 @@ def encode_clip(
 ) -> None:
     """Encode exactly the frames of a clip as H.264 and its sound as AAC, at the times that they have in it.
 
+    The clip is shown as wide as the video; an interlaced one is written as whole pictures, one for each of its frames.
+
     Args:
         path: The video.
         output: The MP4 file to write.
@@ -105,21 +107,25 @@ def encode_clip(
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
         keys = video.span(start_seconds, end_seconds).keys
-        frames = _even_frames(video, keys)
+        frames = deinterlaced(video.decode(keys))
         first = next(frames, None)
         if first is None:
             raise VideoError(f"{path}: no frame of the clip decodes; fetch the file again")
-        begin = video.seconds(first[0])
+        begin, aspect = video.seconds(first[0]), video.pixel_aspect
         with av.open(str(output), "w", format="mp4") as container, closing(Sound(video)) as sound:
             options = {"crf": "18", "preset": "fast"}
             stream = container.add_stream("libx264", rate=video.frame_rate.limit_denominator(1001), options=options)
             stream.pix_fmt = "yuv420p"
             stream.codec_context.time_base = Fraction(1, TICKS_PER_SECOND)
-            stream.height, stream.width = first[1].shape[:2]
+            stream.height, stream.width = _even_pixels(first[1], *video.size).shape[:2]
+            stream.codec_context.sample_aspect_ratio = 1 / aspect if first[1].rotation % 180 else aspect
             heard: Iterator[av.Packet[Any]] = iter(())
             if sound.stream is not None and not mute:
                 heard = sound.encoded(begin, end_seconds, container)
-            pictures = ((video.seconds(key) - begin, pixels) for key, pixels in itertools.chain([first], frames))
+            pictures = (
+                (video.seconds(key) - begin, _even_pixels(frame, *video.size))
+                for key, frame in itertools.chain([first], frames)
+            )
             try:
                 _mux(container, _encoded_pictures(pictures, stream), heard)
             except av.FFmpegError as error:
@@ -179,9 +185,6 @@ def _mux(container: "OutputContainer", *streams: Iterator["av.Packet[Any]"]) -> 
         container.mux(packet)
 
 
-def _even_frames(video: OpenVideo, keys: tuple[int, ...]) -> Iterator[tuple[int, np.ndarray]]:
-    height, width = video.size
-    for key, frame in video.decode(keys):
-        pixels = to_rgb(frame, height, width)
-        # The format halves both sides.
-        yield key, np.ascontiguousarray(pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2])
+def _even_pixels(frame: "av.VideoFrame", height: int, width: int) -> np.ndarray:
+    pixels = to_rgb(frame, height, width)
+    return np.ascontiguousarray(pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2])  # as the format has it

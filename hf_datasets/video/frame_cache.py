@@ -17,6 +17,7 @@ from tqdm import tqdm
 from hf_datasets.drafts import replacing, write_json, writing
 
 from .pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
+from .reading import Spread
 
 CLIPS_PER_FLUSH = 64
 Clip = dict[str, Any]
@@ -36,6 +37,7 @@ class FrameCache:
         size: Height and width in pixels; frames are stretched to it as `AIMVideoProcessor` does.
         num_workers: Processes that decode, as in `VideoReaderPool`.
         also: Another number of frames per clip, for which the same decoding fills another cache.
+        spread: As in `read_frames`.
 
     Attributes:
         folder: Where this cache is.
@@ -64,14 +66,15 @@ class FrameCache:
         *,
         num_workers: int,
         also: int | None = None,
+        spread: Spread = "middles",
     ) -> None:
         counts = [num_frames] if also is None else [num_frames, also]
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / ".lock").touch()
         with FileLock(folder / ".lock"):  # one process decodes, the others wait
-            files = [FrameFile(cache_folder(folder, clips, n, size), len(clips), n, size) for n in counts]
-            decode_into([file for file in files if not file.is_complete], clips, size, num_workers)
+            files = [FrameFile(cache_folder(folder, clips, n, size, spread), len(clips), n, size) for n in counts]
+            decode_into([file for file in files if not file.is_complete], clips, size, num_workers, spread)
         self._open(files[0], clips)
 
     def _open(self, file: "FrameFile", clips: Sequence[Clip]) -> None:
@@ -79,9 +82,11 @@ class FrameCache:
         self.places = {clip["clip_id"]: place for place, clip in enumerate(clips)}
 
     @classmethod
-    def find(cls, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int]) -> "FrameCache | None":
+    def find(
+        cls, folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int], spread: Spread = "middles"
+    ) -> "FrameCache | None":
         """The cache of exactly these frames if it is complete."""
-        place = cache_folder(folder, clips, num_frames, size)
+        place = cache_folder(folder, clips, num_frames, size, spread)
         if not (place / FrameFile.FAILURES).is_file() or FrameFile.is_damaged(place, len(clips), num_frames, size):
             return None
         cache = cls.__new__(cls)  # nothing is to be decoded
@@ -93,9 +98,12 @@ class FrameCache:
         return torch.from_numpy(np.array(self.frames[self.places[clip_id]]))
 
 
-def cache_folder(folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int]) -> Path:
+def cache_folder(
+    folder: Path, clips: Sequence[Clip], num_frames: int, size: tuple[int, int], spread: Spread = "middles"
+) -> Path:
     """Where the frames of these clips are kept below `folder`."""
-    content = json.dumps([[fingerprint(clip) for clip in clips], num_frames, size])
+    rule = [] if spread == "middles" else [spread]
+    content = json.dumps([[fingerprint(clip) for clip in clips], num_frames, size, *rule])
     return folder / f"frames-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
@@ -178,13 +186,15 @@ def reserve(path: Path) -> None:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
-def decode_into(files: list[FrameFile], clips: Sequence[Clip], size: tuple[int, int], num_workers: int) -> None:
+def decode_into(
+    files: list[FrameFile], clips: Sequence[Clip], size: tuple[int, int], num_workers: int, spread: Spread
+) -> None:
     """Decode the clips that any of the files lacks, each once for all of them."""
     if not files:
         return
     failures = {clip["clip_id"]: NO_FILE for clip in clips if not clip["video"]}
     requests = [
-        VideoRequest(place, clip["video"], clip["start_seconds"], clip["end_seconds"])
+        VideoRequest(place, clip["video"], clip["start_seconds"], clip["end_seconds"], {"spread": spread})
         for place, clip in enumerate(clips)
         if clip["video"] and not all(file.done[place] for file in files)
     ]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .backends import PYAV_FILES, Backend
-from .colors import to_rgb
+from .colors import deinterlaced, to_rgb
 from .failures import VideoError
 from .pyav import OpenVideo, VideoLimits
 from .reading import ClipPixels, read_pixels
@@ -36,7 +36,7 @@ def read_or_preview(
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     task: Mapping[str, Any] | None = None,
 ) -> ClipPixels:
-    """Read a clip as `read_frames` does, or write a small copy of it, or find where the video ends.
+    """Read a clip as `read_frames` does over its seconds, or write a small copy of it, or find where the video ends.
 
     Args:
         path: A video file.
@@ -46,8 +46,9 @@ def read_or_preview(
         backend: See `read_frames`; a copy is made with PyAV.
         size: See `read_frames`.
         limits: See `read_frames`.
-        task: `num_frames` and `size` of this clip, in place of the pool's; or `preview`, the file to write a copy to
-            (H.264 without sound, at the times that its frames have) and its `longest_side` in pixels; or `find`, "end".
+        task: `num_frames` and `size` of this clip, in place of the pool's, and `display`, as in `read_frames`; or
+            `preview`, the file to write a copy to (H.264 without sound, at the times that its frames have) and its
+            `longest_side` in pixels; or `find`, "end".
 
     Returns:
         The frames; of a copy none to use, and as timestamps where it begins and ends in the video; of the end the only
@@ -67,6 +68,8 @@ def read_or_preview(
             backend=backend,
             size=tuple(own) if isinstance(own, list) else own,  # JSON knows no tuples
             limits=limits,
+            spread="seconds",
+            display=bool(task.get("display")),
         )
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
@@ -81,7 +84,7 @@ def read_or_preview(
 def write_preview(
     video: OpenVideo, output: Path, start_seconds: float | None, end_seconds: float | None, longest_side: int
 ) -> tuple[float, float]:
-    """Write a small copy of a clip; where it begins and ends in the video, in seconds.
+    """Write a small copy of a clip, in square pixels and not interlaced; where it begins and ends in the video.
 
     Raises:
         VideoError: No frame of the clip decodes.
@@ -91,13 +94,13 @@ def write_preview(
     keys = video.span(start_seconds, end_seconds).keys
     rate = float(video.frame_rate) or 25.0
     step = max(1, round(rate / MAX_FRAMES_PER_SECOND))
-    height, width = smaller(*video.size, longest_side)
+    height, width = smaller(*video.display_size, longest_side)
     first = last = -1.0
     with av.open(str(output), "w", format="mp4", options={"movflags": "faststart"}) as container:
         options = {"crf": "26", "preset": "veryfast", "g": "15"}  # short groups: a handle that is dragged seeks
         stream = container.add_stream("libx264", rate=video.frame_rate.limit_denominator(1001), options=options)
         stream.pix_fmt, stream.codec_context.time_base = "yuv420p", Fraction(1, TICKS_PER_SECOND)
-        for key, frame in video.decode(keys[::step]):
+        for key, frame in deinterlaced(video.decode(keys[::step])):
             pixels = np.ascontiguousarray(to_rgb(frame, height, width))
             seconds = video.seconds(key)
             if first < 0:

@@ -117,6 +117,16 @@ class OpenVideo:
         return self._codec.height, self._codec.width
 
     @property
+    def pixel_aspect(self) -> Fraction:
+        """How many times as wide as high a pixel is shown; 1 where the file does not say."""
+        return self._stream.sample_aspect_ratio or Fraction(1)
+
+    @property
+    def display_size(self) -> tuple[int, int]:
+        """Height and width in square pixels, as a player shows the frames before it turns them."""
+        return self._codec.height, max(1, round(self._codec.width * self.pixel_aspect))
+
+    @property
     def container_seconds(self) -> float | None:
         """The duration in the container's header, sound included; None where there is none."""
         return self._container.duration / 1_000_000 if self._container.duration else None

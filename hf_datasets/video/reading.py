@@ -4,24 +4,29 @@ Workers run this, so nothing heavy is imported here; torch is when the first ten
 """
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from itertools import pairwise
+from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from .backends import PYAV_FILES, Backend, pixels_of
+from .backends import PYAV_FILES, Backend, pixels_of, pyav_pixels
 from .failures import VideoError
-from .pyav import VideoLimits
+from .pyav import Span, VideoLimits
 from .resizing import resize, resized_size
+from .timeline import Timeline
 
 if TYPE_CHECKING:
     import torch
 
 
-Spread = Literal["middles", "ends"]
+Spread = Literal["middles", "ends", "seconds"]
 
 
 def frame_indices(num_frames_in_clip: int, num_frames: int, spread: Spread = "middles") -> list[int]:
@@ -72,6 +77,34 @@ def sampled_indices(num_frames_in_clip: int, num_frames: int | Sequence[int], sp
     return [index for count in counts for index in frame_indices(num_frames_in_clip, count, spread)]
 
 
+def indices_in_time(
+    keys: Sequence[int], displayed: tuple[Fraction, Fraction], num_frames: int | Sequence[int]
+) -> list[int]:
+    """Which frames of a clip to read: what is on display in the middle of equal parts of its time.
+
+    At a constant frame rate these are the frames of `sampled_indices`, except that a clip with fewer frames than
+    `num_frames` gives each as often in a row as it is needed.
+
+    Args:
+        keys: When each frame comes on display, ascending.
+        displayed: From when to when the clip is.
+        num_frames: See `sampled_indices`.
+
+    Example:
+        >>> indices_in_time([0, 1, 2, 6], (Fraction(0), Fraction(8)), 4)
+        [0, 2, 2, 3]
+        >>> indices_in_time([0, 1], (Fraction(0), Fraction(2)), 6)
+        [0, 0, 0, 1, 1, 1]
+    """
+    begin, end = displayed
+    indices = []
+    for count in [num_frames] if isinstance(num_frames, int) else num_frames:
+        parts = max(len(keys), count)
+        middles = (begin + (end - begin) * Fraction(2 * part + 1, 2 * parts) for part in frame_indices(parts, count))
+        indices += [max(bisect_right(keys, floor(middle)) - 1, 0) for middle in middles]
+    return indices
+
+
 @dataclass(frozen=True, slots=True)
 class ClipPixels:
     """Frames of a clip; as `hf_datasets.video.VideoFrames`, but the frames are an array with the channels last.
@@ -101,6 +134,7 @@ def read_pixels(
     size: int | tuple[int, int] | None = None,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     spread: Spread = "middles",
+    display: bool = False,
 ) -> ClipPixels:
     """Read the frames of a clip; arguments and errors are those of `hf_datasets.video.read_frames`.
 
@@ -108,42 +142,60 @@ def read_pixels(
         ValueError: See there.
         VideoError: See there.
     """
+
+    def choose(keys: tuple[int, ...], displayed: tuple[Fraction, Fraction] | None) -> list[int]:
+        if displayed is None:
+            return sampled_indices(len(keys), num_frames, spread)
+        return indices_in_time(keys, displayed, num_frames)
+
     return _read(
         path,
-        lambda num_frames_in_clip: sampled_indices(num_frames_in_clip, num_frames, spread),
+        choose,
         start_seconds,
         end_seconds,
         backend=backend,
         size=size,
         limits=limits,
+        spread=spread,
+        display=display,
     )
 
 
 def _read(
     path: str | os.PathLike[str],
-    choose: Callable[[int], list[int]],
+    choose: Callable[[tuple[int, ...], tuple[Fraction, Fraction] | None], list[int]],
     start_seconds: float | None,
     end_seconds: float | None,
     *,
     backend: Backend = "auto",
     size: int | tuple[int, int] | None = None,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
+    spread: Spread = "middles",
+    display: bool = False,
 ) -> ClipPixels:
-    # `choose` takes the number of frames in the clip and gives the indices to read.
+    # `choose` takes the keys of a clip, and between which ones it is displayed, and gives the indices to read.
     path = Path(path)
     _check_span(start_seconds, end_seconds)
     end_seconds = None if end_seconds == float("inf") else end_seconds
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
-        span = video.span(start_seconds, end_seconds)
-        indices = choose(len(span.keys))
-        pixels = pixels_of(video, [span.keys[index] for index in sorted(set(indices))], backend)
+        span, displayed = video.span(start_seconds, end_seconds), None
+        if spread == "seconds":
+            timeline = Timeline.of(video, start_seconds, end_seconds)
+            bounds = start_seconds or 0.0, timeline.end_seconds if end_seconds is None else end_seconds
+            span = Span(tuple(timeline.shown(*bounds).tolist()), span.missing_seconds)
+            displayed = timeline.displayed(span.keys, *bounds)
+        read = partial(pixels_of, video, backend=backend)
+        if display:
+            read = partial(pyav_pixels, video, size=video.display_size)
+        indices = choose(span.keys, displayed)
+        pixels = read([span.keys[index] for index in sorted(set(indices))])
         if len(pixels) < len(set(indices)):
             span = video.decodable(span)
             if not span.keys:
                 raise VideoError(f"{path}: no frame of the clip decodes; fetch the file again, or re-encode it")
-            indices = choose(len(span.keys))
-            pixels = pixels_of(video, [span.keys[index] for index in sorted(set(indices))], backend)
+            indices = choose(span.keys, displayed)
+            pixels = read([span.keys[index] for index in sorted(set(indices))])
         keys = [span.keys[index] for index in indices]
         if not pixels.keys() >= set(keys):
             cure = "re-encode the video" if backend in {"auto", "pyav"} else "use backend='pyav'"
@@ -209,6 +261,7 @@ def read_frames(
     size: int | tuple[int, int] | None = None,
     limits: VideoLimits = VideoLimits(),  # noqa: B008 frozen
     spread: Spread = "middles",
+    display: bool = False,
 ) -> VideoFrames:
     """Read `num_frames` frames, spread over a clip by `frame_indices`.
 
@@ -228,14 +281,28 @@ def read_frames(
         size: Resize in the same call: the shorter side, or (height, width); bicubic with antialiasing
             (`resizing.resize`).
         limits: The largest frames and durations that are accepted.
-        spread: See `frame_indices`.
+        spread: "middles" as the papers and "ends", by `frame_indices`; "seconds": what is on display in the middle of
+            equal parts of the time, by `indices_in_time`, of frames that `num_frames_in_clip` counts with one that is
+            still held when the clip starts. They differ where the frame rate varies, and where a frame is needed several times.
+        display: Give frames in square pixels, as a player shows them, with PyAV; else as the file has them.
 
     Raises:
         ValueError: If the span is empty or negative, or `num_frames` is less than 1.
         VideoError: If the file is missing, damaged, too large, or has no frame in the span (`VideoSpanError`).
     """
-    span = start_seconds, end_seconds
-    return frames_of(read_pixels(path, num_frames, *span, backend=backend, size=size, limits=limits, spread=spread))
+    return frames_of(
+        read_pixels(
+            path,
+            num_frames,
+            start_seconds,
+            end_seconds,
+            backend=backend,
+            size=size,
+            limits=limits,
+            spread=spread,
+            display=display,
+        )
+    )
 
 
 def read_frames_at(
@@ -257,7 +324,8 @@ def read_frames_at(
         VideoError: As in `read_frames`.
     """
 
-    def choose(num_frames_in_clip: int) -> list[int]:
+    def choose(keys: tuple[int, ...], _: tuple[Fraction, Fraction] | None) -> list[int]:
+        num_frames_in_clip = len(keys)
         outside = [index for index in indices if not -num_frames_in_clip <= index < num_frames_in_clip]
         if outside or not len(indices):
             what = f"frame {outside[0]}" if outside else "no frame"

@@ -20,7 +20,7 @@ from .backends import PYAV_FILES, Backend
 from .colors import to_rgb
 from .failures import VideoSpanError
 from .pyav import OpenVideo, VideoLimits
-from .reading import ClipPixels, VideoFrames, read_pixels, sampled_indices
+from .reading import ClipPixels, VideoFrames, indices_in_time, read_pixels
 from .resizing import resize, resized_size
 from .timeline import FrameRead, Timeline
 from .worker_process import VideoRequest
@@ -40,7 +40,7 @@ def read_spans(
     frames: dict[str, Any] | None = None,
     find: Literal["timeline"] | None = None,
 ) -> ClipPixels:
-    """Read one clip, as `read_frames` does; or frames by their keys; or find the timeline of a video.
+    """Read one clip, as `read_frames` does over its seconds; or frames by their keys; or find the timeline.
 
     Args:
         path: A video file.
@@ -65,7 +65,9 @@ def read_spans(
             timeline = Timeline.of(video)
         return ClipPixels(timeline.packed().reshape(1, 1, -1, 1), (), (), len(timeline.keys), 0.0)
     if frames is None:
-        return read_pixels(path, num_frames, start_seconds, end_seconds, backend=backend, size=size, limits=limits)
+        return read_pixels(
+            path, num_frames, start_seconds, end_seconds, backend=backend, size=size, limits=limits, spread="seconds"
+        )
     with PYAV_FILES.lend(path) as video:
         video.check(limits)
         video.expect(frames["keyframes"], by_number=frames["by_number"])
@@ -83,9 +85,12 @@ def timeline_of(answer: VideoFrames) -> Timeline:
 
 
 def clip_keys(timeline: Timeline, start_seconds: float, end_seconds: float, num_frames: int) -> list[int]:
-    """The frames that `read_frames` gives of a clip; none where the video ends before the clip starts."""
-    keys = timeline.span(start_seconds, end_seconds)
-    return [int(keys[index]) for index in sampled_indices(len(keys), num_frames)] if len(keys) else []
+    """The frames that `read_frames` gives of a clip over its seconds; none where the video ends before it starts."""
+    keys = timeline.shown(start_seconds, end_seconds).tolist()
+    if not keys:
+        return []
+    displayed = timeline.displayed(keys, start_seconds, end_seconds)
+    return [keys[index] for index in indices_in_time(keys, displayed, num_frames)]
 
 
 def request_of(

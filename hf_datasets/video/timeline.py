@@ -4,14 +4,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from math import ceil
+from math import ceil, floor
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .failures import VideoError
 from .pyav import TOLERANCE_SECONDS, OpenVideo
 
+if TYPE_CHECKING:
+    import av
+    from av.video.stream import VideoStream
+
 MAX_FRAMES_TO_DECODE = 500  # of one read: less than the time limit of a slow machine, and enough to be worth a seek
+HELD_FRAMES = Fraction(3, 2)  # more than a frame takes where all take the same, with times that are rounded
 MAX_RUN_READS = 2  # a run of frames that must be decoded together and is longer than these reads is read in parts
 
 
@@ -58,8 +64,13 @@ class Timeline:
     promised_seconds: float
 
     @classmethod
-    def of(cls, video: OpenVideo) -> "Timeline":
+    def of(cls, video: OpenVideo, start_seconds: float | None = None, end_seconds: float | None = None) -> "Timeline":
         """Read from the packets of a file; nothing is decoded.
+
+        Args:
+            video: The file.
+            start_seconds: Of the only span that is asked for later; None: the start.
+            end_seconds: Its end; None: that of the video.
 
         Raises:
             VideoError: It has no frame.
@@ -68,7 +79,7 @@ class Timeline:
         keyframes: list[int] = []
         leading: list[int] = []
         number, by_number = 0, not video.has_timestamps
-        for packet in video.packets(None):
+        for packet in video.packets(None) if by_number else _packets_of_span(video, start_seconds, end_seconds):
             number += 1
             if by_number or packet.pts is None or packet.pts in durations:
                 by_number = True
@@ -80,6 +91,8 @@ class Timeline:
                 leading[-1] = min(leading[-1], packet.pts)
             if not packet.is_discard:
                 durations[packet.pts] = packet.duration or round(1 / video.frame_rate / video.tick)
+        if by_number and video.has_timestamps and (start_seconds, end_seconds) != (None, None):
+            return cls.of(video)  # frames are counted from the first on
         keys = range(number) if by_number else sorted(durations)
         if not keys:
             raise VideoError(f"{video.path}: holds no frame; fetch the file again, or re-encode it")
@@ -118,6 +131,27 @@ class Timeline:
             return self.keys[first:last]
         shown = int(np.searchsorted(self.keys, start, side="left" if self.by_number else "right"))
         return self.keys[max(shown - 1, 0) :][:1]  # the frame on display
+
+    def shown(self, start_seconds: float, end_seconds: float) -> np.ndarray:
+        """The keys of `span`, after that of a frame which is still held when it starts."""
+        keys = self.span(start_seconds, end_seconds)
+        if not len(keys) or self._held(start_seconds) >= int(keys[0]):
+            return keys
+        first = int(np.searchsorted(self.keys, keys[0]))
+        return self.keys[max(first - 1, 0) : first + len(keys)]
+
+    def displayed(self, keys: Sequence[int], start_seconds: float, end_seconds: float) -> tuple[Fraction, Fraction]:
+        """Between which keys the frames `shown` are on display; at the edges, a part of a frame counts as all of it."""
+        after = int(np.searchsorted(self.keys, keys[-1], side="right"))
+        following = int(self.keys[after]) if after < len(self.keys) else self.end_key
+        is_held = len(keys) > 1 and keys[0] < self._key_at(start_seconds)
+        begin = self._held(start_seconds) if is_held else Fraction(int(keys[0]))
+        return begin, min(Fraction(following), self._held(end_seconds))
+
+    def _held(self, seconds: float) -> Fraction:
+        """The key up to which a frame that is shown at a time ends, unless it is held for longer than others."""
+        at = Fraction(seconds) + HELD_FRAMES / self.frame_rate
+        return at * self.frame_rate if self.by_number else (at + self.origin) / self.tick
 
     def _key_at(self, seconds: float) -> int:
         at = Fraction(seconds) - TOLERANCE_SECONDS
@@ -192,3 +226,22 @@ class Timeline:
         if by_number:
             keys = np.arange(end_key)
         return cls(keys, keyframes, leading, end_key, tick, origin, rate, bool(by_number), promised / 1000)
+
+
+def _packets_of_span(
+    video: OpenVideo, start_seconds: float | None, end_seconds: float | None
+) -> Iterator["av.Packet[VideoStream]"]:
+    """Demux what a `Timeline` needs of a span.
+
+    Yields:
+        Packets in decoding order, from the frame on display when the span starts up to one that is shown after it.
+    """
+    first = last = None
+    if start_seconds is not None:
+        first = floor((Fraction(start_seconds) + video.origin) / video.tick)
+    if end_seconds is not None:
+        last = ceil((Fraction(end_seconds) + video.origin + HELD_FRAMES / video.frame_rate) / video.tick)
+    for packet in video.packets(first):
+        yield packet
+        if last is not None and packet.dts is not None and packet.dts > last:
+            return

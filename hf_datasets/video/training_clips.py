@@ -10,7 +10,7 @@ from torchvision.transforms import InterpolationMode, v2
 
 from .failures import VideoError
 from .frame_cache import Clip, FrameCache
-from .reading import read_frames
+from .reading import Spread, read_frames
 
 
 class Augmentation:
@@ -75,6 +75,7 @@ class LabeledClips(Dataset[dict[str, Tensor]]):
         augmentation: For items with a seed.
         frames_per_part: The clip is cut into T parts; of each this many frames are read and one is drawn.
         cache: Decoded frames, `T * frames_per_part` per clip.
+        spread: Of frames that are in no cache, as in `read_frames`.
 
     Raises:
         VideoError: On indexing, if a clip cannot be read; its message begins with the clip's id.
@@ -90,9 +91,10 @@ class LabeledClips(Dataset[dict[str, Tensor]]):
         augmentation: Augmentation | None = None,
         frames_per_part: int = 1,
         cache: FrameCache | None = None,
+        spread: Spread = "middles",
     ) -> None:
         self.clips, self.labels, self.num_frames, self.size = clips, labels, num_frames, size
-        self.augmentation, self.frames_per_part, self.cache = augmentation, frames_per_part, cache
+        self.augmentation, self.frames_per_part, self.cache, self.spread = augmentation, frames_per_part, cache, spread
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -119,7 +121,8 @@ class LabeledClips(Dataset[dict[str, Tensor]]):
             return self.cache[clip["clip_id"]]
         count = self.num_frames * self.frames_per_part
         try:
-            read = read_frames(clip["video"], count, clip["start_seconds"], clip["end_seconds"], size=self.size)
+            span = clip["start_seconds"], clip["end_seconds"]
+            read = read_frames(clip["video"], count, *span, size=self.size, spread=self.spread)
         except VideoError as error:
             raise VideoError(f"clip {clip['clip_id']!r} does not decode: {error}") from error
         return read.frames.contiguous()  # the memory layout decides how resizing rounds

@@ -90,7 +90,9 @@ def card(media: Media, place: int, row: Mapping[str, Any], trouble: str, is_righ
             f'<video src="{media.address("clip", footage_of(row))}" aria-label="{place + 1}. {title}" {MUTED} loop '
             'controls preload="auto"></video><p class="trouble" role="alert" hidden></p>'
         )
-    facts = (f"score {row['score']:.3f}", row["video"], seconds_of(row))
+    facts = [f"score {row['score']:.3f}"]
+    if row["label"] or row["text"]:  # else they are the title
+        facts += [row["video"], seconds_of(row)]
     marks = "".join(
         f'<button type="button" data-do="{name}" aria-pressed="{str(is_right is value).lower()}" '
         f'aria-label="Moment {place + 1} is {name}">{sign} {name.capitalize()}</button>'

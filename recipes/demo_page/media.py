@@ -130,9 +130,9 @@ class Media:
             raise VideoError(f"{footage.video} is not kept any more; upload it again")
         return footage.upload
 
-    def frames(self, footage: Footage, number: int, size: Any) -> Tensor:
-        """What a model reads of a clip, `(number, 3, height, width)` uint8."""
-        frames: Tensor = self.read(footage, num_frames=number, size=size).frames
+    def frames(self, footage: Footage, number: int, size: Any, *, display: bool = False) -> Tensor:
+        """What a model reads of a clip, or to `display` a person sees, `(number, 3, height, width)` uint8."""
+        frames: Tensor = self.read(footage, num_frames=number, size=size, display=display).frames
         return frames
 
     def address(self, kind: str, footage: Footage) -> str:
@@ -201,7 +201,7 @@ class Media:
     def write_strip(self, footage: Footage, path: Path) -> tuple[float, float]:
         """Frames from begin to end, side by side."""
         width, height = STRIP_SIZE
-        frames = self.frames(footage, STRIP_FRAMES, height)
+        frames = self.frames(footage, STRIP_FRAMES, height, display=True)
         strip = Image.new("RGB", (STRIP_FRAMES * width, height))
         for number, frame in enumerate(frames):
             strip.paste(cropped(frame, width, height), (number * width, 0))
@@ -210,7 +210,8 @@ class Media:
 
     def write_still(self, footage: Footage, path: Path) -> tuple[float, float]:
         """The middle frame."""
-        cropped(self.frames(footage, 1, STILL_SIDE)[0], STILL_SIDE, STILL_SIDE).save(path, "JPEG", quality=82)
+        frame = self.frames(footage, 1, STILL_SIDE, display=True)[0]
+        cropped(frame, STILL_SIDE, STILL_SIDE).save(path, "JPEG", quality=82)
         return footage.start_seconds, footage.end_seconds
 
     def keep(self, path: Path) -> None:

@@ -132,7 +132,8 @@ class Page:
         if not found:
             return search, cards.tell(f"Nothing fits: {why}.", wrong=True), "", ""
         words = " ".join(search.text.split())
-        asked = f"for “{words}”" if words else "that look most alike"
+        clip = "" if search.query is None else f"the clip of {search.query.stretch.video}"
+        asked = f"for “{words}” {f'and {clip}' if clip else 'alone, without a clip'}" if words else f"most like {clip}"
         return search, cards.tell(f"The best {len(found)} moments {asked}"), shown, ""
 
     def trouble(self, row: dict[str, Any]) -> str:
@@ -238,7 +239,9 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
                     none = gr.Button("Text only", size="md", min_width=130, interactive=reads_texts)
                 clip = part("timeline", "trim", elem_id="query")
                 text = gr.Textbox(
-                    label="2. Say what is different" if reads_texts else "2. The model of this index reads no text",
+                    label="2. Say what is different, or what to look for"
+                    if reads_texts
+                    else "2. The model of this index reads no text",
                     info=None
                     if reads_texts
                     else "It finds moments that look like the clip. Index with a model that "
@@ -274,6 +277,7 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
             page.find,
             [search, query, text, *filters],
             [search, said, found, exported],
+            show_progress_on=said,  # on each of them it would turn over empty space
             **private,
         )
         found.mark(page.mark, search, [found, kept], **quiet)

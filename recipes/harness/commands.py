@@ -21,6 +21,7 @@ IN_CHECKOUT_AND_INSTALLED = (
     (r"\brecipes/((?:accelerate|weights)/[\w./-]*\w)", r"$(subtle path \1)"),
     (r"\bmake quickstart\b", "subtle quickstart"),
 )
+BARE = rf"`?(?<![\w/.-])({'|'.join(sorted(path.stem for path in RECIPES.glob('[a-z]*.py')))})\.py\b`?"
 EXTRA = ("accelerate", "jinja2", "rich")
 """The modules of the extra `recipes` in `pyproject.toml`."""
 started_by_command = False
@@ -36,6 +37,7 @@ def as_typed(text: str) -> str:
     if IS_INSTALLED or started_by_command:
         for pattern, replacement in IN_CHECKOUT_AND_INSTALLED:
             text = re.sub(pattern, replacement, text)
+        text = re.sub(BARE, r"`subtle \1`", text)
     return text
 
 

@@ -22,9 +22,10 @@ from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin,
 
 import yaml
 
+from harness import running
 from harness.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, program
-from harness.running import end_at_once, visible
 from harness.running import run_recipe as run_recipe  # every recipe has both from here
+from harness.running import visible
 
 Config = TypeVar("Config")
 BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(("false", "no", "f", "n", "0"), False)
@@ -405,8 +406,11 @@ def parse_config(config_class: type[Config], description: str | None, arguments:
     """
     is_main = threading.current_thread() is threading.main_thread()
     if arguments is None and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, end_at_once)
+        signal.signal(signal.SIGINT, running.end_at_once)
     parser = ConfigParser(config_class, description)
     if arguments is None and (missing := missing_modules()):
         parser.error(missing)
-    return parser.read(sys.argv[1:] if arguments is None else arguments)
+    config = parser.read(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        running.imports = running.announce("loading the libraries")
+    return config

@@ -5,8 +5,10 @@ import os
 import re
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -16,6 +18,33 @@ Config = TypeVar("Config")
 PACKAGES = ("hf_datasets", "hf_models", "metrics")
 HINTS = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
 INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
+
+QUIET_SECONDS = 2.0
+imports: threading.Timer | None = None
+"""Started when a recipe has read its configuration, ended when it runs."""
+
+
+def announce(what: str) -> threading.Timer:
+    """Say to a person at a terminal what is done, unless it is cancelled within `QUIET_SECONDS`."""
+
+    def say() -> None:
+        if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
+            sys.stderr.write(f"{what} ...\n")
+
+    timer = threading.Timer(QUIET_SECONDS, say)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+@contextmanager
+def announced(what: str) -> Iterator[None]:
+    """Say what is done, where it takes longer than `QUIET_SECONDS`."""
+    timer = announce(what)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 MOST_CHARACTERS = 3000  # of an error
@@ -53,6 +82,8 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
     What the user can fix is one line on stderr and status 2; an interrupted run is one line and status 130. Everything
     else is a bug, and keeps its traceback.
     """
+    if imports is not None:
+        imports.cancel()
     is_script = signal.getsignal(signal.SIGINT) is end_at_once
     if is_script:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,18 +96,34 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
         code = stop.code
         raise SystemExit(visible(as_typed(code), kept="\n") if isinstance(code, str) else code) from None
     except Exception as error:
-        mistake = users_mistake(error)
-        if mistake is None:
+        if not say_mistake(error):
             raise
+        return 2
+    finally:
+        if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def check_first(check: Callable[[Config], object], config: Config) -> None:
+    """Refuse what a user named wrongly before the imports that take seconds, as `run_recipe` would after them."""
+    try:
+        check(config)
+    except Exception as error:
+        if not say_mistake(error):
+            raise
+        raise SystemExit(2) from None
+
+
+def say_mistake(error: Exception) -> bool:
+    """Say in one line what a user can fix; False for a bug."""
+    mistake = users_mistake(error)
+    if mistake is not None:
         hint = HINTS.get(getattr(mistake, "errno", None), "")
         said = visible(" ".join(message_of(mistake).split()))
         if len(said) > MOST_CHARACTERS:  # a value from elsewhere has any length
             said = f"{said[: MOST_CHARACTERS // 2]} ... {said[-MOST_CHARACTERS // 2 :]}"
         sys.stderr.write(as_typed(f"error: {said}{hint}\n"))
-        return 2
-    finally:
-        if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return mistake is not None
 
 
 def message_of(error: BaseException) -> str:

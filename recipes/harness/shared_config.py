@@ -32,6 +32,11 @@ class DataConfig:
     data_dir: str | None = option(None, "Folder of its annotations; none where it needs none, as the miniature.")
     video_dir: str | None = option(None, "Folder of its videos; none where the dataset knows its own.")
 
+    @property
+    def spread(self) -> Literal["middles", "seconds"]:
+        """Over what the frames of a clip are spread: of one's own footage as an index does it, else as the papers."""
+        return "seconds" if self.dataset_config == "own" else "middles"
+
 
 @dataclass
 class ContrastConfig(DataConfig):

@@ -153,7 +153,8 @@ def misfits(encoder: MomentEncoder, kind: Kind, scan: "Scan", root: str) -> np.n
     for row, sentence in zip(scan.some_rows(len(SENTENCES)), SENTENCES, strict=False):
         try:
             span = row["start_seconds"], row["end_seconds"]
-            read = read_frames(store.path(row["video"]), encoder.num_frames, *span, size=encoder.frame_size)
+            path, size = store.path(row["video"]), encoder.frame_size
+            read = read_frames(path, encoder.num_frames, *span, size=size, spread="seconds")
         except (VideoError, OSError):
             continue
         queries.append(encoder.query(read.frames, sentence))

@@ -1,5 +1,6 @@
 """Found moments as files: clips, a contact sheet, an edit list and a playlist."""
 
+import json
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -15,9 +16,11 @@ from hf_datasets.video.backends import PYAV_FILES
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
 from indexing.output import records, shown
 
+EARLY_SECONDS = 0.1
 SHEET_COLUMNS = 4
 PICTURE = (240, 135)
-CAPTION_HEIGHT = 18
+LINE_HEIGHT = 14
+CAPTION_HEIGHT = 2 * LINE_HEIGHT + 4
 MOST_SECONDS = 1e7  # which have names of files
 
 
@@ -77,6 +80,18 @@ def check_span(row: dict[str, Any]) -> None:
         raise VideoError(f"{row['video']}: {start} to {end} is no span; it is 0 <= start < end in seconds")
 
 
+def told_of_copies(folder: Path) -> str | None:
+    """How much earlier than their moments exported clips begin; None where they do not."""
+    rows = json.loads((folder / "moments.json").read_text(encoding="utf-8"))
+    early = [lead for row in rows if (lead := row["start_seconds"] - row["clip_begins_seconds"]) >= EARLY_SECONDS]
+    if not early:
+        return None
+    return (
+        f"{len(early)} of {len(rows)} clips begin before their moments, up to {max(early):.1f} s, at the keyframe "
+        "before them; --exact cuts them to the frame"
+    )
+
+
 def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool, mute: bool) -> dict[str, Any]:
     """One clip; how it was made, and where it begins in its video."""
     span = row["start_seconds"], row["end_seconds"]
@@ -100,12 +115,13 @@ def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool
 
 def picture_of(path: Path, row: dict[str, Any]) -> Image.Image:
     """The middle frame of a moment."""
-    read = read_frames(path, 1, row["start_seconds"], row["end_seconds"], size=PICTURE[1])
+    span = row["start_seconds"], row["end_seconds"]
+    read = read_frames(path, 1, *span, size=PICTURE[1], spread="seconds", display=True)
     return Image.fromarray(read.frames[0].permute(1, 2, 0).contiguous().numpy())
 
 
 def contact_sheet(pictures: Sequence[tuple[int, dict[str, Any], Image.Image]]) -> Image.Image:
-    """All pictures in a grid, each above its rank and seconds."""
+    """All pictures in a grid, each above its rank, file, seconds and score."""
     width, height = PICTURE[0] + 8, PICTURE[1] + CAPTION_HEIGHT + 8
     lines = max(1, -(-len(pictures) // SHEET_COLUMNS))
     sheet = Image.new("RGB", (SHEET_COLUMNS * width, lines * height), "white")
@@ -114,9 +130,20 @@ def contact_sheet(pictures: Sequence[tuple[int, dict[str, Any], Image.Image]]) -
         left, top = place % SHEET_COLUMNS * width + 4, place // SHEET_COLUMNS * height + 4
         picture.thumbnail(PICTURE)
         sheet.paste(picture, (left + (PICTURE[0] - picture.width) // 2, top))
-        caption = f"{rank}.  {row['start_seconds']:.2f} - {row['end_seconds']:.2f} s"
-        draw.text((left, top + PICTURE[1] + 2), caption, fill="black")
+        file, facts = captions_of(rank, row, draw)
+        draw.text((left, top + PICTURE[1] + 2), file, fill="black")
+        draw.text((left, top + PICTURE[1] + 2 + LINE_HEIGHT), facts, fill="black")
     return sheet
+
+
+def captions_of(rank: int, row: dict[str, Any], draw: ImageDraw.ImageDraw) -> tuple[str, str]:
+    """What stands below a picture: the end of its file's name, as much as there is room for, and its facts."""
+    video = shown(row["video"])
+    file = f"{rank}.  {video}"
+    while draw.textlength(file) > PICTURE[0] and video:
+        video = video[1:]
+        file = f"{rank}.  …{video}"
+    return file, f"{row['start_seconds']:.2f} - {row['end_seconds']:.2f} s   score {row['score']:.3f}"
 
 
 def edit_list(rows: Sequence[dict[str, Any]]) -> str:

@@ -8,6 +8,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from harness.model_folders import check_model_folder
+from harness.running import announced
 from hf_models.index.store import IndexedModel
 from hf_models.moment_encoders import MomentEncoder, key_of, load_moment_encoder
 from hf_models.query_texts import files_of_model
@@ -26,9 +27,10 @@ def load_model(config: Any) -> MomentEncoder:
     """The encoder of a configuration."""
     check_folder(config.model)
     disable_progress_bar()
-    return load_moment_encoder(
-        config.model, device_of(config.device), config.num_frames, trust_remote_code=config.trust_remote_code
-    )
+    with announced(f"loading {config.model}"):
+        return load_moment_encoder(
+            config.model, device_of(config.device), config.num_frames, trust_remote_code=config.trust_remote_code
+        )
 
 
 def check_folder(name_or_path: str) -> None:
@@ -59,12 +61,13 @@ def load_again(model: IndexedModel, device: str, *, trust_remote_code: bool = Fa
     disable_progress_bar()
     if model.details["trust_remote_code"] and not trust_remote_code:  # an index may come from anyone
         raise ValueError(f"{model.name} runs code of its own; if you trust it, add --trust_remote_code")
-    encoder = load_moment_encoder(
-        model.name,
-        device_of(device),
-        model.details["num_frames"],
-        trust_remote_code=trust_remote_code,
-    )
+    with announced(f"loading {model.name}"):
+        encoder = load_moment_encoder(
+            model.name,
+            device_of(device),
+            model.details["num_frames"],
+            trust_remote_code=trust_remote_code,
+        )
     files = model.details["files"]
     if files and files == files_of_model(model.name):
         return encoder  # a fingerprint of all weights takes seconds

@@ -73,7 +73,7 @@ class ChatReranker:
         def frames_of(candidate: Candidate) -> list[dict[str, Any]]:
             row = candidate.row
             span = row["start_seconds"], row["end_seconds"]
-            return self.parts(read_frames(path_of(row), self.num_frames, *span).frames)
+            return self.parts(read_frames(path_of(row), self.num_frames, *span, spread="seconds").frames)
 
         shown = [] if clip is None else self.parts(clip)
         candidates = [Candidate(rank, row) for rank, row in enumerate(rows, start=1)]
@@ -156,7 +156,8 @@ class MatcherReranker:
         for rank, row in enumerate(rows, start=1):
             span = row["start_seconds"], row["end_seconds"]
             try:
-                read = read_frames(path_of(row), self.num_frames, *span, size=self.scorer.frame_size)
+                size = self.scorer.frame_size
+                read = read_frames(path_of(row), self.num_frames, *span, size=size, spread="seconds")
             except (VideoError, OSError) as error:
                 failures[Candidate(rank, row).key] = str(error)
                 scores.append(None)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hf_datasets.footage.files import VideoFile, find_videos
 from hf_datasets.footage.moments import VideoMoment, Windows, read_moments
@@ -78,6 +79,35 @@ def folder_source(folder: Path, windows: Windows | None, detector: str = "shots"
     )
 
 
+def check_source(config: Any) -> None:
+    """Read the table of `index.py`, or see that the folder is there; imports nothing that takes long.
+
+    Raises:
+        FileNotFoundError: There is no such folder or table.
+        ValueError: The table cannot be used.
+    """
+    if config.activate is None and config.source is not None:
+        path = Path(config.source).expanduser()
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path}: there is no such folder of videos or table of moments; check the name, and that the disk is "
+                "there"
+            )
+        if not path.is_dir():
+            read_moments(path, seconds_before=config.seconds_before, seconds_after=config.seconds_after)
+            check_video_dir(Path(config.video_dir).expanduser() if config.video_dir else path.absolute().parent)
+
+
+def check_video_dir(folder: Path) -> None:
+    """Refuse a folder of videos that is not there.
+
+    Raises:
+        FileNotFoundError: It is not.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder; give the one that holds the videos as --video_dir")
+
+
 def table_source(
     table: Path, video_dir: Path | None, *, seconds_before: float = 2.0, seconds_after: float = 3.0
 ) -> Source:
@@ -99,8 +129,7 @@ def source_of(moments: Iterable[VideoMoment], folder: Path, rejections: list[Rej
         FileNotFoundError: There is no such folder.
         ValueError: None of the videos is there.
     """
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder; give the one that holds the videos as --video_dir")
+    check_video_dir(folder)
     store = VideoStore(folder)
     by_name: dict[str, list[VideoMoment]] = {}
     for moment in moments:

@@ -201,7 +201,8 @@ class PairFrames(Dataset):
     def frames(self, place: Tensor) -> Tensor:
         """`pixel_values (T, C, H, W)` of one clip."""
         clip, processor = self.source.rows[place], self.source.processor.video_processor
-        read = read_frames(clip["video"], processor.num_frames, clip["start_seconds"], clip["end_seconds"])
+        span, spread = (clip["start_seconds"], clip["end_seconds"]), self.source.config.spread
+        read = read_frames(clip["video"], processor.num_frames, *span, spread=spread)
         return processor(read.frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0]
 
 

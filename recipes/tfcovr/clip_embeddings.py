@@ -29,12 +29,13 @@ def made_by(
     model: TFCoVRForComposedRetrieval, processor: TFCoVRProcessor, config: EmbedConfig
 ) -> dict[str, dict[str, str]]:
     """What the video and the text embeddings depend on, by name, as fingerprints."""
+    by_time = " of the time" if config.spread == "seconds" else ""
     order = f"shuffled with seed {config.seed}" if config.shuffle_frames else "ascending"
     return {
         "video": {
             "weights": weights_fingerprint(model.vision_model),
             "processor": processor_fingerprint(processor.video_processor),
-            "sampler": f"middle of {processor.video_processor.num_frames} equal parts, {order}",
+            "sampler": f"middle of {processor.video_processor.num_frames} equal parts{by_time}, {order}",
         },
         "text": {
             "weights": weights_fingerprint(model.text_model),
@@ -153,7 +154,7 @@ def decoded_clips(
     if isinstance(size, int):
         return {}
     folder, num_frames = Path(config.cache_dir), processor.video_processor.num_frames
-    caches = [FrameCache.find(folder, clips, num_frames, size) for clips in splits]
+    caches = [FrameCache.find(folder, clips, num_frames, size, config.spread) for clips in splits]
     return {clip_id: cache for cache in caches if cache is not None for clip_id in cache.places.keys() - cache.failures}
 
 
@@ -162,7 +163,10 @@ def answers(
 ) -> Iterator[tuple[str, VideoFrames | VideoFailure]]:
     """The frames of each clip or why there are none; in worker processes a bad video cannot hang the run."""
     requests = [
-        VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"]) for clip in clips
+        VideoRequest(
+            clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"], {"spread": config.spread}
+        )
+        for clip in clips
     ]
     limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
     with VideoReaderPool(num_frames, size=size, **limits) as pool:

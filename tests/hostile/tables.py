@@ -22,7 +22,8 @@ def write_tables(terminalreporter):
         {"test": one.nodeid.removeprefix("tests/"), "inputs": count, "escapes": "0" if one.passed else "1, see above"}
         for one, count in noted("inputs")
     ]
-    outcomes, kills, times, damage = ([row for _, row in noted(name)] for name in ("outcomes", "kills", "times", "damage"))
+    names = ("outcomes", "kills", "times", "damage")
+    outcomes, kills, times, damage = ([row for _, row in noted(name)] for name in names)
     sections = {
         "inputs": (fuzzed, f"{sum(row['inputs'] for row in fuzzed):,} inputs"),
         "outcomes": (outcomes, f"{sum(row['tried'] for row in outcomes):,} tried"),

@@ -3,17 +3,19 @@
 import contextlib
 import importlib.util
 import io
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-from harness import commands
+from harness import commands, running
 from harness.running import run_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -170,6 +172,46 @@ def test_an_interrupt_is_one_line_and_exit_status_130():
     assert errors.endswith("\ninterrupted; what is done is kept, run again to go on\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("index", "nowhere"), "nowhere: there is no such folder of videos or table of moments"),
+        (
+            ("index", "moments.csv"),
+            "moments.csv has no column video (or video_id, path), start_seconds, end_seconds; it",
+        ),
+        (("index", "good.csv", "--video_dir", "gone"), "gone is not a folder; give the one that holds the videos"),
+        (("tune", "nowhere"), "there is no table nowhere; give one with the columns video and label"),
+        (("tune", "moments.csv"), "moments.csv has no column video_id (or video, path), label; it has clip"),
+        (("tune", "good.csv", "--video_dir", "gone"), "gone is not a folder; give the one that holds the videos"),
+        (("build_tfcovr", "--data_dir", "nowhere"), "there is no folder or table nowhere; give a table of clips"),
+    ],
+)
+def test_a_wrong_path_or_table_is_refused_before_anything_heavy_is_imported(tmp_path, words, message):
+    (tmp_path / "moments.csv").write_text("clip\n1\n")
+    (tmp_path / "good.csv").write_text("video,start_seconds,end_seconds,label\na.mp4,0,1,vault\n")
+    for heavy in ("torch", "transformers", "lancedb"):
+        (tmp_path / f"{heavy}.py").write_text(f"raise AssertionError('{heavy} is imported')")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    status, output, errors = run(*words, folder=tmp_path, env=environment)
+    assert (status, output) == (2, ""), errors
+    assert errors.startswith(f"error: {message}"), errors
+    assert errors.count("\n") == 1
+
+
+def test_what_takes_longer_than_two_seconds_says_what_it_does(monkeypatch, capsys):
+    monkeypatch.setattr(running, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with running.announced("loading the model"):
+        pass
+    time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with running.announced("loading the model"):
+        time.sleep(0.2)
+    assert capsys.readouterr().err == "loading the model ...\n"
+
+
 TYPED = {
     "`python recipes/embed.py` makes it": "`subtle embed` makes it",
     "accelerate launch --config_file recipes/accelerate/4xa100.yaml recipes/stage2.py recipes/configs/stage2.yaml": (
@@ -178,6 +220,9 @@ TYPED = {
     "recipes/build_fig.py makes such a folder": "subtle build_fig makes such a folder",
     "Default: recipes/weights/miniature-clip.": "Default: $(subtle path weights/miniature-clip).",
     "/data/recipes.csv and python": "/data/recipes.csv and python",
+    "a folder that index.py made, for search.py, not data/index.py or other.py": (
+        "a folder that `subtle index` made, for `subtle search`, not data/index.py or other.py"
+    ),
 }
 
 

@@ -21,6 +21,7 @@ from demo import DemoConfig
 from small_index import COLORS, EVIL, build_index
 
 import demo_page.media
+from demo_page import cards
 from demo_page.marks import COLUMNS, Marks
 from demo_page.media import Footage, Media
 from demo_page.page import Page, Search, build_page, launch
@@ -100,6 +101,20 @@ def test_the_trimmed_clip_is_what_is_searched_with(small, page, text):
     assert [row["moment_id"] for row in state.found] == [row["moment_id"] for row in expected]
     assert [row["score"] for row in state.found] == pytest.approx([row["score"] for row in expected], abs=1e-5)
     assert cards.count("<video") == 12
+
+
+def test_the_page_says_whether_a_clip_was_used_and_how_many_videos_were_read(small, page, monkeypatch):
+    query, _ = page.take_moment(red(small))
+    both, clip, text = (words_of(find(page, *asked)[1]) for asked in ((query, TEXT), (query,), (None, TEXT)))
+    assert both == "The best 12 moments for “show red” and the clip of first/one.mp4"
+    assert clip == "The best 12 moments most like the clip of first/one.mp4"
+    assert text == "The best 12 moments for “show red” alone, without a clip"
+    bare = dict.fromkeys(("label", "text")) | {"video": "a.mp4", "start_seconds": 0.0, "end_seconds": 1.0, "score": 0.5}
+    assert words_of(cards.card(small.media, 0, bare, "gone", None)).count("a.mp4") == 1
+    assert demo.videos_in(small.index, small.model) == "4 videos"
+    rows = small.index.files(small.model.key) | {"broken.mp4": {"status": "quarantined"}}
+    monkeypatch.setattr(MomentIndex, "files", lambda *_: rows)
+    assert demo.videos_in(small.index, small.model) == "4 videos (1 more cannot be read)"
 
 
 def test_filters_and_nothing_that_fits(small, page):

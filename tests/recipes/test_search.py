@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -19,7 +20,7 @@ import torch
 from colored_videos import write_colored_video
 from evaluate_tfcovr import EvaluateConfig
 from index import IndexConfig
-from PIL import Image
+from PIL import Image, ImageDraw
 from search import SearchConfig
 
 from harness.config import run_recipe
@@ -29,7 +30,7 @@ from hf_datasets.video import read_frames
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
 from hf_models.moment_encoders import load_moment_encoder
-from indexing.exporting import export
+from indexing.exporting import contact_sheet, export, picture_of
 from indexing.models import load_again
 from indexing.output import CONTROL_CHARACTERS, FORMATS
 
@@ -386,6 +387,41 @@ def test_copied_clips_hold_the_moment(config, indexed, tmp_path):
         begin = round(row["clip_begins_seconds"] * 8)
         assert len(frames) >= round(row["end_seconds"] * 8) - begin
         assert np.array_equal(np.stack(frames[:16]), np.stack(whole[begin : begin + 16]))
+
+
+def test_copies_that_begin_before_their_moments_are_told_with_the_cure(config, tmp_path, capsys, monkeypatch):
+    row = search.find(replace(config, where="video = 'second/5.mp4'", limit=1))[0]
+    monkeypatch.setattr(
+        search, "find", lambda _: [row | {"start_seconds": start, "end_seconds": 0.9} for start in (0.5, 0.0)]
+    )
+    search.main(replace(config, export=str(tmp_path / "copied")))
+    told = "1 of 2 clips begin before their moments, up to 0.5 s, at the keyframe before them; --exact cuts them to the"
+    assert told in capsys.readouterr().err
+    search.main(replace(config, export=str(tmp_path / "exact"), exact=True))
+    assert "keyframe" not in capsys.readouterr().err
+
+
+def test_a_contact_sheet_names_the_file_the_seconds_and_the_score_and_shows_pictures_as_players_do(
+    tmp_path, monkeypatch
+):
+    with av.open(str(tmp_path / "squeezed.mp4"), "w") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 90, 120, "yuv420p"
+        stream.codec_context.sample_aspect_ratio = Fraction(2, 1)
+        for _ in range(5):
+            frame = av.VideoFrame.from_ndarray(np.full((120, 90, 3), 99, np.uint8), format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    row = {"video": "a" * 90 + "/squeezed.mp4", "start_seconds": 0.0, "end_seconds": 0.2, "score": 0.8766}
+    picture = picture_of(tmp_path / "squeezed.mp4", row)
+    assert picture.width / picture.height == pytest.approx(180 / 120, abs=0.02)
+    captions = []
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda draw, place, text, **_: captions.append(text))
+    contact_sheet([(1, row, picture)])
+    file, facts = captions
+    assert file.startswith("1.  …")
+    assert file.endswith("aaa/squeezed.mp4")
+    assert facts == "0.00 - 0.20 s   score 0.877"
 
 
 def test_nothing_outside_the_folder_of_videos_is_exported(config, indexed, tmp_path):

@@ -39,6 +39,15 @@ def test_what_leads_out_of_the_folder_is_refused(tmp_path):
         fingerprint(folder / "pipe.mp4")
 
 
+@pytest.mark.parametrize("name", ["two\nlines.mp4", "bell\x07.mp4", "back\\slash.mp4"])
+def test_a_name_that_no_search_could_open_is_refused_with_the_cure(tmp_path, name):
+    (tmp_path / name).touch()
+    (tmp_path / "good.mp4").touch()
+    files, (rejection,) = find_videos(tmp_path)
+    assert [file.video for file in files] == ["good.mp4"]
+    assert rejection.reason == f"file name with a control character or a backslash: {name!r}; rename it"
+
+
 def test_a_fingerprint_is_of_the_whole_content(tmp_path):
     path = tmp_path / "a.mp4"
     content = bytes(range(256)) * 10_000

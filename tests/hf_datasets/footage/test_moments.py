@@ -62,6 +62,26 @@ def test_each_bad_row_and_column_is_named(tmp_path):
     ]
 
 
+def test_a_table_of_a_spreadsheet_may_have_semicolons_decimal_commas_and_clock_times(tmp_path):
+    table = "video;start_seconds;end_seconds;label\na.mp4;0,5;1,250;one, two\na.mp4;00:00:12.50;00:01:02,5;\n"
+    (tmp_path / "moments.csv").write_text(f"\ufeff{table}", encoding="utf-8")
+    (tmp_path / "moments.tsv").write_text(table.replace(";", "\t"), encoding="utf-8")
+    for name in ("moments.csv", "moments.tsv"):
+        moments, rejections = read_moments(tmp_path / name)
+        assert not rejections
+        assert [(one.start_seconds, one.end_seconds, one.label) for one in moments] == [
+            (0.5, 1.25, "one, two"),
+            (12.5, 62.5, None),
+        ]
+    rows = [{"video": "a.mp4", "start_seconds": "1:02:03", "end_seconds": "3,724.5"}]
+    rows += [{"video": "a.mp4", "start_seconds": time, "end_seconds": "1,250"} for time in ("0:01", "00:00:75", "1")]
+    rows += [{"video": "a.mp4", "start_seconds": "01:02:03.25", "end_seconds": "3724.5"}]
+    (moment,), rejections = read_moments(write(tmp_path / "commas.csv", rows))
+    assert (moment.start_seconds, moment.end_seconds) == (3723.25, 3724.5)  # 1,250 may be a thousand, and 0:01 an hour
+    assert [one.reason.partition(":")[0] for one in rejections] == ["time that is not a number"] * 4
+    assert "seconds such as 12.5 or a time such as 00:00:12.50" in rejections[0].reason
+
+
 def test_the_columns_may_be_called_as_those_of_tfcovr(tmp_path):
     row = {"clip_id": "7", "video_id": "a", "start_seconds": 1, "end_seconds": 2, "label": "x", "description": "an x"}
     (moment,), rejections = read_moments(write(tmp_path / "clips.csv", [row, row | {"start_seconds": 0}]))

@@ -187,6 +187,16 @@ def test_a_bad_row_is_rejected_with_the_fix_and_the_others_stay(tmp_path, videos
     json.loads(rejection.raw)
 
 
+def test_messages_name_the_columns_as_the_table_does(tmp_path):
+    rows = {"video": ["v0", "", "v1", "v2"], "label": ["drops", "rolls", "drops", "rolls"]}
+    found = read_own_clips(write(tmp_path / "mine", rows), validation_fraction=0.0, test_fraction=0.0)
+    assert [one.reason.partition(":")[0] for one in found.rejections] == ["empty clip_id, video or label"]
+    with pytest.raises(ValueError, match=r"has no column label; it has video$"):
+        read_own_clips(write(tmp_path / "unlabeled", {"video": ["v0"]}))
+    with pytest.raises(ValueError, match=r"has no column video_id \(or video, path\); it has label$"):
+        read_own_clips(write(tmp_path / "nowhere", {"label": ["drops"]}))
+
+
 def test_columns_may_be_called_as_in_a_table_of_moments_and_only_video_and_label_are_needed(tmp_path):
     columns = table()
     renamed = {"video": columns["video_id"], **{name: columns[name] for name in ("start_seconds", "end_seconds")}}

@@ -1,5 +1,6 @@
 """Clips cut out of videos keep their sound, at the time that it has in the video."""
 
+import struct
 from fractions import Fraction
 
 import av
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
+from hf_datasets.video.previews import read_or_preview
 
 FRAME_SECONDS = 1 / 25
 SIGNAL = 2.2  # when the picture turns white and the tone begins
@@ -109,3 +111,73 @@ def test_a_clip_of_a_video_without_sound_or_muted_has_none(videos, tmp_path):
     encode_clip(videos / "stereo.mp4", tmp_path / "d.mp4", 1.0, 3.0, mute=True)
     for name in "abcd":
         assert signals(tmp_path / f"{name}.mp4")[1] is None
+
+
+def write_pictures(path, pictures, *, aspect=None, options=None):
+    """Pictures at 25 frames per second, whose pixels may be `aspect` times as wide as high."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=25, options=options or {})
+        stream.height, stream.width = pictures[0].shape[:2]
+        stream.pix_fmt = "yuv420p"
+        if aspect is not None:
+            stream.codec_context.sample_aspect_ratio = aspect
+        for number, picture in enumerate(pictures):
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, 25)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return path
+
+
+def turn(path):
+    """Have a player turn the pictures of an MP4 file by a right angle, as phones do."""
+    content = path.read_bytes()
+    at = content.index(bytes.fromhex("00010000") + bytes(12), content.index(b"tkhd"))
+    turned = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)
+    path.write_bytes(content[:at] + turned + content[at + 36 :])
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize("aspect", [Fraction(64, 45), Fraction(8, 9)])
+def test_an_exact_clip_is_shown_as_wide_as_its_video_and_a_preview_has_square_pixels(tmp_path, aspect, is_turned):
+    pictures = [np.full((96, 90, 3), 99, np.uint8)] * 25
+    video = write_pictures(tmp_path / "squeezed.mp4", pictures, aspect=aspect)
+    if is_turned:
+        turn(video)
+    encode_clip(video, tmp_path / "clip.mp4", 0.2, 0.6)
+    read_or_preview(video, 1, 0.2, 0.6, task={"preview": str(tmp_path / "preview.mp4")})
+    with av.open(str(tmp_path / "clip.mp4")) as clip, av.open(str(tmp_path / "preview.mp4")) as preview:
+        exact, small = clip.streams.video[0], preview.streams.video[0]
+        assert small.sample_aspect_ratio in {None, 1}
+        if is_turned:
+            assert (exact.width, exact.height, exact.sample_aspect_ratio) == (96, 90, 1 / aspect)
+            assert (small.width, small.height) == (96, round(90 * aspect))
+        else:
+            assert (exact.width, exact.height, exact.sample_aspect_ratio) == (90, 96, aspect)
+            assert (small.width, small.height) == (round(90 * aspect), 96)
+
+
+def test_an_exact_clip_of_an_interlaced_video_has_whole_pictures(tmp_path):
+    pictures = np.full((25, 64, 176, 3), 16, np.uint8)
+    for number in range(25):
+        for field in (0, 1):  # the second half of the lines is taken a fiftieth of a second later
+            left = 3 * (2 * number + field)
+            pictures[number, field::2, left : left + 16] = 235
+    options = {"flags": "+ilme+ildct", "x264-params": "tff=1", "crf": "10"}
+    video = write_pictures(tmp_path / "interlaced.mkv", list(pictures), options=options)
+    encode_clip(video, tmp_path / "clip.mp4", 0.2, 0.8)
+    read_or_preview(video, 1, 0.2, 0.8, task={"preview": str(tmp_path / "preview.mp4")})
+
+    def combing(path):  # how far lines differ from the mean of those above and below
+        with av.open(str(path)) as container:
+            frames = list(container.decode(video=0))
+        gray = np.stack([frame.to_ndarray(format="gray").astype(float) for frame in frames])
+        lines = gray[:, 1:-1] - (gray[:, :-2] + gray[:, 2:]) / 2
+        return len(frames), np.abs(lines).mean(), any(frame.interlaced_frame for frame in frames)
+
+    number, before, is_interlaced = combing(video)
+    assert (number, is_interlaced) == (25, True)
+    for name in ("clip.mp4", "preview.mp4"):
+        number, after, is_interlaced = combing(tmp_path / name)
+        assert (number, is_interlaced) == (15, False)
+        assert after < before / 4, (name, before, after)

@@ -144,6 +144,40 @@ def test_a_variable_frame_rate_is_read_by_its_timestamps(videos, backend, suffix
     assert numbers_of(read_frames(path, 1, middle, middle + 0.01, backend=backend)) == [longest_gap]
 
 
+@pytest.mark.parametrize(("suffix", "end_of_video"), [(".mp4", 7.9), (".mkv", 7.44)])  # how long the last is held
+def test_over_seconds_each_part_of_a_clip_shows_what_is_on_display_in_it(videos, suffix, end_of_video):
+    # 1.9 s of thirty frames a second, a picture that is held until 2.9 s, then two a second
+    ticks = [33 * number for number in range(58)] + [2900 + 500 * number for number in range(10)]
+    path = write_video(videos / f"slower{suffix}", len(ticks), ticks=ticks, time_base=Fraction(1, 1000))
+    for start, end, num_frames in [(2.0, 6.0, 8), (0.0, 7.0, 7), (1.0, 4.0, 3), (2.0, 2.6, 2), (5.0, 99.0, 4)]:
+        clip = read_frames(path, num_frames, start, end, spread="seconds")
+        part = (min(end, end_of_video) - start) / num_frames
+        for place, number in enumerate(numbers_of(clip)):
+            held_until = ticks[number + 1] if number + 1 < len(ticks) else 8000
+            begin = start + place * part
+            assert ticks[number] / 1000 < begin + part + 0.05, (start, end, place, number)
+            assert held_until / 1000 > begin - 0.05, (start, end, place, number)
+        assert clip.timestamps_seconds == pytest.approx([ticks[number] / 1000 for number in numbers_of(clip)])
+    assert numbers_of(read_frames(path, 8, 2.0, 6.0, spread="seconds")) == [57, 57, 58, 59, 60, 61, 62, 63]
+    assert numbers_of(read_frames(path, 6, 6.4, 7.4, spread="seconds")) == [65, 65, 65, 66, 66, 66]
+    assert max(read_frames(path, 4, 0.0, 6.0).timestamps_seconds) < 2  # by frames, most of which come early
+
+
+@pytest.mark.parametrize("file", ["steady.mp4", "steady.mkv", "steady.avi"])
+def test_at_a_constant_rate_seconds_and_frames_are_spread_alike(videos, file):
+    rate = Fraction(30000, 1001)  # of which matroska rounds each time to a millisecond
+    path = write_video(videos / file, 90, ticks=list(range(90)), time_base=1 / rate)
+    random.seed(1)
+    spans = [(0.0, 3.003), (None, None), (1.0, None), (0.5, 9.0)]
+    spans += [tuple(sorted((random.random() * 2.9, random.random() * 2.9))) for _ in range(15)]
+    for start, end in spans:
+        frames = read_frames_at(path, [0], start, end).num_frames_in_clip
+        for num_frames in {1, min(5, frames), frames}:
+            by_seconds = read_frames(path, num_frames, start, end, spread="seconds", size=8)
+            assert by_seconds.num_frames_in_clip == frames
+            assert by_seconds.indices == tuple(frame_indices(frames, num_frames)), (start, end, num_frames)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_clip_of_one_frame_is_repeated(videos, backend):
     clip = read_frames(write_video(videos / "one.mp4", 1), 12, backend=backend)

@@ -39,7 +39,7 @@ def video(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(video):
-    return [read_pixels(video, 5, *span, size=48).pixels for span in SPANS]
+    return [read_pixels(video, 5, *span, size=48, spread="seconds").pixels for span in SPANS]
 
 
 @pytest.fixture(scope="module")
