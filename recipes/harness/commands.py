@@ -21,7 +21,7 @@ IN_CHECKOUT_AND_INSTALLED = (
     (r"\brecipes/((?:accelerate|weights)/[\w./-]*\w)", r"$(subtle path \1)"),
     (r"\bmake quickstart\b", "subtle quickstart"),
 )
-EXTRA = ("accelerate", "jinja2", "rich")
+EXTRA = ("accelerate", "detect_secrets", "jinja2", "rich")
 """The modules of the extra `recipes` in `pyproject.toml`."""
 started_by_command = False
 """Set by the command `subtle`, which an editable checkout has too."""
