@@ -22,9 +22,10 @@ def write_tables(terminalreporter):
         {"test": one.nodeid.removeprefix("tests/"), "inputs": count, "escapes": "0" if one.passed else "1, see above"}
         for one, count in noted("inputs")
     ]
-    kills, times = ([row for _, row in noted(name)] for name in ("kills", "times"))
+    kills, times, folders = ([row for _, row in noted(name)] for name in ("kills", "times", "folders"))
     sections = {
         "inputs": (fuzzed, f"{sum(row['inputs'] for row in fuzzed):,} inputs"),
+        "model folders": (folders, f"{sum(row['tried'] for row in folders):,} folders"),
         "kills": (kills, f"{sum(row['kills'] for row in kills):,} kills"),
         "times, which differ from run to run": (times, ""),
     }
