@@ -306,7 +306,7 @@ def try_out(encoder: Any, name_or_path: str) -> None:
         else:
             made.append(encoder.encode_video([video]))
         if not all(one.isfinite().all() for one in made):
-            raise ArithmeticError("its embeddings are not finite")
+            raise ValueError(f"{name_or_path} gives embeddings that are not finite; copy it again")
 
 
 def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
