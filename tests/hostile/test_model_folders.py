@@ -1,7 +1,7 @@
 """Mutated model folders: each opens and works as it was, or is refused in one error that names it.
 
-Every file of JSON in a folder is mutated, and the file of weights is cut or its header changed. What decides the shape of
-the model stands in its weights, too: where it is mutated and the model loads, its embeddings must be the same.
+Every file of JSON in a folder is mutated, and the file of weights is cut or its header changed. What decides the shape
+of the model stands in its weights, too: where it is mutated and the model loads, its embeddings must be the same.
 """
 
 import json
