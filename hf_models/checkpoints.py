@@ -4,18 +4,24 @@
 the pickle in a checkpoint is walked through first, which says what it would build, and what comes out is measured.
 """
 
+import json
+import math
 import pickletools
 import re
+import traceback
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import torch
+import transformers
 from huggingface_hub.errors import StrictDataclassError
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
+from transformers import MODEL_MAPPING, AutoConfig, PreTrainedConfig
 
 MAX_PICKLE_BYTES = 1 << 26
 MAX_OPERATIONS = 2_000_000
@@ -23,6 +29,9 @@ MAX_WORK = 20_000_000  # values that keys and calls hold
 MAX_DEPTH = 100
 MAX_NAME_CHARACTERS = 300
 MAX_GROWTH = 4  # how much larger than their file weights may be, since tied ones stand in it once
+ASKED_GROWTH = 2  # how many times the weights of its files the model of a folder may have: heads may be new
+SLACK_WEIGHTS = 1 << 24  # and how many more it and its buffers may have
+MOST_LAYERS, MOST_LABELS = 200, 100_000  # that are built before they are compared
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 PICKLES_OF_OLD_FILES = 5  # magic number, protocol, system, weights, keys of storages
 NAMES = re.compile(
@@ -104,6 +113,130 @@ def load_weights(model_class: type[Model], config: PreTrainedConfig, weights: di
     model.load_state_dict(weights)
     model.eval()
     return model
+
+
+@contextmanager
+def opening(name_or_path: str | Path, *, checked: bool = False) -> Iterator[None]:
+    """Open a model's folder: refuse sizes that its weights do not have, and give one error for whatever is damaged.
+
+    A configuration is a stranger's program for what to allocate: before any of it is built, what it asks for is
+    compared with the headers of the folder's weights. Names on the Hub are not compared.
+
+    Args:
+        name_or_path: What is opened inside the context.
+        checked: Whether its sizes were compared before.
+
+    Raises:
+        ValueError: A file of the folder is damaged, or its configuration asks for another model than its weights are.
+        ImportError: A package is missing.
+        OSError: There is no such model.
+
+    Example:
+        >>> with opening("a/model"):
+        ...     {"hidden_size": 8}["num_layers"]
+        Traceback (most recent call last):
+            ...
+        ValueError: a/model cannot be opened as a model (KeyError: 'num_layers'); copy it again, or save it anew with...
+    """
+    try:
+        if not checked and (Path(name_or_path) / "config.json").is_file():
+            _check_sizes(Path(name_or_path))
+        yield
+    except (OSError, ImportError):
+        raise  # there is no such model, or a package is missing, and the message says so
+    except Exception as error:  # transformers fails in as many ways as there are fields
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if type(error) is ValueError and frame.f_globals.get("__name__", "").startswith("hf_models"):
+            raise  # one of ours, which says what is wrong
+        cause = " ".join(str(error).split())[:300]
+        raise ValueError(
+            f"{name_or_path} cannot be opened as a model ({type(error).__name__}: {cause}); copy it again, or save it "
+            "anew with `save_pretrained`"
+        ) from error
+
+
+def _check_sizes(folder: Path) -> None:
+    """Compare what a configuration asks for with the shapes in the folder's weights.
+
+    Raises:
+        ValueError: It asks for more.
+    """
+    shapes = _shapes_in(folder)
+    if not shapes:
+        return
+    fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    widest = max(max(shape, default=0) for shape in shapes.values())
+    for name, value in numbers_in(fields):
+        most = max(MOST_LAYERS, len(shapes)) if re.search("layer|depth|block", name) else max(MOST_LABELS, widest)
+        if value > most and re.search("layer|depth|block|num_labels", name):
+            raise ValueError(
+                f"the configuration of {folder} asks for {name}={value:,}, and its weights have {len(shapes):,} "
+                f"tensors of at most {widest:,} rows; copy it again, or save it anew"
+            )
+    try:
+        config = AutoConfig.from_pretrained(folder)
+    except (OSError, ValueError):
+        return  # of another library, or one whose opening says more
+    saved = [getattr(transformers, name) for name in config.architectures or () if hasattr(transformers, name)]
+    model_class: Any = saved[0] if saved else MODEL_MAPPING.get(type(config), None)
+    if model_class is None:
+        return
+    with torch.device("meta"):  # without memory
+        model = model_class(config)
+    asked = sum(weight.numel() for weight in model.parameters())
+    buffers = sum(buffer.numel() for buffer in model.buffers())
+    held = sum(map(math.prod, shapes.values()))
+    if max(asked, buffers) > ASKED_GROWTH * held + SLACK_WEIGHTS:
+        raise ValueError(
+            f"the configuration of {folder} asks for {max(asked, buffers):,} weights, and its files hold {held:,}; "
+            "copy it again, or save it anew"
+        )
+    _check_unread(folder, model, set(shapes))
+
+
+def _check_unread(folder: Path, model: nn.Module, names: set[str]) -> None:
+    """Refuse weights of layers that the configuration leaves out: the model would load, and compute something else.
+
+    Raises:
+        ValueError: There are some.
+    """
+    prefix = f"{getattr(model, 'base_model_prefix', '')}."
+    ignored = getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()
+    modules = {name.removeprefix(prefix): module for name, module in model.named_modules()}
+    for name in sorted(names):
+        for number in re.finditer(r"\.\d+(?=\.)", name):
+            layers, layer = (part.removeprefix(prefix) for part in (name[: number.start()], name[: number.end()]))
+            is_left_out = isinstance(modules.get(layers), nn.ModuleList) and layer not in modules
+            if is_left_out and not any(re.search(pattern, name) for pattern in ignored):
+                raise ValueError(
+                    f"the weights of {folder} have {layer}, which its configuration leaves out; copy it again, or save "
+                    "it anew"
+                )
+
+
+def _shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of each weight in a folder's files of safetensors, from their headers."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob("model*.safetensors")):
+        with safe_open(path, "pt") as file:
+            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return shapes
+
+
+def numbers_in(value: Any, name: str = "") -> Iterator[tuple[str, int]]:
+    """The whole numbers in JSON.
+
+    Yields:
+        The name of the field that holds it, and the number.
+    """
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from numbers_in(item, key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from numbers_in(item, name)
+    elif isinstance(value, int):
+        yield name, value
 
 
 def size_of(weights: dict[str, Tensor], name: str, dimension: int, num_dimensions: int) -> int:

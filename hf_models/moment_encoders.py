@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig
 
+from hf_models.checkpoints import opening
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 from hf_models.query_texts import check_length, check_text
 
@@ -268,15 +269,19 @@ def load_moment_encoder(
     if model_type in COMPOSED_MODEL_TYPES:
         from transformers import AutoModel, AutoProcessor
 
-        processor = AutoProcessor.from_pretrained(name_or_path)
-        check_num_frames(name_or_path, processor.video_processor.num_frames, num_frames)
-        return ComposedMomentEncoder(AutoModel.from_pretrained(name_or_path).to(device).eval(), processor)
+        with opening(name_or_path):
+            processor = AutoProcessor.from_pretrained(name_or_path)
+            check_num_frames(name_or_path, processor.video_processor.num_frames, num_frames)
+            composed = ComposedMomentEncoder(AutoModel.from_pretrained(name_or_path).to(device).eval(), processor)
+            composed.query(torch.zeros(composed.num_frames, 3, 48, 64, dtype=torch.uint8), "a")  # damage shows now
+            return composed
     if model_type == "aim":
         from transformers import AutoModel, AutoVideoProcessor
 
-        model = AutoModel.from_pretrained(name_or_path).to(device).eval()
-        check_num_frames(name_or_path, model.config.num_frames, num_frames)
-        return VideoMomentEncoder(model, AutoVideoProcessor.from_pretrained(name_or_path))
+        with opening(name_or_path):
+            model = AutoModel.from_pretrained(name_or_path).to(device).eval()
+            check_num_frames(name_or_path, model.config.num_frames, num_frames)
+            return VideoMomentEncoder(model, AutoVideoProcessor.from_pretrained(name_or_path))
     from hf_models.encoders import load_encoder
 
     return PairMomentEncoder(load_encoder(name_or_path, device, num_frames, trust_remote_code=trust_remote_code))
@@ -285,7 +290,8 @@ def load_moment_encoder(
 def type_of(name_or_path: str, *, trust_remote_code: bool) -> str | None:
     """The `model_type` of a model; None where it has no configuration, as one of sentence-transformers may."""
     try:
-        config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
+        with opening(name_or_path):
+            config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
     except (OSError, ValueError):
         return None
     model_type: str = config.model_type

@@ -79,7 +79,7 @@ from pathlib import Path
 
 from huggingface_hub import HfApi
 
-from publishing.contents import files_of
+from publishing.contents import files_of, hidden_files
 from publishing.everything import Target, everything, in_order, next_release
 from publishing.hub_errors import explained
 from publishing.publication import Publication, check_repo_id
@@ -162,7 +162,9 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
 
 
 def copied(source: Path, publication: Publication) -> Publication:
-    """A folder as it is."""
+    """A folder as it is, without its hidden files."""
+    if hidden := hidden_files(source):
+        print(f"{source}: hidden files stay here: {', '.join(hidden)}")
     for name, path in files_of(source).items():
         place = publication.folder / name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -99,7 +99,8 @@ def test_the_installed_command_lists_its_verbs_with_the_standard_library_alone(i
 def test_the_installed_command_names_the_extra_that_is_missing(installed, tmp_path):
     status, shown, errors = run_installed(installed, tmp_path, "stage2", python=["-S"])
     assert (status, shown) == (2, "")
-    assert errors == ("error: accelerate, jinja2, rich: not installed; run: pip install 'subtle-video[recipes]'\n")
+    missing = "accelerate, detect_secrets, jinja2, rich"
+    assert errors == f"error: {missing}: not installed; run: pip install 'subtle-video[recipes]'\n"
 
 
 def test_an_installed_recipe_speaks_of_the_command_and_reads_the_configurations_that_ship(installed, tmp_path):

@@ -227,12 +227,13 @@ class OpenAIBatchChat(OpenAIChat):
             response = entry.get("response") or {}
             status, body = response.get("status_code"), response.get("body")
             if status == 200:
-                return self.read(json.dumps(body), request.messages if request else None)
+                return self.read(json.dumps(body), request)
             cause = entry.get("error") or (body or {}).get("error") or {}
             message, param = self.redact(str(cause.get("message"))), cause.get("param")
         except MalformedResponseError as error:
             raise NoAnswerError("the answer in the batch is not a chat completion", error.raw) from None
         except (ValueError, LookupError, AttributeError, RecursionError):
+            self.lose(request)
             raise NoAnswerError("the line of the batch output is broken", self.redact(line)) from None
         if not isinstance(status, int):
             raise NoAnswerError("the batch answered without a status", self.redact(line))

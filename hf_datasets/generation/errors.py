@@ -4,7 +4,10 @@ import asyncio
 import re
 from typing import Any
 
+import httpx2
 import openai
+
+from hf_datasets.generation.http_client import ResponseTooLongError
 
 OPTIONAL = ("response_format", "temperature", "seed", "max_completion_tokens")
 """The optional parameters of a request; the token limit is then sent under its older name."""
@@ -15,6 +18,8 @@ HINTS = {
     404: "the server does not know this model or address: check --model and --base_url",
 }
 QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
+GATEWAY_ERRORS = {502, 504, *range(520, 525)}
+"""What stands between, not the server, gave up: the answer may have been written."""
 REFUSALS = {400, 413, 422}
 CONTEXT_WORDS = "context length|context window|maximum context|prompt is too long"
 
@@ -32,6 +37,15 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, openai.APIStatusError):
         return error.status_code in {408, 409, 429} or error.status_code >= 500
     return isinstance(error, (openai.APIConnectionError, asyncio.TimeoutError, MalformedResponseError))
+
+
+def may_be_charged(error: BaseException) -> bool:
+    """Whether the server may have charged a request that ended so: it was sent, and its answer was lost on the way."""
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code in GATEWAY_ERRORS
+    if isinstance(error, openai.APIConnectionError):
+        return not isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+    return isinstance(error, asyncio.CancelledError | ResponseTooLongError)
 
 
 def hint_for(error: openai.APIStatusError) -> str | None:

@@ -22,13 +22,13 @@ from hf_datasets.generation.errors import (
     MalformedResponseError,
     hint_for,
     is_transient,
+    may_be_charged,
     rejected_option,
     retry_after_seconds,
 )
 from hf_datasets.generation.http_client import BoundedClient, ResponseTooLongError
-from hf_datasets.generation.prices import Meter, Price, message_tokens, price_of
+from hf_datasets.generation.prices import Meter, Price, message_tokens, num_bytes, price_of
 from hf_datasets.generation.requests_and_answers import Answer, GenerationStoppedError, NoAnswerError, Request
-from hf_datasets.generation.task import Message
 
 logger = logging.getLogger(__name__)
 
@@ -203,22 +203,25 @@ class OpenAIChat:
             body["max_tokens"] = body["max_completion_tokens"]
         return {name: value for name, value in body.items() if name not in self._refused_options}
 
-    def read(self, text: str, messages: list[Message] | None) -> Answer:
-        """The answer in a response body to these messages; its tokens are counted, and the API key is removed from it.
+    def read(self, text: str, request: Request | None) -> Answer:
+        """The answer in a response body to this request; its tokens are counted, and the API key is removed from it.
 
         Args:
             text: The body.
-            messages: The request; None where it is not known any more.
+            request: None where it is not known any more.
 
         Raises:
-            MalformedResponseError: The body is not a chat completion; the request's tokens are counted nevertheless.
+            MalformedResponseError: The body is not a chat completion; the request is counted at its highest cost.
         """
+        messages = request.messages if request else None
         try:
             answer = read_completion(json.loads(text), messages, price=self.meter.price, clean=self.redact)
         except (ValueError, RecursionError) as error:
-            self._spend(message_tokens(messages or [], self.meter.price), 0)
+            self.lose(request)
             raise MalformedResponseError(self.redact(text)) from error
-        self._spend(answer.input_tokens, answer.output_tokens)
+        self.meter.requests += 1
+        self.meter.input_tokens += answer.input_tokens
+        self.meter.output_tokens += answer.output_tokens
         return answer
 
     def redact(self, text: str) -> str:
@@ -226,17 +229,22 @@ class OpenAIChat:
         clean = text.encode("utf-8", errors="replace").decode()
         return clean.replace(self._client.api_key, "[API key]") if len(self._client.api_key) > 4 else clean
 
-    def worst_usd(self, request: Request) -> float:
-        """Dollars that this request costs if the answer reaches its token limit; 0 where there is no price."""
+    def worst_usd(self, request: Request | None) -> float:
+        """Dollars that this request costs at most; 0 where there is no price.
+
+        No tokenizer makes more tokens of a text than it has bytes, and the answer ends at its token limit. None is a
+        request that is not known any more, of which the answer alone is counted.
+        """
         if not self.meter.price:
             return 0.0
-        tokens = message_tokens(request.messages, self.meter.price)
-        return self.meter.price.usd(tokens, self.sampling["max_completion_tokens"])
+        schema = json.dumps(request.task.schema.model_json_schema()) if request and request.task.schema else ""
+        tokens = message_tokens(request.messages, self.meter.price, num_bytes) if request else 0
+        return self.meter.price.usd(tokens + num_bytes(schema), self.sampling["max_completion_tokens"])
 
-    def _spend(self, input_tokens: int, output_tokens: int) -> None:
+    def lose(self, request: Request | None) -> None:
+        """Count a request at its highest cost: the server may have charged it, and its answer did not arrive whole."""
         self.meter.requests += 1
-        self.meter.input_tokens += input_tokens
-        self.meter.output_tokens += output_tokens
+        self.meter.lost_usd += self.worst_usd(request)
 
     async def _try(self, request: Request) -> Answer:
         limited = self._limits.tokens_per_minute is not None
@@ -257,6 +265,8 @@ class OpenAIChat:
                         return await asyncio.wait_for(self._ask(request), self._limits.timeout_seconds)
                     finally:
                         self._release(usd)
+        except ResponseTooLongError as error:
+            raise NoAnswerError(error.message) from None
         except (TimeoutError, openai.APIError, MalformedResponseError) as error:
             reason = f"no answer after {self._limits.max_tries} tries: {type(error).__name__}"
             raw = getattr(error, "raw", "")
@@ -278,12 +288,13 @@ class OpenAIChat:
             try:
                 # The typed method would walk every message and build a model of the answer, a sixth of the time.
                 response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
-                return self.read(response.content.decode("utf-8", errors="replace"), request.messages)
-            except openai.APIStatusError as error:
+                return self.read(response.content.decode("utf-8", errors="replace"), request)
+            except BaseException as error:  # also where it is canceled, after its time or by the end of the run
+                if may_be_charged(error):
+                    self.lose(request)
+                if not isinstance(error, openai.APIStatusError):
+                    raise
                 self.face(error, body)
-            except ResponseTooLongError as error:
-                self._spend(message_tokens(request.messages, self.meter.price), 0)
-                raise NoAnswerError(error.message) from None
 
     def face(self, error: openai.APIStatusError, body: dict[str, Any]) -> None:
         """Handle an error of the server; returns only where the request should be sent once more.

@@ -79,9 +79,14 @@ def _is_version_of(name: str, listed: str) -> bool:
     return rest != name and rest.startswith("-") and rest[1:5].isdigit()
 
 
+def num_bytes(text: str) -> int:
+    """Bytes of a text in UTF-8."""
+    return len(text.encode("utf-8", errors="replace"))
+
+
 def text_tokens(text: str) -> int:
     """Estimated tokens of a text: its UTF-8 bytes over four, rounded up."""
-    return math.ceil(len(text.encode("utf-8", errors="replace")) / BYTES_PER_TOKEN)
+    return math.ceil(num_bytes(text) / BYTES_PER_TOKEN)
 
 
 def image_tokens(url: str, price: Price | None) -> int:
@@ -127,6 +132,7 @@ def message_tokens(
 class Meter:
     """Counts of a run so far: requests sent, answers found in the cache, tokens, prompts.
 
+    `lost_usd` is what requests cost at most whose answers did not arrive whole: the server may have charged them.
     `unanswered` counts the rows whose request got no answer but may get one later, such as when the server is down.
     `prompts` holds, by task and SHA-256, the text of every set of instructions that was used.
     """
@@ -137,12 +143,13 @@ class Meter:
     unanswered: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    lost_usd: float = 0.0
     prompts: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def usd(self) -> float | None:
         """Dollars spent in this run; None where the model has no price."""
-        return self.price.usd(self.input_tokens, self.output_tokens) if self.price else None
+        return self.price.usd(self.input_tokens, self.output_tokens) + self.lost_usd if self.price else None
 
     def note_prompt(self, task_name: str, messages: list[Message]) -> None:
         """Record a task's instructions, which are its system messages."""

@@ -20,6 +20,7 @@ from transformers import (
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import cached_file
 
+from hf_models.checkpoints import numbers_in, opening
 from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, load_head, no_report, refuse_adapter
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
 from hf_models.encoders.configuration_languagebind import LanguageBindConfig
@@ -34,7 +35,13 @@ from hf_models.encoders.dual_encoders import (
     XCLIPEncoder,
 )
 from hf_models.encoders.estimates import Estimate, check_memory, estimate_model
-from hf_models.encoders.language_models import E5VEncoder, GMEEncoder, MMEmbedEncoder, Qwen3VLEncoder
+from hf_models.encoders.language_models import (
+    E5VEncoder,
+    GMEEncoder,
+    LanguageModelEncoder,
+    MMEmbedEncoder,
+    Qwen3VLEncoder,
+)
 from hf_models.encoders.modeling_languagebind import LanguageBindModel
 from hf_models.encoders.modeling_mmembed import MMEmbedModel
 from hf_models.encoders.protocol import Encoder, VideoTextEncoder
@@ -57,6 +64,9 @@ ENCODERS: dict[str, type[Encoder]] = {
     "qwen3_vl": Qwen3VLEncoder,
 }
 """The encoder of each `model_type`."""
+MOST_SIDE = 8192
+"""Of a frame, in pixels."""
+SIDES = {"height", "width", "shortest_edge", "longest_edge"}
 for _config, _model, _processor in (
     (LanguageBindConfig, LanguageBindModel, CLIPProcessor),
     (MMEmbedConfig, MMEmbedModel, LlavaNextProcessor),
@@ -113,18 +123,21 @@ def load_encoder(
                 f"{name_or_path} is of sentence-transformers, which loads adapters itself; leave it out here"
             )
         return load_sentence_transformer(name_or_path, device, num_frames, trust_remote_code)
-    frames = choose_frames(kind, config, num_frames, name_or_path)
+    with opening(name_or_path, checked=True):
+        frames = choose_frames(kind, config, num_frames, name_or_path)
     if torch.device(device).type == "cuda":
         check_memory(estimate_model(config, kind.model_class, frames), device, name_or_path)
     try:
-        processor = load_processor(name_or_path, kind, config)
-        model = load_whole(name_or_path, kind, config)
+        with opening(name_or_path, checked=True):
+            processor = load_processor(name_or_path, kind, config)
+            model = load_whole(name_or_path, kind, config)
     except ImportError as error:  # Perception Encoder's tower is one of timm's
         raise ImportError(f"{name_or_path}: {str(error).strip()}") from error
     head = None if adapter is None else load_head(adapter, name_or_path, kind)
     if adapter is not None and head is None:
         add_adapter(model, adapter, name_or_path)
     encoder: VideoTextEncoder = kind(model.to(device).eval(), processor, frames, **dict(options or {}))
+    try_out(encoder, name_or_path)
     if head is not None:
         encoder.add_head(head.to(torch.device(device)).eval())  # type: ignore[attr-defined, arg-type]
     return encoder
@@ -169,7 +182,8 @@ def read_config(name_or_path: str, *, trust_remote_code: bool = False) -> Any | 
         OSError: There is no such model.
     """
     try:
-        config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
+        with opening(name_or_path):
+            config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=trust_remote_code)
     except (OSError, ValueError):  # the parts of a sentence-transformers model may lie in folders of their own
         if config := gme_config(name_or_path):
             return config
@@ -195,14 +209,17 @@ def read_config(name_or_path: str, *, trust_remote_code: bool = False) -> Any | 
 def gme_config(name_or_path: str) -> Any | None:
     """The configuration of GME as one of Qwen2-VL, whatever remote code it asks for; None for another model."""
     try:
-        fields, _ = PreTrainedConfig.get_config_dict(name_or_path)
+        with opening(name_or_path):
+            fields, _ = PreTrainedConfig.get_config_dict(name_or_path)
+            is_gme = any(str(name).startswith("Gme") for name in fields.get("architectures") or ())
     except (OSError, ValueError):
         return None
-    if not any(str(name).startswith("Gme") for name in fields.get("architectures") or ()):
+    if not is_gme:
         return None
     for name in ("auto_map", "model_type"):
         fields.pop(name, None)
-    return Qwen2VLConfig.from_dict(fields)
+    with opening(name_or_path, checked=True):
+        return Qwen2VLConfig.from_dict(fields)
 
 
 def check_options(kind: type[Encoder], options: Mapping[str, Any]) -> None:
@@ -243,14 +260,53 @@ def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
             f"{name_or_path} holds a {type(processor).__name__}, and a {config.model_type!r} model takes a "
             f"{wanted.__name__}; save the processor of the model that it was trained from into the folder"
         )
+    check_pixels(processor, name_or_path)
     read = getattr(getattr(config, "qformer_config", None) or config.get_text_config(), "vocab_size", None)
-    written = getattr(getattr(processor, "tokenizer", None), "vocab_size", 0)  # less added tokens that none reads
+    tokenizer = getattr(processor, "tokenizer", None)
+    written = getattr(tokenizer, "vocab_size", 0)  # less added tokens that none reads
+    if backend := getattr(tokenizer, "backend_tokenizer", None):
+        written = 1 + max(backend.get_vocab(with_added_tokens=False).values(), default=-1)
     if read and written > read:
         raise ValueError(
             f"the tokenizer of {name_or_path} has {written:,} tokens and the model reads {read:,}; save the processor "
             "of the model that it was trained from into the folder"
         )
     return processor
+
+
+def check_pixels(processor: Any, name_or_path: str) -> None:
+    """Refuse a processor that makes frames larger than any model reads, before it fills the memory.
+
+    Raises:
+        ValueError: It does.
+    """
+    for part in (getattr(processor, name, None) for name in ("image_processor", "video_processor")):
+        fields = dict(numbers_in(part.to_dict())) if part else {}
+        most = MOST_SIDE**2 if "min_pixels" in fields or "Qwen" in type(part).__name__ else MOST_SIDE
+        for name in SIDES & fields.keys():
+            if fields[name] > most:
+                raise ValueError(
+                    f"the processor of {name_or_path} makes frames with {name}={fields[name]:,}; save the processor of "
+                    "the model that it was trained from into the folder"
+                )
+
+
+@torch.inference_mode()
+def try_out(encoder: Any, name_or_path: str) -> None:
+    """Encode two texts and, but for a language model, which takes its time, a small video: what is damaged shows now.
+
+    Raises:
+        ValueError: It cannot.
+    """
+    with opening(name_or_path, checked=True):
+        made = [encoder.encode_text(["a", "a a a"])] if encoder.reads_texts else []
+        video = torch.zeros(encoder.num_frames, 3, 48, 64, dtype=torch.uint8)
+        if isinstance(encoder, LanguageModelEncoder):
+            encoder.processor.image_processor([video[0]], return_tensors="pt")
+        else:
+            made.append(encoder.encode_video([video]))
+        if not all(one.isfinite().all() for one in made):
+            raise ValueError(f"{name_or_path} gives embeddings that are not finite; copy it again")
 
 
 def load_whole(name_or_path: str, kind: type[Encoder], config: Any) -> Any:

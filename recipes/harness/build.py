@@ -269,7 +269,7 @@ class Build:
 
 def spent_since(before: Meter, after: Meter) -> Meter:
     """The difference of two readings of a meter."""
-    counted = ("requests", "cached", "input_tokens", "output_tokens")
+    counted = ("requests", "cached", "input_tokens", "output_tokens", "lost_usd")
     return Meter(after.price, **{name: getattr(after, name) - getattr(before, name) for name in counted})
 
 

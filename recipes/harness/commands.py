@@ -22,7 +22,7 @@ IN_CHECKOUT_AND_INSTALLED = (
     (r"\bmake quickstart\b", "subtle quickstart"),
 )
 BARE = rf"`?(?<![\w/.-])({'|'.join(sorted(path.stem for path in RECIPES.glob('[a-z]*.py')))})\.py\b`?"
-EXTRA = ("accelerate", "jinja2", "rich")
+EXTRA = ("accelerate", "detect_secrets", "jinja2", "rich")
 """The modules of the extra `recipes` in `pyproject.toml`."""
 started_by_command = False
 """Set by the command `subtle`, which an editable checkout has too."""

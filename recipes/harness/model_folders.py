@@ -22,9 +22,17 @@ HOW_TO_MAKE = {
 
 
 def check_model_folder(name_or_path: str) -> None:
-    """Exit with a hint on how to make it where a folder (not a name on the Hub) is not a model."""
-    is_hub_name = name_or_path.count("/") <= 1 and not Path(name_or_path).exists()
-    if (Path(name_or_path) / "config.json").is_file() or is_hub_name:
+    """Exit with a hint on how to make it where a folder (not a name on the Hub) is not a model.
+
+    Raises:
+        ValueError: Its configuration is damaged, or asks for another model than its weights are.
+    """
+    if (Path(name_or_path) / "config.json").is_file():
+        from hf_models.checkpoints import opening
+
+        with opening(name_or_path):
+            return
+    if name_or_path.count("/") <= 1 and not Path(name_or_path).exists():  # a name on the Hub
         return
     how = HOW_TO_MAKE.get(name_or_path, "give the folder that `save_pretrained` wrote")
     raise SystemExit(f"{name_or_path} is not a model folder (there is no config.json in it); {how}")

@@ -21,7 +21,7 @@ from huggingface_hub.errors import LocalTokenNotFoundError, RepositoryNotFoundEr
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
-from publishing.contents import RECORD, check_text, files_of, machine_folders, size_text
+from publishing.contents import RECORD, check_text, files_of, hidden_files, machine_folders, size_text
 from publishing.hub_errors import PublishingError, explained
 from publishing.publication import Publication, check_repo_id
 
@@ -121,6 +121,8 @@ class Plan:
         others = sorted(set(self.remote.files) - set(self.files) - set(self.deleted) - OF_THE_HUB)
         if others:
             yield f"  files that others put there stay: {', '.join(others)}"
+        if hidden := hidden_files(publication.folder):
+            yield f"  hidden files stay here: {', '.join(hidden)}"
         if self.keeps_card:
             yield (
                 "  ! README.md was edited on the Hub and stays as it is, which may not fit the new files; "

@@ -22,11 +22,12 @@ def write_tables(terminalreporter):
         {"test": one.nodeid.removeprefix("tests/"), "inputs": count, "escapes": "0" if one.passed else "1, see above"}
         for one, count in noted("inputs")
     ]
-    names = ("outcomes", "kills", "times", "damage")
-    outcomes, kills, times, damage = ([row for _, row in noted(name)] for name in names)
+    names = ("outcomes", "kills", "times", "damage", "folders")
+    outcomes, kills, times, damage, folders = ([row for _, row in noted(name)] for name in names)
     sections = {
         "inputs": (fuzzed, f"{sum(row['inputs'] for row in fuzzed):,} inputs"),
         "outcomes": (outcomes, f"{sum(row['tried'] for row in outcomes):,} tried"),
+        "model folders": (folders, f"{sum(row['tried'] for row in folders):,} folders"),
         "kills": (kills, f"{sum(row['kills'] for row in kills):,} kills"),
         "damage": (damage, f"{sum(row['tried'] for row in damage):,} tried"),
         "times, which differ from run to run": (times, ""),

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zlib
 
 import pytest
 from aiohttp import web
@@ -155,6 +156,34 @@ def test_broken_answers_count_against_the_budget():
             list(generate(SentenceTask(), ROWS, chat))
         assert chat.meter.requests == sum(server.answered.values())
         assert 0 < chat.meter.usd <= 0.025
+
+
+def test_requests_that_the_server_charged_without_an_answer_arriving_count_against_the_budget():
+    faults = ["close", "half", "html", "drip", "server_error", None, None, None, None, "close"]
+    charged = []
+
+    def charge(body):
+        charged.append(PRICE.usd(100, 10))
+        return answer(body)
+
+    def fault(body, times):
+        return faults[(zlib.crc32(str(body["messages"]).encode()) + times) % 10]
+
+    with ChatServer(charge, fault, seconds=lambda body: 0.05) as server:
+        limits = Limits(max_usd=1.0, max_wait_seconds=0.01, max_tries=4, max_concurrency=64, timeout_seconds=0.5)
+        chat = OpenAIChat("m", base_url=server.url, limits=limits, price=PRICE, sampling=Sampling(max_output_tokens=10))
+        with pytest.raises(GenerationStoppedError, match=r"budget of \$1 is used up"):
+            list(generate(SentenceTask(), [f"{row} {number}" for number in range(40) for row in ROWS], chat))
+    assert sum(charged) <= chat.meter.usd
+    assert 0.9 < chat.meter.usd <= 1.0
+
+
+def test_a_server_that_is_not_there_charges_nothing():
+    with ChatServer(answer) as server:
+        chat = OpenAIChat("m", base_url=server.url, limits=FAST, price=PRICE)
+    (outcome,) = generate(SentenceTask(), [BAD_ROW], chat)
+    assert isinstance(outcome, Rejection)
+    assert chat.meter.usd == 0
 
 
 @pytest.mark.parametrize("reason", ['"\\ud800"', '"' + "x" * 100_000 + '"', "null"])

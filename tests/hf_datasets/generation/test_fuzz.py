@@ -32,6 +32,7 @@ from hf_datasets.generation.conversation import judge
 from hf_datasets.generation.errors import MalformedResponseError
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
+from hf_datasets.generation.prices import Price
 from hf_datasets.generation.requests_and_answers import Answer, NoAnswerError, Request
 from hf_datasets.records import LabelPair, Moment, Rejection
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
@@ -108,9 +109,9 @@ def counts(meter):
 
 
 def check_body(chat, cache, body):
-    before = counts(chat.meter)
+    before, spent = counts(chat.meter), chat.meter.usd
     try:
-        found = chat.read(body, REQUEST.messages)
+        found = chat.read(body, REQUEST)
     except MalformedResponseError as error:
         error.raw.encode()
     else:
@@ -119,7 +120,8 @@ def check_body(chat, cache, body):
         found.finish_reason.encode()
     after = counts(chat.meter)
     assert after[0] == before[0] + 1
-    assert before[1] < after[1] < before[1] + 50_000
+    assert chat.meter.usd > spent
+    assert before[1] <= after[1] < before[1] + 50_000
     assert before[2] <= after[2] < before[2] + 10 * len(body) + 50_000
 
 
@@ -145,7 +147,8 @@ def check_answer(task, row, text):
 
 
 def fuzz_bodies(tmp_path, number, seed):
-    dice, chat = random.Random(seed), OpenAIChat("m", base_url="http://localhost:1/v1")
+    dice, price = random.Random(seed), Price("m", input_usd=1.0, output_usd=1.0)
+    chat = OpenAIChat("m", base_url="http://localhost:1/v1", price=price)
     with AnswerCache(tmp_path / "answers.sqlite") as cache:
         cache._base.execute("PRAGMA synchronous=OFF")
         for _ in range(number):

@@ -51,6 +51,43 @@ def test_a_processor_of_another_family_is_refused(copy_of, folder_of):
         load_encoder(str(folder))
 
 
+@pytest.mark.parametrize(
+    ("part", "fields", "message"),
+    [
+        ("text_config", {"vocab_size": 10_000_000}, r"asks for 160,\d{3},\d{3} weights, and its files hold"),
+        ("vision_config", {"num_hidden_layers": 200_000}, "asks for num_hidden_layers=200,000, and its weights have"),
+        (
+            "vision_config",
+            {"num_hidden_layers": 0},
+            "have vision_model.encoder.layers.0, which its configuration leaves out",
+        ),
+        ("text_config", {"max_position_embeddings": 10**9}, r"asks for [\d,]+ weights, and its files hold"),
+        ("text_config", {"num_labels": 10**9}, "asks for num_labels=1,000,000,000"),
+        ("vision_config", {"hidden_size": "16"}, r"cannot be opened as a model \(StrictDataclass"),
+        ("vision_config", {"num_attention_heads": 0}, r"cannot be opened as a model \(ZeroDivisionError"),
+        ("text_config", {"hidden_act": "none"}, r"cannot be opened as a model \(KeyError"),
+        ("vision_config", {"patch_size": 4}, "cannot be opened as a model|do not fit its configuration"),
+    ],
+)
+def test_a_configuration_that_asks_for_another_model_than_its_weights_is_refused(copy_of, part, fields, message):
+    folder = copy_of(clip)
+    config = json.loads((folder / "config.json").read_text())
+    change(folder, "config.json", **{part: {**config[part], **fields}})
+    with pytest.raises(ValueError, match=message):
+        load_encoder(str(folder))
+
+
+@pytest.mark.parametrize("name", ["config.json", "processor_config.json", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1}'])
+def test_a_damaged_file_of_a_model_is_named_with_its_folder(copy_of, name, text):
+    folder = copy_of(clip)
+    (folder / name).write_text(text)
+    try:
+        load_encoder(str(folder))
+    except (ValueError, OSError) as error:
+        assert str(folder) in str(error)  # noqa: PT017 - some of these files may be empty
+
+
 def test_a_tokenizer_with_more_words_than_the_model_is_refused(copy_of):
     folder = copy_of(clip)
     config = json.loads((folder / "config.json").read_text())

@@ -1,8 +1,11 @@
 """A folder goes to a Hub on this machine in one commit, or not at all, and a mistake is one line."""
 
+import base64
 import errno
+import hashlib
 import json
 import os
+import random
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -270,6 +273,77 @@ def test_text_that_names_this_machine_is_refused_with_file_and_path(hub, call, f
     write(folder, {"data/results.json": "\n".join(harmless)})
     (folder / "data/binary.bin").write_bytes(b"\0" + str(Path.home()).encode())
     assert call()[0] == 0
+
+
+SECRETS = {
+    "AWS Access Key": f"AKIA{'A1' * 8}",
+    "GitHub Token": f"token: ghp_{'aB3' * 12}",
+    "GitHub fine-grained": f"github_pat_{'aB3' * 10}",
+    "JSON Web Token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+    "Slack Token": "xoxb-" + "1234567890-" * 2 + "aBcDeFgHiJkLmNoP",
+    "Private Key": "-----BEGIN OPENSSH PRIVATE KEY-----",
+    "Basic Auth Credentials": "https://me:pass0word9@example.org/rows",
+    "token of the Hub, shorter": f"hf_{'aB' * 10}",
+    "key of Google": f"AIza{'aB3_-' * 7}",
+    "key of a language model": f"sk-ant-api03-{'aB3' * 10}",
+    "Secret Keyword": "export WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567",
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le"])
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_text_with_a_secret_is_refused_by_file_line_and_kind_and_the_secret_is_not_shown(
+    call, folder, secret, encoding
+):
+    (folder / "notes.txt").write_bytes(f"first\n{secret}\n".encode(encoding))
+    status, shown, errors = call(dry_run=True)
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "notes.txt, line 2, " in errors
+    assert secret[-12:] not in shown + errors
+
+
+@pytest.mark.parametrize(
+    "path", [r"C:\Users\me\videos", r"C:\\Users\\me", "D:/Users/me", "/mnt/disk/videos", "/root/x"]
+)
+def test_text_with_a_path_of_any_machine_is_refused(call, folder, path):
+    write(folder, {"notes.json": f'{{"from": "{path}"}}'})
+    status, _, errors = call(dry_run=True)
+    assert status == 2
+    assert f"notes.json, line 1, names {path}, a path of the machine" in errors
+
+
+def test_hidden_files_and_files_of_keys_never_go(hub, call, folder):
+    hidden = [".env", ".netrc", ".ssh/id_rsa", ".huggingface/token", "data/.secret"]
+    write(folder, dict.fromkeys(hidden, "x"))
+    status, shown, _ = call()
+    assert status == 0
+    assert f"hidden files stay here: {', '.join(sorted(hidden))}" in shown
+    assert page(hub).files.keys() == {
+        *("README.md", "data/rows.parquet", "index.html"),
+        *(".gitattributes", ".subtle.json"),
+    }
+    for name in ("id_rsa", "data/server.pem", "_netrc"):
+        write(folder, {name: "x"})
+        assert f"{name} is a file of keys" in call()[2]
+        (folder / name).unlink()
+
+
+def test_what_looks_like_a_secret_and_is_none_is_published(call, folder):
+    dice = random.Random(0)
+    image = base64.b64encode(dice.randbytes(200_000)).decode()
+    digests = {f"layers.{n}.weight": hashlib.sha256(bytes([n])).hexdigest() for n in range(200)}
+    write(
+        folder,
+        {
+            "model.safetensors.index.json": json.dumps({"weight_map": digests}, indent=2),
+            "page.html": f'<img src="data:image/png;base64,{image}">',
+            "card.md": f'commit {hashlib.sha1(b"x").hexdigest()}, `api_key=os.environ["OPENAI_API_KEY"]`, secret: no',
+            "code.py": 'key = request_key(request, chat)\npassword = getpass.getpass("password: ")\ntoken_key: "str"\n',
+            "prompts.txt": "Q:\\nWhat is it?\\nA:\\nUsers of /data see https://host/mnt/disk and </root>",
+        },
+    )
+    (folder / "weights.bin").write_bytes(dice.randbytes(1_000_000))
+    assert call(dry_run=True)[::2] == (0, "")
 
 
 def test_links_that_lead_out_of_the_folder_are_refused(hub, call, folder, tmp_path):

@@ -1,0 +1,143 @@
+"""Mutated model folders: each opens and works as it was, or is refused in one error that names it.
+
+Every file of JSON in a folder is mutated, and the file of weights is cut or its header changed. What decides the shape
+of the model stands in its weights, too: where it is mutated and the model loads, its embeddings must be the same.
+"""
+
+import json
+import re
+import resource
+import shutil
+import signal
+import struct
+import traceback
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from mutations import edited, mutated_value, places_in
+from odd_values import LONG_RUN
+from small_encoders import blip, clip, gme, random_videos, save_small, siglip, v_jepa_2, x_clip
+
+from hf_models.encoders import load_encoder
+from hf_models.moment_encoders import load_moment_encoder
+
+WEIGHTS = Path(__file__).parents[2] / "recipes" / "weights"
+FAMILIES = {make.__name__: make for make in (blip, clip, gme, siglip, v_jepa_2, x_clip)}
+SHIPPED = ("miniature-clip", "miniature-tfcovr", "miniature-vidclip")
+SIZES = (0, -1, 1, 3, 5, 1000, 200_000, 10_000_000, 10**9, 2**40)
+SHAPES = re.compile(
+    "hidden_size|intermediate_size|layers$|vocab_size|max_position|image_size|patch_size|projection_dim|num_channels"
+)
+SECONDS, BYTES = 30, 2 << 30
+FOLDERS = LONG_RUN // 2
+
+pytestmark = [pytest.mark.hostile, pytest.mark.timeout(0)]
+
+
+def opened(name, folder):
+    """What a folder gives for fixed clips and texts."""
+    videos = random_videos(2, 4, 64 if name in SHIPPED else 16)
+    if name == "miniature-tfcovr":
+        encoder = load_moment_encoder(str(folder))
+        frames = random_videos(1, encoder.num_frames, 64)
+        with torch.inference_mode():
+            return torch.from_numpy(encoder.query(frames[0], "with 2 turns"))
+    encoder = load_encoder(str(folder))
+    parts = [encoder.encode_video(videos)]
+    if encoder.reads_texts:
+        parts.append(encoder.encode_text(["a dog runs", "a dog sits then runs"]))
+    return torch.cat([part.float().flatten() for part in parts])
+
+
+def leaves(value, path=""):
+    """Path -> value of each node of JSON that holds no other."""
+    if isinstance(value, dict | list) and value:
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        return {name: leaf for key, item in pairs for name, leaf in leaves(item, f"{path}.{key}").items()}
+    return {path: value}
+
+
+def mutate(dice, folder):
+    """Mutate one file of a folder; whether what decides the shape of the model changed, and nothing else."""
+    path = dice.choice([folder / "config.json"] * 6 + sorted(folder.glob("*.json")) + [folder / "model.safetensors"])
+    content = path.read_bytes()
+    if path.suffix == ".safetensors":
+        size = struct.unpack("<Q", content[:8])[0]
+        header = edited(dice, content[8 : 8 + size].decode(), ["{}"]).encode(errors="replace")
+        cut = content[: dice.randrange(len(content))]
+        path.write_bytes(dice.choice([cut, struct.pack("<Q", len(header)) + header + content[8 + size :]]))
+        return False
+    before = json.loads(content)
+    after = mutated_value(dice, before)
+    numbers = [place for place in places_in(after) if isinstance(place[0][place[1]], int)]
+    if numbers and dice.random() < 0.5:
+        holder, key = dice.choice(numbers)
+        holder[key] = dice.choice(SIZES)
+    try:
+        text = json.dumps(after)
+    except ValueError:  # more digits than Python writes
+        text = "1" * 5000
+    text = edited(dice, text, ["{}"]) if dice.random() < 0.1 else text
+    path.write_text(text, encoding="utf-8", errors="replace")
+    if path.name != "config.json":
+        return False
+    old, new = leaves(before), leaves(after)
+    changed = [name for name in old.keys() | new.keys() if old.get(name) != new.get(name)]
+    return bool(changed) and all(map(SHAPES.search, changed))
+
+
+class HangError(BaseException):
+    """A folder took longer than it may."""
+
+
+@contextmanager
+def time_limit(seconds):
+    def stop(*_):
+        raise HangError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome(name, folder, decides_shape, expected):
+    """What becomes of a mutated folder, and the trace of what should not be."""
+    try:
+        with time_limit(SECONDS):
+            found = opened(name, folder)
+    except HangError:
+        return "hang", traceback.format_exc()
+    except (ValueError, OSError, ImportError) as error:
+        is_clear = str(folder) in str(error)
+        return ("clear error", "") if is_clear else ("traceback", traceback.format_exc())
+    except Exception:
+        return "traceback", traceback.format_exc()
+    same = found.shape == expected.shape and torch.allclose(found, expected, atol=1e-3)
+    return ("wrong", "other embeddings") if decides_shape and not same else ("works", "")
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, *SHIPPED])
+def test_a_mutated_model_folder_works_or_is_refused_by_its_name(name, tmp_path, record_property, capfd):
+    whole = WEIGHTS / name if name in SHIPPED else Path(save_small(FAMILIES[name], tmp_path / "whole"))
+    expected, counts, faults = opened(name, whole), Counter(), []
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for seed in range(FOLDERS // 9 + 1):
+        folder = tmp_path / "mutated"
+        shutil.copytree(whole, folder, copy_function=shutil.copyfile)
+        what, trace = outcome(name, folder, mutate(Random(f"{name} {seed}"), folder), expected)
+        counts[what] += 1
+        faults += [f"{name} {seed}: {what}\n{trace[-1500:]}"] if what not in {"clear error", "works"} else []
+        shutil.rmtree(folder)
+    growth = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory)
+    kinds = ("clear error", "works", "traceback", "hang", "wrong")
+    record_property("folders", {"model": name, "tried": counts.total(), **{kind: counts[kind] for kind in kinds}})
+    assert not faults, f"{len(faults)} faults, such as\n" + "\n\n".join(faults[:8])
+    assert growth < BYTES
