@@ -283,8 +283,8 @@ def read_frames(
         limits: The largest frames and durations that are accepted.
         spread: "middles" as the papers and "ends", by `frame_indices`; "seconds": what is on display in the middle of
             equal parts of the time, by `indices_in_time`, of frames that `num_frames_in_clip` counts with one that is
-            still held when the clip starts. They differ where the frame rate varies, and where a frame is needed several
-            times.
+            still held when the clip starts. They differ where the frame rate varies, and where a frame is needed
+            several times.
         display: Give frames in square pixels, as a player shows them, with PyAV; else as the file has them.
 
     Raises:
