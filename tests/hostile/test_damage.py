@@ -47,7 +47,10 @@ from tests.hostile.test_kills import (  # noqa: F401  # noqa: F401
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(3600)]
 OUTCOMES = ("clear error", "works", "traceback", "hang", "wrong")
 HANG_SECONDS = 20
-CHANGES, INDEXED, SEARCHES = 200, int(os.environ.get("HOSTILE_INDEX_VIDEOS", "60")), 2000
+CHANGES, INDEXED = (
+    int(os.environ.get(f"HOSTILE_INDEX_{what}", most)) for what, most in (("CHANGES", "200"), ("VIDEOS", "60"))
+)
+SEARCHES = 2000
 
 
 class Outcomes:
