@@ -32,9 +32,17 @@ from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
 from tests.hf_datasets.sources.test_mteb_layout import beir_form, push_to_hub_form, videos  # noqa: F401
 from tests.hostile.kill_harness import Run, differences
-from tests.hostile.test_kills import (
+from tests.hostile.test_kills import (  # noqa: F401
     JOBS,
     RECIPES,
+    builds,
+    chat,
+    commands,
+    comp_captions,
+    encodings,
+    fig_moments,
+    indexing,
+    trainings,
 )
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(3600)]
