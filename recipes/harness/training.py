@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from harness.accelerator import make_accelerator
-from harness.checkpoints import Checkpoints
+from harness.checkpoints import AGAIN, Checkpoints
 from harness.results import replacing, write_results, writing
 from harness.shared_config import RunConfig
 
@@ -118,9 +118,13 @@ class TrainingRun(ABC):
             self.checkpoints = Checkpoints(accelerator, self.output_dir, self.identity(), restart=config.restart)
             results = self.output_dir / "results.json"
             if results.is_file():
+                try:
+                    figures: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))["figures"]
+                except (ValueError, KeyError, TypeError) as error:
+                    raise SystemExit(f"{results} is damaged ({error}); {AGAIN}") from None
                 accelerator.print(f"{results} says that this run is complete; --restart trains again from scratch")
                 self.remove_leftovers()
-                return json.loads(results.read_text(encoding="utf-8"))["figures"]
+                return figures
             if config.tracker:
                 accelerator.init_trackers(self.NAME, config=tracker_config(config))
             self.progress = self.checkpoints.resume()

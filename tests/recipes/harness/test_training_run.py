@@ -220,6 +220,10 @@ def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, monkeypa
             SmallRun(cut).train()
         cut.restart = True
         assert SmallRun(cut).train() == {"score": 0.3}
+        results = copy / "results.json"
+        results.write_bytes(results.read_bytes()[: int(share * results.stat().st_size)])
+        with pytest.raises(SystemExit, match=r"results.json is damaged.* give --restart to train again"):
+            SmallRun(SmallConfig(**{**vars(cut), "restart": False})).train()
 
 
 def save_and_stop(save):
