@@ -117,7 +117,7 @@ def _read_json_lines(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
         else:
             reason = f"not a JSON object: line {number} of {path}; write one object per line"
             rejections.append(Rejection(reason, line, str(number)))
-    return _of_objects(rows), rejections
+    return _of_objects(path, rows), rejections
 
 
 def _read_json(path: Path) -> pl.DataFrame:
@@ -127,15 +127,16 @@ def _read_json(path: Path) -> pl.DataFrame:
         raise ValueError(f"{path} cannot be read as JSON ({error}); write a list of objects") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path} is not a list of JSON objects; write one object per clip: [{{...}}, ...]")
-    return _of_objects([{name: _as_text(value) for name, value in row.items()} for row in rows])
+    return _of_objects(path, [{name: _as_text(value) for name, value in row.items()} for row in rows])
 
 
-def _of_objects(rows: list[dict[str, str | None]]) -> pl.DataFrame:
+def _of_objects(path: Path, rows: list[dict[str, str | None]]) -> pl.DataFrame:
     columns = dict.fromkeys(name for row in rows for name in row)
     try:
         return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))
     except UnicodeEncodeError as error:
-        raise ValueError(f"the table has half a character, {error.object[:80]!r}; write it as UTF-8") from error
+        what = f"half a character, {error.object[:80]!r}"
+        raise ValueError(f"{path} cannot be read ({what}); save it as UTF-8") from error
 
 
 def _as_text(value: object) -> str | None:

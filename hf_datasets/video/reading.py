@@ -92,7 +92,7 @@ def indices_in_time(
 
     Example:
         >>> indices_in_time([0, 1, 2, 6], (Fraction(0), Fraction(8)), 4)
-        [0, 2, 2, 3]
+        [1, 2, 2, 3]
         >>> indices_in_time([0, 1], (Fraction(0), Fraction(2)), 6)
         [0, 0, 0, 1, 1, 1]
     """

@@ -26,7 +26,8 @@ def moments_of(*videos, number=3, value=1.0):
 
 
 def files_of(*videos, number=3):
-    return [{"video": video, "status": "indexed", "num_moments": number} for video in videos]
+    rest = {"moments_of": "windows", "failures": "{}", "size": 1, "modified_ns": 1}
+    return [{"video": video, "status": "indexed", "num_moments": number, **rest} for video in videos]
 
 
 def replace_videos(index, *videos, **options):

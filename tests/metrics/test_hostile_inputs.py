@@ -176,7 +176,6 @@ MAP = [
             "exclude": [7, 8],
             "recall": True,
             "per_query": True,
-            "seed": 1,
             "empty": "skip",
         },
     },
@@ -208,7 +207,7 @@ COUNTERFACTUAL = [
     {
         "predictions": [[[0.9, 0.4], [0.7, 0.8]], [[0.6, 0.5], [0.7, 0.6]]],
         "references": ["object", "action"],
-        "options": {"threshold": 0.5, "per_query": True, "confidence": 0.9, "seed": 1},
+        "options": {"threshold": 0.5, "per_query": True, "confidence": 0.9},
     },
     {"predictions": [[[0.9, 0.4]], [[0.6, 0.5]]], "references": None, "options": {"threshold": None}},
     {"predictions": np.array([[[1, 0], [0, 1]]]), "references": [None], "options": {}},

@@ -70,7 +70,9 @@ def test_each_frame_of_a_folder_is_decoded_once_and_each_moment_has_its_own(fold
     moments = [one for batch in batches(messages) for one in zip(batch.moments, batch.frames, strict=True)]
     assert len(moments) == 5 * 18
     for moment, frames in moments[::7]:
-        alone = read_frames(folder / moment.video, 4, moment.start_seconds, moment.end_seconds, size=SIZE)
+        alone = read_frames(
+            folder / moment.video, 4, moment.start_seconds, moment.end_seconds, size=SIZE, spread="seconds"
+        )
         assert torch.equal(frames, alone.frames)
         assert frames.stride() == alone.frames.stride(), "models see the same memory"
     assert ends(messages) == [["0.mp4", "1.mkv"], ["2.avi", "3.ts"], ["3a.mp4", "4.mp4"]]
@@ -111,7 +113,7 @@ def test_frames_that_do_not_decode_leave_the_moments_what_reading_them_alone_giv
     moments = [one for batch in batches(messages) for one in zip(batch.moments, batch.frames, strict=True)]
     assert len(moments) + len(end.files[0].failures) == len(end.files[0].moments)
     for moment, frames in moments:
-        alone = read_frames(path, 4, moment.start_seconds, moment.end_seconds, size=SIZE)
+        alone = read_frames(path, 4, moment.start_seconds, moment.end_seconds, size=SIZE, spread="seconds")
         assert torch.equal(frames, alone.frames), moment
 
 

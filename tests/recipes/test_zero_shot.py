@@ -111,7 +111,7 @@ def test_a_killed_run_goes_on_and_encodes_nothing_twice(small, options, warm_pyt
     assert stored(options) == 6
     encoded = count_videos(monkeypatch)
     assert zero_shot.run(ZeroShotConfig(**options)) == 0
-    assert sum(encoded) == 12 - 6
+    assert sum(encoded[1:]) == 12 - 6  # the first is the trial of a model that is loaded
     assert stored(options) == 12
     whole = options | {"output_dir": f"{options['output_dir']}-whole"}
     assert zero_shot.run(ZeroShotConfig(**whole)) == 0

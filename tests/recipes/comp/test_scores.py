@@ -64,7 +64,7 @@ class Oracle:
 class FakeReader:
     """Frames whose first pixel says which video, and whether a part of it, is shown."""
 
-    def __call__(self, spans, num_frames):
+    def __call__(self, spans, num_frames, spread="middles"):
         (span,) = spans
         value = 10 * "ab".index(span.path) + (span.start_seconds > 0)
         return torch.full((num_frames, 3, 2, 2), value, dtype=torch.uint8)

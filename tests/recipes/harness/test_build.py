@@ -125,11 +125,11 @@ def test_the_budget_leaves_a_marked_part_that_a_second_run_completes(tmp_path, o
     options = ["--model", "m", "--input-usd", 10, "--output-usd", 100, "--max-output-tokens", 20]
     with ChatServer(writes) as server:
         options += ["--base-url", server.url]
-        assert tfcovr(tmp_path, *options, "--max-usd", 0.05) == 1
-        assert "budget of $0.05 is used up" in capsys.readouterr().err
+        assert tfcovr(tmp_path, *options, "--max-usd", 0.2) == 1
+        assert "budget of $0.20 is used up" in capsys.readouterr().err
         partial = results(tmp_path / "built")
         assert not partial["complete"]
-        assert 0 < partial["figures"]["usd"] <= 0.05
+        assert 0 < partial["figures"]["usd"] <= 0.2
         assert "INCOMPLETE" in (tmp_path / "built" / "README.md").read_text()
         assert tfcovr(tmp_path, *options) == 0
         assert set(server.answered.values()) == {1}
