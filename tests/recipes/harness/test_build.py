@@ -126,7 +126,7 @@ def test_the_budget_leaves_a_marked_part_that_a_second_run_completes(tmp_path, o
     with ChatServer(writes) as server:
         options += ["--base-url", server.url]
         assert tfcovr(tmp_path, *options, "--max-usd", 0.2) == 1
-        assert "budget of $0.20 is used up" in capsys.readouterr().err
+        assert "budget of $0.2 is used up" in capsys.readouterr().err
         partial = results(tmp_path / "built")
         assert not partial["complete"]
         assert 0 < partial["figures"]["usd"] <= 0.2
