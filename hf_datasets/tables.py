@@ -80,7 +80,7 @@ def read_text_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
                     table = table.with_columns(seconds.str.replace(r"^([\s\d:]*\d),(\d+\s*)$", "$1.$2"))
     except pl.exceptions.NoDataError:
         raise ValueError(f"{path} is empty; write a header and one row per clip") from None
-    except (pl.exceptions.PolarsError, UnicodeError) as error:
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         cure = "save it as UTF-8 with plain values and the same number of fields in every row"
         raise ValueError(f"{path} cannot be read ({error}); {cure}") from None
     if table.is_empty():

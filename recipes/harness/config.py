@@ -25,7 +25,6 @@ import yaml
 from harness import running
 from harness.commands import CONFIGS, RECIPES, as_typed, find_config, missing_modules, program
 from harness.running import run_recipe as run_recipe  # every recipe has both from here
-from harness.running import visible
 
 Config = TypeVar("Config")
 BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(("false", "no", "f", "n", "0"), False)
@@ -327,7 +326,7 @@ class ConfigParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with one line on stderr and exit status 2."""
-        self.exit(2, as_typed(f"error: {visible(' '.join(message.split()))}\n"))
+        self.exit(2, as_typed(f"error: {running.visible(' '.join(message.split()))}\n"))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit; requested text goes to stdout, an error to stderr."""
