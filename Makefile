@@ -46,7 +46,7 @@ lint: typecheck
 	$(BIN)/ruff format --check .
 
 typecheck: $(READY)
-	$(BIN)/mypy hf_datasets hf_models metrics
+	$(BIN)/mypy hf_datasets hf_models metrics subtle
 
 # The API reference, from the docstrings, into build/docs/index.html. The build reaches no network.
 docs: $(READY)
@@ -98,7 +98,7 @@ test-real: $(READY)
 
 bench: $(READY)
 	$(call install,--editable ".[dev,bench]")
-	$(BIN)/python recipes/bench.py
+	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf .venv .venv-constrained .venv-oldest .venv-uv build *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -1,6 +1,6 @@
 """A published model's card from what was measured: results as model-index and `.eval_results`, tables, training curve.
 
-`recipes/publishing/model.py` puts them together for the folders that recipes write; each works alone on your own.
+`subtle/hub/model.py` puts them together for the folders that recipes write; each works alone on your own.
 """
 
 import math

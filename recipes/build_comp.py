@@ -12,116 +12,15 @@ the result.
 """
 
 import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
 
-from harness.config import option, parse_config, run_recipe
-from harness.shared_config import BuildConfig
-
-
-@dataclass
-class BuildCompConfig(BuildConfig):
-    """What to build from, and how."""
-
-    source: str = option("", "Folder with train*.json and val*.json; needed.")
-    dataset: Literal["auto", "activitynet", "youcook2"] = option(
-        "auto", "What the annotations are of; auto: by the folder's name."
-    )
-    max_iou: float = option(0.5, "Of two events with a larger temporal IoU (0 to 1) the longer is kept.")
-    output_dir: str = "outputs/build_comp"
-
-
-if __name__ == "__main__":  # before the imports below, which take seconds
-    CONFIG = parse_config(BuildCompConfig, __doc__)
-
-import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
-
-from harness.build import Build, run
-from hf_datasets import comp
-from hf_datasets.class_labels import with_labels
-from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
-from hf_datasets.comp.construction import Construction, select_video
-from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
-from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
-from hf_datasets.records import CaptionedVideo
-
-CARD = Path(comp.__file__).with_name("README.md")
-KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
-TABLE_1 = {
-    ("activitynet", "train"): (5995, 5583, 4502),
-    ("activitynet", "validation"): (280, 221, 334),
-    ("youcook2", "train"): (1174, 1100, 1082),
-    ("youcook2", "validation"): (409, 361, 397),
-}
-"""The paper's pairs of each of `KINDS`; its validation splits are random samples of what was made."""
-
-
-def source_of(config: BuildCompConfig) -> Source:
-    """Which dataset the annotations are of."""
-    if config.dataset != "auto":
-        return config.dataset
-    return "youcook2" if "youcook2" in Path(config.source).name.lower() else "activitynet"
-
-
-def select(build: Build, split: str, videos: Iterable[CaptionedVideo], max_iou: float) -> list[CaptionedVideo]:
-    """The videos with at least two events that follow one another."""
-    selected = [select_video(video, max_iou=max_iou) for video in videos]
-    list(build.passed(f"{split}: events", [event for _, events in selected for event in events]))
-    return list(build.passed(f"{split}: videos of several events", [video for video, _ in selected]))
-
-
-def pairs(build: Build, split: str, videos: list[CaptionedVideo]) -> list[dict[str, Any]]:
-    """All rows of a split; in the training split with several disruptions at once as well."""
-
-    def ask(step: str, task: Any, rows: list[Paragraph]) -> dict[str, WrittenParagraph]:
-        answered = build.ask(task, rows, name=f"{split}: {step}")
-        return {row.key: written for row, written in answered}
-
-    seed = build.config.seed
-    actions = offline_actions(videos, seed)
-    construction = Construction(videos, ask, actions=actions, seed=seed, multiple=split == "train")
-    return list(build.passed(f"{split}: pairs", list(construction.rows())))
-
-
-def counts_table(source: Source, counts: Mapping[str, Counter[str]]) -> Table:
-    """The pairs of each split per disruption, beside Table 1 of the paper."""
-    table = Table(title=f"{source}_comp: pairs per disruption", title_justify="left")
-    for column in ("split", "", *KINDS, "total", "multi"):
-        table.add_column(column, justify="right" if column in {*KINDS, "total", "multi"} else "left")
-    for split, found in counts.items():
-        built = [found[kind] for kind in KINDS]
-        table.add_row(split, "built", *(f"{count:,}" for count in (*built, sum(built), found["multi"])))
-        if published := TABLE_1.get((source, split)):
-            table.add_row("", "Table 1", *(f"{count:,}" for count in (*published, sum(published))))
-    return table
-
-
-def main(config: BuildCompConfig) -> int:
-    if not config.source:
-        raise ValueError("name the folder of the annotations with --source")
-    build = Build(config)
-    tables, counts = {}, {}
-    for split, path in annotation_files(Path(config.source)).items():
-        annotated = read_annotations(path, source_of(config), split)
-        videos = build.limited(build.passed(f"{split}: annotated videos", annotated))
-        rows = pairs(build, split, select(build, split, videos, config.max_iou))
-        if rows:
-            tables[split] = [with_labels(pa.Table.from_pylist(rows, schema=PAIR_SCHEMA), PAIR_FEATURES)]
-            counts[split] = Counter(row["disruption_type"] for row in rows)
-    facts = {f"{split}, {kind}": count for split, found in counts.items() for kind, count in found.items()}
-    status = build.write(
-        {"source": tables}, card=CARD, source=Path(config.source).name, max_iou=config.max_iou, **facts
-    )
-    if not config.dry_run:
-        Console(width=120).print(counts_table(source_of(config), counts))
-    return status
-
+from subtle.building.options import BuildCompConfig
+from subtle.options import parse_config, run_recipe
 
 if __name__ == "__main__":
+    CONFIG = parse_config(BuildCompConfig, __doc__)
+    # After the options are read: what follows takes seconds.
+    from subtle.building.build_comp import main
+    from subtle.run.build import run
+
     sys.exit(run_recipe(partial(run, main), CONFIG))

@@ -9,120 +9,13 @@ keeps its caption, without a score, and is named in `rejections.parquet`.
 """
 
 import sys
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
-from harness.config import option, parse_config, run_recipe
-from harness.model_folders import check_model_folder
-from harness.shared_config import Device
-
-
-@dataclass
-class SelectCaptionsConfig:
-    """Which captions to choose from, and with which model."""
-
-    build: str = option("outputs/build_fig", "Folder that build_fig.py wrote.")
-    video_dir: str | None = option(None, "Folder of its videos; needed.")
-    model: str = option(
-        "outputs/noise_evaluator/model", "Noise evaluator, or a BLIP: a model folder or a name on the Hub."
-    )
-    num_frames: int = option(8, "Frames of each moment.")
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
-    output_dir: str = option("outputs/judged_fig", "Folder for the dataset with the chosen captions.")
-
-
-if __name__ == "__main__":  # before the imports below, which take seconds
-    CONFIG = parse_config(SelectCaptionsConfig, __doc__)
-
-import polars as pl
-import pyarrow as pa
-from torch import Tensor
-from tqdm import tqdm
-
-from harness.accelerator import make_accelerator
-from harness.results import writing
-from hf_datasets import fig
-from hf_datasets.fig.moments import PUBLISHED_FOLDER
-from hf_datasets.fig.noise import as_moment, judge_moments
-from hf_datasets.publish import write_folder
-from hf_datasets.records import Moment, Rejection
-from hf_datasets.video import VideoStore, read_frames
-from hf_models.video_text_matching import Scorer, load_matcher
-
-CARD = Path(fig.__file__).with_name("README.md")
-
-
-def load_scorer(config: SelectCaptionsConfig) -> Scorer:
-    """The trained evaluator; one whose head was never trained is refused."""
-    if not Path(config.model).is_dir() and config.model == SelectCaptionsConfig.model:
-        raise SystemExit(f"{config.model} is not there; `python recipes/noise_evaluator.py` makes it")
-    check_model_folder(config.model)
-    scorer = Scorer(*load_matcher(config.model, num_frames=config.num_frames, needs_trained_head=True))
-    scorer.matcher.to(make_accelerator(config.device, Path(config.output_dir)).device).eval()
-    return scorer
-
-
-def judged_rows(
-    table: pl.DataFrame, scorer: Scorer, config: SelectCaptionsConfig, rejections: list[Rejection]
-) -> list[dict[str, Any]]:
-    """The rows of one file with their best candidate; what cannot be judged goes to `rejections` too."""
-    store = VideoStore(str(config.video_dir))
-
-    def frames_of(moment: Moment) -> Tensor:
-        span = (moment.start_seconds, moment.end_seconds)
-        return read_frames(store.path(moment.video_id), config.num_frames, *span, size=scorer.frame_size).frames
-
-    rows = table.to_dicts()
-    judged = judge_moments(((as_moment(row), row["candidates"] or []) for row in rows), scorer, frames_of)
-    kept = []
-    for row, found in zip(rows, tqdm(judged, total=len(rows), desc="judging", unit="moment"), strict=True):
-        if isinstance(found, Rejection):
-            rejections.append(found)
-            kept.append({**row, "fine_caption_score": None})
-        else:
-            kind = row["candidate_kinds"][row["candidates"].index(found.fine_caption)]
-            kept.append({**row, **asdict(found), "kind": kind})
-    return kept
-
-
-def run(config: SelectCaptionsConfig) -> dict[str, int]:
-    """Judge and write; returns how many moments there are and how many were judged."""
-    if not config.video_dir:
-        raise SystemExit("the evaluator reads the moments' frames: name their videos with --video_dir")
-    files = sorted((Path(config.build) / PUBLISHED_FOLDER).glob("*.parquet"))
-    if not files:
-        raise SystemExit(
-            f"{config.build} holds no {PUBLISHED_FOLDER}/*.parquet; recipes/build_fig.py makes such a folder"
-        )
-    if Path(config.output_dir).is_dir() and any(Path(config.output_dir).iterdir()):
-        raise ValueError(f"{config.output_dir} is not empty; name another folder, or remove this one")
-    scorer = load_scorer(config)
-    splits: dict[str, list[pa.Table]] = {}
-    rejections: list[Rejection] = []
-    for path in files:
-        table = pl.read_parquet(path)
-        if missing := {"candidates", "candidate_kinds"} - set(table.columns):
-            raise SystemExit(f"{path} has no column {', '.join(sorted(missing))}; build it with `recipes/build_fig.py`")
-        rows = judged_rows(table, scorer, config, rejections)
-        made = pa.Table.from_pylist(rows, schema=table.to_arrow().schema)
-        splits.setdefault(path.name.partition("-")[0], []).append(made)
-    total = sum(len(table) for tables in splits.values() for table in tables)
-    provenance = {"built in": Path(config.build).name, "noise evaluator": config.model}
-    tables = {PUBLISHED_FOLDER: splits}
-    with writing(Path(config.output_dir)):
-        write_folder(tables, config.output_dir, card=CARD, provenance=provenance, rejections=rejections)
-    judged = total - len(rejections)
-    print(
-        f"{config.output_dir}: {judged:,} of {total:,} moments were judged; the others keep their caption, without a "
-        "score"
-    )
-    return {"moments": total, "judged": judged}
-
-
-def main(config: SelectCaptionsConfig) -> None:
-    run(config)
-
+from subtle.building.options import SelectCaptionsConfig
+from subtle.options import parse_config, run_recipe
 
 if __name__ == "__main__":
+    CONFIG = parse_config(SelectCaptionsConfig, __doc__)
+    # After the options are read: what follows takes seconds.
+    from subtle.building.select_captions import main
+
     sys.exit(run_recipe(main, CONFIG))

@@ -10,8 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("hf_datasets", "hf_models", "metrics")
+ABOVE = ("subtle", "benchmarks", "recipes")  # each may use what stands before it
 WINGS = ("tfcovr", "comp", "fig")
-ROOMS = (*PACKAGES, "recipes", "examples", "tests")
+ROOMS = (*PACKAGES, *ABOVE, "examples", "tests")
 SOURCES = sorted(path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 IN_PACKAGES = [path for path in SOURCES if path.parts[0] in PACKAGES]
 NOT_TESTS = [path for path in SOURCES if path.parts[0] != "tests"]
@@ -21,8 +22,8 @@ OPENERS = {
     "hf_datasets/video/pyav.py",
     "hf_datasets/video/backends.py",
     "hf_models/tfcovr/video_processing_aim.py",
-    "recipes/benchmarks/video.py",
-    "recipes/demo_space/footage.py",
+    "benchmarks/video.py",
+    "subtle/demo_space/footage.py",
 }
 DECODERS = {"VideoReader", "VideoDecoder", "VideoCapture", "read_video"}
 BANNED_STEMS = {"utils", "util", "common", "helpers", "helper", "misc"}
@@ -39,9 +40,8 @@ def text_of(path: Path) -> str:
 
 
 def module_of(path: Path) -> str:
-    """Its dotted name: of a recipe as recipes import each other, from their folder."""
+    """Its dotted name."""
     parts = path.with_suffix("").parts
-    parts = parts[1:] if parts[0] == "recipes" else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -66,7 +66,7 @@ def called_names(path: Path) -> set[str]:
 
 
 def wing_of(module: str) -> str | None:
-    """The wing of a module of hf_datasets or recipes, or the family of one of hf_models."""
+    """The wing of a module of hf_datasets or subtle, or the family of one of hf_models."""
     parts = module.split(".")
     if parts[0] == "hf_models":
         return parts[1] if parts[1:] and (ROOT / "hf_models" / parts[1]).is_dir() else None
@@ -113,7 +113,7 @@ def test_every_module_says_what_it_is():
 
 
 def test_packages_import_neither_each_other_nor_recipes():
-    others = {"recipes", "subtle_recipes", "tests", "examples", *PACKAGES}
+    others = {*ABOVE, "subtle_recipes", "tests", "examples", *PACKAGES}
     wrong = {
         f"{path} imports {name}"
         for path in IN_PACKAGES
@@ -138,18 +138,28 @@ def test_wings_and_model_families_do_not_import_each_other():
 
 
 def test_shared_rooms_do_not_import_what_stands_above_them():
-    """`recipes/harness` knows no wing and no verb, a wing's room no verb, what `hf_datasets` shares no wing."""
+    """`subtle/run` knows no wing and no verb, a wing's room no verb, what `hf_datasets` shares no wing."""
     verbs = {path.stem for path in SOURCES if path.parent == Path("recipes")}
     wrong = set()
     for path in NOT_TESTS:
         names = {name for name in imports_of(path) if name in MODULES}
-        if path.parts[0] == "recipes" and len(path.parts) > 2 and path.parts[1] != "benchmarks":
-            wrong |= {f"{path} imports {name}" for name in names if name in verbs}
-        if path.parts[:2] == ("recipes", "harness"):
-            wrong |= {f"{path} imports {name}" for name in names if name.split(".")[0] in WINGS}
+        if path.parts[0] == "subtle" and path.parts[1] in {"run", *WINGS}:
+            wrong |= {f"{path} imports {name}" for name in names if name.rpartition(".")[2] in verbs and name.startswith("subtle.")}
+        if path.parts[:2] == ("subtle", "run"):
+            wrong |= {f"{path} imports {name}" for name in names if wing_of(name) and name.startswith("subtle.")}
         if path.parts[0] == "hf_datasets" and len(path.parts) > 2 and path.parts[1] not in WINGS:
             wrong |= {f"{path} imports {name}" for name in names if wing_of(name)}
     assert not wrong
+
+
+def test_recipes_are_thin_and_nothing_imports_them():
+    recipes = [path for path in SOURCES if path.parts[0] == "recipes" and path.stem != "__init__"]
+    code = {
+        str(path): len(text_of(path).splitlines()) - tree_of(path).body[0].end_lineno
+        for path in recipes
+    }
+    assert not {name: lines for name, lines in code.items() if lines > 30}
+    assert not [f"{path} imports {name}" for path in SOURCES for name in imports_of(path) if name.startswith("recipes")]
 
 
 def test_no_modules_import_each_other_in_a_circle():

@@ -123,6 +123,6 @@ def test_an_example_is_short_says_what_it_shows_and_imports_no_recipe(path):
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 55
     assert f"python examples/{path.name}" in text.split('"""')[1]
-    for name in ("harness", "comp", "fig", "tfcovr", "recipes"):
+    for name in ("subtle", "recipes"):
         assert f"from {name}" not in text
         assert f"import {name}" not in text

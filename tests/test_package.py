@@ -27,7 +27,7 @@ def test_the_python_versions_are_the_same_wherever_they_are_named():
     assert f"Python {named[0]} to {named[-1]}" in readme
 
 
-PACKAGES = ("hf_datasets", "hf_models", "metrics", "recipes")
+PACKAGES = ("hf_datasets", "hf_models", "metrics", "subtle", "recipes")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def installed(tmp_path_factory):
 def run_installed(installed, folder, *arguments, python=()):
     """The command in another folder, with the wheel's packages instead of the checkout's; status, output, errors."""
     run = subprocess.run(
-        [sys.executable, *python, "-m", "subtle_recipes", *arguments],
+        [sys.executable, *python, "-m", "subtle", *arguments],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(installed), "COLUMNS": "200"},
         capture_output=True,
@@ -78,7 +78,7 @@ def test_the_wheel_has_the_command_and_names_the_repository(installed):
     (folder,) = installed.glob("*.dist-info")
     distribution = Distribution.at(folder)
     (command,) = distribution.entry_points
-    assert (command.name, command.value) == ("subtle", "subtle_recipes.__main__:main")
+    assert (command.name, command.value) == ("subtle", "subtle.cli:main")
     links = dict(line.split(", ") for line in distribution.metadata.get_all("Project-URL"))
     assert set(links) == {"Homepage", "Documentation", "Repository", "Issues", "Changelog"}
     assert all(link.startswith("https://github.com/subtle-video/subtle-video") for link in links.values())

@@ -15,7 +15,7 @@ from hf_datasets.publishing.cards import kept_for
 from hf_datasets.publishing.generation_code import imported_files
 from hf_datasets.publishing.rebuilding import differences
 from hf_datasets.publishing.registered import write_registered
-from publishing.dataset import prepare
+from subtle.hub.dataset import prepare
 
 CARDS = sorted((Path(__file__).parents[2] / "hf_datasets").glob("*/README.md"))
 ORIGINS = ("mini", "hard", "release", "source", "own")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.config import run_recipe
+from subtle.options import run_recipe
 
 # Kilobytes that are left: nothing fits, a description does, a shard or a model does, nearly all does.
 ROOM_KILOBYTES = (0, 8, 40, 120, 260)

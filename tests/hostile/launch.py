@@ -56,8 +56,7 @@ def start_command(name: str) -> None:
 
 def start_recipe(path: str) -> None:
     """A recipe; builds poll a batch more often and need no scene detector; the quickstart is small."""
-    sys.path.insert(0, str(RECIPES))
-    from harness import config
+    from subtle import options as config
 
     run_recipe = config.run_recipe
 

@@ -14,7 +14,6 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
-import index
 import numpy as np
 import polars as pl
 import psutil
@@ -24,12 +23,13 @@ from colored_videos import write_colored_video
 from mutations import mutated_text, mutated_value
 from odd_values import LONG_RUN
 
-from harness.config import run_recipe
-from harness.running import users_mistake
 from hf_datasets.sources.mteb_layout import read_mteb_layout
 from hf_models.feature_store import FeatureStore
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
+from subtle.footage import index
+from subtle.options import run_recipe
+from subtle.running import users_mistake
 from tests.hf_datasets.sources.test_mteb_layout import beir_form, push_to_hub_form, videos  # noqa: F401
 from tests.hostile.kill_harness import Run, differences
 from tests.hostile.test_kills import (  # noqa: F401

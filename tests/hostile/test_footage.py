@@ -10,12 +10,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import index
 import pytest
 from colored_videos import write_colored_video
 
-from harness.config import run_recipe
-from indexing import engines
+from subtle.footage import engines, index
+from subtle.options import run_recipe
 from tests.fixtures.videos import write_video
 from tests.hostile.full_disk import ROOM_KILOBYTES, fill, one_line
 from tests.hostile.kill_harness import differences

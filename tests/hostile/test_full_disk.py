@@ -7,28 +7,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import analyse_fig
-import bench
-import evaluate_comp
-import evaluate_tfcovr
-import evaluate_vcmr
-import judge
-import noise_evaluator
-import pretrain_miniature
 import pyarrow.parquet as pq
 import pytest
-import report
-import select_captions
-import vcmr
 from safetensors.numpy import load_file
+from tests.subtle.evaluate.test_analyse_fig import write_release
 
-from harness import build
+from benchmarks import __main__ as bench
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
+from subtle.building import select_captions
+from subtle.evaluate import analyse_fig, evaluate_comp, evaluate_tfcovr, evaluate_vcmr, judge, report
+from subtle.run import build
+from subtle.train import noise_evaluator, pretrain_miniature, vcmr
 from tests.hostile.full_disk import ROOM_KILOBYTES, fill, one_line, run_into
 from tests.hostile.kill_harness import differences
 from tests.hostile.launch import TINY
-from tests.recipes import test_noise_evaluator, test_pretrain_miniature
-from tests.recipes.test_analyse_fig import write_release
+from tests.subtle.train import test_noise_evaluator
+from tests.subtle.train import test_pretrain_miniature
 
 pytestmark = pytest.mark.hostile
 

@@ -12,26 +12,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-import index
 import lancedb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-import search
-import tune
 from colored_videos import write_colored_video
-from index import IndexConfig
-from search import SearchConfig
 from small_index import build_index
-from tune import TuneConfig
 
-from demo_page.searching import IndexSearch
-from harness.config import run_recipe
 from hf_datasets.footage.moments import read_moments
 from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_models.index.store import MomentIndex
-from indexing import models
+from subtle.footage import index, models, search, tune
+from subtle.footage.options import IndexConfig, SearchConfig, TuneConfig
+from subtle.options import run_recipe
+from subtle.service.searching import IndexSearch
 from tests.fixtures.mutations import TOKENS, mutated_json, mutated_text
 from tests.fixtures.odd_values import LONG_RUN
 

@@ -88,7 +88,7 @@ def comp_captions(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fig_moments(tmp_path_factory):
-    from tests.recipes.harness.test_build import write_videos
+    from tests.subtle.run.test_build import write_videos
 
     folder = tmp_path_factory.mktemp("moments")
     write_videos(folder / "videos")

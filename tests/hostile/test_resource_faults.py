@@ -14,15 +14,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import embed
-import embed_moments
 import pytest
-import stage1
-import stage2
-import vcmr
-import vidclip
 
 from hf_datasets.video import shared_memory
+from subtle.embedding import embed, embed_moments
+from subtle.train import stage1, stage2, vcmr, vidclip
 from tests.hostile.full_disk import ROOM_KILOBYTES, fill, one_line, run_into
 from tests.hostile.kill_harness import differences
 from tests.hostile.launch import TINY

@@ -13,17 +13,17 @@ import pytest
 from chat_server import ChatServer
 from sentences import EXPECTED, ROWS, SentenceTask, answer
 
-from harness.config import run_recipe
 from hf_datasets.generation import cache as answer_cache
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.video.frame_cache import FrameCache
 from hf_models.feature_store import FeatureStore
+from subtle.options import run_recipe
 from tests.hostile.full_disk import one_line
 from tests.hostile.kill_harness import differences, leftovers
 from tests.hostile.outcomes import embeddings, features
-from tests.recipes.conftest import LABELS, RECIPES, write_video
+from tests.subtle.conftest import LABELS, RECIPES, write_video
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(900)]
 PROCESSES = 3

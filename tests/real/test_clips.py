@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import real_clips
 import torch
-from embed_moments import EmbedMomentsConfig
-from embed_moments import run as embed
-from vcmr import VCMRConfig
-from vcmr import run as train
 
 from hf_datasets.video import read_frames
 from hf_models.moments.feature_encoders import ClipEncoder
+from subtle.embedding.embed_moments import run as embed
+from subtle.embedding.options import EmbedMomentsConfig
+from subtle.train.options import VCMRConfig
+from subtle.train.vcmr import run as train
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 

@@ -4,12 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from analyse_fig import AnalyzeFIGConfig, analyze
 
 from hf_datasets.fig.clusters import embed_sentences
 from hf_datasets.tfcovr.labels import load_labels
 from hf_datasets.tfcovr.pairs import text_encoder
-from tfcovr.label_pairs import compare_pairs
+from subtle.evaluate.analyse_fig import analyze
+from subtle.evaluate.options import AnalyzeFIGConfig
+from subtle.tfcovr.label_pairs import compare_pairs
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 

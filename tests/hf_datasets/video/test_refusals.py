@@ -7,11 +7,11 @@ import threading
 import av
 import pytest
 
-from demo_space import footage
 from hf_datasets.tfcovr import clips
 from hf_datasets.video import VideoError, VideoLimits, read_frames
 from hf_datasets.video.pyav import FORMATS
 from hf_models.tfcovr import video_processing_aim as processor
+from subtle.demo_space import footage
 from tests.fixtures.videos import write_video
 
 PATIENCE_SECONDS = 20

@@ -1,0 +1,1 @@
+"""What one runs, as a library: training, measuring, tables, footage, publishing."""

@@ -1,0 +1,1 @@
+"""Building datasets with language models."""

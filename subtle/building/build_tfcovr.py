@@ -1,0 +1,97 @@
+"""Build TF-CoVR's triplets and queries from published annotations or your own clips."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from subtle.options import option, parse_config, run_recipe
+from subtle.run.shared_config import BuildConfig
+from subtle.building.options import BuildTFCoVRConfig
+
+import polars as pl
+import pyarrow as pa
+from datasets import Features
+
+from subtle.run.build import Build, run
+from hf_datasets.class_labels import with_labels
+from hf_datasets.miniature import MiniatureConfig, plan_competitions
+from hf_datasets.miniature.competitions import clip_rows
+from hf_datasets.records import Rejection
+from hf_datasets.tfcovr import builder
+from hf_datasets.tfcovr.annotations import source_clips
+from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, locate
+from hf_datasets.tfcovr.construction import Collection, change_frame, check_enough, compose
+from hf_datasets.tfcovr.labels import Label, load_labels
+from hf_datasets.tfcovr.marks import Marks, read_marks
+from hf_datasets.tfcovr.modifications.task import ModificationTask
+from hf_datasets.tfcovr.own_clips import read_own_clips
+from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
+from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, split_by_video
+
+CARD = Path(builder.__file__).with_name("README.md")
+
+
+def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label], list[Rejection]]:
+    """The clips with their splits, the labels of their vocabulary, and the rows that were refused."""
+    fractions = {"validation_fraction": config.validation_fraction, "test_fraction": config.test_fraction}
+    if config.data_dir:
+        folder = Path(config.data_dir).expanduser()
+        own = read_own_clips(folder, video_dir=config.video_dir, **fractions, seed=config.seed)
+        return own.clips, own.labels, own.rejections
+    if config.source:
+        clips, rejections, _ = source_clips(Path(config.source))
+        return split_by_video(clips, **fractions, seed=config.seed), load_labels(), rejections
+    miniature = MiniatureConfig()
+    rows = [row for competition in plan_competitions(miniature) for row in clip_rows(competition, miniature.fps)]
+    clips, rejections = check_clips(pl.DataFrame(rows), source="the miniature's plan")
+    return locate(clips, None)[0], load_labels(), rejections
+
+
+def main(config: BuildTFCoVRConfig) -> int:
+    build = Build(config)
+    clips, vocabulary, rejections = read_clips(config)
+    list(build.passed("clips", [*clips["clip_id"], *rejections]))
+    present = set(clips["label"])
+    labels = [label for label in vocabulary if label.label_id in present]
+    encoder = text_encoder(config.similarity_model) if config.similarity_model else None
+    threshold = config.threshold
+    if threshold is None:
+        threshold = 0.0 if encoder else default_threshold(labels)
+    proposed = propose_pairs(labels, embeddings=encoder, threshold=threshold, top_n=config.top_n)
+    pairs = list(build.limited(build.passed("pairs", proposed)))
+    task = ModificationTask({label.label_id: label for label in labels})
+    answers = build.ask(task, pairs, name="modifications")
+    changes, _ = change_frame(modification for _, modification in answers)
+    rows, unused = compose(
+        clips,
+        changes,
+        max_triplets_per_pair=config.max_triplets_per_pair,
+        seed=config.seed,
+        labels=vocabulary,
+    )
+    if config.data_dir and not (config.dry_run or build.stopped) and (answers or not pairs):
+        unused += check_enough(clips, labels, changes, threshold=threshold).values()
+    list(build.passed("labels per split", unused))
+    marked = Marks()
+    if config.marks:
+        marked = read_marks(Path(config.marks), clips, Path(str(config.video_dir)).expanduser())
+        list(build.passed("marks", [*marked.triplets, *marked.rejections]))
+        clips = marked.with_clips(clips)
+    found = Collection(clips, rows)
+    return build.write(
+        {
+            config.name: {split: labeled(rows[split](), TRIPLET_FEATURES) for split in SPLITS}
+            | {"train": chain(labeled(rows["train"](), TRIPLET_FEATURES), marked.tables())},
+            f"{config.name}-clips": {split: labeled(found.clip_tables(split), CLIP_FEATURES) for split in SPLITS},
+        },
+        card=CARD,
+        source=config.data_dir or config.source or "the miniature",
+    )
+
+
+def labeled(tables: Iterable[pa.Table], features: Features) -> Iterator[pa.Table]:
+    return (with_labels(table, features) for table in tables)
+
+

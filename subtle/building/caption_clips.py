@@ -1,0 +1,148 @@
+"""Caption the clips of TF-CoVR with a video-language model, and score the captions by the labels (Tables C1 and C2)."""
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+from subtle.options import option, parse_config, run_recipe
+from subtle.run.shared_config import BuildConfig, DataConfig
+from subtle.building.options import CaptionClipsConfig
+
+from subtle.run.build import Build, run
+from subtle.run.data import load_split, with_split
+from subtle.run.results import write_results, write_text
+from hf_datasets.generation.images import image_part
+from hf_datasets.records import Rejection
+from hf_datasets.registration import write_rejections
+from hf_datasets.tfcovr.caption_scores import sport_of
+from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
+from hf_datasets.video import read_frames
+from hf_datasets.video.pool import NO_FILE
+from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies
+from subtle.tfcovr.captions import LABEL_CAPTIONS, Clip, Scored, clips_of, coverage_of, model_of, read_captions, scored, write_table
+
+COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
+
+
+class FrameParts:
+    """Reads the frames of clips as images, when they are asked about.
+
+    Args:
+        config: How many frames, of which size.
+        clips: Clip id -> row of the clip.
+    """
+
+    def __init__(self, config: CaptionClipsConfig, clips: dict[str, Clip]) -> None:
+        self.config, self.clips = config, clips
+
+    def __call__(self, clip: ClipToCaption) -> list[dict[str, Any]]:
+        """Those of a clip, in order."""
+        row = self.clips[clip.clip_id]
+        read = read_frames(row["video"], self.config.num_frames, row["start_seconds"], row["end_seconds"])
+        return [image_part(frame, max_side=self.config.max_side) for frame in read.frames]
+
+
+def to_caption(config: CaptionClipsConfig, row: Clip) -> ClipToCaption | Rejection:
+    """A clip as the task takes it, or why it cannot be captioned."""
+    label, clip_id = row["label"], row["clip_id"]
+    sport = sport_of(label) if label else config.sport
+    if not row["video"]:
+        return Rejection(NO_FILE, row["description"] or "", clip_id)
+    if sport is None:
+        return Rejection("no label of TF-CoVR says the sport; give --sport", row["description"] or "", clip_id)
+    return ClipToCaption(clip_id, sport, label)
+
+
+def ask(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> list[Scored]:
+    """The captions of clips, each with its score."""
+    asked = list(build.passed("clips", (to_caption(config, row) for row in build.limited(clips.values()))))
+    if not asked:
+        reasons = ", ".join(dict.fromkeys(rejection.reason for _, rejection in build.rejections))
+        raise SystemExit(f"none of the {len(clips):,} clips of {config.split!r} can be captioned ({reasons})")
+    task = CaptionTask(FrameParts(config, clips), any_form=config.any_form)
+    found = []
+    for clip, caption in build.ask(task, asked, name="captions"):
+        row = {
+            "key": clip.key,
+            "clip_id": clip.clip_id,
+            "caption": caption.caption,
+            "place": caption.place,
+            "sport": clip.sport,
+        }
+        row |= {"label": clip.label, "description": clips[clip.clip_id]["description"]}
+        found.append(row | {"model": config.model or LABEL_CAPTIONS} | scored(caption.caption, clip.label))
+    return found
+
+
+def main(config: CaptionClipsConfig) -> int:
+    config = with_split(config)
+    build = Build(config)
+    clips = clips_of(config, config.split)
+    if config.only_queries:
+        asked = set(load_split(config, config.split)["query_clip_id"])
+        clips = {clip_id: clip for clip_id, clip in clips.items() if clip_id in asked}
+    if config.captions:
+        return score_tables(build, config, clips)
+    found = ask(build, config, clips)
+    build.show()
+    if config.dry_run:
+        return 0
+    if build.keeps_earlier():
+        return 1
+    name = config.model or LABEL_CAPTIONS
+    systems = {name: tallies(found)} | baselines(row["label"] for row in found if row["label"])
+    coverage = coverage_of(build, len(clips), found, ("clips", "captions"))
+    text = report(systems, {name: found}, number=config.examples, title=f"{config.dataset_config}, {config.split}")
+    with build.draft() as draft:
+        write_table(draft / "captions.parquet", found, COLUMNS)
+        write_rejections(draft, build.rejections)
+        write_text(draft / "table.md", text)
+        write_results(
+            draft,
+            figures_of(systems[name]) | build.counts(),
+            config=config,
+            seed=config.seed,
+            model=name,
+            baselines={other: figures_of(by_sport) for other, by_sport in systems.items() if other != name},
+            coverage=coverage,
+            complete=build.incomplete is None,
+            prompts=build.chat.meter.prompts if config.model else {},
+        )
+    if not found:
+        sys.stderr.write(f"no answer is a caption; {build.output_dir / 'rejections.parquet'} says why\n")
+        return 1
+    sys.stdout.write(f"\n{build.output_dir}: captions.parquet, rejections.parquet, table.md, results.json\n")
+    return int(build.incomplete is not None)
+
+
+def score_tables(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> int:
+    """Score tables of captions side by side."""
+    captions, systems, coverage = {}, {}, {}
+    for path in config.captions or ():
+        table, rejections = read_captions(path)
+        rows, strange = [], []
+        for clip_id, caption in table.select("clip_id", "caption").iter_rows():
+            if clip_id in clips:
+                label = clips[clip_id]["label"]
+                rows.append({"key": clip_id, "caption": caption, "label": label} | scored(caption, label))
+            else:
+                strange.append(Rejection(f"no clip of {config.split!r} has this id", caption, clip_id))
+        if not rows:
+            raise ValueError(f"{path} has no caption of a clip of {config.split!r}; name its split with --split")
+        name = model_of(table, path)
+        name = f"{name} ({path})" if name in systems else name
+        list(build.passed(name, [*rows, *rejections, *strange]))
+        captions[name], systems[name] = rows, tallies(rows)
+        coverage[name] = {"clips": len(clips), "captioned": len(rows), "rejected": len(rejections) + len(strange)}
+    build.show()
+    labels = [clip["label"] for clip in clips.values() if clip["label"]]
+    lines = systems | baselines(labels)
+    text = report(lines, captions, number=config.examples, title=f"{config.dataset_config}, {config.split}")
+    with build.draft() as draft:
+        write_rejections(draft, build.rejections)
+        write_text(draft / "table.md", text)
+        figures = {name: figures_of(by_sport) for name, by_sport in lines.items()}
+        write_results(draft, figures, config=config, seed=config.seed, coverage=coverage, complete=True)
+    return 0
+
+

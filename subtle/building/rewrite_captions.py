@@ -1,0 +1,138 @@
+"""Rewrite captions of query clips as the modification texts ask, with a language model (TF-CVR, Table 2)."""
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+from subtle.options import option, parse_config, run_recipe
+from subtle.run.shared_config import BuildConfig, DataConfig
+from subtle.building.options import RewriteCaptionsConfig
+
+import polars as pl
+
+from subtle.run.build import Build, run
+from subtle.run.data import load_split, with_split
+from subtle.run.results import write_results, write_text
+from hf_datasets.records import Rejection
+from hf_datasets.registration import write_rejections
+from hf_datasets.tfcovr.caption_scores import sport_of
+from hf_datasets.tfcovr.captions import caption_of, caption_rejection_reason
+from hf_datasets.tfcovr.labels import Label
+from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
+from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies
+from subtle.tfcovr.captions import LABEL_CAPTIONS, Clip, Scored, clips_of, coverage_of, label_of, model_of, read_captions, scored, write_table
+
+COLUMNS = ("query_id", "query_clip_id", "modification_text", "caption", "target_caption")
+COLUMNS += ("sport", "label", "model", "captions_by")
+
+
+def captions_of(build: Build, config: RewriteCaptionsConfig, clips: dict[str, Clip]) -> tuple[pl.DataFrame, str]:
+    """The captions of the clips (`clip_id, caption` and perhaps `sport`), and who wrote them."""
+    if config.captions is None:
+        rows = [(clip_id, caption_of(clip["label"])) for clip_id, clip in clips.items() if clip["label"]]
+        if not rows:
+            raise ValueError(f"no clip of {config.split!r} has a label of TF-CoVR; give --captions of a model")
+        return pl.DataFrame(rows, {"clip_id": pl.String, "caption": pl.String}, orient="row"), LABEL_CAPTIONS
+    table, rejections = read_captions(config.captions)
+    list(build.passed("captions", [*table.iter_rows(), *rejections]))
+    if not set(table["clip_id"]) & clips.keys():
+        raise ValueError(f"{config.captions} has no caption of a clip of {config.split!r}; name its split with --split")
+    return table, model_of(table, Path(config.captions).name)
+
+
+class Queries:
+    """Makes what the task takes of the queries of a split.
+
+    Args:
+        config: The form of the captions, and the sport of clips without a label.
+        clips: Clip id -> row of the clip.
+        captions: With `clip_id`, `caption` and perhaps `sport`.
+    """
+
+    def __init__(self, config: RewriteCaptionsConfig, clips: dict[str, Clip], captions: pl.DataFrame) -> None:
+        self.config, self.clips = config, clips
+        self.labels = {clip["label"].label_id: clip["label"] for clip in clips.values() if clip["label"]}
+        self.captions = dict(captions.select("clip_id", "caption").iter_rows())
+        self.sports = dict(captions.select("clip_id", "sport").iter_rows()) if "sport" in captions.columns else {}
+
+    def target(self, query: dict[str, Any]) -> Label | None:
+        """The label of a query's targets, where it is one of TF-CoVR."""
+        return self.labels.get(query["target_label"]) or label_of(query["target_label"], None)
+
+    def read(self, query: dict[str, Any]) -> CaptionedQuery | Rejection:
+        """A query with the caption of its clip, or why it has none."""
+        clip_id, key, text = query["query_clip_id"], query["query_id"], query["modification_text"]
+        label = self.clips[clip_id]["label"] if clip_id in self.clips else None
+        sport = sport_of(label) if label else self.sports.get(clip_id, self.config.sport)
+        caption = self.captions.get(clip_id)
+        if caption is None:
+            return Rejection("its clip has no caption", text, key)
+        if sport is None:
+            return Rejection("no label of TF-CoVR says the sport; give --sport", text, key)
+        if reason := caption_rejection_reason(caption, sport, any_form=self.config.any_form):
+            cure = "" if self.config.any_form else " (--any_form takes captions without the form)"
+            return Rejection(f"its clip's caption cannot be used{cure}: {reason}", caption, key)
+        return CaptionedQuery(key, sport, caption, text, self.target(query))
+
+
+def ask(build: Build, config: RewriteCaptionsConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
+    """The rewritten captions, each with its score."""
+    clips = clips_of(config, config.split)
+    captions, author = captions_of(build, config, clips)
+    of_split = Queries(config, clips, captions)
+    asked = list(build.passed("queries", map(of_split.read, build.limited(queries.values()))))
+    found = []
+    for row, rewritten in build.ask(RewriteTask(any_form=config.any_form), asked, name="rewritten captions"):
+        texts = {name: queries[row.query_id][name] for name in ("query_id", "query_clip_id", "modification_text")}
+        texts |= {
+            "key": row.key,
+            "caption": row.caption,
+            "target_caption": rewritten.target_caption,
+            "sport": row.sport,
+        }
+        by = {"label": row.target, "model": config.model or LABEL_CAPTIONS, "captions_by": author}
+        found.append(texts | by | scored(rewritten.target_caption, row.target))
+    return found
+
+
+def main(config: RewriteCaptionsConfig) -> int:
+    config = with_split(config)
+    build = Build(config)
+    queries = {row["query_id"]: row for row in load_split(config, config.split)}
+    found = ask(build, config, queries)
+    build.show()
+    if config.dry_run:
+        return 0
+    if build.keeps_earlier():
+        return 1
+    name = config.model or LABEL_CAPTIONS
+    rewritten = [row | {"caption": row["target_caption"]} for row in found]
+    systems = {name: tallies(rewritten), "the query's caption": tallies(found)}
+    systems |= baselines(row["label"] for row in found if row["label"])
+    text = report(
+        systems, {name: rewritten}, number=config.examples, title=f"{config.dataset_config}, {config.split}, targets"
+    )
+    with build.draft() as draft:
+        write_table(draft / "rewritten.parquet", found, COLUMNS)
+        write_rejections(draft, build.rejections)
+        write_text(draft / "table.md", text)
+        write_results(
+            draft,
+            figures_of(systems[name]) | build.counts(),
+            config=config,
+            seed=config.seed,
+            model=name,
+            captions_by=found[0]["captions_by"] if found else None,
+            baselines={other: figures_of(by_sport) for other, by_sport in systems.items() if other != name},
+            coverage=coverage_of(build, len(queries), found, ("queries", "rewritten captions")),
+            complete=build.incomplete is None,
+            prompts=build.chat.meter.prompts if config.model else {},
+        )
+    if not found:
+        sys.stderr.write(f"no answer is a caption; {build.output_dir / 'rejections.parquet'} says why\n")
+        return 1
+    sys.stdout.write(f"\n{build.output_dir}: rewritten.parquet, rejections.parquet, table.md, results.json\n")
+    return int(build.incomplete is not None)
+
+

@@ -1,0 +1,118 @@
+"""Train, measure and build with Subtle: one recipe per verb, each on a small dataset drawn on this machine by default.
+
+subtle VERB [FILE.yaml] [--flag value ...]      # run a recipe; FILE.yaml: yours, or one of `subtle path configs`
+subtle VERB --help                              # its flags with their defaults
+accelerate launch $(subtle path stage2)         # on one or many GPUs
+subtle path configs                             # prints a folder that ships; also: accelerate, weights
+
+Results go to `outputs` in the working directory.
+"""
+
+import difflib
+import importlib.metadata
+import re
+import runpy
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+
+from subtle import commands
+from subtle.commands import RECIPES
+
+VERBS = {
+    "Start here": ("quickstart", "demo"),
+    "Composed retrieval (TF-CoVR)": (
+        *("build_tfcovr", "analyse_tfcovr"),
+        *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
+        *("zero_shot", "finetune_baseline", "ablate", "finetune_vlm"),
+        *("caption_clips", "rewrite_captions", "describe_and_rerank"),
+    ),
+    "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
+    "Your own footage": ("index", "search", "tune"),
+    "Moments (VERIFIED)": (
+        *("build_fig", "noise_evaluator", "select_captions", "analyse_fig"),
+        *("embed_moments", "vcmr", "evaluate_vcmr"),
+    ),
+    "On the Hub": ("publish", "evaluate_mteb"),
+    "This project itself": ("pretrain_miniature",),
+}
+FOLDERS = ("configs", "accelerate", "weights")
+DISTRIBUTION = "subtle-video"
+
+
+def main() -> int:
+    """Run the command; the exit status."""
+    verbs = [verb for group in VERBS.values() for verb in group]
+    word, *rest = sys.argv[1:] or ["--help"]
+    if word in {"-h", "--help"}:
+        return show(overview())
+    if word == "--version":
+        return show(f"{DISTRIBUTION} {importlib.metadata.version(DISTRIBUTION)}")
+    if word == "path":
+        return show_path(rest, verbs)
+    if word in verbs:
+        return run(word, rest)
+    return refuse(f"there is no {word!r}; there are {', '.join([*verbs, 'path'])}{nearest(word, [*verbs, 'path'])}")
+
+
+def show(text: str) -> int:
+    sys.stdout.write(f"{text}\n")
+    return 0
+
+
+def refuse(message: str) -> int:
+    """One line on stderr; exit status 2."""
+    sys.stderr.write(f"error: {message}\n")
+    return 2
+
+
+def nearest(word: str, known: list[str]) -> str:
+    found = difflib.get_close_matches(word.replace("-", "_"), known, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def overview() -> str:
+    """What the command is, and its verbs with the first sentence of each."""
+    columns = shutil.get_terminal_size().columns
+    lines = [(__doc__ or "").strip()]
+    for title, verbs in VERBS.items():
+        lines += ["", f"{title}:"]
+        for verb in verbs:
+            text = f"  {verb:<20}{first_sentence(verb)}"
+            lines.append(textwrap.fill(text, max(columns - 1, 60), subsequent_indent=" " * 22, break_on_hyphens=False))
+    return "\n".join(lines)
+
+
+def first_sentence(verb: str) -> str:
+    """Of a script's docstring, which is read as text: parsing twenty files would take longer than starting Python."""
+    paragraph = (RECIPES / f"{verb}.py").read_text(encoding="utf-8").split('"""', 2)[1].partition("\n\n")[0]
+    return re.split(r"(?<=[.?!])\s", " ".join(paragraph.split()), maxsplit=1)[0]
+
+
+def show_path(words: list[str], verbs: list[str]) -> int:
+    """Print where a script, a folder of files or one of these files is."""
+    allowed = f"give a verb ({', '.join(verbs)}), one of the folders {', '.join(FOLDERS)}, or a file in these"
+    if len(words) != 1:
+        return refuse(f"subtle path takes one name: {allowed}")
+    (word,) = words
+    name = Path(word)
+    if word in verbs:
+        return show(str(RECIPES / f"{word}.py"))
+    is_inside = name.parts and not name.is_absolute() and ".." not in name.parts
+    for relative in (name, "configs" / name) if is_inside else ():
+        if relative.parts[0] in FOLDERS and (RECIPES / relative).exists():
+            return show(str(RECIPES / relative))
+    return refuse(f"there is no {word!r}; {allowed}{nearest(word, [*verbs, *FOLDERS])}")
+
+
+def run(verb: str, arguments: list[str]) -> int:
+    """Run a script as `python recipes/VERB.py` would."""
+    if missing := commands.missing_modules():
+        return refuse(missing)
+    commands.started_by_command = True
+    script = str(RECIPES / f"{verb}.py")
+    sys.argv = [script, *arguments]
+    runpy.run_path(script, run_name="__main__")
+    return 0
+

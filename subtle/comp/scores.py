@@ -1,0 +1,180 @@
+"""Compositionality and retrieval of a model that compares videos with texts (VideoComp, section 3.4)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import evaluate
+import torch
+from rich.table import Table
+from torch import Tensor
+from tqdm import tqdm
+
+import metrics
+from hf_datasets.comp.contrasts import Span, SpanReader, batched, span_of
+from hf_datasets.comp.counterfactuals import Counterfactual
+from hf_models.encoders import VideoTextEncoder
+from hf_models.retrieval import recall_at_1
+from subtle.run.over_seeds import in_percent
+
+COLUMNS = {
+    "accuracy/temporal_reorder": "temporal reorder",
+    "accuracy/action_replace": "action replace",
+    "accuracy/segment_mismatch": "segment mismatch",
+    "accuracy/multi": "multi",
+    "comprehensive_accuracy": "all",
+    "classic_vle": "ClassicVLE",
+    "strict_vle": "StrictVLE",
+    "text_score": "text",
+    "video_score": "video",
+    "group_score": "group",
+    "t2v_recall@1": "t2v R@1",
+    "v2t_recall@1": "v2t R@1",
+}
+LABELS = {"captioning": "VidCLIP + captioning loss (VideoCoCa-like)"}
+"""What a row of the table is called where its name is too short."""
+CHANCE = {
+    "classic_vle": "50.0",
+    "strict_vle": "<= 25.0",
+    "text_score": "25.0",
+    "video_score": "25.0",
+    "group_score": "16.7",
+}
+TIE = 1e-6
+"""Similarities, or their shares, this close differ by rounding."""
+CONFIDENCE = 0.95
+"""Level of the intervals of the scores of pairs; pairs of one video are drawn together."""
+OF_PAIRS = ("text_score", "video_score", "group_score")
+
+
+class Scores:
+    """Comprehensive accuracy and counterfactual scores by the project's metrics, and R@1 both ways.
+
+    Args:
+        rows: Contrast pairs with `video`; may be empty where there are `pairs`.
+        reader: Reads their frames.
+        batch_size: Videos or texts at a time.
+        pairs: Counterfactual pairs, for text, video and group score.
+        retrieval: Whether to measure R@1, for which each video is compared with all texts.
+    """
+
+    def __init__(
+        self,
+        rows: list[dict[str, Any]],
+        reader: SpanReader,
+        *,
+        batch_size: int = 32,
+        pairs: Sequence[Counterfactual] = (),
+        retrieval: bool = True,
+    ) -> None:
+        evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
+        self.metric = evaluate.load(metrics.space("comprehensive_accuracy"))
+        self.counterfactual = evaluate.load(metrics.space("counterfactual_accuracy"))
+        self.rows, self.reader, self.batch_size, self.counterfactuals = rows, reader, batch_size, pairs
+        spans = [*(span_of(row) for row in rows), *(span for pair in pairs for span in pair.videos)]
+        self.spans = list(dict.fromkeys(spans))
+        texts = (row[name] for row in rows for name in ("positive_text", "negative_text"))
+        self.texts = list(dict.fromkeys([*texts, *(text for pair in pairs for text in pair.texts)]))
+        whole = (row for row in rows if row["disruption_type"] != "segment_mismatch")
+        self.pairs = list(dict.fromkeys((span_of(row), row["positive_text"]) for row in whole)) if retrieval else []
+
+    @torch.inference_mode()
+    def __call__(
+        self, encoder: VideoTextEncoder, *, threshold: float | None = None, progress: bool = False
+    ) -> dict[str, Any]:
+        """Measure a model.
+
+        Gives results in [0, 1], `accuracy/<type>`, `comprehensive_accuracy`, `t2v_recall@1`, `v2t_recall@1`; with a
+        threshold `strict_vle` (and by type); with counterfactual pairs `text_score`, `video_score` and `group_score`;
+        without rows also `classic_vle` of the pairs, and all of it by kind. And `similarities`, one `{"positive",
+        "negative"}` for each row; of counterfactual pairs `intervals` and `pair_similarities`, `[[a, b], [c, d]]` each.
+
+        R@1 is over the distinct videos with their positive texts, cropped ones left aside; see `recall_at_1`.
+        """
+        videos = self._encode(encoder, self.spans, "videos", progress)
+        texts = self._encode(encoder, self.texts, "texts", progress)
+        place_of_span = {span: place for place, span in enumerate(self.spans)}
+        place_of_text = {text: place for place, text in enumerate(self.texts)}
+
+        def compare(spans: Sequence[Span], both: Sequence[str]) -> list[list[float]]:
+            shown, told = [place_of_span[span] for span in spans], [place_of_text[text] for text in both]
+            found = encoder.compare(videos[shown], texts[told])
+            # Texts that differ only behind what the model reads are a tie, whatever batches they were encoded in.
+            first = found[:, :1]
+            compared: list[list[float]] = first.where(found.isclose(first, rtol=TIE, atol=TIE), found).tolist()
+            return compared
+
+        of_rows = [compare([span_of(row)], [row["positive_text"], row["negative_text"]]) for row in self.rows]
+        of_pairs = [compare(pair.videos, pair.texts) for pair in self.counterfactuals]
+        similarities = [{"positive": positive, "negative": negative} for ((positive, negative),) in of_rows]
+        results: dict[str, Any] = {}
+        signatures: list[str] = []
+        if self.rows:
+            kinds = [row["disruption_type"] for row in self.rows]
+            results = self.metric.compute(predictions=similarities, references=kinds)
+            if threshold is not None:
+                strict = self.counterfactual.compute(predictions=of_rows, references=kinds, threshold=threshold)
+                results |= {name: value for name, value in strict.items() if name.startswith("strict_vle")}
+                signatures.append(strict["signature"])
+        if self.counterfactuals:
+            scores, signature = self._scores_of_pairs(of_pairs, threshold)
+            results |= scores | {"pair_similarities": of_pairs}
+            signatures.append(signature)
+        if signatures:
+            results["counterfactual_signature"] = "; ".join(signatures)
+        if self.pairs:
+            shown = videos[[place_of_span[span] for span, _ in self.pairs]]
+            text_indices = [place_of_text[text] for _, text in self.pairs]
+            results |= recall_at_1(encoder.compare, shown, texts, text_indices, batch_size=self.batch_size)
+        return results | {"similarities": similarities}
+
+    def fit_threshold(self, encoder: VideoTextEncoder) -> float:
+        """The similarity that best tells the texts that fit from those that do not, over all rows."""
+        similarities = self(encoder)["similarities"]
+        fitted: float = self.counterfactual.fit_threshold(
+            [[[row["positive"], row["negative"]]] for row in similarities]
+        )
+        return fitted
+
+    def _scores_of_pairs(
+        self, similarities: list[list[list[float]]], threshold: float | None
+    ) -> tuple[dict[str, Any], str]:
+        kinds = [pair.kind for pair in self.counterfactuals]
+        options = {"predictions": similarities, "references": kinds, "confidence": CONFIDENCE}
+        options["clusters"] = [pair.videos[0].path for pair in self.counterfactuals]
+        measured: dict[str, Any] = self.counterfactual.compute(**options, threshold=None if self.rows else threshold)
+        names = {name for name in measured if name.startswith(OF_PAIRS) or not self.rows} - {"signature"}
+        scores = {name: measured[name] for name in measured if name in names and name != "confidence_interval"}
+        bounds = {name: value for name, value in measured["confidence_interval"].items() if name in names}
+        return scores | {"intervals": bounds}, measured["signature"]
+
+    def _encode(
+        self, encoder: VideoTextEncoder, items: Sequence[Span] | Sequence[str], what: str, progress: bool
+    ) -> Tensor:
+        bar = tqdm(total=len(items), desc=f"encoding {what}", unit=what[:-1], disable=not progress)
+        parts = []
+        for batch in batched(items, self.batch_size):
+            if what == "videos":
+                spread = getattr(encoder, "spread", "middles")
+                frames = [self.reader([span], encoder.num_frames, spread) for span in batch]
+                parts.append(encoder.encode_video(frames).float().cpu())
+            else:
+                parts.append(encoder.encode_text(batch).float().cpu())
+            bar.update(len(batch))
+        bar.close()
+        return torch.cat(parts)
+
+
+def table(results: dict[str, dict[str, Any]], title: str) -> Table:
+    """One line per model, in percent."""
+    shown = [name for name in COLUMNS if any(name in row for row in results.values())]
+    made = Table(title=title, title_justify="left")
+    made.add_column("model")
+    for name in shown:
+        made.add_column(COLUMNS[name], justify="right")
+    for model, row in results.items():
+        made.add_row(LABELS.get(model, model), *(in_percent(row, name) if name in row else "" for name in shown))
+    kinds = sum(name.startswith("accuracy/") for name in shown)
+    chance = CHANCE | {"comprehensive_accuracy": f"{100 * 0.5**kinds:.1f}"}
+    made.add_section()
+    made.add_row("chance", *("50.0" if name.startswith("accuracy/") else chance.get(name, "") for name in shown))
+    return made

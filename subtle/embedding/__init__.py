@@ -1,0 +1,1 @@
+"""Embedding clips, texts and moments."""

@@ -1,0 +1,130 @@
+"""Encode videos by second and captions by token, so that moment retrieval reads no videos."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from datasets import DatasetDict
+from torch import Tensor
+from tqdm import tqdm
+from transformers.utils.logging import disable_progress_bar
+
+from hf_datasets.video.pool import NO_FILE
+from hf_models.feature_store import FeatureStore
+from hf_models.moments.feature_encoders import ClipEncoder, TokenEncoder
+from subtle.embedding.options import EmbedMomentsConfig
+from subtle.engines import running
+from subtle.fig.video_features import encode_on_ray, encode_videos, origin_of
+from subtle.run.accelerator import make_accelerator
+from subtle.run.data import missing_by_reason, open_dataset
+from subtle.run.encoded_data import digests_of_moments, remember_encoded
+from subtle.run.model_folders import check_model_folder
+from subtle.run.results import write_results
+
+
+def embed_videos(
+    data: DatasetDict,
+    encoder: ClipEncoder,
+    store: FeatureStore,
+    config: EmbedMomentsConfig,
+    accelerator: Accelerator,
+) -> dict[str, Any]:
+    """Encode the videos that the store lacks; returns the coverage over all processes."""
+    videos = list({video["video_id"]: video for split in data.values() for video in split}.values())
+    failures = {video["video_id"]: NO_FILE for video in videos if not video["video"]}
+    todo = [video for video in videos if video["video"] and video["video_id"] not in store]
+    accelerator.wait_for_everyone()
+    mine = todo[accelerator.process_index :: accelerator.num_processes]
+    own_failures: dict[str, str] = {}
+    if config.engine == "ray":
+        encoded = encode_on_ray(mine, store.details, config, own_failures)
+    else:
+        encoded = encode_videos(mine, encoder, config, own_failures, accelerator)
+    with tqdm(total=len(mine), desc="videos", unit="video", disable=not accelerator.is_local_main_process) as bar:
+        while shard := list(itertools.islice(encoded, config.shard_size)):
+            store.append(*zip(*shard, strict=True))
+            bar.update(len(shard))
+    failures |= dict(gather_object(list(own_failures.items())))
+    return {
+        "videos": len(videos),
+        "encoded": len(videos) - len(failures),
+        "missing": missing_by_reason(failures.values()),
+        "failures": failures,
+    }
+
+
+def embed_captions(
+    data: DatasetDict,
+    granularity: str,
+    encoder: TokenEncoder,
+    store: FeatureStore,
+    config: EmbedMomentsConfig,
+) -> dict[str, int]:
+    """Encode the captions that the store lacks; returns how many there are and how many had to be cut."""
+    captions = {
+        str(desc_id): caption
+        for split in data.values()
+        for desc_id, caption in zip(split["desc_id"], split[f"{granularity}_caption"], strict=True)
+    }
+    todo = [desc_id for desc_id in captions if desc_id not in store]
+    with tqdm(total=len(todo), desc=f"{granularity} captions", unit="caption") as bar:
+        for first in range(0, len(todo), 16 * config.batch_size):
+            shard = todo[first : first + 16 * config.batch_size]
+            features: list[Tensor] = []
+            for start in range(0, len(shard), config.batch_size):
+                batch = shard[start : start + config.batch_size]
+                features += encoder([captions[desc_id] for desc_id in batch])
+                bar.update(len(batch))
+            store.append(shard, features)
+    return {"captions": len(captions), "cut": encoder.count_cut(list(captions.values()))}
+
+
+def run(config: EmbedMomentsConfig) -> dict[str, Any]:
+    """Fill the stores; returns the coverage."""
+    with running(config, device=config.device, num_decoders=config.num_workers):
+        return fill(config)
+
+
+def fill(config: EmbedMomentsConfig) -> dict[str, Any]:
+    """See `run`."""
+    disable_progress_bar()
+    output_dir = Path(config.output_dir or f"outputs/features/{config.dataset}")
+    accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
+    videos, moments = open_dataset(config, part="-videos", video_dir=config.video_dir), open_dataset(config)
+    for model in (config.vision_model, config.text_model):
+        check_model_folder(model)
+    digests = digests_of_moments(row for split in moments.values() for row in split)
+    if accelerator.is_main_process:
+        remember_encoded(output_dir, digests)
+    accelerator.wait_for_everyone()
+    vision = ClipEncoder(config.vision_model, frames_per_clip=config.frames_per_clip)
+    store = FeatureStore(output_dir / "video", origin_of(vision, config))
+    vision.model.to(accelerator.device)
+    coverage = embed_videos(videos, vision, store, config, accelerator)
+    if accelerator.is_main_process:
+        text = TokenEncoder(config.text_model)
+        for granularity in config.granularities:
+            store = FeatureStore(output_dir / f"query-{granularity}", text.fingerprints)
+            text.model.to(accelerator.device)
+            coverage[granularity] = embed_captions(moments, granularity, text, store, config)
+        counts = {"videos": coverage["encoded"]}
+        write_results(output_dir, counts, config=config, seed=config.seed, coverage=coverage)
+        report(coverage, output_dir)
+    accelerator.wait_for_everyone()
+    return coverage
+
+
+def report(coverage: dict[str, Any], output_dir: Path) -> None:
+    print(f"{output_dir}: {coverage['encoded']:,} of {coverage['videos']:,} videos")
+    for reason, count in coverage["missing"].items():
+        if count:
+            print(f"  {count:,} videos left out: {reason} (each is named in {output_dir / 'results.json'})")
+    for granularity in ("fine", "coarse"):
+        if found := coverage.get(granularity):
+            print(f"  {found['captions']:,} {granularity} captions, {found['cut']:,} longer than the model reads")
+
+
+def main(config: EmbedMomentsConfig) -> None:
+    run(config)

@@ -1,0 +1,151 @@
+"""Count and plot what a TF-CoVR dataset holds: labels, targets, texts and durations."""
+
+import math
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from datasets import Dataset, DatasetDict, concatenate_datasets
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from hf_datasets.spreadsheets import as_csv
+from hf_datasets.tfcovr import statistics
+from hf_datasets.tfcovr.labels import load_labels
+from hf_datasets.tfcovr.pairs import text_encoder
+from subtle.evaluate.options import AnalyzeTFCoVRConfig
+from subtle.run.data import load_splits
+from subtle.run.model_folders import check_model_folder
+from subtle.run.results import replacing_files, write_results, write_text, writing
+from subtle.tfcovr.label_pairs import CHANGES, GROUPS, PairComparison, compare_pairs
+
+
+def summary_of(values: pl.Series) -> dict[str, float | None]:
+    """The numbers of a distribution; None, which JSON knows, where nothing was counted."""
+    summary = asdict(statistics.summarise_values(values))
+    return {name: None if math.isnan(value) else value for name, value in summary.items()}
+
+
+def row_statistics(rows: Dataset) -> dict[str, Any]:
+    """Counts of triplets or queries, and the spread of their targets and of the words of their texts."""
+    frame = rows.select_columns(["query_clip_id", "query_label", "target_label", "modification_text"]).to_polars()
+    return {
+        "rows": len(rows),
+        "query_clips": frame["query_clip_id"].n_unique(),
+        "label_pairs": frame.select("query_label", "target_label").drop_nulls().n_unique(),
+        "texts": frame["modification_text"].n_unique(),
+        "targets": summary_of(statistics.targets_per_query(rows)),
+        "words": summary_of(statistics.text_lengths(rows)),
+    }
+
+
+def clip_statistics(clips: Dataset) -> dict[str, Any]:
+    """Counts of clips, long videos and labels, and the spread of the clips' durations."""
+    frame = clips.select_columns(["video_id", "label"]).to_polars()
+    return {
+        "clips": len(clips),
+        "videos": frame["video_id"].drop_nulls().n_unique(),
+        "labels": frame["label"].drop_nulls().n_unique(),
+        "seconds": summary_of(statistics.durations(clips)),
+    }
+
+
+def spread(summary: dict[str, float | None], digits: int = 2) -> str:
+    """Smallest, mean and largest value; "unknown" where there is none."""
+    if summary["mean"] is None:
+        return "unknown"
+    return f"{summary['minimum']:.{digits}f} / {summary['mean']:.2f} / {summary['maximum']:.{digits}f}"
+
+
+def show(tables: dict[str, Any]) -> None:
+    """Print the statistics of rows and clips, a line per split."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    first = Table("split", "rows", "query clips", "label pairs", "texts", "targets", "words of a text")
+    for name, split in tables["rows"].items():
+        counts = (f"{split[key]:,}" for key in ("rows", "query_clips", "label_pairs", "texts"))
+        first.add_row(name, *counts, spread(split["targets"], 0), spread(split["words"], 0))
+    console.print(first)
+    second = Table("split", "clips", "videos", "labels", "seconds of a clip")
+    for name, split in tables["clips"].items():
+        counts = (f"{split[key]:,}" for key in ("clips", "videos", "labels"))
+        second.add_row(name, *counts, spread(split["seconds"]))
+    console.print(second)
+    console.print("targets, words and seconds: smallest / mean / largest")
+    words = ", ".join(f"{row['word']} {100 * row['share']:.0f} %" for row in tables["words"][:10])
+    console.print(f"most frequent words, and the share of texts that have them: {words}")
+
+
+def show_pairs(found: dict[str, Any], model: str) -> None:
+    """Print in what the pairs by attributes and by texts differ."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    table = Table("change", "pairs", "mean cosine", "both", "only attributes", "only texts", "neither")
+    for row in found["changes"]:
+        cosine = "none" if row["cosine"] is None else f"{row['cosine']:.2f}"
+        table.add_row(CHANGES[row["change"]], f"{row['pairs']:,}", cosine, *(f"{row[name]:,}" for name in GROUPS))
+    table.add_row("all", f"{sum(found['pairs'].values()):,}", "", *(f"{found['pairs'][name]:,}" for name in GROUPS))
+    console.print(table)
+    alone = found["labels_without_a_partner"]
+    print(
+        f"pairs of labels by attributes: at least {found['least_attributes']:g} of them agree; by texts: cosine at "
+        f"least {found['least_cosine']:.3f}, encoder {model}\n"
+        f"labels without a partner: {alone['attributes']} by attributes, {alone['texts']} by texts"
+    )
+    for name, reason in (("attributes", "though the texts are unlike"), ("texts", "though the attributes differ")):
+        for row in found["examples"][name]:
+            texts = f"{row['source_description']!r} and {row['target_description']!r}"
+            print(f"only by {name}, {reason}: {texts} (cosine {row['cosine']:.2f}, attributes {row['attributes']:.2f})")
+
+
+def draw(rows: DatasetDict, clips: Dataset, top_words: int) -> dict[str, Figure]:
+    """Name of a file -> figure. Targets are those of validation and test: a training triplet has one."""
+    queries = [split for name, split in rows.items() if name != "train"] or list(rows.values())
+    texts = concatenate_datasets(list(rows.values()))
+    counts = statistics.clips_per_label(clips)
+    sources = counts.filter(counts["clips"] > 0)["source"].unique(maintain_order=True)
+    return {
+        **{f"clips_{source}.png": statistics.plot_clips_per_label(clips, source) for source in sources},
+        "targets.png": statistics.plot_targets_per_query(concatenate_datasets(queries)),
+        "text_lengths.png": statistics.plot_text_lengths(texts),
+        "durations.png": statistics.plot_durations(clips),
+        "words.png": statistics.plot_modification_lexicon(texts, top=top_words),
+    }
+
+
+def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
+    """Print the statistics of every split, and write them with the plots."""
+    comparison: PairComparison | None = None
+    if config.similarity_model:
+        check_model_folder(config.similarity_model)
+        comparison = compare_pairs(load_labels(), text_encoder(config.similarity_model))
+    rows, clips = load_splits(config), load_splits(config, clips=True)
+    every_row, every_clip = (concatenate_datasets(list(data.values())) for data in (rows, clips))
+    tables = {
+        "rows": {name: row_statistics(split) for name, split in rows.items()},
+        "clips": {name: clip_statistics(split) for name, split in clips.items()} | {"all": clip_statistics(every_clip)},
+        "words": statistics.modification_lexicon(every_row).head(config.top_words).to_dicts(),
+        "clips_per_label": dict(statistics.clips_per_label(every_clip).select("label", "clips").iter_rows()),
+    }
+    show(tables)
+    if comparison and config.similarity_model:
+        tables["label_pairs"] = comparison.summary()
+        show_pairs(tables["label_pairs"], config.similarity_model)
+    folder = Path(config.output_dir)
+    figures = draw(rows, every_clip, config.top_words)
+    with replacing_files(folder) as draft:
+        for name, figure in figures.items():
+            with writing(folder / name):
+                figure.savefig(draft / name, dpi=150)
+        if comparison:
+            write_text(draft / "label_pairs.csv", as_csv(comparison.pairs))
+        source = next(iter(rows.values())).info.description
+        write_results(draft, tables, config=config, seed=0, source=source)
+    for name in figures:
+        print(f"figure: {(folder / name).resolve()}")
+    return tables
+
+
+def main(config: AnalyzeTFCoVRConfig) -> None:
+    analyze(config)

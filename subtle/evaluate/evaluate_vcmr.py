@@ -1,0 +1,304 @@
+"""Measure moment retrieval in a corpus (VCMR), within a video (SVMR) and of whole videos (VR)."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from accelerate import Accelerator
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoModel
+from transformers.utils.logging import disable_progress_bar
+
+from hf_models.moments.dataset import MomentSplit
+from hf_models.moments.modeling_moments import MomentRetrievalModel
+from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded, write_submission
+from subtle.evaluate.options import EvaluateVCMRConfig
+from subtle.fig.data import load_moments, read_rows
+from subtle.fig.harder_searches import measure_shortlist, measure_without_moment, shortlist_of, show_figures
+from subtle.fig.intervals import intervals_of
+from subtle.fig.measure import MomentRetrievalMeasure
+from subtle.fig.recall_table import SHOWN, show_recall
+from subtle.options import adopt, override, parse_config
+from subtle.run.accelerator import make_accelerator
+from subtle.run.data import open_dataset, with_split
+from subtle.run.over_seeds import in_percent, summarize
+from subtle.run.results import write_results
+from subtle.run.shared_config import Granularity, MomentDataConfig
+from subtle.train.options import VCMRConfig
+from subtle.train.vcmr import make_features
+from subtle.train.vcmr import run as train
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model's metrics with and without NMS, their coverage, and the results and the video of every query."""
+
+    metrics: dict[str, float]
+    without_nms: dict[str, float]
+    coverage: dict[str, Any]
+    shortlist: dict[str, float]
+    without_moment: dict[str, float]
+    per_query: dict[str, list[float]]
+    videos: list[int]
+
+
+def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
+    """Architecture and training captions of each model, and its folder; `--compare` trains those that are missing."""
+    if not config.compare:
+        for folder in map(Path, config.models):
+            yield described(folder), folder
+        return
+    for architecture in config.architectures:
+        for granularity in config.train_on:
+            for seed in config.seeds:
+                training = training_config(config)
+                training.model, training.granularity, training.seed = architecture, granularity, seed
+                training.output_dir = str(Path(config.runs_dir) / f"{architecture}-{granularity}" / str(seed))
+                train(training)
+                yield f"{architecture}, {granularity}", Path(training.output_dir) / "model"
+
+
+def training_config(config: EvaluateVCMRConfig) -> VCMRConfig:
+    """How `vcmr.py` trains; the data that only its file names are also those to measure on."""
+    training = parse_config(VCMRConfig, None, [config.vcmr_config] if config.vcmr_config else [])
+    data = MomentDataConfig.__dataclass_fields__
+    adopt(config, [training], data)
+    override(training, config, [*data, "device"])
+    return training
+
+
+def described(folder: Path) -> str:
+    """Architecture and training captions from the results beside a model, or the name of its folder."""
+    results = folder.parent / "results.json"
+    if folder.name != "model" or not results.is_file():
+        return folder.name
+    trained = json.loads(results.read_text(encoding="utf-8"))["config"]
+    return f"{trained['model']}, {trained['granularity']}"
+
+
+def load_model(folder: Path) -> MomentRetrievalModel:
+    """A model that finds moments, in evaluation mode."""
+    if not (folder / "config.json").is_file():
+        raise SystemExit(f"{folder} is not a model folder; `python recipes/vcmr.py` makes outputs/vcmr/model")
+    disable_progress_bar()
+    model = AutoModel.from_pretrained(folder)
+    if not isinstance(model, MomentRetrievalModel):
+        raise SystemExit(f"{folder} holds a {type(model).__name__}, not a model that finds moments")
+    return model.eval()
+
+
+def evaluate(
+    model: MomentRetrievalModel,
+    config: EvaluateVCMRConfig,
+    split: MomentSplit,
+    submission: Path,
+    measure: MomentRetrievalMeasure,
+    calibration: MomentSplit | None = None,
+) -> Evaluation:
+    """Rank, suppress, measure, and write the predictions of one model."""
+    output_dir, memory = Path(config.output_dir), config.memory_megabytes
+    encoded = encode(model, config, split)
+    rankings = rank_encoded(model, split, encoded, memory_megabytes=memory)
+    kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
+    write_submission(submission, kept, split)
+    short, threshold = shortlist_of(config, output_dir), {}
+    shorter = measure_shortlist(model, split, encoded, short, measure, memory_megabytes=memory) if short else {}
+    if calibration is not None:
+        threshold = measure_without_moment(model, config, split, calibration, encoded, measure)
+    without_nms, metrics = measure(rankings, split), measure(kept, split)
+    per_query, videos = measure.per_query, split.targets.tolist()
+    return Evaluation(metrics, without_nms, split.coverage, shorter, threshold, per_query, videos)
+
+
+def encode(model: MomentRetrievalModel, config: EvaluateVCMRConfig, split: MomentSplit) -> EncodedSplit:
+    """The split's videos and queries, encoded."""
+    corpus_dir = Path(config.corpus_dir) if config.corpus_dir else None
+    return encode_split(model, split, batch_size=config.batch_size, corpus_dir=corpus_dir)
+
+
+def open_split(
+    config: EvaluateVCMRConfig, model: MomentRetrievalModel, granularity: Granularity, name: str
+) -> MomentSplit:
+    """A split with queries of this granularity, if this model can read it."""
+    split = load_moments(config, name, granularity=granularity, long_videos=model.config.long_videos)
+    sizes = (model.config.video_feature_size, model.config.query_feature_size)
+    if split.feature_sizes != sizes:
+        raise SystemExit(
+            f"the features of {config.features} have sizes {split.feature_sizes} (clips, tokens), the model reads "
+            f"{sizes}: give the features that it was trained on"
+        )
+    if split.num_clips.max() > model.config.max_video_clips:
+        raise SystemExit(
+            f"videos have up to {split.num_clips.max()} clips and the model reads {model.config.max_video_clips}: "
+            f"--max_video_clips {model.config.max_video_clips} fits them"
+        )
+    split.count_long_queries(model.config.max_query_tokens)
+    return split
+
+
+def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
+    """Measure and write everything; returns the metrics by system."""
+    training_config(config)
+    config = with_split(config)
+    if config.without_moment:
+        config = with_split(config, "calibration_split", ("validation", "train"))
+    if config.two_step:
+        make_features(config, config.device)
+        return two_step(config, list(trained_models(config)))
+    output_dir = Path(config.output_dir)
+    evaluations: dict[str, list[Evaluation]] = {}
+    measure = MomentRetrievalMeasure()
+    make_features(config, config.device)
+    for trained, folder in trained_models(config):
+        accelerator = make_accelerator(config.device, output_dir)
+        model = load_model(folder).to(accelerator.device)
+        for granularity in config.queries:
+            split, name = open_split(config, model, granularity, config.split), f"{trained} -> {granularity}"
+            other = None
+            if config.without_moment:
+                other = open_split(config, model, granularity, config.calibration_split)
+            several = evaluations.setdefault(name, [])
+            place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
+            if accelerator.is_main_process:
+                several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure, other))
+    return finish(config, evaluations, measure, Accelerator())
+
+
+def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:
+    """Measure a search in two steps on an index of windows, write and show it; returns the metrics by system."""
+    from subtle.footage.second_step import SecondStep
+    from subtle.footage.steps import IOU, METRICS, K, Queries, added, some
+    from subtle.footage.two_step_config import TwoStepConfig
+
+    output_dir, queried = Path(config.output_dir), config.queries[0]
+    opened, encoder, root = index_of_windows(config)
+    rows = read_rows(config, config.split, queried).to_dicts()
+    queries = Queries(
+        opened, opened.active, encoder, some(rows, config.max_queries, config.seed), shortlist=config.shortlist
+    )
+    by_seed = {"vectors": [queries.measure(queries.shortlists, queries.seconds)]}
+
+    def measured(name: str, shortlist: int, found: list[Any], **models: str) -> list[Any]:
+        made = SecondStep(TwoStepConfig(**models), output_dir / "search_cache", config.device, root)
+        step = queries.after(lambda text, before: made(text, None, before[:shortlist], skip), found, name)
+        by_seed.setdefault(name, []).append(queries.measure(*step))
+        return step[0]
+
+    for matcher in config.matchers:
+        measured("vectors + matcher", config.rerank_shortlist, queries.shortlists, rerank=matcher)
+    for trained, folder in models:
+        name = f"vectors + {trained}"
+        refined = measured(name, config.shortlist, queries.shortlists, refine=str(folder))
+        if config.matchers:
+            matcher = config.matchers[(len(by_seed[name]) - 1) % len(config.matchers)]
+            measured(f"{name} + matcher", config.rerank_shortlist, refined, rerank=matcher)
+    results = {name: summarize(several) for name, several in by_seed.items()}
+    write_results(
+        output_dir,
+        results,
+        config=config,
+        seed=config.seed,
+        by_seed=by_seed,
+        added_to_vectors=added(results, "vectors"),
+        coverage={"queries": len(rows), "queries_used": len(queries.rows)},
+        models=[str(folder) for _, folder in models],
+    )
+    table = Table("search", *(f"R@{k}\nIoU {iou}" for iou in IOU for k in K), "s/query")
+    for name, values in results.items():
+        table.add_row(name, *(in_percent(values, metric) for metric in METRICS), f"{values['seconds']:.3f}")
+    error = max(values[f"{metric}_error"] for values in results.values() for metric in METRICS)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    print(
+        f"VCMR recall in %, {config.split}, {len(queries.rows)} queries ({queried}), mean ± standard deviation over "
+        f"seeds; another set of as many queries moves a figure by up to {100 * error:.1f} (its standard error)"
+    )
+    return results
+
+
+def skip(message: str) -> None:
+    """Leave out what a search says beside its result; of a measurement it would come with every query."""
+
+
+def index_of_windows(config: EvaluateVCMRConfig) -> tuple[Any, Any, str]:
+    """An index of the split's videos cut into windows, its encoder, and the folder of the videos."""
+    from hf_datasets.footage.moments import Windows
+    from hf_models.index.store import MomentIndex
+    from subtle.footage.index import run as make_index
+    from subtle.footage.models import load_again
+    from subtle.footage.options import IndexConfig
+
+    videos = [row for row in open_dataset(config, config.split, part="-videos") if row["video"]]
+    if not videos:
+        raise SystemExit(f"no video of {config.dataset!r}, {config.split!r}, is there; --two_step reads them")
+    windows = Windows(config.window_seconds, config.window_seconds / 2)
+    table = pl.DataFrame(
+        [
+            {"video": Path(row["video"]).name, "start_seconds": start, "end_seconds": end}
+            for row in videos
+            for start, end in windows.spans(row["duration_seconds"])
+        ]
+    )
+    output_dir, root = Path(config.output_dir), str(Path(videos[0]["video"]).parent)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    table.write_csv(output_dir / "windows.csv")
+    make_index(
+        IndexConfig(
+            source=str(output_dir / "windows.csv"),
+            video_dir=root,
+            output=str(output_dir / "index"),
+            model=config.index_model,
+            device=config.device,
+        )
+    )
+    opened = MomentIndex(output_dir / "index")
+    opened.activate(config.index_model)
+    return opened, load_again(opened.active, config.device), root
+
+
+def finish(
+    config: EvaluateVCMRConfig,
+    evaluations: dict[str, list[Evaluation]],
+    measure: MomentRetrievalMeasure,
+    accelerator: Accelerator,
+) -> dict[str, dict[str, float]]:
+    """Write and show the table, in the main process."""
+    if not accelerator.is_main_process:
+        return {}
+    results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
+    intervals = intervals_of(evaluations, SHOWN)
+    extra = {
+        part: {name: summarize([getattr(one, part) for one in several]) for name, several in evaluations.items()}
+        for part in ("shortlist", "without_moment")
+        if any(getattr(one, part) for several in evaluations.values() for one in several)
+    }
+    write_results(
+        Path(config.output_dir),
+        results,
+        config=config,
+        seed=config.seed,
+        figures_without_nms={
+            name: summarize([evaluation.without_nms for evaluation in several]) for name, several in evaluations.items()
+        },
+        by_seed={name: [evaluation.metrics for evaluation in several] for name, several in evaluations.items()},
+        coverage={name: several[0].coverage for name, several in evaluations.items()},
+        signature=measure.signature,
+        **{
+            kind: {name: {m: asdict(i) for m, i in of.items()} for name, of in systems.items()}
+            for kind, systems in intervals.items()
+        },
+        **extra,
+    )
+    first = next(iter(evaluations.values()))[0]
+    show_recall(results, intervals["intervals"], first.coverage, measure.signature)
+    for part, figures in extra.items():
+        show_figures(part, figures)
+    return results
+
+
+def main(config: EvaluateVCMRConfig) -> None:
+    run(config)

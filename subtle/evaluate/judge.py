@@ -1,0 +1,148 @@
+"""Ask a multimodal language model which of two paragraphs fits a video (VideoComp, Table 7)."""
+
+import sys
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import evaluate
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+import metrics
+from hf_datasets.comp.contrasts import Span, span_of
+from hf_datasets.comp.counterfactuals import Counterfactual
+from hf_datasets.comp.judge import JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
+from hf_datasets.generation.dry_run import DryRun
+from hf_datasets.generation.images import image_part
+from hf_datasets.registration import write_rejections
+from hf_datasets.video import read_frames
+from subtle.comp.data import load_rows, pairs_of
+from subtle.evaluate.evaluate_comp import table
+from subtle.evaluate.options import JudgeConfig
+from subtle.run.build import Build
+from subtle.run.data import with_split
+from subtle.run.results import write_results
+
+
+class FrameParts:
+    """Reads the frames of stretches of video as images, when they are judged.
+
+    Args:
+        config: How many frames, of which size.
+        spans: The stretch that each question is about, by its key.
+    """
+
+    def __init__(self, config: JudgeConfig, spans: dict[str, Span]) -> None:
+        self.config, self.spans = config, spans
+
+    def __call__(self, pair: JudgedPair) -> list[dict[str, Any]]:
+        """Those of the stretch that the texts of a pair are judged on."""
+        return self.of(self.spans[pair.key])
+
+    def both(self, judged: JudgedVideos) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Those of the video that a text fits, and those of the other one."""
+        return self.of(self.spans[judged.key]), self.of(self.spans[f"{judged.key}/other"])
+
+    def of(self, span: Span) -> list[dict[str, Any]]:
+        """Those of a stretch."""
+        read = read_frames(span.path, self.config.num_frames, span.start_seconds, span.end_seconds)
+        return [image_part(frame, max_side=self.config.max_side) for frame in read.frames]
+
+
+def ask_of_pairs(build: Build, config: JudgeConfig, pairs: list[Counterfactual]) -> list[Verdict]:
+    """Three more questions of each pair: the texts of the other video, and for each text its video."""
+    spans: dict[str, Span] = {}
+    texts: list[JudgedPair] = []
+    videos: list[JudgedVideos] = []
+    for pair in pairs:
+        told = f"{pair.key}/told"
+        spans[told] = pair.videos[1]
+        texts.append(JudgedPair(told, "segment_mismatch", pair.texts[1], pair.texts[0], config.seed))
+        for place, text in enumerate(pair.texts):
+            key = f"{pair.key}/text {place}"
+            spans |= {key: pair.videos[place], f"{key}/other": pair.videos[1 - place]}
+            videos.append(JudgedVideos(key, text, config.seed))
+    frames = FrameParts(config, spans)
+    answered: list[tuple[Any, Verdict]] = build.ask(JudgeTask(frames), texts, name="judge the other videos")
+    answered += build.ask(VideoJudgeTask(frames.both), videos, name="judge which video")
+    return [verdict for _, verdict in answered]
+
+
+def scores_of_pairs(pairs: list[Counterfactual], verdicts: list[Verdict]) -> tuple[dict[str, float], int]:
+    """Text, video and group score of the pairs whose four answers can be read, and how many these are."""
+    right = {verdict.key: verdict.given == verdict.answer for verdict in verdicts}
+    keys = [(pair.key, f"{pair.key}/told", f"{pair.key}/text 0", f"{pair.key}/text 1") for pair in pairs]
+    groups = [[right[key] for key in four] for four in keys if right.keys() >= set(four)]
+    if not groups:
+        return {}, 0
+    both = {"text_score": [all(four[:2]) for four in groups], "video_score": [all(four[2:]) for four in groups]}
+    both["group_score"] = [all(four) for four in groups]
+    return {name: sum(values) / len(groups) for name, values in both.items()}, len(groups)
+
+
+def measure(verdicts: list[Verdict]) -> dict[str, float]:
+    """Accuracy per disruption and comprehensive accuracy of the answers that can be read; empty without any."""
+    if not verdicts:
+        return {}
+    evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
+    references = [{"disruption_type": verdict.disruption_type, "answer": verdict.answer} for verdict in verdicts]
+    measured = evaluate.load(metrics.space("comprehensive_accuracy")).compute(
+        predictions=[verdict.given for verdict in verdicts], references=references
+    )
+    return {name: value for name, value in measured.items() if isinstance(value, float)}
+
+
+def write_tables(folder: Path, build: Build, verdicts: list[Verdict]) -> None:
+    """`verdicts.parquet`, and `rejections.parquet` with the judge's replies that are not an answer, and why."""
+    schema = pa.schema([(field.name, pa.string()) for field in fields(Verdict)])
+    table = pa.Table.from_pylist([asdict(verdict) for verdict in verdicts], schema=schema)
+    pq.write_table(table, folder / "verdicts.parquet")
+    write_rejections(folder, build.rejections)
+
+
+def main(config: JudgeConfig) -> int:
+    config = with_split(config)
+    build = Build(config)
+    rows, coverage = load_rows(config, config.split)
+    rows = list(build.limited(rows))
+    texts = ("key", "disruption_type", "positive_text", "negative_text")
+    pairs = [JudgedPair(**{name: row[name] for name in texts}, seed=config.seed) for row in rows]
+    frames = FrameParts(config, {row["key"]: span_of(row) for row in rows})
+    verdicts = [verdict for _, verdict in build.ask(JudgeTask(frames), pairs, name="judge")]
+    refused = len(build.rejections)
+    counterfactuals, found = pairs_of(rows) if config.counterfactual else ([], {})
+    of_pairs = ask_of_pairs(build, config, counterfactuals) if counterfactuals else []
+    build.show()
+    if isinstance(build.chat, DryRun):
+        return 0
+    if build.keeps_earlier():
+        return 1
+    scores, answered = scores_of_pairs(counterfactuals, verdicts + of_pairs)
+    measured = measure(verdicts) | scores
+    coverage |= {
+        "asked": len(verdicts) + refused,
+        "answered": len(verdicts),
+        "unreadable or failed": refused,
+        **({"counterfactual answered": answered} if config.counterfactual else {}),
+        **{f"counterfactual {what}": count for what, count in found.items()},
+    }
+    with build.draft() as draft:
+        write_tables(draft, build, verdicts + of_pairs)
+        write_results(
+            draft,
+            measured | build.counts(),
+            config=config,
+            seed=config.seed,
+            coverage=coverage,
+            complete=build.incomplete is None,
+            judge=build.chat.model,
+            prompts=build.chat.meter.prompts,
+        )
+    if not verdicts:
+        sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
+        return 1
+    title = f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
+    Console(width=120).print(table({build.chat.model: measured}, title))
+    return int(build.incomplete is not None)

@@ -1,0 +1,212 @@
+"""Write an HTML page about an evaluation: tables, mistakes, worst queries with their clips."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from datasets import Dataset
+
+from hf_datasets.spreadsheets import as_csv
+from metrics.map_at_k.scoring import mean_average_precision
+from subtle.evaluate.options import ReportConfig
+from subtle.run.data import load_split
+from subtle.run.intervals import interval_of_mean
+from subtle.run.pages import render_page
+from subtle.run.results import replacing_files, write_text
+from subtle.run.shared_config import DataConfig
+from subtle.tfcovr.clip_names import clip_classes, name_targets
+from subtle.tfcovr.confusion import confusion_counts, confusion_table, most_confused
+from subtle.tfcovr.measure import CUTOFFS
+from subtle.tfcovr.shown_queries import NOT_STATED, select_queries, show_queries
+
+LAST = CUTOFFS[-1]
+
+
+def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
+    """The results, and the predictions with `ap`, each query's average precision at the last cut-off."""
+    missing = [name for name in ("results.json", "predictions.parquet") if not (folder / name).is_file()]
+    if missing:
+        raise SystemExit(
+            f"{folder} has no {' and no '.join(missing)}; make it with `python recipes/evaluate_tfcovr.py`"
+        )
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    if "protocol" not in results.get("config", {}) or "coverage" not in results:
+        raise SystemExit(
+            f"{folder / 'results.json'} is not what evaluate_tfcovr.py writes; give the folder that it wrote to"
+        )
+    predictions = pl.read_parquet(folder / "predictions.parquet")
+    values = average_precisions(predictions, results["config"]["protocol"])
+    return results, predictions.with_columns(ap=pl.Series(values[:, -1], dtype=pl.Float64))
+
+
+def average_precisions(predictions: pl.DataFrame, protocol: str) -> np.ndarray:
+    """Each query's average precision at every cut-off, `(queries, cut-offs)`."""
+    measured = mean_average_precision(
+        predictions["ranked_clip_ids"].to_list(),
+        predictions["target_clip_ids"].to_list(),
+        k=CUTOFFS,
+        per_query=True,
+        protocol=protocol,
+    )
+    return np.column_stack(list(measured["per_query"].values()))
+
+
+def as_evaluated(config: ReportConfig, results: dict[str, Any]) -> ReportConfig:
+    """The configuration with the evaluation's dataset and split wherever it does not name its own."""
+    evaluated = {"split": "test"} | {field.name: field.default for field in fields(DataConfig)} | results["config"]
+    names = ["split", *(field.name for field in fields(DataConfig))]
+    return replace(config, **{name: evaluated[name] for name in names if getattr(config, name) is None})
+
+
+def load_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
+    """The clips of the split, which must be those that were evaluated."""
+    source = ", ".join(f"{field.name}={getattr(config, field.name)!r}" for field in fields(DataConfig))
+    hint = "where it has moved, or is another, give these flags, such as --data_dir"
+    try:
+        clips: Dataset = load_split(config, config.split, clips=True)
+    except SystemExit as error:
+        raise SystemExit(f"{error}\nThe report is on {source}; {hint}") from error
+    table = clips.to_polars()
+    if not predictions["query_clip_id"].is_in(table["clip_id"].to_list()).any():
+        raise SystemExit(
+            f"none of the evaluated queries' clips, such as {predictions['query_clip_id'][0]!r}, is in the split "
+            f"{config.split!r} of {source}; {hint}"
+        )
+    return table
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def interval_text(values: np.ndarray, videos: Sequence[str]) -> list[str]:
+    """The interval of each column's mean over long videos and seeds, in percent; empty where all are of one video.
+
+    Args:
+        values: `(seeds, queries, columns)`; the released protocol has some that are not finite, or above 1.
+        videos: That of each query.
+    """
+    if not values.size or not np.isfinite(values).all():
+        return [""] * values.shape[-1]
+    columns, share = np.moveaxis(values, -1, 0), bool(values.max() <= 1)
+    return [interval_of_mean(column, videos, share=share).bounds_in_percent() for column in columns]
+
+
+def system_rows(folder: Path, results: dict[str, Any], videos: dict[str, str]) -> list[dict[str, Any]]:
+    """One row per system: mean, deviation over seeds where there are several, and interval over videos and seeds."""
+    rows = []
+    for name, values in results["figures"].items():
+        found = system_values(folder, name, results)
+        intervals = [""] * len(CUTOFFS)
+        if found is not None:
+            intervals = interval_text(found[0], [videos.get(clip, clip) for clip in found[1]])
+        means = [
+            percent(values[f"map@{k}"]) + (f" ± {percent(values[f'map@{k}_std'])}" if f"map@{k}_std" in values else "")
+            for k in CUTOFFS
+        ]
+        rows.append({"name": name, "cells": list(zip(means, intervals, strict=True))})
+    return rows
+
+
+def system_values(folder: Path, name: str, results: dict[str, Any]) -> tuple[np.ndarray, list[str]] | None:
+    """A system's average precisions `(seeds, queries, cut-offs)` and the queries' clips; None without its rankings."""
+    num_runs = len(results.get("by_seed", {}).get(name, [name]))
+    stems = {str(number) for number in range(num_runs)}
+    files = [
+        path
+        for path in sorted((folder / "predictions").glob("*/*.parquet"))
+        if path.parent.name == name.replace(" ", "-") and path.stem in stems
+    ]
+    if len(files) < num_runs:
+        if num_runs > 1 or name != next(iter(results["figures"])):
+            return None
+        files = [folder / "predictions.parquet"]
+    protocol = results["config"]["protocol"]
+    tables = [pl.read_parquet(path) for path in files]
+    clips: list[str] = tables[0]["query_clip_id"].to_list()
+    if any(table["query_clip_id"].to_list() != clips for table in tables):
+        return None  # seeds that were asked other queries
+    return np.stack([average_precisions(table, protocol) for table in tables]), clips
+
+
+def breakdown(predictions: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Queries and mean average precision per value of `column`, lowest first."""
+    grouped = predictions.group_by(name=column).agg(
+        queries=pl.len(), value=pl.col("ap").mean(), values="ap", videos="video", target=pl.col("target").first()
+    )
+    return grouped.sort("value", "name")
+
+
+def table_rows(table: pl.DataFrame, *, name: str = "name") -> list[dict[str, Any]]:
+    return [
+        {
+            "name": row[name] or NOT_STATED,
+            "queries": row["queries"],
+            "value": percent(row["value"]),
+            "interval": interval_text(np.array(row["values"])[None, :, None], row["videos"])[0],
+        }
+        for row in table.iter_rows(named=True)
+    ]
+
+
+def both_ends(table: pl.DataFrame, num_rows: int) -> pl.DataFrame:
+    """The first and the last rows of a table that is longer than `num_rows`."""
+    return table if len(table) <= num_rows else pl.concat([table.head(num_rows // 2), table.tail(num_rows // 2)])
+
+
+def describe(results: dict[str, Any]) -> str:
+    coverage = next(iter(results["coverage"].values()))
+    return (
+        f"{coverage['queries_ranked']:,} of {coverage['queries']:,} queries could be ranked, against "
+        f"{coverage['gallery_clips_ranked']:,} of {coverage['gallery_clips']:,} clips; "
+        f"{coverage['targets_in_gallery']:,} of {coverage['targets']:,} right answers are among them."
+    )
+
+
+def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
+    """The page, and the mean average precision of every target label."""
+    folder = Path(config.evaluation_dir)
+    results, predictions = read_evaluation(folder)
+    config = as_evaluated(config, results)
+    clips = load_clips(config, predictions)
+    videos = dict(clips.select("clip_id", "video_id").iter_rows())
+    video = pl.col("query_clip_id").replace_strict(videos, default=pl.col("query_clip_id"))
+    predictions = name_targets(predictions, clips).with_columns(video=video)
+    per_label = breakdown(predictions, "target_label")
+    counts = confusion_counts(predictions, clip_classes(clips))
+    drawn = select_queries(predictions, num_queries=config.num_queries, selection=config.selection, seed=config.seed)
+    shown = [query | {"ap": percent(query["ap"])} for query in show_queries(drawn, clips, ranks=config.ranks)]
+    page = render_page(
+        "report.html",
+        title=config.title,
+        data={"dataset": config.dataset, "configuration": config.dataset_config, "split": config.split},
+        summary=describe(results),
+        shown=next(iter(results["figures"])),
+        protocol=results["signature"],
+        cutoffs=CUTOFFS,
+        systems=system_rows(folder, results, videos),
+        change_types=table_rows(breakdown(predictions, "change_type")),
+        labels=table_rows(both_ends(per_label, config.num_labels), name="target"),
+        num_labels=len(per_label),
+        confusion=confusion_table(counts),
+        pairs=most_confused(counts),
+        queries=shown,
+        num_queries=len(predictions),
+        selection=config.selection,
+        seed=config.seed,
+        provenance=json.dumps({k: v for k, v in results.items() if k != "by_seed"}, indent=2),
+    )
+    return page, per_label.select("name", "queries", "value", description="target")
+
+
+def main(config: ReportConfig) -> None:
+    page, per_label = render(config)
+    output_dir = Path(config.output_dir)
+    with replacing_files(output_dir) as draft:
+        write_text(draft / "per_label.csv", as_csv(per_label))
+        write_text(draft / "index.html", page)
+    print(f"report: {(output_dir / 'index.html').resolve()}")

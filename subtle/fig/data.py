@@ -1,0 +1,66 @@
+"""The moments of a split with the features and the preset that a recipe's configuration names."""
+
+from typing import Literal
+
+import polars as pl
+
+from hf_models.feature_store import open_features
+from hf_models.moments.dataset import COLUMNS, MomentSplit
+from hf_models.moments.spans import MINIATURE, PRESETS, SpanPreset
+from subtle.run.data import open_dataset
+from subtle.run.encoded_data import check_encoded, digests_of_moments
+from subtle.run.shared_config import Granularity, MomentDataConfig
+
+
+def span_preset(config: MomentDataConfig) -> SpanPreset:
+    """The preset of the configuration, with the values that the configuration overrides."""
+    known = {"miniature": MINIATURE, **PRESETS}
+    name = config.preset or ("miniature" if config.dataset_config == "mini" else config.dataset)
+    if name not in known:
+        raise SystemExit(f"there is no preset {name!r}; --preset names one of {', '.join(known)}")
+    fields = ("min_clips", "max_clips", "max_video_clips", "nms_threshold")
+    chosen = {field: getattr(config, field) for field in fields if getattr(config, field) is not None}
+    return SpanPreset(**{**vars(known[name]), **chosen})
+
+
+def load_moments(
+    config: MomentDataConfig,
+    split: str,
+    *,
+    granularity: Granularity,
+    long_videos: Literal["pool", "truncate"],
+) -> MomentSplit:
+    """The usable queries of a split and its corpus; an error names what is missing."""
+    try:
+        videos, queries = (open_features(config.features, name) for name in ("video", f"query-{granularity}"))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{error}; `python recipes/embed_moments.py` writes such a folder, and --features names the folder that "
+            "holds it"
+        ) from error
+    rows = read_rows(config, split, granularity)
+    check_encoded(
+        config.features,
+        digests_of_moments(rows.rename({"caption": f"{granularity}_caption"}).iter_rows(named=True)),
+        "name another folder with --features: those of the miniature are made where there are none, others by "
+        "embed_moments.py",
+    )
+    return MomentSplit(
+        rows,
+        videos,
+        queries,
+        span_preset(config),
+        long_videos=long_videos,
+        clip_seconds=config.clip_seconds,
+        normalize_features=config.normalize_features,
+    )
+
+
+def read_rows(config: MomentDataConfig, split: str, granularity: Granularity) -> pl.DataFrame:
+    """The rows of a split with `caption`; an error tells why they cannot be used."""
+    data = open_dataset(config, split)
+    missing = {*COLUMNS[:-1], f"{granularity}_caption"} - set(data.column_names)
+    if missing or not len(data):
+        what = f"has no column {', '.join(sorted(missing))}" if missing else "is empty"
+        raise SystemExit(f"the split {split!r} of {config.dataset!r} {what}; is it a dataset of moments?")
+    return data.to_polars().select(*COLUMNS[:-1], caption=pl.col(f"{granularity}_caption"))

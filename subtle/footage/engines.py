@@ -1,0 +1,167 @@
+"""Indexing on the workers of a Ray cluster: each reads and embeds whole groups of files, the driver commits them.
+
+A group is what `--engine local` commits at once, in the same batches, so the vectors are the same. The videos and the
+model have to be under the same paths on every machine; the index is written by the driver alone.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hf_datasets.footage.files import VideoFile
+from hf_datasets.footage.moments import VideoMoment, Windows
+from hf_datasets.video.pool import VideoReaderPool
+from hf_datasets.video.spans import read_spans
+from hf_models.index.store import IndexedModel
+from hf_models.moment_encoders import MomentEncoder, key_of
+from subtle.engines import run_on_ray
+from subtle.footage.models import load_model
+from subtle.footage.planning import ReadFile
+from subtle.footage.reading import Batch, Embedded, GroupEnd, GroupReader, Message, read_ahead
+from subtle.footage.sources import WantedFile
+from subtle.footage.updating import vectors_of
+
+FACTORY = "subtle.footage.engines:GroupEncoder"
+SECONDS_PER_COMMIT = 5.0
+FILES_PER_COMMIT = 256
+"""Many workers finish more groups than a store can commit one by one; a kill costs what was not committed."""
+
+
+def make_reader(encoder: MomentEncoder, config: Any) -> GroupReader:
+    """A reader of groups of files for an encoder; its pool is to be closed."""
+    pool = VideoReaderPool(
+        encoder.num_frames,
+        num_workers=config.num_workers,
+        timeout_seconds=config.timeout_seconds,
+        size=encoder.frame_size,
+        reader=read_spans,
+    )
+    return GroupReader(pool, encoder.num_frames, batch_size=config.batch_size, moments_per_read=config.moments_per_read)
+
+
+class GroupEncoder:
+    """Reads and embeds groups of files in a worker.
+
+    Args:
+        config: The fields of `IndexConfig`.
+        root: The folder of the videos.
+        key: Of the model, which has to be the same on every machine.
+
+    Raises:
+        ValueError: This machine has not these videos or another model.
+    """
+
+    def __init__(self, config: Mapping[str, Any], root: str, key: str) -> None:
+        self.config = SimpleNamespace(**config)
+        if not Path(root).is_dir():
+            raise ValueError(
+                f"{socket.gethostname()} has no folder {root}; mount the storage of the videos there on every machine"
+            )
+        self.encoder = load_model(self.config)
+        if key_of(self.encoder.made_by) != key:
+            raise ValueError(
+                f"{self.config.model} is another model on {socket.gethostname()} than where the run was started; put "
+                "the same files there, or the model into storage that all machines share"
+            )
+        self.reader = make_reader(self.encoder, self.config)
+
+    def __call__(self, work: Mapping[str, Any]) -> pa.Table:
+        """Read and embed a group.
+
+        Returns:
+            One row: `files` and `moments`, JSON of what became of the files and of the moments with a vector, and
+            `vectors`, n * D float32.
+        """
+        moments: list[VideoMoment] = []
+        vectors = [np.zeros((0, 0), np.float32)]
+        files: list[ReadFile] = []
+        for message in read_ahead(self.reader, [[wanted_from(one) for one in work["files"]]]):
+            if isinstance(message, Batch):
+                moments += message.moments
+                vectors.append(vectors_of(self.encoder, message, self.config.model))
+            elif isinstance(message, GroupEnd):
+                files = message.files
+        described = [{**asdict(replace(file, wanted=None)), "video": file.wanted.file.video} for file in files]
+        return pa.table(
+            {
+                "files": [json.dumps(described)],
+                "moments": [json.dumps([asdict(moment) for moment in moments])],
+                "vectors": pa.array([np.concatenate([part.ravel() for part in vectors])], pa.list_(pa.float32())),
+            }
+        )
+
+
+def read_on_ray(config: Any, root: Path, model: IndexedModel, groups: Iterable[list[WantedFile]]) -> Iterator[Message]:
+    """What the workers of a Ray cluster give for groups of files, whole groups, in any order, several in one commit.
+
+    Args:
+        config: The `IndexConfig`.
+        root: The folder of the videos.
+        model: That of the index.
+        groups: Of `reading.grouped`.
+    """
+    groups = list(groups)
+    arguments = asdict(config)
+    if Path(config.model).is_dir():  # a worker has another working directory
+        arguments["model"] = str(Path(config.model).resolve())
+    done = run_on_ray(
+        FACTORY,
+        {"config": arguments, "root": str(root), "key": model.key},
+        [{"files": [as_json(wanted) for wanted in group]} for group in groups],
+        config,
+        device=config.device,
+        num_decoders=config.num_workers,
+    )
+    files: list[ReadFile] = []
+    stopped: Exception | None = None
+    committed = time.monotonic()
+    try:
+        for number, table in done:
+            wanted = {one.file.video: one for one in groups[number]}
+            (row,) = table.select(["files", "moments"]).to_pylist()
+            moments = [VideoMoment(**one) for one in json.loads(row["moments"])]
+            vectors = table["vectors"].chunk(0).values.to_numpy()
+            yield Embedded(moments, vectors.reshape(len(moments), model.dimensions))
+            files += [read_file(one, wanted) for one in json.loads(row["files"])]
+            if len(files) >= FILES_PER_COMMIT or time.monotonic() - committed >= SECONDS_PER_COMMIT:
+                yield GroupEnd(files)
+                files, committed = [], time.monotonic()
+    except (OSError, ValueError, RuntimeError) as error:
+        stopped = error
+    if files:
+        yield GroupEnd(files)
+    if stopped is not None:
+        raise stopped
+
+
+def as_json(wanted: WantedFile) -> dict[str, Any]:
+    """A file and its moments for a worker."""
+    described = asdict(wanted)
+    described["file"]["path"] = str(wanted.file.path)
+    return described
+
+
+def wanted_from(described: Mapping[str, Any]) -> WantedFile:
+    """The reverse of `as_json`."""
+    file = {**described["file"], "path": Path(described["file"]["path"])}
+    moments, windows = described["moments"], described["windows"]
+    return WantedFile(
+        VideoFile(**file),
+        None if moments is None else tuple(VideoMoment(**one) for one in moments),
+        None if windows is None else Windows(**windows),
+    )
+
+
+def read_file(described: Mapping[str, Any], wanted: Mapping[str, WantedFile]) -> ReadFile:
+    """What became of a file, as a worker describes it."""
+    rest = {name: value for name, value in described.items() if name not in {"video", "wanted", "moments"}}
+    moments = [VideoMoment(**one) for one in described["moments"]]
+    return ReadFile(wanted[described["video"]], moments=moments, **rest)

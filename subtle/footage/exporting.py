@@ -1,0 +1,188 @@
+"""Found moments as files: clips, a contact sheet, an edit list and a playlist."""
+
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+from hf_datasets.drafts import replacing, write_json
+from hf_datasets.footage.files import path_of_video
+from hf_datasets.video import VideoError, VideoStore, read_frames
+from hf_datasets.video.backends import PYAV_FILES
+from hf_datasets.video.cutting import copy_clip, encode_clip, sound_channels
+from subtle.footage.output import records, shown
+from subtle.running import CONTROL_CHARACTERS
+
+EARLY_SECONDS = 0.1
+SHEET_COLUMNS = 4
+PICTURE = (240, 135)
+LINE_HEIGHT = 14
+CAPTION_HEIGHT = 2 * LINE_HEIGHT + 4
+MOST_SECONDS = 1e7  # which have names of files
+
+
+def export(found: Sequence[dict[str, Any]], root: str, folder: Path, *, exact: bool, mute: bool = False) -> list[str]:
+    """Write the moments into a new folder.
+
+    `clips/` has each moment with its sound; a copied clip begins at the last keyframe before it, an exact one is
+    encoded again. `contact_sheet.jpg` shows the middle of each, `moments.edl` is an edit list (CMX 3600), `moments.m3u`
+    a playlist of media fragments of the videos, `moments.json` says how each clip was made.
+
+    Args:
+        found: As `search_moments` gives them.
+        root: The folder of the videos.
+        folder: Missing or empty.
+        exact: Encode every clip again.
+        mute: Leave the sound out.
+
+    Returns:
+        Why moments could not be cut; they are left out of everything.
+
+    Raises:
+        FileExistsError: The folder is not empty.
+        VideoError: The folder of the videos is not there.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} is not empty; name another folder for --export")
+    store = VideoStore(root)
+    rows, pictures, failures = [], [], []
+    with replacing(folder) as draft:
+        (draft / "clips").mkdir(parents=True)
+        for rank, (row, record) in enumerate(zip(found, records(found), strict=True), start=1):
+            try:
+                check_span(row)
+                path = path_of_video(store.root, row["video"])
+                made = cut(path, draft / "clips", rank, row, exact=exact, mute=mute)
+                pictures.append((rank, row, picture_of(path, row)))
+            except VideoError as error:
+                failures.append(str(error))
+                continue
+            rows.append(record | {"rank": rank, "path": str(path), **made})
+        contact_sheet(pictures).save(draft / "contact_sheet.jpg", quality=88)
+        (draft / "moments.edl").write_text(edit_list(rows), encoding="utf-8")
+        (draft / "moments.m3u").write_text(playlist(rows), encoding="utf-8")
+        kept = [{name: value for name, value in row.items() if name not in {"path", "frame_rate"}} for row in rows]
+        write_json(draft / "moments.json", kept)
+    return failures
+
+
+def check_span(row: dict[str, Any]) -> None:
+    """Refuse a moment that cannot be cut: an index may come from anyone, a span from a model.
+
+    Raises:
+        VideoError: It has no span of seconds.
+    """
+    start, end = row["start_seconds"], row["end_seconds"]
+    if not all(isinstance(seconds, int | float) for seconds in (start, end)) or not 0 <= start < end < MOST_SECONDS:
+        raise VideoError(f"{row['video']}: {start} to {end} is no span; it is 0 <= start < end in seconds")
+
+
+def told_of_copies(folder: Path) -> str | None:
+    """How much earlier than their moments exported clips begin; None where they do not."""
+    rows = json.loads((folder / "moments.json").read_text(encoding="utf-8"))
+    early = [lead for row in rows if (lead := row["start_seconds"] - row["clip_begins_seconds"]) >= EARLY_SECONDS]
+    if not early:
+        return None
+    return (
+        f"{len(early)} of {len(rows)} clips begin before their moments, up to {max(early):.1f} s, at the keyframe "
+        "before them; --exact cuts them to the frame"
+    )
+
+
+def cut(path: Path, folder: Path, rank: int, row: dict[str, Any], *, exact: bool, mute: bool) -> dict[str, Any]:
+    """One clip; how it was made, and where it begins in its video."""
+    span = row["start_seconds"], row["end_seconds"]
+    stem = CONTROL_CHARACTERS.sub("_", path.stem)[:80]
+    name = f"{rank:03}_{stem}_{span[0]:.3f}-{span[1]:.3f}"
+    begin, method, output = span[0], "encoded", folder / f"{name}.mp4"
+    if not exact:
+        copied = folder / f"{name}{path.suffix.lower()}"
+        try:
+            begin, method, output = copy_clip(path, copied, *span, mute=mute), "copied", copied
+        except VideoError:
+            copied.unlink(missing_ok=True)
+    if method == "encoded":
+        encode_clip(path, output, *span, mute=mute)
+    channels = 0 if mute else sound_channels(path)
+    with PYAV_FILES.lend(path) as video:
+        rate = video.frame_rate
+    made = {"clip": f"clips/{output.name}", "method": method, "clip_begins_seconds": begin}
+    return made | {"sound_channels": channels, "frame_rate": rate}
+
+
+def picture_of(path: Path, row: dict[str, Any]) -> Image.Image:
+    """The middle frame of a moment."""
+    span = row["start_seconds"], row["end_seconds"]
+    read = read_frames(path, 1, *span, size=PICTURE[1], spread="seconds", display=True)
+    return Image.fromarray(read.frames[0].permute(1, 2, 0).contiguous().numpy())
+
+
+def contact_sheet(pictures: Sequence[tuple[int, dict[str, Any], Image.Image]]) -> Image.Image:
+    """All pictures in a grid, each above its rank, file, seconds and score."""
+    width, height = PICTURE[0] + 8, PICTURE[1] + CAPTION_HEIGHT + 8
+    lines = max(1, -(-len(pictures) // SHEET_COLUMNS))
+    sheet = Image.new("RGB", (SHEET_COLUMNS * width, lines * height), "white")
+    draw = ImageDraw.Draw(sheet)
+    for place, (rank, row, picture) in enumerate(pictures):
+        left, top = place % SHEET_COLUMNS * width + 4, place // SHEET_COLUMNS * height + 4
+        picture.thumbnail(PICTURE)
+        sheet.paste(picture, (left + (PICTURE[0] - picture.width) // 2, top))
+        file, facts = captions_of(rank, row, draw)
+        draw.text((left, top + PICTURE[1] + 2), file, fill="black")
+        draw.text((left, top + PICTURE[1] + 2 + LINE_HEIGHT), facts, fill="black")
+    return sheet
+
+
+def captions_of(rank: int, row: dict[str, Any], draw: ImageDraw.ImageDraw) -> tuple[str, str]:
+    """What stands below a picture: the end of its file's name, as much as there is room for, and its facts."""
+    video = shown(row["video"])
+    file = f"{rank}.  {video}"
+    while draw.textlength(file) > PICTURE[0] and video:
+        video = video[1:]
+        file = f"{rank}.  …{video}"
+    return file, f"{row['start_seconds']:.2f} - {row['end_seconds']:.2f} s   score {row['score']:.3f}"
+
+
+def edit_list(rows: Sequence[dict[str, Any]]) -> str:
+    """A CMX 3600 edit list of the moments in their order, at the frame rate of the first."""
+    rate = round(rows[0]["frame_rate"]) if rows else 25
+    lines, place = ["TITLE: found moments", "FCM: NON-DROP FRAME", ""], 0
+    for number, row in enumerate(rows, start=1):
+        start, end = (frame_number(row[name], rate) for name in ("start_seconds", "end_seconds"))
+        length = max(1, end - start)
+        times = [timecode(frame, rate) for frame in (start, start + length, place, place + length)]
+        tracks = "V" if not row["sound_channels"] else "B" if row["sound_channels"] == 1 else "AA/V"
+        lines += [
+            f"{number:03}  AX       {tracks:<5} C        {' '.join(times)}",
+            f"* FROM CLIP NAME: {shown(row['video'])}",
+        ]
+        lines += [f"* COMMENT: {shown(row['label'])}"] if row["label"] else []
+        place += length
+    return "\n".join([*lines, ""])
+
+
+def frame_number(seconds: float, rate: int) -> int:
+    return round(Fraction(seconds) * rate)
+
+
+def timecode(frame: int, rate: int) -> str:
+    """`hours:minutes:seconds:frames`.
+
+    >>> timecode(90061, 25)
+    '01:00:02:11'
+    """
+    seconds, frames = divmod(frame, rate)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}:{frames:02}"
+
+
+def playlist(rows: Sequence[dict[str, Any]]) -> str:
+    """An extended M3U of media fragments: each video at its seconds."""
+    lines = ["#EXTM3U"]
+    for row in rows:
+        start, end = row["start_seconds"], row["end_seconds"]
+        title = " ".join(filter(None, [shown(row["video"]), shown(row["label"])]))
+        lines += [f"#EXTINF:{end - start:.3f},{title}", f"{Path(row['path']).as_uri()}#t={start:.3f},{end:.3f}"]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,165 @@
+"""Index your own videos: cut them into moments, embed these, and keep the vectors for `search.py`."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hf_datasets.footage.moments import Windows
+from hf_datasets.footage.shot_detection import shot_detector
+from hf_models.index.store import IndexedModel, MomentIndex
+from hf_models.moment_encoders import MomentEncoder
+from subtle.engines import running
+from subtle.footage.engines import make_reader, read_on_ray
+from subtle.footage.models import described, load_model
+from subtle.footage.options import IndexConfig
+from subtle.footage.reading import read_ahead
+from subtle.footage.roots import note_root
+from subtle.footage.sources import Source, folder_source, miniature_source, table_source
+from subtle.footage.text_queries import keep_text_queries
+from subtle.footage.updating import Changes, Indexer, compare, only_writer, storing
+from subtle.run.results import write_results
+from subtle.running import visible
+
+SHOWN = 20
+
+
+def source_of(config: IndexConfig) -> Source:
+    """What the command line names."""
+    if config.source is None:
+        return miniature_source()
+    path = Path(config.source).expanduser()
+    if not path.is_dir():
+        video_dir = Path(config.video_dir).expanduser() if config.video_dir else None
+        margins = {"seconds_before": config.seconds_before, "seconds_after": config.seconds_after}
+        return table_source(path, video_dir, **margins)
+    if config.cut == "windows":
+        return folder_source(path, Windows(config.window_seconds, config.stride_seconds))
+    shot_detector(config.cut)  # before the work begins
+    return folder_source(path, None, config.cut)
+
+
+def check_root(index: MomentIndex, model: IndexedModel, source: Source) -> None:
+    """Refuse another folder of videos: all that is known would be deleted.
+
+    Raises:
+        ValueError: None of the videos of the index is in the folder, which is another one than before.
+    """
+    known = index.models.get(model.key)
+    if known is None or known.root == model.root:
+        return
+    videos = index.files(model.key).keys()
+    if videos and not videos & {wanted.file.video for wanted in source.files}:
+        raise ValueError(
+            f"{index.path} holds the videos of {known.root}, and none of them is in {model.root}; name another "
+            "--output for other videos"
+        )
+
+
+def register(index: MomentIndex, encoder: MomentEncoder, config: IndexConfig, source: Source) -> IndexedModel:
+    """The model as the index knows it, with its tables."""
+    import torch
+
+    size = encoder.frame_size or 64
+    height, width = (size, size) if isinstance(size, int) else size
+    probe = torch.zeros(encoder.num_frames, 3, height, width, dtype=torch.uint8)
+    dimensions = encoder({"frames": [probe]})["vector"].shape[1]
+    model = described(encoder, config, str(source.root), dimensions)
+    check_root(index, model, source)
+    return index.add(model)
+
+
+def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
+    """Bring the index up to date."""
+    with storing(config.output):
+        index = MomentIndex.create(config.output)
+    if index.went_back:
+        print(
+            f"{config.output}: files were cut short, as by a power loss; it goes back to the last state that can be "
+            f"read ({', '.join(index.went_back)}), and what is missing is indexed again"
+        )
+    encoder = load_model(config if config.engine == "local" else replace(config, device="cpu"))
+    with storing(config.output):
+        model = register(index, encoder, config, source)
+        note_root(index, source.root)
+    changes = compare(source, index.files(model.key), index.incomplete(model.key), retry=config.retry)
+    indexer = Indexer(index, model, encoder)
+    if config.engine == "ray":
+        indexer.run(changes, partial(read_on_ray, config, source.root, model), keep_missing=config.keep_missing)
+    else:
+        reader = make_reader(encoder, config)
+        with reader.pool:
+            indexer.run(changes, partial(read_ahead, reader), keep_missing=config.keep_missing)
+    with storing(config.output):
+        index.tidy(model.key)
+        if config.approximate:
+            try:
+                index.partition(model.key)
+            except ValueError as error:  # too few moments
+                print(f"--approximate: {error}")
+        if (reason := keep_text_queries(config.model, encoder)) is not None:
+            print(f"searches by a text alone load the whole model, which takes seconds: {reason}")
+    return indexer, changes
+
+
+def report(indexer: Indexer, source: Source, config: IndexConfig) -> dict[str, Any]:
+    """Print and write what the index holds and what it lacks; returns the counts."""
+    index, model = indexer.index, indexer.model
+    done = index.files(model.key)
+    quarantined = {video: row["reason"] for video, row in sorted(done.items()) if row["status"] == "quarantined"}
+    failures = {name: why for row in done.values() for name, why in json.loads(row["failures"]).items()}
+    left_out = [rejection.reason for rejection in source.rejections]
+    counts = {
+        "moments_in_index": index.moments(model.key).count_rows(),
+        "files_in_index": len(done) - len(quarantined),
+        **indexer.counts,
+        "files_quarantined": len(quarantined),
+        "files_postponed": len(indexer.postponed),
+        "moments_failed": len(failures),
+    }
+    print(
+        f"{index.path}: {counts['moments_in_index']:,} moments of {counts['files_in_index']:,} videos by {model.name} "
+        f"({model.key}{', active' if index.active.key == model.key else ''})"
+    )
+    changed = ("files_indexed", "files_moved", "files_deleted", "files_unchanged")
+    print("  " + ", ".join(f"{counts[name]:,} {name.removeprefix('files_')}" for name in changed))
+    show("videos in quarantine, tried again when they change or with --retry", list(quarantined.values()))
+    show("videos left for the next run", [f"{video}: {why}" for video, why in indexer.postponed.items()])
+    show("moments without a vector", list(failures.values()))
+    show("rows, files or columns left out", left_out)
+    if index.active.key != model.key:
+        print(f"  searches still use {index.active.name}; change it with --activate {model.key}")
+    if "://" not in index.path:
+        details = {"quarantined": quarantined, "failures": failures, "postponed": indexer.postponed}
+        write_results(Path(index.path), counts, config=config, seed=0, **details, rejections=left_out)
+    return counts
+
+
+def show(what: str, reasons: list[str]) -> None:
+    """Print reasons, one a line; the first ones of many."""
+    if reasons:
+        print(f"  {len(reasons):,} {what}:")
+        for reason in reasons[:SHOWN]:
+            print(f"    {visible(' '.join(reason.split()))}")
+        if len(reasons) > SHOWN:
+            print("    ... all of them are in results.json")
+
+
+def run(config: IndexConfig) -> dict[str, Any]:
+    """Update or activate; returns the counts."""
+    if config.activate is not None:
+        MomentIndex(config.output)  # a folder that is none stays as it is
+        with only_writer(config.output):
+            model = MomentIndex(config.output).activate(config.activate)
+        print(f"{config.output}: searches use {model.name} ({model.key})")
+        return {}
+    source = source_of(config)
+    workers = running(config, device=config.device, num_decoders=config.num_workers)
+    with only_writer(config.output), workers:
+        indexer, _ = update(config, source)
+        return report(indexer, source, config)
+
+
+def main(config: IndexConfig) -> None:
+    run(config)

@@ -1,0 +1,88 @@
+"""Found moments as a table for people, JSON or CSV."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from subtle.running import CONTROL_CHARACTERS, visible
+
+COLUMNS = ("video", "start_seconds", "end_seconds", "score", "label")
+OF_SECOND_STEP = ("window_start_seconds", "window_end_seconds", "vector_score", "span_score", "rerank_score")
+"""Where a refined moment was, and the score of each step; None where a step has no score."""
+FORMULA = re.compile(r"^\s*[=+\-@\uff0b\uff0d\uff1d\uff20]|^[\t\r\n]")  # as in hf_datasets.spreadsheets
+
+
+def records(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is given of each moment; after a second step also what that changed."""
+    names = columns(found)
+    return [{name: row[name] for name in names} for row in found]
+
+
+def columns(found: Sequence[dict[str, Any]]) -> list[str]:
+    """The columns of some moments."""
+    return [*COLUMNS, *(name for name in OF_SECOND_STEP if found and name in found[0])]
+
+
+def as_json(found: Sequence[dict[str, Any]]) -> str:
+    """A list of records."""
+    text = json.dumps(records(found), indent=2, ensure_ascii=False)
+    return "\n".join(CONTROL_CHARACTERS.sub(lambda one: f"\\u{ord(one[0]):04x}", line) for line in text.split("\n"))
+
+
+def as_csv(found: Sequence[dict[str, Any]]) -> str:
+    r"""CSV with a header; a text that a spreadsheet would run has an apostrophe before it, and none moves a cursor.
+
+    >>> row = {"video": "a.mp4", "start_seconds": 0.0, "end_seconds": 4.0, "score": 0.5, "label": "=1+1"}
+    >>> as_csv([row])
+    "video,start_seconds,end_seconds,score,label\na.mp4,0.0,4.0,0.5,'=1+1"
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns(found))
+    for row in records(found):
+        writer.writerow([cell(value) for value in row.values()])
+    return file.getvalue().rstrip("\n")
+
+
+def cell(value: Any) -> Any:
+    """A value of a CSV file."""
+    if not isinstance(value, str):
+        return value
+    return visible(f"'{value}" if FORMULA.search(value) else value, kept="\n\t")
+
+
+def as_table(found: Sequence[dict[str, Any]]) -> str:
+    """Aligned columns; what would move a terminal's cursor is shown as text."""
+    if not found:
+        return "no moment fits"
+    names = columns(found)
+    rows = [names, *([shown(value) for value in row.values()] for row in records(found))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(names))]
+    is_number = [name not in {"video", "label"} for name in names]
+    lines = [
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, is_number, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def shown(value: Any) -> str:
+    r"""A value as a person reads it.
+
+    >>> shown(None), shown(0.123456), shown("red\x1b[31m")
+    ('', '0.123', 'red\\x1b[31m')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return visible(str(value))
+
+
+FORMATS = {"table": as_table, "json": as_json, "csv": as_csv}

@@ -1,0 +1,212 @@
+"""Tune a search model to your own sport: from a table of clips with labels to a model folder that `index.py` takes."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from filelock import FileLock, Timeout
+from rich.console import Console
+
+from hf_datasets.tables import read_text_table
+from hf_datasets.tfcovr.own_clips import OwnClips
+from subtle.building import build_tfcovr
+from subtle.embedding import embed
+from subtle.evaluate import evaluate_tfcovr, report
+from subtle.footage.options import TuneConfig
+from subtle.options import parse_config
+from subtle.run import build
+from subtle.run.results import remove, writing
+from subtle.run.training import LOCK_TIMEOUT_SECONDS
+from subtle.train import stage1, stage2
+from subtle.tuning.amounts import count
+from subtle.tuning.clips import places_of, read_clips
+from subtle.tuning.estimates import facts, flops_per_second, in_words, read_base, seconds_of_steps, training_bytes
+from subtle.tuning.example import draw_example
+from subtle.tuning.plan import (
+    EXAMPLE,
+    LOCK,
+    MADE_FROM,
+    SYSTEMS,
+    Plan,
+    Step,
+    check_dataset,
+    check_same,
+    is_miniature,
+    made_from,
+    steps_of,
+)
+from subtle.tuning.results import show_amounts, splits_in_words, summarize
+from subtle.tuning.texts import cut_texts, texts_of
+
+RECIPES = {
+    "build_tfcovr": (lambda config: build.run(build_tfcovr.main, config), build_tfcovr.BuildTFCoVRConfig),
+    "stage1": (stage1.main, stage1.Stage1Config),
+    "embed": (embed.main, embed.EmbedConfig),
+    "stage2": (stage2.main, stage2.Stage2Config),
+    "evaluate_tfcovr": (evaluate_tfcovr.main, evaluate_tfcovr.EvaluateConfig),
+    "report": (report.main, report.ReportConfig),
+}
+
+
+def has_splits(table: Path, own: OwnClips) -> bool:
+    """Whether the table says which clips are held out.
+
+    Raises:
+        ValueError: It names some splits and not all.
+    """
+    columns, _ = read_text_table(table)
+    if "split" not in columns.columns or columns["split"].str.strip_chars().replace("", None).is_null().all():
+        return False
+    named = set(own.clips["split"])
+    if missing := sorted({"train", "validation", "test"} - named):
+        raise ValueError(
+            f"the column split names no clip of {' and '.join(missing)}; name some in each of train, validation and "
+            "test, or leave the column out"
+        )
+    return True
+
+
+def planned(config: TuneConfig, table: Path, video_dir: Path, own: OwnClips, *, is_divided: bool) -> Plan:
+    """How long to train on so many clips."""
+    train = own.clips.filter(own.clips["split"] == "train").height
+    if not is_divided:
+        train = round(train * (1 - config.validation_fraction - config.test_fraction))
+    return Plan.of(config, table, video_dir, num_clips=len(own.clips), num_train=max(train, 1))
+
+
+def seconds_of(plan: Plan) -> dict[str, float]:
+    """An estimate for each step; empty where the base model's sizes are not known."""
+    base = read_base(plan.config.base, offline=plan.config.dry_run)
+    if base is None:
+        return {}
+    return seconds_of_steps(
+        base,
+        flops_per_second(plan.config.device),
+        clips=plan.num_clips,
+        frames=plan.config.num_frames,
+        stage1_steps=plan.stage1_steps,
+        batch_size=plan.batch_size,
+        num_workers=plan.config.num_workers,
+    )
+
+
+def show_plan(plan: Plan, console: Console) -> None:
+    """Print the steps as commands, and what they would take."""
+    config, seconds = plan.config, seconds_of(plan)
+    for step in steps_of(plan):
+        about = f", about {in_words(seconds[step.name])}" if seconds else ""
+        console.print(f"[bold]{step.name}[/]{about}\n  {step.command}", highlight=False, soft_wrap=True)
+    base = read_base(config.base, offline=True)
+    memory = training_bytes(base, batch_size=plan.batch_size, frames=config.num_frames) if base else 0.0
+    for name, text in facts(base, config.base, memory).items():
+        console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
+    total = f"about {in_words(sum(seconds.values()))} on this device" if seconds else "not known"
+    console.print(f"time: {total}. These are estimates; nothing was trained or written.", soft_wrap=True)
+
+
+def run_steps(plan: Plan, console: Console) -> int:
+    """Run what is not done yet; an exit status."""
+    steps, estimates = steps_of(plan), seconds_of(plan)
+    todo = [step for step in steps if not step.is_done]
+    expected = took = 0.0
+    for number, step in enumerate(steps, start=1):
+        if step not in todo:
+            console.print(f"{step.name}: done before", style="dim")
+            check_step(step, plan)
+            continue
+        left = sum(estimates.get(other.name, 0.0) for other in todo[todo.index(step) :])
+        pace = took / expected if expected else 1.0
+        about = f", about {in_words(left * pace)} left" if estimates else ""
+        console.rule(f"[bold]{number} of {len(steps)}: {step.name}[/]{about}", align="left")
+        console.print(step.command, style="dim", highlight=False, soft_wrap=True)
+        start = time.monotonic()
+        if status := status_of(step):
+            console.print(f"[red]stopped at “{step.name}”; see above, then run the same command again to go on")
+            return status
+        check_step(step, plan)
+        took += time.monotonic() - start
+        expected += estimates.get(step.name, 0.0)
+    return 0
+
+
+def check_step(step: Step, plan: Plan) -> None:
+    """See that the next step has something to work on."""
+    if step.name == "dataset":
+        check_dataset(plan)
+        print(splits_in_words(plan))
+        if cut := cut_texts(plan.config.base, texts_of(plan.output / "dataset")):
+            sys.stderr.write(f"little: {cut}\n")
+
+
+def status_of(step: Step) -> int:
+    """Run a step as its recipe would; an exit status."""
+    main, config_class = RECIPES[step.recipe]
+    return main(parse_config(config_class, None, list(step.arguments))) or 0
+
+
+def tune(config: TuneConfig, table: Path, video_dir: Path, console: Console) -> int:
+    own = read_clips(table, video_dir)
+    is_divided = has_splits(table, own)
+    amounts = count(own.clips, min_clips=config.min_clips, has_splits=is_divided)
+    show_amounts(amounts, own.rejections, is_drawn_base=is_miniature(config.base) and config.clips is not None)
+    if amounts.missing:
+        return 2
+    plan = planned(config, table, video_dir, own, is_divided=is_divided)
+    if config.dry_run:
+        show_plan(plan, console)
+        if config.writer == "chat":
+            status_of(steps_of(plan)[0])
+        return 0
+    read_base(config.base, offline=False)  # before anything is written
+    with only_run_in(plan.output):
+        if config.restart:
+            forget(plan.output)
+        check_same(plan, made_from(plan))
+        if status := run_steps(plan, console):
+            return status
+        summarize(plan, amounts, SYSTEMS)
+    return 0
+
+
+@contextmanager
+def only_run_in(folder: Path) -> Iterator[None]:
+    """Hold the folder: two runs would overwrite each other's files.
+
+    Raises:
+        SystemExit: Another run holds it.
+    """
+    lock = FileLock(folder / LOCK)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=LOCK_TIMEOUT_SECONDS)
+        except Timeout:
+            raise SystemExit(
+                f"another run is writing to {folder}; wait until it ends, or name another --output"
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def forget(output: Path) -> None:
+    """Delete what an earlier run of `tune.py` left; a folder that is none stays as it is."""
+    if (output / MADE_FROM).is_file():
+        kept = {LOCK, EXAMPLE, MADE_FROM}
+        for path in output.iterdir():
+            if path.name not in kept:
+                remove(path)
+        remove(output / MADE_FROM)  # last: until then nothing passes for another run's
+
+
+def main(config: TuneConfig) -> int:
+    console = Console()
+    if config.clips is not None:
+        return tune(config, *places_of(config), console)
+    with TemporaryDirectory() as aside:
+        folder = Path(aside if config.dry_run else config.output) / EXAMPLE
+        return tune(config, *draw_example(folder, num_workers=config.num_workers), console)

@@ -1,0 +1,46 @@
+"""The options of `publish`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from subtle.options import option
+
+What = Literal["dataset", "model", "adapter", "classifier", "metric", "space", "demo", "all"]
+
+
+@dataclass
+class PublishConfig:
+    """What to publish, and where."""
+
+    what: What | None = option(None, "Kind of what to publish, the first word of the command line.")
+    name: str | None = option(None, "Its name or folder, the second word; of a dataset also NAME:CONFIG,CONFIG.")
+    repo: str | None = option(None, "Repository on the Hub, ORG/NAME.")
+    org: str | None = option(None, "User or organization on the Hub; needed with all.")
+    dry_run: bool = option(False, "List what would change and send nothing.")
+    private: bool = option(False, "Make a new repository private.")
+    tag: str | None = option(None, "Tag for the published commit, such as v1.")
+    replace_card: bool = option(False, "Replace a README.md that was edited on the Hub.")
+    take_over: bool = option(False, "Publish into a repository that holds other files, and delete those.")
+    videos: bool = option(False, "Publish the videos of a dataset too, where their license allows it.")
+    data_dir: str | None = option(None, "Folder of a dataset's annotations; none where it needs none.")
+    video_dir: str | None = option(None, "Folder of a dataset's videos; none where it knows its own.")
+    license: str | None = option(None, "License on the Hub of a model, or of a dataset's videos, such as cc-by-4.0.")
+    base_repo: str | None = option(
+        None,
+        "ORG/NAME of the model that this one started from; none: as its run says. Of the model that a demo searches "
+        "with; none: its ORG/miniature-tfcovr.",
+    )
+    dataset_repo: str | None = option(None, "ORG/NAME of the dataset that a demo shows; none: its ORG/tfcovr.")
+    output_dir: str | None = option(None, "Folder to keep what is published in; none: it is removed in the end.")
+
+
+def as_flags(words: list[str]) -> list[str]:
+    """The words before the first flag as flags: `metric map_at_k` is `--what metric --name map_at_k`.
+
+    >>> as_flags(["metric", "map_at_k", "--dry_run"])
+    ['--what', 'metric', '--name', 'map_at_k', '--dry_run']
+    """
+    if not words or words[0].startswith("-") or words[0].endswith((".yaml", ".yml")):
+        return words
+    named = words[1:2] if not "".join(words[1:2]).startswith("-") else []
+    return ["--what", words[0], *(["--name", *named] if named else []), *words[1 + len(named) :]]

@@ -1,0 +1,38 @@
+"""The model folders that ship, how the others are made, and the check that a folder is one."""
+
+from pathlib import Path
+
+from subtle.commands import RECIPES
+
+WEIGHTS = RECIPES / "weights"
+MINIATURE_CLIP = str(WEIGHTS / "miniature-clip")
+MINIATURE_VIDCLIP = str(WEIGHTS / "miniature-vidclip")
+MINIATURE_AIM = str(WEIGHTS / "miniature-aim")
+MINIATURE_TFCOVR = str(WEIGHTS / "miniature-tfcovr")
+HOW_TO_MAKE = {
+    "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, "
+    "`make quickstart` makes everything",
+    "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
+    "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
+    MINIATURE_CLIP: "it ships with the recipes, and `python recipes/pretrain_miniature.py` makes it again",
+    MINIATURE_VIDCLIP: "it ships with the recipes, and `python recipes/vidclip.py "
+    "recipes/configs/vidclip_miniature_base.yaml` makes it again",
+    MINIATURE_TFCOVR: "it ships with the recipes, and `make quickstart` makes it again",
+}
+
+
+def check_model_folder(name_or_path: str) -> None:
+    """Exit with a hint on how to make it where a folder (not a name on the Hub) is not a model.
+
+    Raises:
+        ValueError: Its configuration is damaged, or asks for another model than its weights are.
+    """
+    if (Path(name_or_path) / "config.json").is_file():
+        from hf_models.checkpoints import opening
+
+        with opening(name_or_path):
+            return
+    if name_or_path.count("/") <= 1 and not Path(name_or_path).exists():  # a name on the Hub
+        return
+    how = HOW_TO_MAKE.get(name_or_path, "give the folder that `save_pretrained` wrote")
+    raise SystemExit(f"{name_or_path} is not a model folder (there is no config.json in it); {how}")

@@ -1,0 +1,64 @@
+"""`results.json` of every recipe: metrics, configuration, seed, revision of the code, versions, coverage."""
+
+import importlib.metadata
+import platform
+import subprocess
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hf_datasets.drafts import remove, replacing, replacing_files, to_disk, write_json, write_text, writing
+from subtle.commands import IS_INSTALLED
+
+__all__ = [
+    "remove",
+    "replacing",
+    "replacing_files",
+    "to_disk",
+    "versions",
+    "write_json",
+    "write_results",
+    "write_text",
+    "writing",
+]
+
+LIBRARIES = ("subtle-video", "torch", "transformers", "datasets", "accelerate", "peft", "evaluate", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the libraries that results depend on."""
+    return {"python": platform.python_version()} | {name: version_of(name) for name in LIBRARIES}
+
+
+def version_of(library: str) -> str:
+    """One by one: reading what all distributions say of themselves takes half a second."""
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
+
+
+def code_revision() -> str | None:
+    """The commit of this checkout, or None outside one."""
+    if IS_INSTALLED:  # what holds the environment may be a checkout of something else
+        return None
+    here = Path(__file__).parent
+    git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    return git.stdout.strip() or None
+
+
+def write_results(output_dir: Path, results: dict[str, Any], *, config: Any, seed: int, **details: Any) -> Path:
+    """Write `output_dir/results.json`: `results` under the key `figures`, and `details` such as the coverage."""
+    record = {
+        "figures": results,
+        "config": asdict(config) if is_dataclass(config) else config,
+        "seed": seed,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "code_revision": code_revision(),
+        "versions": versions(),
+        **details,
+    }
+    path = Path(output_dir) / "results.json"
+    write_json(path, record)
+    return path

@@ -1,0 +1,282 @@
+"""A training run: start, resume, checkpoints, best weights, results; the loop over batches stays in the recipe."""
+
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list, set_seed
+from filelock import FileLock, Timeout
+from safetensors.torch import save_file
+from torch import Tensor
+from tqdm import tqdm
+
+from subtle.run.accelerator import make_accelerator
+from subtle.run.checkpoints import AGAIN, Checkpoints
+from subtle.run.results import replacing, write_results, writing
+from subtle.run.shared_config import RunConfig
+
+# What may change between a run and its continuation without changing the weights by more than rounding.
+INCIDENTAL = (
+    *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker"),
+    *("cache_dir", "keep_frames", "memory_megabytes"),
+)
+LOCK = "run.lock"
+# Loader processes of a killed run hold its lock until they notice, which takes PyTorch's up to 5 seconds.
+LOCK_TIMEOUT_SECONDS = 10.0
+
+
+class TrainingRun(ABC):
+    """One training run, from its start or its last checkpoint to `results.json`.
+
+    A subclass makes data, model and optimizer after `super().__init__`, and implements `count_steps`, `train_epoch`,
+    `validate` and `publish`.
+
+    Args:
+        config: a configuration with the fields of `TrainingRunConfig`, `epochs` and `output_dir`.
+        find_unused_parameters: whether some parameters may get no gradient.
+
+    Attributes:
+        NAME: of the recipe, for the tracker.
+        METRIC: the entry of `summary` that the progress bar shows and that chooses the best weights.
+        ADDED: options that earlier versions did not have, with what these did: left out of a run's identity at these
+            values, so that their runs go on.
+        KEEPS_BEST: whether `best.safetensors` holds the weights of the best epoch.
+        patience: epochs without a better `METRIC` after which training stops; None: never.
+        model, optimizer: prepared by the accelerator; the subclass sets them.
+        progress: how far the run has come, from `train` on.
+        steps_per_epoch, total_steps: optimizer steps of an epoch and of all epochs, from `train` on.
+        metrics: those of the last epoch that was validated.
+    """
+
+    NAME: ClassVar[str]
+    METRIC: ClassVar[str]
+    ADDED: ClassVar[dict[str, Any]] = {}
+    KEEPS_BEST: ClassVar[bool] = True
+
+    def __init__(self, config: Any, *, find_unused_parameters: bool = False) -> None:
+        self.config, self.output_dir = config, Path(config.output_dir)
+        self.accelerator = make_accelerator(
+            config.device,
+            self.output_dir,
+            mixed_precision=config.mixed_precision,
+            tracker=config.tracker,
+            find_unused_parameters=find_unused_parameters,
+        )
+        with only_run_in(self.output_dir, self.accelerator):
+            pass  # refused before the data are read, which can take hours
+        # Reading a loss on a GPU would wait for every step; Apple's have no float64.
+        self.sum_device = torch.device("cpu") if self.accelerator.device.type == "mps" else self.accelerator.device
+        set_seed(config.seed)
+        self.patience: int | None = None
+
+    @abstractmethod
+    def count_steps(self) -> int:
+        """Optimizer steps of an epoch, or an error where there are too few data for one."""
+
+    @abstractmethod
+    def train_epoch(self) -> None:
+        """Train on the rest of the current epoch, batches from `progress.step` on; calls `finish_step` after each."""
+
+    @abstractmethod
+    def validate(self) -> dict[str, float]:
+        """The metrics of the current weights, the same on every process."""
+
+    @abstractmethod
+    def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write the model; returns the metrics of the run, and further entries of `results.json`."""
+
+    @property
+    def description(self) -> str:
+        """The label of the progress bar."""
+        return self.NAME
+
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The metrics of an epoch that the history keeps."""
+        return metrics
+
+    def tracked(self, loss: float, metrics: dict[str, float]) -> dict[str, float]:
+        """The metrics that the tracker logs after an epoch."""
+        return {"train/loss": loss} | {f"validation/{name}": value for name, value in metrics.items()}
+
+    def identity(self) -> dict[str, Any]:
+        """The options that decide the weights; another run in the same folder is refused."""
+        chosen = identity_of(self.config).items()
+        known = {name: value for name, value in chosen if name not in self.ADDED or value != self.ADDED[name]}
+        return known | {"num_processes": self.accelerator.num_processes}
+
+    def train(self) -> dict[str, Any]:
+        """Train from the last checkpoint on; returns the metrics of the run."""
+        config, accelerator = self.config, self.accelerator
+        with only_run_in(self.output_dir, accelerator):
+            self.checkpoints = Checkpoints(accelerator, self.output_dir, self.identity(), restart=config.restart)
+            results = self.output_dir / "results.json"
+            if results.is_file():
+                try:
+                    figures: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))["figures"]
+                except (ValueError, KeyError, TypeError) as error:
+                    raise SystemExit(f"{results} is damaged ({error}); {AGAIN}") from None
+                accelerator.print(f"{results} says that this run is complete; --restart trains again from scratch")
+                self.remove_leftovers()
+                return figures
+            if config.tracker:
+                accelerator.init_trackers(self.NAME, config=tracker_config(config))
+            self.progress = self.checkpoints.resume()
+            self.steps_per_epoch = self.count_steps()
+            self.total_steps = config.epochs * self.steps_per_epoch
+            self.train_epochs()
+            return self.finish()
+
+    def train_epochs(self) -> None:
+        """Train and validate epoch by epoch, with a progress bar."""
+        progress = self.progress
+        with tqdm(
+            total=self.total_steps,
+            initial=progress.total_steps,
+            desc=self.description,
+            unit="step",
+            disable=not self.accelerator.is_local_main_process,
+        ) as self.bar:
+            while progress.epoch < self.config.epochs and not self.is_exhausted():
+                self.loss_sum = torch.tensor(progress.loss_sum, dtype=torch.float64, device=self.sum_device)
+                self.train_epoch()
+                self.finish_epoch(self.loss_sum.item() / progress.step)
+                shown = {name: progress.history[-1][name] for name in ("loss", self.METRIC)}
+                self.bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items()})
+
+    def finish_step(self, loss: Tensor) -> None:
+        """Count an optimizer step, and write a checkpoint where one is due."""
+        progress = self.progress
+        self.loss_sum += loss.detach().to(self.sum_device)
+        progress.step += 1
+        progress.total_steps += 1
+        self.bar.update()
+        if progress.total_steps % self.config.checkpoint_steps == 0:
+            progress.loss_sum = self.loss_sum.item()
+            self.checkpoints.save(progress)
+
+    def finish_epoch(self, loss: float) -> None:
+        """Validate, and keep the best weights."""
+        progress, self.metrics = self.progress, self.validate()
+        progress.history.append({"loss": loss, **self.summary(self.metrics)})
+        self.accelerator.log(self.tracked(loss, self.metrics), step=progress.total_steps)
+        if self.KEEPS_BEST:
+            state = self.accelerator.get_state_dict(self.model)  # takes all processes, whatever each measured
+            if (score := self.score_of(progress.history[-1])) > progress.best:
+                progress.best = score
+                if self.accelerator.is_main_process:
+                    self.keep_best(state)
+        self.accelerator.wait_for_everyone()
+        progress.epoch, progress.step, progress.loss_sum = progress.epoch + 1, 0, 0.0
+
+    def score_of(self, epoch: dict[str, float]) -> float:
+        """What chooses the best epoch; rounded, as means of equal figures added in another order are not better."""
+        return round(epoch[self.METRIC], 9)
+
+    def keep_best(self, state: dict[str, Tensor]) -> None:
+        """Replace the best weights; runs on the main process."""
+        with replacing(self.best_weights) as unfinished:
+            save_file({name: value.contiguous() for name, value in state.items()}, unfinished)
+
+    @property
+    def best_weights(self) -> Path:
+        """The file of the best weights."""
+        return self.output_dir / "best.safetensors"
+
+    def is_exhausted(self) -> bool:
+        """Whether the best epoch lies `patience` epochs back."""
+        if self.patience is None or not self.progress.history:
+            return False
+        scores = [self.score_of(epoch) for epoch in self.progress.history]
+        return len(scores) - 1 - scores.index(max(scores)) >= self.patience
+
+    def finish(self) -> dict[str, Any]:
+        """Write the model, and `results.json` last: it marks the run as complete."""
+        accelerator = self.accelerator
+        accelerator.wait_for_everyone()
+        metrics, details = self.publish()
+        if accelerator.is_main_process:
+            write_results(
+                self.output_dir,
+                metrics,
+                config=self.config,
+                seed=self.config.seed,
+                history=self.progress.history,
+                **details,
+                num_processes=accelerator.num_processes,
+            )
+        self.remove_leftovers()
+        accelerator.wait_for_everyone()
+        accelerator.end_training()
+        return metrics
+
+    def remove_leftovers(self) -> None:
+        """Remove what a complete run no longer needs; one that was killed at its end left it."""
+        if self.accelerator.is_main_process:
+            shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
+
+
+@contextmanager
+def only_run_in(folder: Path, accelerator: Accelerator) -> Iterator[None]:
+    """Lock a run's folder: two runs would overwrite each other's files.
+
+    The main process holds the lock for all processes of a launch. The kernel releases it when the process ends, however
+    it ends.
+
+    Raises:
+        SystemExit: Another run holds the folder.
+    """
+    lock, refusal = FileLock(folder / LOCK), [""]
+    if accelerator.is_main_process:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(timeout=LOCK_TIMEOUT_SECONDS)
+            except Timeout:
+                refusal = [f"another run is writing to {folder}; wait until it ends, or name another --output_dir"]
+    (reason,) = broadcast_object_list(refusal)
+    if reason:
+        raise SystemExit(reason if accelerator.is_main_process else 1)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def identity_of(config: RunConfig, *, without: Iterable[str] = ()) -> dict[str, Any]:
+    """The fields of a configuration that decide the weights."""
+    left_out = {*INCIDENTAL, *without}
+    return {name: value for name, value in asdict(config).items() if name not in left_out}
+
+
+def tracker_config(config: RunConfig) -> dict[str, Any]:
+    """A configuration in the types that every tracker takes."""
+    given = {name: value for name, value in asdict(config).items() if value is not None}
+    return {name: value if isinstance(value, bool | int | float | str) else str(value) for name, value in given.items()}
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """The seed of what is drawn for one epoch; no two epochs of runs with small seeds share one."""
+    return seed * 1_000_003 + epoch
+
+
+def epoch_batches(num_rows: int, epoch: int, config: Any, accelerator: Accelerator) -> list[Tensor]:
+    """This process's part of each batch of an epoch, in an order that seed and epoch decide; see `split_batches`."""
+    generator = torch.Generator().manual_seed(epoch_seed(config.seed, epoch))
+    return split_batches(torch.randperm(num_rows, generator=generator), config.batch_size, accelerator)
+
+
+def split_batches(order: Tensor, batch_size: int, accelerator: Accelerator) -> list[Tensor]:
+    """This process's part of each batch of `order`.
+
+    The last batch may be smaller and the parts uneven; one with fewer than two rows for each process is left out.
+    """
+    parts, rank = accelerator.num_processes, accelerator.process_index
+    batches = [batch for batch in order.split(batch_size) if len(batch) >= 2 * parts]
+    return [batch.tensor_split(parts)[rank] for batch in batches]

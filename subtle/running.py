@@ -1,0 +1,157 @@
+"""How every recipe ends: an exit status, one line for a mistake that the user can fix, a traceback for a bug."""
+
+import errno
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from subtle.commands import as_typed
+
+Config = TypeVar("Config")
+PACKAGES = ("hf_datasets", "hf_models", "metrics", "subtle")
+HINTS = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
+INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
+
+QUIET_SECONDS = 2.0
+imports: threading.Timer | None = None
+"""Started when a recipe has read its configuration, ended when it runs."""
+
+
+def announce(what: str) -> threading.Timer:
+    """Say to a person at a terminal what is done, unless it is cancelled within `QUIET_SECONDS`."""
+
+    def say() -> None:
+        if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
+            sys.stderr.write(f"{what} ...\n")
+
+    timer = threading.Timer(QUIET_SECONDS, say)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+@contextmanager
+def announced(what: str) -> Iterator[None]:
+    """Say what is done, where it takes longer than `QUIET_SECONDS`."""
+    timer = announce(what)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+MOST_CHARACTERS = 3000  # of an error
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str, *, kept: str = "") -> str:
+    r"""A text in which what would move a terminal's cursor, color it or turn its order is shown as it is written.
+
+    >>> visible("red\x1b[31m")
+    'red\\x1b[31m'
+
+    Args:
+        text: From a file, an index or a server.
+        kept: Characters that stay, such as the ends of lines.
+    """
+    return CONTROL_CHARACTERS.sub(lambda one: one[0] if one[0] in kept else repr(one[0])[1:-1], text)
+
+
+def end_at_once(*_: object) -> NoReturn:
+    """Exit on an interrupt before there is anything to clean up."""
+    say_interrupted()
+    os._exit(INTERRUPTED)
+
+
+def say_interrupted() -> None:
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # one line, not one of every process
+        sys.stderr.write("\ninterrupted; what is done is kept, run again to go on\n")
+        sys.stderr.flush()
+
+
+def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
+    """Run a recipe; the exit status.
+
+    What the user can fix is one line on stderr and status 2; an interrupted run is one line and status 130. Everything
+    else is a bug, and keeps its traceback.
+    """
+    if imports is not None:
+        imports.cancel()
+    is_script = signal.getsignal(signal.SIGINT) is end_at_once
+    if is_script:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return main(config) or 0
+    except KeyboardInterrupt:
+        say_interrupted()
+        return INTERRUPTED
+    except SystemExit as stop:
+        code = stop.code
+        raise SystemExit(visible(as_typed(code), kept="\n") if isinstance(code, str) else code) from None
+    except Exception as error:
+        if not say_mistake(error):
+            raise
+        return 2
+    finally:
+        if is_script:  # what is done is written; the interpreter's own end has nothing to interrupt
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def check_first(check: Callable[[Config], object], config: Config) -> None:
+    """Refuse what a user named wrongly before the imports that take seconds, as `run_recipe` would after them."""
+    try:
+        check(config)
+    except Exception as error:
+        if not say_mistake(error):
+            raise
+        raise SystemExit(2) from None
+
+
+def say_mistake(error: Exception) -> bool:
+    """Say in one line what a user can fix; False for a bug."""
+    mistake = users_mistake(error)
+    if mistake is not None:
+        hint = HINTS.get(getattr(mistake, "errno", None), "")
+        said = visible(" ".join(message_of(mistake).split()))
+        if len(said) > MOST_CHARACTERS:  # a value from elsewhere has any length
+            said = f"{said[: MOST_CHARACTERS // 2]} ... {said[-MOST_CHARACTERS // 2 :]}"
+        sys.stderr.write(as_typed(f"error: {said}{hint}\n"))
+    return mistake is not None
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error; of one from a process of a data loader, without the traceback before it."""
+    text = str(error)
+    if re.match(r"Caught \w+ in \w+ worker process", text):
+        *_, text = re.split(rf"^(?:[\w.]+\.)?{type(error).__name__}: ", text, flags=re.MULTILINE)
+    return text.strip()
+
+
+def users_mistake(error: BaseException | None) -> BaseException | None:
+    """The error, or the one that caused it, that tells a user what to change; None for a bug.
+
+    That is one which the system gives (no such file, no space left, no connection), one of our packages' own classes,
+    and a ValueError or an ImportError that one of our files raises explicitly, not one that Python raises in it.
+    """
+    while error is not None:
+        if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in PACKAGES:
+            return error
+        if isinstance(error, (ValueError, ImportError)) and raised_by_us(error):
+            return error
+        error = error.__cause__
+    return None
+
+
+def raised_by_us(error: BaseException) -> bool:
+    """Whether the error comes from a `raise` of our packages or recipes."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    *_, summary = traceback.extract_tb(error.__traceback__)
+    is_ours = frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES
+    return is_ours and (summary.line or "").startswith("raise ")

@@ -1,0 +1,84 @@
+"""Search your own videos on a page of your browser: choose or upload a clip, trim it, write what is different."""
+
+import importlib.util
+import os
+import signal
+import sys
+from pathlib import Path
+
+from hf_datasets.video.shared_memory import PixelFolder
+from hf_models.index.store import IndexedModel, MomentIndex
+from subtle.footage import index as index_recipe
+from subtle.footage.roots import root_of
+from subtle.service.options import DEFAULT_INDEX, DemoConfig
+
+
+def index_of(config: DemoConfig) -> MomentIndex:
+    """The index that is named, or that of the miniature, which is made where it is missing or not finished."""
+    if config.index is None and not (Path(DEFAULT_INDEX) / "results.json").is_file():
+        print(f"no index is named and {DEFAULT_INDEX} is not there: indexing the miniature first, a few minutes")
+        index_recipe.run(index_recipe.IndexConfig(output=DEFAULT_INDEX))
+    return MomentIndex(config.index or DEFAULT_INDEX)
+
+
+def videos_of(config: DemoConfig, index: MomentIndex, model: IndexedModel) -> Path:
+    """The folder of the videos."""
+    root = root_of(index, model, config.video_dir)
+    if not root.is_dir():
+        raise OSError(f"{root} is not a folder; give the one that holds the videos of the index as --video_dir")
+    return root.resolve()
+
+
+def videos_in(index: MomentIndex, model: IndexedModel) -> str:
+    """How many videos have moments, and how many could not be read."""
+    states = [row["status"] for row in index.files(model.key).values()]
+    unread = len(states) - states.count("indexed")
+    return f"{len(states) - unread:,} videos" + (f" ({unread:,} more cannot be read)" if unread else "")
+
+
+def marks_of(config: DemoConfig, index: MomentIndex) -> Path:
+    """Where the marks are kept."""
+    if config.marks is not None:
+        return Path(config.marks).expanduser().absolute()
+    return Path("marks.csv" if "://" in index.path else f"{index.path}/marks.csv").absolute()
+
+
+def main(config: DemoConfig) -> None:
+    if importlib.util.find_spec("gradio") is None:
+        raise SystemExit("gradio is not installed; run: pip install 'subtle-video[demo]'")
+    index = index_of(config)
+    model = index.find(config.model)
+    root = videos_of(config, index, model)
+    own = PixelFolder(in_memory=False)  # of a page that was killed, copies and uploads are removed now
+    try:
+        os.environ |= {"GRADIO_TEMP_DIR": f"{own.path}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
+        from subtle.footage.models import load_again
+        from subtle.service.marks import Marks  # the page imports gradio, which reads the environment
+        from subtle.service.media import Media
+        from subtle.service.page import Page, build_page, launch
+        from subtle.service.searching import IndexSearch
+
+        marks = Marks(marks_of(config, index))
+        encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
+        limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
+        media = Media(root, own.path, **limits)
+        try:
+            search = IndexSearch(index, model, encoder, media)
+            page = Page(search, marks, limit=config.limit)
+            count = index.moments(model.key).count_rows()
+            note = f"{count:,} moments of {videos_in(index, model)} in {root.name}, found by {Path(model.name).name}"
+            blocks = build_page(page, title="Search your videos", note=note)
+            try:
+                launch(blocks, page, port=config.port)
+            except OSError as error:
+                taken = f"port {config.port} is" if config.port else "the ports from 7860 on are"
+                raise OSError(f"{taken} taken on this machine; name another with --port") from error
+            print(f"{count:,} moments at {blocks.local_url} (only on this machine); end with Ctrl-C", flush=True)
+            for name in ("SIGTERM", "SIGHUP"):  # so that copies and uploads are removed
+                if hasattr(signal, name):
+                    signal.signal(getattr(signal, name), lambda *_: sys.exit(0))
+            blocks.block_thread()
+        finally:
+            media.close()
+    finally:
+        own.remove()

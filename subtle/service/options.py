@@ -1,0 +1,40 @@
+"""The options of `demo`."""
+
+from dataclasses import dataclass
+
+from subtle.options import option
+from subtle.run.shared_config import Device
+
+DEFAULT_INDEX = "outputs/index"
+
+
+@dataclass
+class DemoConfig:
+    """What to search, and where."""
+
+    index: str | None = option(
+        None,
+        "Folder that index.py made, the first word, or the address of a bucket; none: outputs/index, where the "
+        "miniature's clips are indexed first if nothing is there.",
+    )
+    video_dir: str | None = option(None, "Folder of the videos; none: where they were indexed.")
+    model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
+    marks: str | None = option(
+        None, "CSV file of the marks; none: marks.csv in the index, of a bucket's in this folder."
+    )
+    limit: int = option(12, "Most moments to show.")
+    port: int | None = option(None, "Port on this machine; none: the first free one from 7860 on.")
+    num_workers: int = option(2, "Processes that read videos, each one clip at a time.")
+    timeout_seconds: float = option(60.0, "Longest wait for one clip; an upload that takes longer is refused.")
+    trust_remote_code: bool = option(False, "Run the code that the model's folder or repository holds.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+
+    def __post_init__(self) -> None:
+        """Refuse what no machine has."""
+        if self.port is not None and not 0 < self.port < 65536:
+            raise ValueError(f"--port {self.port}: a port is a number from 1 to 65535")
+        counts = {name: getattr(self, name) for name in ("limit", "num_workers")}
+        if wrong := [name for name, value in counts.items() if value < 1]:
+            raise ValueError(f"--{wrong[0]} must be at least 1, not {counts[wrong[0]]}")
+        if not self.timeout_seconds > 0:
+            raise ValueError(f"--timeout_seconds must be positive, not {self.timeout_seconds:g}")

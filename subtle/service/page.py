@@ -1,0 +1,354 @@
+"""The page: what its parts do for each visitor, whose state is in the session, and how it is served."""
+
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from hf_datasets.video import VideoError
+from subtle.service import cards
+from subtle.service.export_process import export_archive
+from subtle.service.marks import Marks
+from subtle.service.media import FOLDER, MAX_UPLOAD_BYTES, MAX_UPLOAD_SECONDS, plain
+from subtle.service.searching import IndexSearch, Query
+
+CHOICES = 24
+EVERYWHERE = "all"
+KEPT_EXPORTS = 8
+CACHE_SECONDS = (600, 3600)
+"""How often what Gradio keeps of uploads is looked through, and how old it becomes."""
+MISTAKES = (VideoError, ValueError, OSError, RuntimeError)  # LanceDB's own are RuntimeErrors
+HERE = Path(__file__).parent
+HOSTS = {"127.0.0.1", "localhost"}
+NOT_SERVED = re.compile(r"^/+(gradio_api/+)?(file|proxy|stream)\b")
+
+
+@dataclass
+class Search:
+    """What a visitor sees: the moments of one search.
+
+    Attributes:
+        number: Of the search in its session.
+        query: Its clip.
+        text: Its text.
+        found: The moments.
+        troubles: Why some of them cannot be shown.
+    """
+
+    number: int = 0
+    query: Query | None = None
+    text: str = ""
+    found: list[dict[str, Any]] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+
+class Page:
+    """What the page does, apart from how it is arranged.
+
+    Args:
+        search: Finds moments.
+        marks: Keeps marks.
+        limit: Most moments to show.
+    """
+
+    def __init__(self, search: IndexSearch, marks: Marks, *, limit: int = 12) -> None:
+        self.search, self.marks, self.limit = search, marks, limit
+        self.media = search.media
+        self.exports: list[Path] = []
+
+    def choices(self, words: str) -> tuple[str, list[dict[str, Any]], str]:
+        """Moments to choose from, as HTML and as rows, and how many there are."""
+        try:
+            rows, number = self.search.choices(words or "", CHOICES)
+        except MISTAKES as error:
+            return "", [], told(error)
+        if not rows:
+            return "", [], cards.tell(f"No moment has “{(words or '')[:60].strip()}” in its label, text or video.")
+        said = f"{len(rows)} of {number:,} moments" if len(rows) < number else f"{number:,} moments"
+        limits = f"a clip to upload may have {MAX_UPLOAD_SECONDS:.0f} s and {MAX_UPLOAD_BYTES / 1e6:.0f} MB"
+        return cards.choices(self.media, rows), rows, cards.tell(f"{said}; {limits}")
+
+    def begin(self, shown: list[dict[str, Any]]) -> tuple[Query | None, str]:
+        """The query that the page opens with."""
+        return self.take_moment(shown[0]) if shown else (None, "")
+
+    def choose(self, shown: list[dict[str, Any]], event: gr.EventData) -> tuple[Query | None, str]:
+        """Take one of the moments as the query."""
+        place = whole(getattr(event, "place", None))
+        return self.take_moment(shown[place]) if place in range(len(shown)) else (None, "")
+
+    def take_moment(self, row: dict[str, Any]) -> tuple[Query | None, str]:
+        """Take a moment as the query."""
+        try:
+            query = self.search.query_of_moment(row)
+        except MISTAKES as error:
+            return None, told(error)
+        return query, cards.query(self.media, query)
+
+    def upload(self, path: str | None) -> tuple[Query | None, str]:
+        """Take a visitor's file as the query."""
+        if not path:
+            return None, ""
+        try:
+            query = self.search.query_of_upload(self.media.take(Path(path)))
+        except MISTAKES as error:
+            return None, told(error)
+        return query, cards.query(self.media, query)
+
+    def trim(self, query: Query | None, event: gr.EventData) -> Query | None:
+        """Another start and end of the query; one that cannot be changes nothing."""
+        try:
+            return query and query.trimmed(getattr(event, "start", None), getattr(event, "end", None))
+        except ValueError:
+            return query
+
+    def find(
+        self,
+        last: Search,
+        query: Query | None,
+        text: str | None,
+        folder: str | None,
+        label: str | None,
+        leave_out_video: bool,
+        min_score: float | None,
+    ) -> tuple[Search, str, str, str]:
+        """Search; the state, a line about it, the cards, and nothing exported yet."""
+        search = Search(last.number + 1, query, text or "")
+        filters = {"folder": named(folder), "label": named(label), "min_score": min_score}
+        try:
+            found, why = self.search.find(
+                query, search.text, limit=self.limit, leave_out_video=bool(leave_out_video), **filters
+            )
+            search.found, search.troubles = found, [self.trouble(row) for row in found]
+            shown = self.shown(search)
+        except MISTAKES as error:
+            return Search(search.number), told(error), "", ""
+        if not found:
+            return search, cards.tell(f"Nothing fits: {why}.", wrong=True), "", ""
+        words = " ".join(search.text.split())
+        clip = "" if search.query is None else f"the clip of {search.query.stretch.video}"
+        asked = f"for “{words}” {f'and {clip}' if clip else 'alone, without a clip'}" if words else f"most like {clip}"
+        return search, cards.tell(f"The best {len(found)} moments {asked}"), shown, ""
+
+    def trouble(self, row: dict[str, Any]) -> str:
+        """Why a moment cannot be shown, or nothing."""
+        try:
+            return self.search.trouble_with(row)
+        except (VideoError, OSError) as error:
+            return plain(error)
+
+    def shown(self, search: Search) -> str:
+        """The cards of a search with their marks."""
+        marks = self.marks.of(search.query, search.text, search.found)
+        return cards.found(self.media, search.found, search.troubles, marks, search.number)
+
+    def mark(self, search: Search, event: gr.EventData) -> tuple[str, str]:
+        """Mark a found moment; the cards, and a line about the marks."""
+        place, is_right = whole(getattr(event, "place", None)), getattr(event, "is_right", None)
+        if getattr(event, "search", None) != search.number or place not in range(len(search.found)):
+            return gr.skip(), gr.skip()
+        try:
+            self.marks.set(
+                search.query, search.text, search.found[place], is_right if is_right is None else bool(is_right)
+            )
+            return self.shown(search), self.kept()
+        except MISTAKES as error:
+            return gr.skip(), told(error)
+
+    def kept(self) -> str:
+        """The marks that are kept, to download."""
+        try:
+            number = len(self.marks.read())
+        except MISTAKES as error:
+            return told(error)
+        if not number:
+            return cards.tell("Marked moments are kept as a table from which a model can learn.")
+        said = f"{number:,} mark{'' if number == 1 else 's'}, kept in {self.marks.path}"
+        return cards.download(self.media.offer(self.marks.path, "marks.csv"), "marks.csv", said)
+
+    def export(self, search: Search, event: gr.EventData) -> str:
+        """Cut the chosen moments, or all, into a ZIP file to download."""
+        places = getattr(event, "places", None)
+        chosen = range(len(search.found)) if places is None else sorted({whole(place) for place in places})
+        rows = [search.found[place] for place in chosen if place in range(len(search.found))]
+        if getattr(event, "search", None) != search.number or not rows:
+            return gr.skip()
+        folder = self.media.folder / "files" / f"moments-{id(rows):x}-{len(self.exports)}-{search.number}"
+        try:
+            archive, left_out = export_archive(rows, self.media.root, folder)
+        except MISTAKES as error:
+            return told(error)
+        self.exports.append(archive)
+        while len(self.exports) > KEPT_EXPORTS:
+            self.exports.pop(0).unlink(missing_ok=True)
+        size = archive.stat().st_size / 1e6
+        said = f"{len(rows) - len(left_out)} moments, {size:.1f} MB"
+        return cards.download(self.media.offer(archive, "moments.zip"), "moments.zip", said, left_out)
+
+
+def told(error: BaseException) -> str:
+    """An error as a line on the page."""
+    said = plain(error)
+    first = said.partition(" ")[0]
+    begin = first if "." in first or "/" in first else first.capitalize()  # the name of a file stays
+    return cards.tell(f"{begin}{said[len(first) :]}.", wrong=True)
+
+
+def whole(value: Any) -> int:
+    """A number that a browser sent; -1 where it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def named(choice: str | None) -> str | None:
+    """The choice of a filter; None: all."""
+    return None if not choice or choice == EVERYWHERE else choice
+
+
+def part(function: str, *events: str, **options: Any) -> gr.HTML:
+    """A part of the page that a function of `page.js` brings to life."""
+    script = (HERE / "page.js").read_text(encoding="utf-8")
+    names = " ".join(f"'{event}'" for event in events)  # Gradio looks for the events' names here
+    run = f"{script}\n{function}(element, trigger, watch); // {names}"
+    return gr.HTML(elem_id=options.pop("elem_id"), js_on_load=run, apply_default_css=False, **options)
+
+
+def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
+    """The page, not yet started."""
+    private = {"api_visibility": "private"}
+    quiet = private | {"show_progress": "hidden"}
+    folders, labels = page.search.folders_and_labels()
+    reads_texts = page.search.reads_texts
+    with gr.Blocks(title=title, analytics_enabled=False, delete_cache=CACHE_SECONDS) as blocks:
+        query, shown, search = gr.State(None), gr.State([]), gr.State(Search())
+        gr.Markdown(f"# {title}\n\n{note}", elem_id="heading")
+        with gr.Row():
+            with gr.Column(scale=2, min_width=320):
+                words = gr.Textbox(
+                    label="1. Choose a moment", placeholder="words of its label, text or video", max_lines=1
+                )
+                number = gr.HTML()
+                moments = part("choices", "choose", elem_id="choices")
+                with gr.Row():
+                    upload = gr.UploadButton("Upload a clip", file_types=["video"], size="md", min_width=130)
+                    none = gr.Button("Text only", size="md", min_width=130, interactive=reads_texts)
+                clip = part("timeline", "trim", elem_id="query")
+                text = gr.Textbox(
+                    label="2. Say what is different, or what to look for"
+                    if reads_texts
+                    else "2. The model of this index reads no text",
+                    info=None
+                    if reads_texts
+                    else "It finds moments that look like the clip. Index with a model that "
+                    "stage 2 or tune trained, VidCLIP, CLIP or SigLIP to search by text.",
+                    placeholder="empty: moments that look alike" if reads_texts else "",
+                    interactive=reads_texts,
+                    max_lines=3,
+                    lines=1,
+                )
+                with gr.Accordion("Filters", open=False, elem_id="filters"):
+                    every = {"value": EVERYWHERE, "filterable": True}
+                    folder = gr.Dropdown([EVERYWHERE, *folders], label="Folder", visible=bool(folders), **every)
+                    label = gr.Dropdown([EVERYWHERE, *labels], label="Label", visible=bool(labels), **every)
+                    leave_out = gr.Checkbox(label="Leave out the query's own video")
+                    least = gr.Number(label="Lowest score; empty: any", value=None)
+                start = gr.Button("Search", variant="primary")
+            with gr.Column(scale=3, min_width=320):
+                said = gr.HTML(cards.tell("Search to see moments here."), elem_id="said")
+                exported = gr.HTML(elem_id="exported", apply_default_css=False)
+                found = part("results", "mark", "export", elem_id="found")
+                kept = gr.HTML(elem_id="kept", apply_default_css=False)
+        load = {"fn": page.choices, "inputs": words, "outputs": [moments, shown, number], **quiet}
+        words.change(trigger_mode="always_last", **load)
+        blocks.load(**load).then(page.begin, shown, [query, clip], **quiet)
+        blocks.load(page.kept, None, kept, **quiet)
+        moments.choose(page.choose, shown, [query, clip], **private)
+        clip.trim(page.trim, query, query, queue=False, **quiet)
+        none.click(lambda: (None, cards.tell("No clip: only the text is used.")), None, [query, clip], **quiet)
+        upload.upload(page.upload, upload, [query, clip], **private)
+        filters = [folder, label, leave_out, least]
+        gr.on(
+            [start.click, text.submit],
+            page.find,
+            [search, query, text, *filters],
+            [search, said, found, exported],
+            show_progress_on=said,  # on each of them it would turn over empty space
+            **private,
+        )
+        found.mark(page.mark, search, [found, kept], **quiet)
+        found.export(page.export, search, exported, **private)
+    return blocks
+
+
+class Guard:
+    """Answers only requests for this machine's own names, and none for files by their paths; no page may frame this."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(  # noqa: D102 of ASGI
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Callable[..., Awaitable[None]],
+    ) -> None:
+        async def send_unframed(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"content-security-policy", b"frame-ancestors 'none'")]
+            await send(message)
+
+        if scope["type"] == "http" and (refused := self.reason(scope)):
+            await PlainTextResponse(refused, 403)(scope, receive, send_unframed)
+            return
+        await self.app(scope, receive, send_unframed)
+
+    def reason(self, scope: MutableMapping[str, Any]) -> str:
+        """Why a request is refused, or nothing."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get("host", "")
+        if host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
+            return "this page is for this machine alone"  # a foreign page whose name was made to point here
+        origin = headers.get("origin")
+        if origin is not None and origin != f"http://{host}":
+            return "this page takes no requests of other pages"
+        return "this page serves no files by their paths" if NOT_SERVED.match(scope["path"]) else ""
+
+
+def launch(blocks: gr.Blocks, page: Page, *, port: int | None) -> None:
+    """Start the page on this machine alone.
+
+    Raises:
+        OSError: The port is taken.
+    """
+    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}  # none is fetched
+    dark_enough = {
+        "button_primary_background_fill": "*primary_700",
+        "button_primary_background_fill_hover": "*primary_800",
+    }
+    readable = {"body_text_color_subdued": "*neutral_600", "body_text_color_subdued_dark": "*neutral_300"}
+    theme = gr.themes.Default(primary_hue="teal", **fonts).set(
+        **dark_enough, **readable, **{f"{name}_dark": color for name, color in dark_enough.items()}
+    )
+    blocks.launch(
+        server_name="127.0.0.1",
+        server_port=port,
+        share=False,
+        allowed_paths=[],
+        max_file_size=MAX_UPLOAD_BYTES,
+        css=(HERE / "page.css").read_text(encoding="utf-8"),
+        theme=theme,
+        footer_links=[],
+        run_history=False,
+        ssr_mode=False,
+        quiet=True,
+        prevent_thread_lock=True,
+        app_kwargs={
+            "routes": [Route(f"/{FOLDER}/{{token}}", page.media.serve)],
+            "middleware": [Middleware(Guard)],
+        },
+    )

@@ -1,0 +1,317 @@
+"""Embeddings of clips, texts and composed queries by any encoder, in stores that survive a kill.
+
+What is stored is found by what it depends on: weights, processor, prompts, frames, and of a clip its file and times.
+Rows of a table with one model share their embeddings, and a second run encodes only what is missing.
+"""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
+from hf_models.encoders import XCLIPEncoder
+from hf_models.feature_store import FeatureStore
+from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from subtle.run.data import missing_by_reason
+
+Clip = Mapping[str, Any]
+NO_CAPTION = "no usable caption"
+UNITS = {"clips": "clip", "texts": "text", "queries": "query"}
+PRINTS: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
+"""Fingerprints of encoders; those of a large model take a minute."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much is read and encoded at a time.
+
+    Attributes:
+        batch_size: clips, texts or queries per forward pass.
+        shard_size: of them, per file; a kill costs at most one file.
+        num_workers: processes that decode; 0: this one decodes.
+        timeout_seconds: longest wait for the frames of one clip.
+    """
+
+    batch_size: int = 16
+    shard_size: int = 256
+    num_workers: int = 2
+    timeout_seconds: float = 60.0
+
+
+DEFAULT_WORK = Work()
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What could be embedded, in the order in which it was asked for.
+
+    Attributes:
+        ids: of clips or queries, or the texts; each once.
+        vectors: `(N, D)` float32, on the CPU, as the encoder gives them.
+        failures: id -> why it has no vector.
+        num_encoded: how many were encoded now, rather than found in the store.
+    """
+
+    ids: list[str]
+    vectors: Tensor
+    failures: dict[str, str]
+    num_encoded: int = 0
+
+    @property
+    def coverage(self) -> dict[str, Any]:
+        """How many there are, how many have a vector, and why the others have none."""
+        reasons = list(self.failures.values())
+        missing = missing_by_reason(why for why in reasons if why != NO_CAPTION) | {
+            NO_CAPTION: reasons.count(NO_CAPTION)
+        }
+        missing = {why: count for why, count in missing.items() if count}
+        return {"asked": len(self.ids) + len(self.failures), "embedded": len(self.ids), "missing": missing}
+
+    def rows(self, ids: Iterable[str]) -> Tensor:
+        """The vectors of some ids, `(n, D)`.
+
+        Raises:
+            KeyError: one of them has no vector.
+        """
+        places = {one: place for place, one in enumerate(self.ids)}
+        return self.vectors[[places[one] for one in ids]]
+
+
+def embed_clips(
+    encoder: Any, clips: Iterable[Clip], folder: Path | str, num_frames: int | None = None, *, work: Work = DEFAULT_WORK
+) -> Embedded:
+    """One vector for each clip: what the encoder makes of its frames.
+
+    Args:
+        encoder: of `hf_models.encoders`.
+        clips: rows with `clip_id`, `video` (a path or None), `start_seconds` and `end_seconds`.
+        folder: of all stores; that of these embeddings is named after what they depend on.
+        num_frames: frames of a clip, by default the middles of as many equal parts (1: the middle frame), see
+            `Encoder.spread`; None: as many as the encoder reads.
+        work: how much at a time.
+
+    Raises:
+        ValueError: no clip can be read, or the encoder does not take as many frames.
+    """
+    num_frames = num_frames or encoder.num_frames
+    by_id = {clip["clip_id"]: clip for clip in clips}
+    store = open_store(encoder, folder, "clips", frames=num_frames)
+    keys = {clip_id: clip_key(clip) for clip_id, clip in by_id.items()}
+    todo = [clip for clip_id, clip in by_id.items() if clip["video"] and keys[clip_id] not in store]
+    failures = {clip_id: NO_FILE for clip_id, clip in by_id.items() if not clip["video"]}
+
+    def encoded() -> Iterator[tuple[list[str], Tensor]]:
+        for read in batched(read_clips(encoder, todo, num_frames, failures, work), work.batch_size):
+            yield [keys[clip_id] for clip_id, _ in read], vectors_of(encoder, [frames for _, frames in read])
+
+    num_encoded = fill(store, encoded(), len(todo), "clips", work)
+    return collect(store, keys, failures, "clip can be read", num_encoded)
+
+
+def embed_texts(encoder: Any, texts: Iterable[str], folder: Path | str, *, work: Work = DEFAULT_WORK) -> Embedded:
+    """One vector for each text; `ids` are the texts.
+
+    Args:
+        encoder: of `hf_models.encoders`.
+        texts: may repeat.
+        folder: as of `embed_clips`.
+        work: how much at a time.
+
+    Raises:
+        ValueError: there is no text, or the encoder reads none.
+    """
+    keys = {text: text for text in texts}
+    store = open_store(encoder, folder, "texts")
+    todo = [text for text in keys if text not in store]
+
+    def encoded() -> Iterator[tuple[list[str], Tensor]]:
+        for batch in batched(todo, work.batch_size):
+            yield batch, encoder.encode_text(batch)
+
+    return collect(store, keys, {}, "text is there", fill(store, encoded(), len(todo), "texts", work))
+
+
+def embed_queries(
+    encoder: Any,
+    rows: Iterable[Mapping[str, Any]],
+    clips: Iterable[Clip],
+    folder: Path | str,
+    num_frames: int | None = None,
+    *,
+    texts: Mapping[str, str] | None = None,
+    work: Work = DEFAULT_WORK,
+) -> Embedded:
+    """One vector for each query that the encoder composes itself, from frames and text together.
+
+    Args:
+        encoder: of `hf_models.encoders`.
+        rows: queries with `query_id`, `query_clip_id` and `modification_text`.
+        clips: their clips, and maybe others.
+        folder: as of `embed_clips`.
+        num_frames: as of `embed_clips`.
+        texts: query id -> the text to take instead of the modification.
+        work: how much at a time.
+
+    Returns:
+        The embeddings by query id.
+
+    Raises:
+        ValueError: no query can be made, or the encoder does not take as many frames.
+    """
+    num_frames = num_frames or encoder.num_frames
+    by_id = {clip["clip_id"]: clip for clip in clips}
+    store = open_store(encoder, folder, "queries", frames=num_frames)
+    pairs: dict[str, dict[str, str]] = {}  # clip id -> key of the query -> its text
+    keys, failures = {}, {}
+    for row in rows:
+        clip, query_id = by_id.get(row["query_clip_id"]), row["query_id"]
+        if clip is None or not clip["video"]:
+            failures[query_id] = NO_FILE
+            continue
+        text = row["modification_text"] if texts is None else texts[query_id]
+        keys[query_id] = digest_of(clip_key(clip), text)
+        if keys[query_id] not in store:
+            pairs.setdefault(clip["clip_id"], {})[keys[query_id]] = text
+    unreadable: dict[str, str] = {}
+
+    def read_pairs() -> Iterator[tuple[str, Tensor, str]]:
+        for clip_id, frames in read_clips(encoder, [by_id[clip_id] for clip_id in pairs], num_frames, unreadable, work):
+            yield from ((key, frames, text) for key, text in pairs[clip_id].items())
+
+    def encoded() -> Iterator[tuple[list[str], Tensor]]:
+        for batch in batched(read_pairs(), work.batch_size):
+            names, frames, said = map(list, zip(*batch, strict=True))
+            yield names, encoder.encode_query(frames, said)
+
+    num_encoded = fill(store, encoded(), sum(map(len, pairs.values())), "queries", work)
+    reasons = {key: why for clip_id, why in unreadable.items() for key in pairs[clip_id]}
+    failures |= {query_id: reasons[key] for query_id, key in keys.items() if key in reasons}
+    return collect(store, keys, failures, "query can be made", num_encoded)
+
+
+def open_store(encoder: Any, folder: Path | str, kind: str, **details: Any) -> FeatureStore:
+    """The store of what an encoder makes, `FOLDER/KIND-<digest of what it depends on>`."""
+    depends_on = {"kind": kind, **fingerprints(encoder), **details}
+    if kind == "texts":
+        depends_on.pop("processor", None)
+    return FeatureStore(Path(folder) / f"{kind}-{digest_of(json.dumps(depends_on, sort_keys=True))[:12]}", depends_on)
+
+
+def fingerprints(encoder: Any) -> dict[str, str]:
+    """What the embeddings of an encoder depend on, by name; its weights must not change from here on."""
+    if encoder not in PRINTS:
+        found = {"encoder": type(encoder).__name__, "weights": weights_fingerprint(encoder.model)}
+        processor = getattr(encoder, "processor", None)
+        if processor is None:  # of sentence-transformers
+            processor = getattr(encoder.model[0], "processor", None)
+        parts = [getattr(processor, kind, None) for kind in ("video_processor", "image_processor")]
+        if prints := [processor_fingerprint(part) for part in parts if part is not None]:
+            found["processor"] = " ".join(prints)
+        if hasattr(tokenizer := getattr(processor, "tokenizer", None), "backend_tokenizer"):
+            found["tokenizer"] = tokenizer_fingerprint(tokenizer)
+        if (spread := getattr(encoder, "spread", "middles")) != "middles":
+            found["spread"] = spread
+        PRINTS[encoder] = found | getattr(encoder, "depends_on", {})
+    return PRINTS[encoder]
+
+
+def clip_key(clip: Clip) -> str:
+    """What tells the frames of a clip from all others on this machine: its id, file's name and size, and times."""
+    path = Path(clip["video"] or "")
+    size = path.stat().st_size if path.is_file() else None
+    return digest_of(clip["clip_id"], path.name, str(size), str(clip["start_seconds"]), str(clip["end_seconds"]))
+
+
+def digest_of(*parts: str) -> str:
+    """32 hexadecimal digits for texts."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def vectors_of(encoder: Any, frames: Sequence[Tensor]) -> Tensor:
+    """One vector for each video `(B, D)`: what a query is compared with.
+
+    Raises:
+        ValueError: a video has several, of which no single one is compared.
+    """
+    embeds: Tensor = encoder.encode_video(frames)
+    if isinstance(encoder, XCLIPEncoder):
+        return embeds[:, 0]
+    if embeds.ndim != 2:
+        raise ValueError("this encoder gives a video several vectors; take pooling 'mean', which gives it one")
+    return embeds
+
+
+def read_clips(
+    encoder: Any, clips: Sequence[Clip], num_frames: int, failures: dict[str, str], work: Work
+) -> Iterator[tuple[str, Tensor]]:
+    """Ids and frames `(num_frames, 3, height, width)` as they come; what cannot be read goes to `failures`."""
+    requests = [
+        VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"]) for clip in clips
+    ]
+    if not requests:
+        return
+    limits = {"num_workers": work.num_workers, "timeout_seconds": work.timeout_seconds}
+    with VideoReaderPool(num_frames, spread=getattr(encoder, "spread", "middles"), **limits) as pool:
+        for clip_id, read in pool.read(requests):
+            if isinstance(read, VideoFailure):
+                failures[str(clip_id)] = read.reason
+            else:
+                yield str(clip_id), read.frames
+
+
+def fill(store: FeatureStore, batches: Iterator[tuple[list[str], Tensor]], total: int, what: str, work: Work) -> int:
+    """Append batches of ids and vectors to a store, shard by shard; returns how many there were."""
+    ids: list[str] = []
+    vectors: list[Tensor] = []
+    done = 0
+    with torch.inference_mode(), tqdm(total=total, desc=what, unit=UNITS[what], disable=not total) as bar:
+        for batch, embeds in batches:
+            ids += batch
+            vectors += embeds.float().cpu()
+            bar.update(len(batch))
+            if len(ids) >= work.shard_size:
+                store.append(ids, vectors)
+                done, ids, vectors = done + len(ids), [], []
+        if ids:
+            store.append(ids, vectors)
+    return done + len(ids)
+
+
+def collect(
+    store: FeatureStore, keys: Mapping[str, str], failures: dict[str, str], what: str, num_encoded: int
+) -> Embedded:
+    """The vectors of keys by id.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = [one for one, key in keys.items() if key in store]
+    if not found:
+        reasons = "; ".join(sorted(set(failures.values()))[:3])
+        raise ValueError(f"not one {what}{f': {reasons}' if reasons else ''}")
+    stored, vectors = store.load()
+    places = {key: place for place, key in enumerate(stored)}
+    lost = {one: why for one, why in failures.items() if one not in set(found)}
+    return Embedded(found, vectors[[places[keys[one]] for one in found]], lost, num_encoded)
+
+
+def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of at most `size` items."""
+    rest = iter(items)
+    while batch := list(itertools.islice(rest, size)):
+        yield batch
+
+
+def clips_of(rows: Iterable[Mapping[str, Any]], clips: Collection[Clip]) -> list[Clip]:
+    """The clips of queries, each once."""
+    wanted = {row["query_clip_id"] for row in rows}
+    return [clip for clip in clips if clip["clip_id"] in wanted]

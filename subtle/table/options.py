@@ -1,0 +1,214 @@
+"""The options of `zero_shot`, `finetune_baseline`, `ablate`, `describe_and_rerank`."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from subtle.options import option
+from subtle.run.model_folders import MINIATURE_AIM, MINIATURE_CLIP, MINIATURE_VIDCLIP
+from subtle.run.shared_config import BuildConfig, DataConfig, Device, FrameCacheConfig, Protocol, RunConfig
+from subtle.tfcovr.finetuned_rows import ROWS
+from subtle.tfcovr.stage2_config import Stage2Config
+
+
+@dataclass
+class RowModelsConfig:
+    """The model of each row of Table 2: a folder or a name on the Hub; none: the row is not measured."""
+
+    gme: str | None = option(None, "GME-Qwen2-VL-2B.")
+    mm_embed: str | None = option(None, "MM-Embed, converted by hf_models.encoders.convert_mmembed.")
+    e5_v: str | None = option(None, "E5-V.")
+    blip2: str | None = option(None, "BLIP-2 for retrieval, of two rows.")
+    blip_covr: str | None = option(None, "BLIP-CoVR, converted by hf_models.encoders.convert_covr.")
+    blip_covr_ecde: str | None = option(None, "BLIP-CoVR-ECDE, converted by hf_models.encoders.convert_covr.")
+    tf_cvr: str | None = option(MINIATURE_CLIP, "Model of videos and texts that finds TF-CVR's rewritten captions.")
+    languagebind: str | None = option(None, "LanguageBind, converted by hf_models.encoders.convert_languagebind.")
+    aim_k400_8: str | None = option(MINIATURE_AIM, "AIM for 8 frames, converted by hf_models.tfcovr.convert_aim.")
+    aim_k400_16: str | None = option(MINIATURE_AIM, "AIM for 16 frames; another number of frames is stretched.")
+    aim_k400_32: str | None = option(MINIATURE_AIM, "AIM for 32 frames.")
+    aim_diving48_32: str | None = option(None, "AIM for 32 frames, trained on Diving48.")
+    aim_text: str | None = option(
+        MINIATURE_CLIP, "CLIP that these AIM were built on, whose text tower reads the text; none: AIM reads no text."
+    )
+
+
+@dataclass
+class ZeroShotConfig(RowModelsConfig, DataConfig):
+    """Which rows to measure, on what, and how."""
+
+    models: list[str] = option(
+        [MINIATURE_CLIP, MINIATURE_VIDCLIP], "Further models: folders or names on the Hub; none: no further one."
+    )
+    ways: list[Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]] = option(
+        ["average", "text", "video"], "Ways to make the query of --models."
+    )
+    query_frames: int | None = option(
+        None, "Frames of a query's clip for --models; 1: the middle frame; none: as many as the model was made for."
+    )
+    target_frames: int | None = option(None, "Frames of a target for --models; none: as many as it was made for.")
+    captions: str | None = option(
+        None, "Table of clip_id, caption that describes the query clips; none: label captions."
+    )
+    rewritten: str | None = option(
+        None, "Table of query_id, target_caption that says what to find; none: label captions."
+    )
+    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable captions with which a row is measured.")
+    rows: list[str] | None = option(None, "Rows to measure, by name; none: all.")
+    merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
+    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
+    tflops: float = option(100.0, "Operations that the machine sustains, in 10^12 per second, for --dry_run.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
+    gallery: Literal["clips", "targets"] = option(
+        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
+    )
+    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
+    trust_remote_code: bool = option(False, "Let a model run the code that its folder or repository holds.")
+    batch_size: int = option(16, "Clips, texts or queries per forward pass.")
+    shard_size: int = option(256, "Clips, texts or queries per file of embeddings; a kill costs at most one file.")
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
+    timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+    output_dir: str = option("outputs/zero_shot", "Folder for the rows, the embeddings and the table.")
+    seed: int = option(0, "Seed to record; nothing here is random.")
+
+    def __post_init__(self) -> None:
+        if self.models == ["none"]:
+            self.models = []
+        if not 0 <= self.min_caption_share <= 1:
+            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
+        for name in ("batch_size", "shard_size", "query_frames", "target_frames", "tflops"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
+                raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
+
+
+NAMES = [row.name for row in ROWS]
+BY_THE_ROW = ("end_to_end", "query", "query_frames", "project_text")
+
+
+@dataclass
+class FinetuneConfig(Stage2Config):
+    """What is trained and measured; the options of stage 2 below hold for all rows."""
+
+    rows: list[str] | None = option(None, "Rows to measure, by name; none: all.")
+    merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
+    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
+    tflops: float = option(100.0, "Operations that the machine sustains, in 10^12 per second, for --dry_run.")
+    seeds: list[int] = option([0], "Seeds of the training, in place of --seed.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
+    clip_model: str | None = option(MINIATURE_CLIP, "CLIP of its two rows: a folder or a name on the Hub; none: none.")
+    blip2_model: str | None = option(
+        "random", "BLIP-2 of its four rows; random: a small one without training, made here; none: none."
+    )
+    blip_model: str | None = option("random", "BLIP for retrieval of the two rows with cross attention; likewise.")
+    pretrained_model: str | None = option(
+        MINIATURE_CLIP, "Video or image encoder of stage-2-only, without stage 1; none: none."
+    )
+    stage1_config: str | None = option(
+        None, "YAML file of stage1.py, which makes --vision_model where it is missing; none: its defaults."
+    )
+    captions: str | None = option(
+        None, "File of descriptions for ECDE, `clip_id, caption`; none: captions made of the labels, miniature only."
+    )
+    output_dir: str = option("outputs/finetune_baseline", "Folder for the table, its rows, runs and embeddings.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unknown = [name for name in self.rows or () if name not in NAMES]
+        if unknown:
+            raise ValueError(f"there is no row {unknown[0]!r}; there are {', '.join(NAMES)}")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"--seeds names a seed twice: {' '.join(map(str, self.seeds))}")
+        standard = Stage2Config()
+        for name in BY_THE_ROW:
+            if getattr(self, name) != getattr(standard, name):
+                raise ValueError(f"--{name} is decided by each row here; leave it out, or use stage2.py")
+
+
+MINIATURE = {
+    "beta 0.0": {"loss": "hn_nce", "beta": 0.0},
+    **{f"beta {beta}": {"loss": "hn_nce", "beta": beta} for beta in (0.3, 0.5, 0.7)},
+    "text encoder CLIP": {"loss": "hn_nce", "text_model": MINIATURE_CLIP, "against": None},
+    "text encoder VidCLIP": {"loss": "hn_nce", "text_model": MINIATURE_VIDCLIP, "against": "text encoder CLIP"},
+}
+
+
+@dataclass
+class AblateConfig(RunConfig, FrameCacheConfig, DataConfig):
+    """What to vary, on what, and how often."""
+
+    variations: dict[str, Any] = option(
+        MINIATURE, "Rows: {name: {option: value, stage1: {option: value}, against: name}}."
+    )
+    title: str = option("Ablation", "Title of the table.")
+    seeds: list[int] = option([0, 1, 2, 3, 4], "Seeds of stage 2, each trained and measured.")
+    stage1_per_seed: bool = option(False, "Train stage 1 with each seed, too, instead of once.")
+    shuffled: bool = option(False, "Measure each model on shuffled frames, too.")
+    stage1_config: str | None = option(None, "YAML file of stage1.py that variations of stage 1 start from.")
+    stage2_config: str | None = option(None, "YAML file of stage2.py that all variations start from.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
+    embeddings: str = option(
+        "outputs/embeddings/stage1", "Folder of embed.py's embeddings for variations that keep the encoders."
+    )
+    num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
+    rows: list[str] | None = option(None, "Variations to run now; none: all.")
+    merge: list[str] | None = option(None, "Output folders of other machines, whose rows are taken over; none: none.")
+    dry_run: bool = option(False, "Print what would be trained, downloaded and how long it takes; run nothing.")
+    tflops: float | None = option(
+        None, "Speed to expect in a dry run, in 10^12 operations per second; none: as measured here."
+    )
+    output_dir: str = option("outputs/ablation", "Folder for the table, its rows and what is trained.")
+
+
+@dataclass
+class DescribeAndRerankConfig(BuildConfig, DataConfig):
+    """What writes the descriptions, what retrieves, what re-ranks, and on what it is measured."""
+
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
+    gallery: Literal["clips", "targets"] = option(
+        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
+    )
+    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
+    max_queries: int | None = option(None, "Queries to measure on, drawn by the seed; none: all.")
+    describe: Literal["frames", "captions"] = option(
+        "frames",
+        "What the target's description is written from: frames of the query clip with the modification text; or the "
+        "clip's caption, which is rewritten, in two requests.",
+    )
+    rewritten: str | None = option(None, "Table of query_id, target_caption to take as descriptions; none: ask.")
+    sport: Literal["gymnastics", "diving"] | None = option(
+        None, "For --describe captions: sport of clips without a label of TF-CoVR; none: they are rejected."
+    )
+    any_form: bool = option(False, "For --describe captions: accept English lines without the form of its prompts.")
+    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable descriptions with which it is measured.")
+    encoder: str = option(MINIATURE_CLIP, "Model of videos and texts that retrieves: a folder or a name on the Hub.")
+    target_frames: int | None = option(None, "Frames of a target for it; none: as many as it was made for.")
+    shortlist: int = option(20, "Clips of each query that are re-ranked; 0: no re-ranking.")
+    reranker: str | None = option(None, "Another chat model that re-ranks; none: --model.")
+    reranker_base_url: str | None = option(None, "URL of its OpenAI-compatible server; none: as --base_url.")
+    matcher: str | None = option(
+        None, "Cross-encoder that re-ranks on this machine, a VidCLIP matcher or BLIP: a folder; none: a chat model."
+    )
+    num_frames: int = option(8, "Frames of each clip that the chat models or --matcher see.")
+    max_side: int = option(448, "Longer side of such a frame, in pixels; smaller frames stay as they are.")
+    trust_remote_code: bool = option(False, "Let --encoder run the code that its folder or repository holds.")
+    batch_size: int = option(16, "Clips or texts per forward pass of --encoder.")
+    shard_size: int = option(256, "Clips or texts per file of embeddings; a kill costs at most one file.")
+    num_workers: int = option(2, "Processes that decode for --encoder; 0: this one decodes.")
+    device: Device = option("auto", "Where --encoder and --matcher compute; auto: on the GPU where there is one.")
+    max_output_tokens: int = 160
+    output_dir: str = "outputs/describe_and_rerank"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.matcher and self.reranker:
+            raise ValueError("--matcher and --reranker both re-rank: give one of them")
+        if self.reranker and not self.model:
+            raise ValueError("--reranker is another chat model beside --model: name that one, too")
+        if self.reranker_base_url and not self.reranker:
+            raise ValueError("--reranker_base_url is the server of --reranker: name that model")
+        if not 0 <= self.min_caption_share <= 1:
+            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
+        if self.shortlist < 0:
+            raise ValueError(f"--shortlist is {self.shortlist}; it is a number of clips, 0 for no re-ranking")
+        for name in ("max_queries", "num_frames", "max_side", "target_frames", "batch_size", "shard_size"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
+                raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")

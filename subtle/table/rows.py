@@ -1,0 +1,345 @@
+"""Results of a table, row by row: measured one by one, on one machine or several, and put together at the end."""
+
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from subtle.run.over_seeds import in_percent
+from subtle.run.results import replacing_files, write_json, write_results
+from subtle.run.training import INCIDENTAL
+
+# What may differ between two measurements of a row without making it another one.
+IGNORED = {*INCIDENTAL, "embeddings", "runs_dir", "merge", "rows", "dry_run", "quiet"}
+SAME_FIGURE = 1e-9
+NOT_MEASURED = "not measured"
+WIDTH = 140
+"""Least columns of a printed table: narrower ones cut its words."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Attributes:
+        name: in the table.
+        folder: where it was read.
+        columns: what the table says of it, by heading, such as the model and the number of frames.
+        metrics: metric -> value in [0, 1], with `METRIC_std` where there are several seeds; None for a failure.
+        reason: why it could not be measured; None for a measured row.
+        data: what it was measured on, see `data_of`.
+        config: what was run.
+        seed: of the run.
+        details: whatever else was written, such as the coverage.
+    """
+
+    name: str
+    folder: Path
+    columns: dict[str, Any]
+    metrics: dict[str, float] | None = None
+    reason: str | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def data_of(
+    config: Any, split: str, queries: Iterable[Mapping[str, Any]], gallery: Iterable[str], signature: str
+) -> dict[str, str]:
+    """What a row is measured on, equal on every machine: no paths, but a hash of all queries and of the gallery.
+
+    Args:
+        config: with `dataset` and `dataset_config`.
+        split: of the dataset.
+        queries: its rows; of each, what can be written as JSON counts, whatever the order of its fields.
+        gallery: ids of all that is ranked, in any order, repeated as often as they occur.
+        signature: the metric's line about its protocol.
+    """
+    digest = hashlib.sha256()
+    for part in ([dict(query) for query in queries], sorted(gallery)):
+        digest.update(json.dumps(part, sort_keys=True, default=str).encode() + b"\n")
+    return {
+        "dataset": Path(config.dataset).name,
+        "dataset_config": config.dataset_config,
+        "split": split,
+        "fingerprint": digest.hexdigest()[:16],
+        "signature": signature,
+    }
+
+
+def slug(name: str) -> str:
+    """A folder's name for a row: its words, and a hash where they are not the whole name.
+
+    Example:
+        >>> slug("beta-0.5"), slug("../BLIP2 (text)")
+        ('beta-0.5', 'blip2-text-a7eeb121')
+    """
+    words = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.")[:60]
+    return words if words and words == name else f"{words}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def row_folder(output_dir: str | Path, name: str) -> Path:
+    """`OUTPUT_DIR/rows/<slug>`."""
+    return Path(output_dir) / "rows" / slug(name)
+
+
+def write_row(
+    output_dir: str | Path,
+    name: str,
+    metrics: Mapping[str, float],
+    *,
+    config: Any,
+    seed: int,
+    columns: Mapping[str, Any],
+    data: Mapping[str, Any],
+    **details: Any,
+) -> Path:
+    """Write a measured row to `OUTPUT_DIR/rows/<slug>/results.json`; it replaces a failure of the same name.
+
+    Args:
+        output_dir: of the table.
+        name: of the row.
+        metrics: metric -> value in [0, 1].
+        config: what was run, a dataclass or a dictionary.
+        seed: of the run.
+        columns: what the table says of the row, by heading.
+        data: what it was measured on, see `data_of`.
+        details: whatever else is worth keeping, such as the coverage.
+    """
+    folder = row_folder(output_dir, name)
+    about = {"name": name, "columns": dict(columns), "data": dict(data)}
+    path = write_results(folder, dict(metrics), config=config, seed=seed, **about, **details)
+    (folder / "failure.json").unlink(missing_ok=True)
+    return path
+
+
+def write_failure(output_dir: str | Path, name: str, reason: str, columns: Mapping[str, Any]) -> Path:
+    """Write why a row could not be measured; a measured row of this name stays and counts."""
+    path = row_folder(output_dir, name) / "failure.json"
+    write_json(path, {"name": name, "reason": reason, "columns": dict(columns)})
+    return path
+
+
+def is_done(output_dir: str | Path, name: str, config: Any) -> bool:
+    """Whether the output folder holds this row, measured with this configuration; see `IGNORED`.
+
+    Raises:
+        ValueError: It holds the row of another configuration.
+    """
+    path = row_folder(output_dir, name) / "results.json"
+    if not path.is_file():
+        return False
+    if changed := changes(read_row(path).config, config):
+        raise ValueError(
+            f"{path.parent} holds the row {name!r} measured with other {', '.join(changed)}; name another "
+            "--output_dir, or delete this folder"
+        )
+    return True
+
+
+def changes(one: Any, other: Any) -> list[str]:
+    """Names of the options that differ between two configurations and decide the figures."""
+    # As JSON gives them back: a tuple is a list there.
+    first, second = (json.loads(json.dumps(asdict(part) if is_dataclass(part) else part)) for part in (one, other))
+    return sorted(name for name in (first | second).keys() - IGNORED if first.get(name) != second.get(name))
+
+
+def read_row(path: Path) -> Row:
+    """The row of a `results.json` or a `failure.json`.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        name, columns = record.pop("name"), record.pop("columns")
+        if path.name == "failure.json":
+            return Row(name, path.parent, columns, reason=record["reason"])
+        known = {key: record.pop(key) for key in ("data", "config", "seed")}
+        metrics = {metric: float(value) for metric, value in record.pop("figures").items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is not a row of a table ({type(error).__name__}: {error}); delete it") from error
+    return Row(name, path.parent, columns, metrics, details=record, **known)
+
+
+def read_rows(folders: Sequence[str | Path]) -> dict[str, Row]:
+    """The rows of several output folders by name; a measured row counts, not a failure elsewhere.
+
+    Args:
+        folders: The recipe's own output folder, which may hold nothing yet, and those of other machines.
+
+    Raises:
+        ValueError: A folder holds no row, two folders disagree about a row, or rows were measured on different data.
+    """
+    found: dict[str, Row] = {}
+    for place, folder in enumerate(folders):
+        paths = sorted(Path(folder, "rows").glob("*/*.json"))
+        if place and not paths:
+            raise ValueError(f"{folder} holds no row of a table; give the --output_dir of a run that measured some")
+        for path in paths:
+            row = read_row(path)
+            known = found.get(row.name)
+            if known and known.metrics is not None and row.metrics is not None:
+                check_same(known, row)
+            if known is None or (known.metrics is None and row.metrics is not None):
+                found[row.name] = row
+    check_data([row for row in found.values() if row.metrics is not None])
+    return found
+
+
+def check_same(one: Row, other: Row) -> None:
+    """Raise where two measurements of a row disagree."""
+    cure = "delete one of them, or leave its folder out"
+    if changed := changes(one.config, other.config):
+        raise ValueError(
+            f"{one.folder} and {other.folder} hold the row {one.name!r} with different {', '.join(changed)}; {cure}"
+        )
+    first, second = one.metrics or {}, other.metrics or {}
+    differ = sorted(
+        metric
+        for metric in first | second
+        if not math.isclose(first.get(metric, math.inf), second.get(metric, -math.inf), abs_tol=SAME_FIGURE, rel_tol=0)
+    )
+    if differ:
+        metric = differ[0]
+        raise ValueError(
+            f"{one.folder} and {other.folder} hold the row {one.name!r} of one configuration with different figures "
+            f"({metric}: {first.get(metric)} and {second.get(metric)}); {cure}"
+        )
+
+
+def check_data(rows: Sequence[Row]) -> None:
+    """Raise where rows were measured on different data."""
+    for row in rows[1:]:
+        first = rows[0]
+        for name in sorted(first.data | row.data):
+            one, other = first.data.get(name), row.data.get(name)
+            if one != other:
+                raise ValueError(
+                    f"{first.folder} and {row.folder} were measured on different data ({name}: {one!r} and {other!r}); "
+                    "only rows on the same data make a table"
+                )
+
+
+def finish_table(
+    output_dir: str | Path,
+    rows: Mapping[str, Row],
+    expected_names: Sequence[str],
+    metrics: Sequence[str],
+    title: str,
+    *,
+    config: Any = None,
+    seed: int = 0,
+    hints: Mapping[str, str] = MappingProxyType({}),
+    only_in_files: Sequence[str] = (),
+    **details: Any,
+) -> int:
+    """Print the table and write it as `results.json`, `table.md` and `table.csv` in the output folder.
+
+    Args:
+        output_dir: of the table.
+        rows: what `read_rows` gave.
+        expected_names: the table's rows in their order; rows beyond these follow.
+        metrics: those that the table shows, in percent; `table.csv` and `results.json` have fractions.
+        title: of the table.
+        config: of the recipe.
+        seed: of the recipe.
+        hints: row -> how to measure it, where it was not.
+        only_in_files: headings that the printed table leaves out.
+        details: whatever else `results.json` should hold.
+
+    Returns:
+        The exit status: 1 where a row failed, else 0.
+    """
+    names = [*expected_names, *(name for name in rows if name not in expected_names)]
+    headings = list(dict.fromkeys(heading for name in names if name in rows for heading in rows[name].columns))
+    measured = {name: rows[name].metrics for name in names if name in rows and rows[name].metrics is not None}
+    failed = {name: rows[name].reason for name in names if name in rows and rows[name].reason is not None}
+    head, cells = ["row", *headings, *metrics], []
+    notes = {name: failed.get(name) or hints.get(name, NOT_MEASURED) for name in names if name not in measured}
+    for name in names:
+        values, columns = measured.get(name), rows[name].columns if name in rows else {}
+        shown = [text_of(columns.get(heading)) for heading in headings]
+        if values is None:
+            figures = [notes[name], *[""] * (len(metrics) - 1)]
+        else:
+            figures = [in_percent(values, metric, digits=2) if metric in values else "" for metric in metrics]
+        cells.append([name, *shown, *figures])
+    data = next((rows[name].data for name in measured), {})
+    with replacing_files(Path(output_dir)) as draft:
+        (draft / "table.md").write_text(as_markdown(head, cells, title), encoding="utf-8")
+        (draft / "table.csv").write_text(as_csv(names, headings, rows), encoding="utf-8", newline="")
+        write_results(
+            draft,
+            measured,
+            config=config,
+            seed=seed,
+            data=data,
+            rows={name: {"columns": rows[name].columns, "config": rows[name].config} for name in names if name in rows},
+            failed=failed,
+            not_measured=[name for name in names if name not in rows],
+            **details,
+        )
+    show(head, cells, f"{title}, %", notes, only_in_files)
+    return 1 if failed else 0
+
+
+def text_of(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def show(
+    head: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    title: str,
+    notes: Mapping[str, str] = MappingProxyType({}),
+    left_out: Sequence[str] = (),
+) -> None:
+    """Print a table, and below it why rows have no figures."""
+    places = [place for place, heading in enumerate(head) if heading not in left_out]
+    table = Table(title=title, title_justify="left")
+    for place in places:
+        table.add_column(head[place], no_wrap=not place, overflow="fold")  # a row's name is found by its whole text
+    for row in cells:
+        shown = ["-" if row[0] in notes and cell == notes[row[0]] else cell for cell in row]
+        table.add_row(*(shown[place] for place in places))
+    console = Console()
+    if console.width < WIDTH:
+        console = Console(width=WIDTH)
+    console.print(table)
+    for name, note in notes.items():
+        console.print(f"{name}: {note}", highlight=False, markup=False)
+
+
+def as_markdown(head: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> str:
+    """A table in Markdown under its title."""
+    lines = [head, ["---"] * len(head), *cells]
+    escaped = [[" ".join(cell.split()).replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join([f"{title}, %", "", *(f"| {' | '.join(line)} |" for line in escaped), ""])
+
+
+def as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, Row]) -> str:
+    """All rows with all their metrics as fractions."""
+    metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row.metrics or ()))
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["row", *headings, *metrics, "reason"])
+    for name in names:
+        row = rows.get(name)
+        columns, values = (row.columns, row.metrics or {}) if row else ({}, {})
+        reason = (row.reason or "") if row else NOT_MEASURED
+        writer.writerow(
+            [name, *(text_of(columns.get(one)) for one in headings), *(values.get(one, "") for one in metrics), reason]
+        )
+    return text.getvalue()

@@ -1,0 +1,250 @@
+"""Fine-tune a vision-language model that embeds, such as Qwen3-VL-Embedding, for composed retrieval."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from accelerate import PartialState
+from accelerate.utils import set_seed
+
+from hf_models.fingerprints import weights_fingerprint
+from hf_models.gradient_caching import backward_in_chunks
+from hf_models.retrieval import ranked_ids, search
+from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
+from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive, negatives_of
+from subtle.run.schedules import warmup_cosine
+from subtle.run.training import TrainingRun, epoch_batches, identity_of
+from subtle.tfcovr.measure import ComposedRetrievalMeasure
+from subtle.train.options import FinetuneVLMConfig
+from subtle.vlm.costs import count_items, describe, estimate_run, refuse_small_gpu
+from subtle.vlm.items import Batch, Frames, Item, chunks_of, embed, with_frames
+from subtle.vlm.layer_features import LayerFeatures
+from subtle.vlm.models import TINY, TrainedWeights, add_lora, load_frozen, make_tiny, new_head, read_checked_config
+from subtle.vlm.publication import save_adapter
+from subtle.vlm.sources import ClipSource, TextSource, validation_on_clips
+
+NOT_WEIGHTS = ("dry_run", "tflops")
+"""Options that change no weight."""
+
+
+class FinetuneVLM(TrainingRun):
+    """One training run."""
+
+    NAME, METRIC = "finetune_vlm", "map@50"
+
+    def __init__(self, config: FinetuneVLMConfig) -> None:
+        super().__init__(config)
+        accelerator, device = self.accelerator, self.accelerator.device
+        processes = accelerator.num_processes
+        if config.batch_size < 2 * processes:
+            raise SystemExit(
+                f"--batch_size {config.batch_size} is fewer than two triplets for each of {processes} processes; give "
+                f"--batch_size {2 * processes} or more, or start fewer processes"
+            )
+        model_config = read_checked_config(config.model)
+        cost = estimate_run(config, model_config)
+        accelerator.print(describe(cost, config, count_items(config)))
+        refuse_small_gpu(cost, config, device)
+        self.source = TextSource(config) if config.train_on == "texts" else ClipSource(config)
+        self.clips = dict(self.source.clips)
+        self.place_validation()
+        self.encoder = load_frozen(config, device)
+        self.fingerprint = weights_fingerprint(self.encoder.model)
+        set_seed(config.seed)
+        self.features: LayerFeatures | None = None
+        self.trained = self.add_trained(model_config)
+        set_seed(config.seed, device_specific=True)  # every process drops out something else
+        self.prepare()
+        self.measure = ComposedRetrievalMeasure()
+
+    def place_validation(self) -> None:
+        """The queries to validate on, and the items of queries and gallery."""
+        if self.config.validates_on == "texts":
+            self.queries, self.query_items, self.gallery_items = self.source.validation()
+        else:
+            self.queries, self.query_items, self.gallery_items, clips = validation_on_clips(self.config)
+            self.clips |= clips
+
+    def add_trained(self, model_config: Any) -> torch.nn.Module:
+        """The part that trains: the model with LoRA, or a head over its layers."""
+        config, encoder = self.config, self.encoder
+        if config.method == "lora":
+            adapted = add_lora(encoder, config)
+            if config.activation_checkpointing:
+                encoder.model.activation_checkpointing_enable()
+            return adapted
+        head = new_head(model_config, config).to(self.accelerator.device)
+        encoder.add_head(head)
+        details = {"weights": self.fingerprint, "frames": encoder.num_frames, "frame_size": config.frame_size}
+        details |= {name: value for name, value in encoder.depends_on.items() if name != "head"}
+        details["dtype"] = self.accelerator.mixed_precision
+        self.features = LayerFeatures(self.output_dir / "features", details, encoder, config, self.accelerator)
+        items = [*self.source.all_items(), *self.query_items, *self.gallery_items]
+        self.features.fill(items, self.clips)
+        return head
+
+    def prepare(self) -> None:
+        """Optimizer and weights that train, of which all processes start with the same."""
+        weights = TrainedWeights(self.trained)
+        if world_size() > 1:
+            for weight in weights.parameters():
+                dist.broadcast(weight.data, 0)
+        # Not wrapped in DDP: a step has many backward passes, and `train_epoch` averages once after the last.
+        self.model = self.accelerator.prepare_model(weights, evaluation_mode=True)
+        self.weights = list(weights.parameters())
+        optimizer = torch.optim.AdamW(self.weights, lr=self.config.learning_rate, weight_decay=self.config.weight_decay)
+        self.optimizer = self.accelerator.prepare(optimizer)
+
+    def identity(self) -> dict[str, Any]:
+        """The model's weights count, not only their name."""
+        chosen = identity_of(self.config, without=NOT_WEIGHTS)
+        return chosen | {"num_processes": self.accelerator.num_processes, "weights": self.fingerprint}
+
+    def count_steps(self) -> int:
+        """A batch of an epoch with fewer than two triplets for each process is left out."""
+        steps = len(epoch_batches(len(self.source), 0, self.config, self.accelerator))
+        if not steps:
+            raise SystemExit(
+                f"{len(self.source)} triplets are fewer than two for each of {self.accelerator.num_processes} "
+                "processes; start fewer processes or give more data"
+            )
+        return steps
+
+    def train_epoch(self) -> None:
+        """The rest of the current epoch."""
+        config, accelerator, progress = self.config, self.accelerator, self.progress
+        self.trained.train()
+        rows = epoch_batches(len(self.source), progress.epoch, config, accelerator)[progress.step :]
+        batches = [self.source.batch(part, progress.epoch) for part in rows]
+        for batch, frames in zip(batches, self.frames_of([batch.items for batch in batches]), strict=True):
+            rate = warmup_cosine(progress.total_steps, self.total_steps, config.warmup_steps, config.learning_rate)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            chunks = [partial(self.rows, chunk, frames) for chunk in chunks_of(batch.items, config.chunk_size)]
+            loss = backward_in_chunks(
+                chunks, partial(self.loss, batch=batch), accelerator.device, backward=accelerator.backward
+            )
+            self.average_gradients()
+            accelerator.clip_grad_norm_(self.weights, config.max_gradient_norm or float("inf"))
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.finish_step(loss)
+
+    def frames_of(self, groups: list[list[Item]]) -> Any:
+        """The frames of each group's clips; none where the states of the frozen model are there."""
+        if self.features is not None:
+            return ({} for _ in groups)
+        return with_frames(groups, self.clips, self.encoder.num_frames, self.config)
+
+    def rows(self, items: list[Item], frames: Frames) -> torch.Tensor:
+        """The embeddings `(N, D)` of items of one kind."""
+        with self.accelerator.autocast():
+            if self.features is not None:
+                return self.encoder.rows(self.features.stacked(items))
+            return embed(self.encoder, items, frames)
+
+    def loss(self, embeds: torch.Tensor, *, batch: Batch) -> torch.Tensor:
+        """The contrastive loss over the embeddings of all processes."""
+        config, device = self.config, self.accelerator.device
+        queries, targets, negatives = (gather_with_gradient(part.contiguous()) for part in embeds.split(batch.sizes))
+        labels, negative_labels = (
+            gather_with_gradient(part.to(device)) for part in (batch.labels, batch.negative_labels)
+        )
+        temperature, further = config.temperature, None
+        if len(negatives):
+            answers = {"labels": labels, "negative_labels": negative_labels}
+            further = negatives_of(queries, negatives, temperature, **answers)
+        if config.loss == "multi_positive":
+            return multi_positive(queries, targets, temperature, labels, negative_logits=further)
+        if config.loss == "infonce":
+            return infonce(queries, targets, temperature, negative_logits=further)
+        return hn_nce(queries, targets, temperature, config.alpha, config.beta, negative_logits=further)
+
+    def average_gradients(self) -> None:
+        """The mean over processes, as DDP takes it."""
+        if world_size() > 1:
+            for weight in self.weights:
+                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                dist.all_reduce(weight.grad)
+                weight.grad /= world_size()
+
+    def validate(self) -> dict[str, float]:
+        """Mean average precision by the encoder's own methods; every process embeds its share."""
+        self.trained.eval()
+        queries = self.queries
+        embeds, gallery = self.embed_all(self.query_items), self.embed_all(self.gallery_items)
+        rows, _ = search(embeds, gallery, 50, exclude=queries.exclude)
+        metrics = self.measure(ranked_ids(rows.cpu(), queries.gallery_ids), queries)
+        return {name: value for name, value in metrics.items() if name.startswith("map@")}
+
+    @torch.no_grad()
+    def embed_all(self, items: list[Item]) -> torch.Tensor:
+        """The embeddings `(N, D)` of items, the same on every process."""
+        first, step = self.accelerator.process_index, self.accelerator.num_processes
+        chunks = chunks_of(items[first::step], self.config.chunk_size)
+        width = self.encoder.model.config.get_text_config().hidden_size
+        own = torch.cat(
+            [
+                torch.empty(0, width, device=self.accelerator.device),
+                *(self.rows(*part) for part in zip(chunks, self.frames_of(chunks), strict=True)),
+            ]
+        )
+        gathered = gather_with_gradient(own)
+        order = [place for rank in range(step) for place in range(rank, len(items), step)]
+        embeds = torch.empty_like(gathered)
+        embeds[order] = gathered
+        return embeds
+
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The history keeps one metric."""
+        return {self.METRIC: metrics[self.METRIC]}
+
+    def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write the adapter or head with its best weights."""
+        metrics = {"validation/map@50": self.progress.best}
+        measured_on = f"validation, {self.config.validates_on}"
+        details = {"measured_on": measured_on, "signature": self.measure.signature, "coverage": self.source.coverage}
+        if self.accelerator.is_main_process:
+            save_adapter(
+                self.output_dir / "model",
+                self.trained,
+                self.best_weights,
+                self.encoder,
+                self.config,
+                details | {"metrics": {"map@50": self.progress.best}},
+            )
+        return metrics, details | {"base_weights": self.fingerprint}
+
+
+def with_model(config: FinetuneVLMConfig) -> FinetuneVLMConfig:
+    """The configuration with the folder of the model of random weights, which is made once, in place of its name."""
+    if config.model not in TINY:
+        return config
+    folder = Path("outputs", config.model)
+    state = PartialState(cpu=config.device == "cpu")
+    with state.main_process_first():
+        make_tiny(config.model, folder)
+    if state.is_main_process:
+        print(
+            f"{config.model} has random weights, to try the recipe out; for a real model give --model "
+            "Qwen/Qwen3-VL-Embedding-2B or Alibaba-NLP/gme-Qwen2-VL-2B-Instruct, or a folder with one"
+        )
+    return replace(config, model=str(folder))
+
+
+def run(config: FinetuneVLMConfig) -> dict[str, Any]:
+    """Train one adapter or head; returns its metrics on validation."""
+    return FinetuneVLM(with_model(config)).train()
+
+
+def main(config: FinetuneVLMConfig) -> None:
+    if config.dry_run:
+        config = with_model(config)
+        print(describe(estimate_run(config, read_checked_config(config.model)), config, count_items(config)))
+        return
+    metrics = run(config)
+    if PartialState().is_main_process:
+        print(f"{config.output_dir}/model: validation mAP@50 {100 * metrics['validation/map@50']:.2f}")

@@ -1,0 +1,266 @@
+"""Train VERIFIED's noise evaluator, which scores how well a text describes a clip."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from torch import Tensor
+from tqdm import tqdm
+from transformers.utils.logging import disable_progress_bar
+
+from hf_datasets.fig.miniature import miniature_examples
+from hf_datasets.fig.noise import NoiseExample, built_examples
+from hf_datasets.miniature import prepare_miniature
+from hf_datasets.records import Rejection
+from hf_datasets.video import VideoStore
+from hf_datasets.video.frame_cache import FrameCache
+from hf_models.vidclip.modeling_vidclip_matching import Encoded, contrastive_loss, matching_loss
+from hf_models.video_text_matching import Scorer, load_matcher
+from subtle.run.accelerator import make_accelerator
+from subtle.run.checkpoints import Checkpoints, Progress
+from subtle.run.model_folders import check_model_folder
+from subtle.run.results import replacing, write_results
+from subtle.run.training import epoch_seed, identity_of, only_run_in
+from subtle.train.options import NoiseEvaluatorConfig
+
+
+class Clips:
+    """Examples whose frames can be read, from a cache on disk.
+
+    Attributes:
+        examples: in their order.
+        failures: desc_id -> why a moment is left out.
+    """
+
+    def __init__(
+        self,
+        examples: list[NoiseExample],
+        paths: dict[str, str],
+        size: tuple[int, int],
+        config: NoiseEvaluatorConfig,
+    ) -> None:
+        rows = [
+            {
+                "clip_id": str(example.desc_id),
+                "video": paths.get(example.video_id),
+                "start_seconds": example.start_seconds,
+                "end_seconds": example.end_seconds,
+            }
+            for example in examples
+        ]
+        folder = Path(config.output_dir) / "frames"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.cache = FrameCache(folder, rows, config.num_frames, size, num_workers=config.num_workers)
+        self.failures = self.cache.failures
+        self.examples = [example for example in examples if str(example.desc_id) not in self.failures]
+
+    def frames(self, examples: list[NoiseExample]) -> Tensor:
+        """`(n, T, 3, H, W)` uint8."""
+        places = [self.cache.places[str(example.desc_id)] for example in examples]
+        return torch.from_numpy(self.cache.frames[places])
+
+
+def load_examples(
+    config: NoiseEvaluatorConfig,
+) -> tuple[dict[str, list[NoiseExample]], dict[str, str], list[Rejection]]:
+    """Examples by split, the path of each video that is there, and what was refused."""
+    if config.build is None:
+        root = Path(config.miniature_dir) if config.miniature_dir else prepare_miniature()
+        examples, rejections, video_dir = miniature_examples(root), [], root / "videos"
+    else:
+        if not config.video_dir:
+            raise SystemExit("the evaluator looks at the moments: name their videos with --video_dir")
+        try:
+            examples, rejections = built_examples(Path(config.build))
+        except (FileNotFoundError, ValueError) as error:
+            raise SystemExit(str(error)) from None
+        video_dir = Path(config.video_dir)
+    store = VideoStore(video_dir)
+    wanted = {example.video_id for split in examples.values() for example in split}
+    return (
+        examples,
+        {video_id: str(store.path(video_id)) for video_id in store.coverage(sorted(wanted)).found},
+        rejections,
+    )
+
+
+def draw_texts(
+    examples: list[NoiseExample], config: NoiseEvaluatorConfig, generator: random.Random
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Texts that fit each clip, its caption first, and negative ones, static and dynamic in turn."""
+    positives, negatives = [], []
+    for example in examples:
+        caption, *rewrites = example.positives
+        positives.append([caption, *generator.sample(rewrites, min(config.positives_per_clip - 1, len(rewrites)))])
+        kinds = [generator.sample(kind, len(kind)) for kind in (example.static_negatives, example.dynamic_negatives)]
+        turns = [text for pair in zip_longest_texts(kinds) for text in pair]
+        negatives.append(turns[: config.negatives_per_clip])
+    return positives, negatives
+
+
+def zip_longest_texts(kinds: list[list[str]]) -> Iterator[list[str]]:
+    for turn in range(max(map(len, kinds))):
+        yield [kind[turn] for kind in kinds if turn < len(kind)]
+
+
+def training_loss(
+    scorer: Scorer,
+    clips: Clips,
+    examples: list[NoiseExample],
+    config: NoiseEvaluatorConfig,
+    generator: random.Random,
+) -> Tensor:
+    """Both objectives on one batch."""
+    matcher = scorer.matcher
+    fitting, wrong = draw_texts(examples, config, generator)
+    texts = [text for own in fitting for text in own]
+    negative_texts = [text for own in wrong for text in own]
+    owners = torch.tensor([row for row, own in enumerate(fitting) for _ in own], device=scorer.device)
+    negative_owners = torch.tensor([row for row, own in enumerate(wrong) for _ in own], device=scorer.device)
+    captions = [set(example.positives) for example in examples]
+    same = [[text in fits for text in texts] for fits in captions]
+    is_same = torch.tensor(same, device=scorer.device)
+    seen = matcher.encode_clips(scorer.pixels(clips.frames(examples)))
+    read = matcher.encode_texts(**scorer.tokens(texts + negative_texts))
+    positives = read.take(torch.arange(len(texts), device=scorer.device))
+    negatives = read.take(torch.arange(len(texts), len(texts) + len(negative_texts), device=scorer.device))
+    contrast = contrastive_loss(seen, positives, owners, negatives, is_same, matcher.scale)
+    hard_clips, hard_texts = hard_pairs(seen, positives, is_same, matcher.scale)
+    logits = matcher.match(
+        join(seen.take(owners), seen.take(negative_owners), seen.take(hard_clips)),
+        join(positives, negatives, positives.take(hard_texts)),
+    )
+    return contrast + matching_loss(logits[: len(texts)], logits[len(texts) :])
+
+
+def hard_pairs(seen: Encoded, positives: Encoded, is_same: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """For every clip a text of another one, and for every text another clip; similar ones are drawn more often."""
+    with torch.no_grad():
+        similarity = (seen.embeds @ positives.embeds.T * scale).float().masked_fill(is_same, -torch.inf)
+    clips = torch.arange(len(seen.embeds), device=similarity.device)
+    texts = torch.arange(len(positives.embeds), device=similarity.device)
+    has_other, has_clip = (~is_same).any(1), (~is_same).any(0)
+    text_of_clip = torch.multinomial(similarity[has_other].softmax(1), 1)[:, 0] if has_other.any() else texts[:0]
+    clip_of_text = torch.multinomial(similarity[:, has_clip].T.softmax(1), 1)[:, 0] if has_clip.any() else clips[:0]
+    return torch.cat([clips[has_other], clip_of_text]), torch.cat([text_of_clip, texts[has_clip]])
+
+
+def join(*parts: Encoded) -> Encoded:
+    """Several groups as one."""
+    fields = zip(*((part.embeds, part.states, part.mask, part.input_ids) for part in parts), strict=True)
+    return Encoded(*(None if values[0] is None else torch.cat(values) for values in fields))
+
+
+@torch.inference_mode()
+def evaluate(scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig) -> dict[str, float]:
+    """How often a moment's caption, or every text that fits it, is scored above the negative ones."""
+    scorer.matcher.eval()
+    examples = clips.examples[: config.max_evaluated]
+    wins: dict[str, list[float]] = {name: [] for name in ("static", "dynamic", "best_fits")}
+    for example in tqdm(examples, desc="evaluating", unit="moment"):
+        texts = [*example.positives, *example.negatives]
+        scores = torch.tensor(scorer(clips.frames([example])[0], texts))
+        fitting, wrong = scores[: len(example.positives)], scores[len(example.positives) :]
+        static, dynamic = wrong.split([len(example.static_negatives), len(example.dynamic_negatives)])
+        for name, others in (("static", static), ("dynamic", dynamic)):
+            if len(others):
+                wins[name].append((fitting[:, None] > others).float().mean().item())
+        wins["best_fits"].append(float(fitting.max() > wrong.max()))
+    accuracies = {f"accuracy_{name}": sum(values) / max(len(values), 1) for name, values in wins.items()}
+    return {"moments": len(examples), **accuracies}
+
+
+def train(
+    scorer: Scorer, clips: Clips, config: NoiseEvaluatorConfig, accelerator: Accelerator
+) -> list[dict[str, float]]:
+    """Train, one checkpoint an epoch; returns the losses."""
+    matcher = scorer.matcher
+    optimizer = torch.optim.AdamW(matcher.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    per_epoch = max(1, len(clips.examples) // config.batch_size)
+    total = per_epoch * config.epochs
+    warmup = max(1, round(config.warmup_fraction * total))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warmup, max(0.0, (total - step) / max(total - warmup, 1)))
+    )
+    scorer.matcher, optimizer, schedule = accelerator.prepare(matcher, optimizer, schedule)
+    identity = identity_of(config, without=("max_evaluated",))
+    checkpoints = Checkpoints(accelerator, Path(config.output_dir), identity, restart=config.restart)
+    progress = checkpoints.resume()
+    for epoch in range(progress.epoch, config.epochs):
+        generator = random.Random(f"{config.seed} {epoch}")
+        torch.manual_seed(epoch_seed(config.seed, epoch))
+        order = generator.sample(clips.examples, len(clips.examples))
+        losses = []
+        scorer.matcher.train()
+        steps = tqdm(range(per_epoch), desc=f"epoch {epoch + 1} of {config.epochs}", unit="batch")
+        for step in steps:
+            batch = order[step * config.batch_size : (step + 1) * config.batch_size]
+            with accelerator.autocast():
+                loss = training_loss(scorer, clips, batch, config, generator)
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(scorer.matcher.parameters(), 1.0)
+            optimizer.step()
+            accelerator.unwrap_model(scorer.matcher).limit_logit_scale_()
+            schedule.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+            steps.set_postfix(loss=f"{sum(losses[-20:]) / len(losses[-20:]):.3f}")
+        history = [*progress.history, {"epoch": epoch + 1, "loss": sum(losses) / len(losses)}]
+        progress = Progress(epoch + 1, 0, (epoch + 1) * per_epoch, history=history)
+        checkpoints.save(progress)
+    scorer.matcher = accelerator.unwrap_model(scorer.matcher)
+    return progress.history
+
+
+def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
+    """Train and evaluate; returns the metrics."""
+    disable_progress_bar()
+    set_seed(config.seed)
+    accelerator = make_accelerator(config.device, Path(config.output_dir), mixed_precision=config.mixed_precision)
+    if accelerator.num_processes > 1:
+        raise SystemExit(
+            "the noise evaluator trains in one process; start it with `python`, on one GPU if there is one"
+        )
+    with only_run_in(Path(config.output_dir), accelerator):
+        return train_and_evaluate(config, accelerator)
+
+
+def train_and_evaluate(config: NoiseEvaluatorConfig, accelerator: Accelerator) -> dict[str, Any]:
+    """Load, train, evaluate before and after, and write the model with its results."""
+    output_dir = Path(config.output_dir)
+    examples, paths, rejections = load_examples(config)
+    check_model_folder(config.model)
+    scorer = Scorer(*load_matcher(config.model, num_frames=config.num_frames))
+    size = scorer.frame_size
+    clips = {split: Clips(of_split, paths, size, config) for split, of_split in examples.items()}
+    if not clips.get("train") or not clips["train"].examples:
+        raise SystemExit("no training moment has a video and a negative caption; see --build and --video_dir")
+    held_out = clips.get("test") or clips.get("validation")
+    scorer.matcher.to(accelerator.device)
+    before = evaluate(scorer, held_out, config) if held_out else {}
+    history = train(scorer, clips["train"], config, accelerator)
+    after = evaluate(scorer, held_out, config) if held_out else {}
+    with replacing(output_dir / "model") as unfinished:
+        scorer.save_pretrained(unfinished)
+    failures = {desc_id: reason for split in clips.values() for desc_id, reason in split.failures.items()}
+    coverage = {
+        "moments": {split: len(of_split) for split, of_split in examples.items()},
+        "without_negatives": len(rejections),
+        "without_frames": failures,
+    }
+    metrics = {"trained": after, "before_training": before}
+    write_results(output_dir, metrics, config=config, seed=config.seed, history=history, coverage=coverage)
+    for name, value in after.items():
+        print(f"{name}: {value:.3f}, before training {before[name]:.3f}" if name != "moments" else f"{value:,} moments")
+    if failures or rejections:
+        print(f"left out: {len(rejections)} moments without a negative caption, {len(failures)} without frames")
+    print(f"model: {(output_dir / 'model').resolve()}")
+    return metrics
+
+
+def main(config: NoiseEvaluatorConfig) -> None:
+    run(config)

@@ -1,0 +1,253 @@
+"""Train AIM, the video encoder, to classify clips by fine-grained action (TF-CoVR, stage 1)."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object, set_seed
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from hf_datasets.video import VideoError
+from hf_datasets.video.frame_cache import FrameCache
+from hf_datasets.video.training_clips import Augmentation, LabeledClips
+from hf_models.tfcovr.merging_aim import to_aim
+from subtle.run.results import replacing
+from subtle.run.schedules import warmup_cosine
+from subtle.run.training import TrainingRun, epoch_seed
+from subtle.running import message_of
+from subtle.tfcovr.classifiers import (
+    accuracies,
+    class_indices,
+    class_names,
+    make_classifier,
+    make_processor,
+    parameter_groups,
+)
+from subtle.tfcovr.labeled_splits import labeled_splits
+from subtle.train.options import Stage1Config
+
+
+def epoch_items(labels: Tensor, epoch: int, config: Stage1Config) -> list[tuple[int, int]]:
+    """The items of an epoch in order, `(position, seed)`, decided by configuration and epoch alone."""
+    generator = torch.Generator().manual_seed(epoch_seed(config.seed, epoch))
+    if config.class_balanced:
+        weights = 1 / labels.bincount()[labels].double()
+        order = torch.multinomial(weights, len(labels), replacement=True, generator=generator)
+    else:
+        order = torch.randperm(len(labels), generator=generator)
+    seeds = torch.randint(2**62, (len(labels),), generator=generator)
+    return list(zip(order.tolist(), seeds.tolist(), strict=True))
+
+
+class Stage1(TrainingRun):
+    """One training run."""
+
+    NAME, METRIC = "stage1", "accuracy"
+    ADDED: ClassVar = {
+        "validation": "auto",
+        "validation_fraction": 0.1,
+        "temporal_pooling": "mean",
+        "factored_labels": False,
+    }
+
+    def __init__(self, config: Stage1Config) -> None:
+        super().__init__(config)
+        self.processor = make_processor(config.base, config.num_frames)
+        self.size = (self.processor.size["height"], self.processor.size["width"])
+        self.splits = labeled_splits(
+            config,
+            validation=config.validation,
+            validation_fraction=config.validation_fraction,
+            seed=config.seed,
+        )
+        clips = self.splits.clips
+        for note in (self.splits.refused, *(f"{name}: {note}" for name, note in self.splits.notes.items())):
+            if note:
+                self.accelerator.print(note)
+        named = clips["train"] if config.head == "present" else [clip for part in clips.values() for clip in part]
+        self.names = class_names(named, config.head)
+        for split, part in clips.items():  # before the videos are decoded, which can take hours
+            class_indices(part, self.names, split)
+        self.data = {split: self.make_data(split, clips[split]) for split in clips}
+        self.loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
+        self.model = make_classifier(config, self.names)
+        optimizer = torch.optim.AdamW(
+            parameter_groups(self.model, config), config.learning_rate, (0.9, config.adam_beta2)
+        )
+        self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
+        set_seed(config.seed, device_specific=True)  # every process drops out something else
+
+    def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabeledClips:
+        """One split; clips that do not decode are left out and counted where frames are cached."""
+        config, training = self.config, split == "train"
+        per_part = config.frames_per_part if training else 1
+        cache, failures = None, {}
+        if config.cache_frames:
+            with self.accelerator.main_process_first():
+                cache = FrameCache(
+                    Path(config.cache_dir),
+                    clips,
+                    config.num_frames * per_part,
+                    self.size,
+                    num_workers=config.num_workers,
+                    also=config.num_frames if per_part > 1 else None,  # what embed.py reads
+                    spread=config.spread,
+                )
+            failures = cache.failures
+        usable = [clip for clip in clips if clip["clip_id"] not in failures]
+        for clip_id, reason in failures.items():
+            self.accelerator.print(f"left out {clip_id} of {split}: {reason}")
+        if not usable:
+            raise SystemExit(f"no clip of {split} can be read, of {len(clips)}; the last reason: {reason}")
+        augmentation = Augmentation(
+            self.size,
+            crop_scale=config.crop_scale,
+            flip=config.flip,
+            brightness=config.brightness,
+            rand_augment=tuple(config.rand_augment),
+            per_frame=config.augment_per_frame,
+        )
+        data = LabeledClips(
+            usable,
+            class_indices(usable, self.names, split),
+            config.num_frames,
+            self.size,
+            augmentation=augmentation if training else None,
+            frames_per_part=per_part,
+            cache=cache,
+            spread=config.spread,
+        )
+        data.coverage = self.splits.coverage[split] | {"usable": len(usable)}
+        return data
+
+    def batches(self, split: str, items: Sequence[Any], batch_size: int) -> Iterator[dict[str, Tensor]]:
+        """This process's part of each batch, normalized on the device."""
+        accelerator = self.accelerator
+        chunks = [items[start : start + batch_size] for start in range(0, len(items), batch_size)]
+        chunks = [chunk[accelerator.process_index :: accelerator.num_processes] for chunk in chunks]
+        workers = 0 if self.config.cache_frames else self.config.num_workers
+        mean, std = (
+            255 * torch.tensor(values, device=accelerator.device)[:, None, None]
+            for values in (self.processor.image_mean, self.processor.image_std)
+        )
+        # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a
+        # resume.
+        own = torch.Generator().manual_seed(self.config.seed)
+        loader = DataLoader(self.data[split], batch_sampler=chunks, num_workers=workers, generator=own)
+        try:
+            for batch in loader:
+                frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
+                yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
+        except VideoError as error:
+            raise SystemExit(f"{message_of(error)}; --cache_frames leaves such clips out and counts them") from error
+
+    def count_steps(self) -> int:
+        """The last batch of an epoch is left out where it is smaller."""
+        steps = len(self.data["train"]) // self.config.batch_size
+        if not steps:
+            raise SystemExit(
+                f"{len(self.data['train'])} training clips are less than one batch of {self.config.batch_size}; "
+                "lower --batch_size"
+            )
+        return steps
+
+    def train_epoch(self) -> None:
+        """The rest of the current epoch."""
+        config, accelerator, progress = self.config, self.accelerator, self.progress
+        self.model.train()
+        items = epoch_items(torch.tensor(self.data["train"].labels), progress.epoch, config)
+        items = items[progress.step * config.batch_size : self.steps_per_epoch * config.batch_size]
+        for batch in self.batches("train", items, config.batch_size):
+            rate = warmup_cosine(
+                progress.total_steps,
+                self.total_steps,
+                config.warmup_epochs * self.steps_per_epoch,
+                config.learning_rate,
+                divide_last=True,
+            )
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate * group["factor"]
+            with accelerator.autocast():
+                loss = self.loss(self.model(pixel_values=batch["pixel_values"]).logits, batch["labels"])
+            accelerator.backward(loss)
+            if config.max_gradient_norm:
+                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.finish_step(loss)
+
+    def validate(self) -> dict[str, float]:
+        """Accuracy on the validation clips."""
+        return self.evaluate("validation")
+
+    @torch.no_grad()
+    def evaluate(self, split: str, *, shuffle_frames: bool = False) -> dict[str, float]:
+        """Top-1 and mean-class accuracy; labels with the same text are one class.
+
+        With `shuffle_frames` the frames of each clip come in a random order; the loss of accuracy is due to their
+        order.
+        """
+        self.model.eval()
+        data, pairs = self.data[split], []
+        generator = torch.Generator().manual_seed(self.config.seed)
+        items = [(position, None) for position in range(len(data))]
+        for batch in self.batches(split, items, self.config.batch_size):
+            pixels = batch["pixel_values"]
+            if shuffle_frames:
+                pixels = torch.stack([clip[torch.randperm(len(clip), generator=generator)] for clip in pixels])
+            logits = self.model(pixel_values=pixels).logits
+            pairs += list(zip(batch["labels"].tolist(), logits.argmax(-1).tolist(), strict=True))
+        pairs = gather_object(pairs) if self.accelerator.num_processes > 1 else pairs
+        return accuracies(pairs, self.names)
+
+    def best_metrics(self) -> dict[str, float]:
+        """The metrics of the best epoch on validation, measured when it ended."""
+        best = max(self.progress.history, key=lambda epoch: epoch["accuracy"])
+        metrics = {name: value for name, value in best.items() if name != "loss"}
+        if len(metrics) == 1:  # a run that an earlier version began kept the accuracy alone
+            return self.validate()
+        return metrics
+
+    def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Measure the best weights, and write them as a full AIM and as adapters."""
+        model = self.accelerator.unwrap_model(self.model)
+        model.load_state_dict(load_file(self.best_weights))
+        measured = {"validation": self.best_metrics()}
+        if "test" in self.data:
+            measured["test"] = self.evaluate("test")
+        metrics = {f"{split}/{name}": value for split, named in measured.items() for name, value in named.items()}
+        shuffled = self.evaluate("validation", shuffle_frames=True)["accuracy"]
+        metrics["validation/accuracy_shuffled_frames"] = shuffled
+        if self.accelerator.is_main_process:
+            native = model if self.config.full else to_aim(model)
+            with replacing(self.output_dir / "model") as unfinished:
+                native.cpu().save_pretrained(unfinished)
+                self.processor.save_pretrained(unfinished)
+            if not self.config.full:
+                with replacing(self.output_dir / "adapter") as unfinished:
+                    # It changes no embedding; PEFT would look for the base's configuration to find that out.
+                    model.save_pretrained(unfinished, save_embedding_layers=False)
+        coverage = {split: data.coverage for split, data in self.data.items()}
+        return metrics, {"coverage": coverage, "notes": self.splits.notes}
+
+    def remove_leftovers(self) -> None:
+        """The best weights too: the model has them."""
+        super().remove_leftovers()
+        if self.accelerator.is_main_process:
+            self.best_weights.unlink(missing_ok=True)
+
+
+def run(config: Stage1Config) -> dict[str, Any]:
+    """Train one model; returns its metrics."""
+    return Stage1(config).train()
+
+
+def main(config: Stage1Config) -> None:
+    metrics = run(config)
+    if PartialState().is_main_process:
+        shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in metrics.items())
+        print(f"{config.output_dir}/model: {shown}")

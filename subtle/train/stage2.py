@@ -1,0 +1,189 @@
+"""Train the fusion of clip and text into one query, on embeddings or pixels (TF-CoVR, stage 2)."""
+
+from typing import Any, ClassVar
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import set_seed
+from safetensors.torch import load_file
+from torch.distributed.fsdp import register_fsdp_forward_method
+
+from hf_datasets.tfcovr.labels import answers_of
+from hf_models import FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval
+from hf_models.fingerprints import weights_fingerprint
+from hf_models.tfcovr.queries import Queries, place_queries, place_triplets
+from hf_models.tfcovr.ranking import rank
+from subtle.embedding import embed
+from subtle.run.data import load_split
+from subtle.run.models import load_encoders
+from subtle.run.results import replacing
+from subtle.run.schedules import warmup_cosine
+from subtle.run.training import TrainingRun, epoch_batches
+from subtle.tfcovr.batches import EmbeddingSource, PixelSource, embed_config
+from subtle.tfcovr.measure import ComposedRetrievalMeasure
+from subtle.tfcovr.stage2_config import Stage2Config
+
+MODELS = {"tfcovr": TFCoVRForComposedRetrieval, "factored_covr": FactoredCoVRForComposedRetrieval}
+MODEL_FIELDS = (
+    *(
+        "fusion",
+        "projection_dim",
+        "fusion_projection_dim",
+        "fusion_hidden_dim",
+        "fusion_dropout",
+        "project_text",
+        "project_targets",
+    ),
+    *("loss", "temperature", "learnable_temperature", "alpha", "beta", "row_normalization"),
+)
+
+
+def label_numbers(label2id: dict[str, int]) -> dict[str, int]:
+    """The number of each label; a label that the model does not have has that of one with the same text."""
+    answers = answers_of()
+    numbers = {answers.get(name, name): number for name, number in label2id.items()}
+    names = answers | {name: answers.get(name, name) for name in label2id}
+    return {name: numbers[answer] for name, answer in names.items() if answer in numbers}
+
+
+class Stage2(TrainingRun):
+    """One training run."""
+
+    NAME, METRIC = "stage2", "map@50"
+    ADDED: ClassVar = {"project_text": True, "query_frames": None, "model": "tfcovr", "cosine_per": "step"}
+
+    def __init__(self, config: Stage2Config) -> None:
+        # Some encoders have heads that nothing here reads.
+        super().__init__(config, find_unused_parameters=config.end_to_end)
+        fields = {name: getattr(config, name) for name in MODEL_FIELDS}
+        fields["standardize_video"] = config.standardize_video and not config.end_to_end
+        self.whole, self.processor = load_encoders(config, MODELS[config.model], **fields)
+        if config.end_to_end:
+            self.source = PixelSource(self.processor, config, self.accelerator)
+        else:
+            made_as, device = embed_config(config, config.embeddings), self.accelerator.device
+            self.source = EmbeddingSource.open(
+                made_as, self.whole, self.processor, device, make=embed.run, query_frames=config.query_frames
+            )
+        self.fingerprints = {
+            kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
+        }
+        if config.model == "factored_covr":
+            self.fingerprints["classifier"] = weights_fingerprint(self.whole.target_classifier)
+        labels = label_numbers(self.whole.config.label2id) if config.model == "factored_covr" else None
+        rows = load_split(config, "train").to_polars()
+        self.triplets = place_triplets(rows, self.source.clips, self.source.texts, labels)
+        if self.whole.config.standardize_video:
+            clips = torch.cat([self.triplets.query, self.triplets.target]).unique()
+            self.whole.set_video_statistics(self.source.target_embeds[clips.to(self.accelerator.device)].cpu())
+        self.queries = self.validation_queries()
+        self.model, self.optimizer = self.accelerator.prepare(*self.trainables())
+        for method in ("get_query_features", "get_target_features", "encode_video", "encode_text"):
+            register_fsdp_forward_method(self.model, method)  # nothing happens where the model is not sharded
+        self.measure = ComposedRetrievalMeasure()
+
+    def identity(self) -> dict[str, Any]:
+        """The encoders' weights count, not only their names."""
+        return super().identity() | {"encoders": self.fingerprints}
+
+    def validation_queries(self) -> Queries:
+        """The queries of the validation split against all its clips."""
+        gallery = load_split(self.config, "validation", clips=True)["clip_id"]
+        return place_queries(load_split(self.config, "validation"), gallery, self.source.clips, self.source.texts)
+
+    def trainables(self) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        """The part of the model that trains, and its optimizer; stored embeddings leave the encoders aside."""
+        self.encoders = {}
+        if self.config.end_to_end:
+            if self.config.activation_checkpointing:
+                self.whole.activation_checkpointing_enable()
+        else:
+            self.whole.freeze_encoders()
+            self.encoders = {name: getattr(self.whole, name) for name in ("vision_model", "text_model")}
+            for name in self.encoders:
+                setattr(self.whole, name, None)
+        if self.config.query == "video":
+            self.whole.text_projection.requires_grad_(False)
+        set_seed(self.config.seed, device_specific=True)  # every process drops out something else
+        config, device = self.config, self.accelerator.device
+        optimizer = torch.optim.AdamW(
+            self.whole.to(device).parameters(),
+            lr=config.learning_rate,
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
+        return self.whole, optimizer
+
+    def count_steps(self) -> int:
+        """A batch of an epoch with fewer than two triplets for each process is left out."""
+        steps = len(self.epoch_batches(0))
+        if not steps:
+            raise SystemExit(
+                f"{len(self.triplets)} triplets are fewer than two for each of {self.accelerator.num_processes} "
+                "processes"
+            )
+        return steps
+
+    def epoch_batches(self, epoch: int) -> list[torch.Tensor]:
+        """The rows of each batch."""
+        return epoch_batches(len(self.triplets), epoch, self.config, self.accelerator)
+
+    def train_epoch(self) -> None:
+        """The rest of the current epoch."""
+        config, accelerator, progress = self.config, self.accelerator, self.progress
+        self.model.train()
+        rows = self.epoch_batches(progress.epoch)[progress.step :]
+        for batch in self.source.batches(self.triplets, rows, config.query):
+            rate = warmup_cosine(
+                progress.total_steps,
+                self.total_steps,
+                config.warmup_steps,
+                config.learning_rate,
+                steps_at_once=self.steps_per_epoch if config.cosine_per == "epoch" else 1,
+            )
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            loss = self.model(**batch, return_loss=True).loss
+            accelerator.backward(loss)
+            if config.max_gradient_norm:
+                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.finish_step(loss)
+
+    def validate(self) -> dict[str, float]:
+        """Mean average precision on the validation split; every process does the same work."""
+        model = self.accelerator.unwrap_model(self.model).eval()
+        ranked, _ = rank(model, self.queries, **self.source.embeddings(model, self.queries), parts=self.config.query)
+        metrics = self.measure(ranked, self.queries)
+        return {name: value for name, value in metrics.items() if name.startswith("map@")}
+
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The history keeps one metric."""
+        return {self.METRIC: metrics[self.METRIC]}
+
+    def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write the whole model with its best weights."""
+        if self.accelerator.is_main_process:
+            model = self.accelerator.unwrap_model(self.model)
+            state = load_file(self.best_weights)
+            for name, encoder in self.encoders.items():
+                setattr(model, name, encoder)
+                state |= {f"{name}.{key}": value for key, value in encoder.state_dict().items()}
+            with replacing(self.output_dir / "model") as unfinished:
+                model.save_pretrained(unfinished, state_dict=state)
+                self.processor.save_pretrained(unfinished)
+        coverage = {"train": self.triplets.coverage, "validation": self.queries.coverage}
+        details = {"signature": self.measure.signature, "coverage": coverage}
+        return {"validation/map@50": self.progress.best}, details
+
+
+def run(config: Stage2Config) -> dict[str, Any]:
+    """Train one model; returns its metrics on the validation split."""
+    return Stage2(config).train()
+
+
+def main(config: Stage2Config) -> None:
+    metrics = run(config)
+    if PartialState().is_main_process:
+        print(f"{config.output_dir}/model: validation mAP@50 {100 * metrics['validation/map@50']:.2f}")

@@ -1,0 +1,236 @@
+"""Train XML, ReLoCLNet or HERO to find moments in a corpus of videos."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from accelerate.utils import set_seed
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import get_linear_schedule_with_warmup
+from transformers.trainer_pt_utils import get_parameter_names
+
+from hf_models import (
+    HEROConfig,
+    HEROForMomentRetrieval,
+    ReLoCLNetConfig,
+    ReLoCLNetForMomentRetrieval,
+    XMLConfig,
+    XMLForMomentRetrieval,
+)
+from hf_models.moments.modeling_moments import MomentRetrievalModel
+from hf_models.moments.ranking import rank
+from hf_models.moments.spans import PRESETS
+from subtle.embedding.embed_moments import run as embed
+from subtle.embedding.options import EmbedMomentsConfig
+from subtle.fig.data import load_moments, span_preset
+from subtle.fig.feature_makers import FEATURES_FILE, features_of
+from subtle.fig.measure import MomentRetrievalMeasure, selection_score
+from subtle.run.data import with_split
+from subtle.run.encoded_data import ENCODED_DATA
+from subtle.run.results import replacing, write_json
+from subtle.run.shared_config import Device, MomentDataConfig
+from subtle.run.training import TrainingRun, split_batches
+from subtle.train.options import VCMRConfig
+
+MODELS = {
+    "xml": (XMLConfig, XMLForMomentRetrieval),
+    "reloclnet": (ReLoCLNetConfig, ReLoCLNetForMomentRetrieval),
+    "hero": (HEROConfig, HEROForMomentRetrieval),
+}
+# Attention without dropout is several times faster on a CPU. In a few hundred steps, start and end are learned only
+# where their loss counts more than published, and in every step.
+MINIATURE_SIZES = {
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "hidden_dropout": 0.0,
+    "span_loss_weight": 0.1,
+}
+MINIATURE_HERO = {
+    "num_cross_modal_layers": 2,
+    "num_temporal_layers": 1,
+    "intermediate_size": 128,
+    "vocab_size": 8,  # captions come as features
+    "span_loss_weight": 1.0,  # beside ranking losses of weight 8
+    "span_loss_probability": 1.0,
+}
+
+
+def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetrievalModel:
+    """A new model for features of these sizes."""
+    config_class, model_class = MODELS[config.model]
+    fields: dict[str, Any] = {
+        "video_feature_size": feature_sizes[0],
+        "query_feature_size": feature_sizes[1],
+        "max_query_tokens": config.max_query_tokens,
+        "max_video_clips": span_preset(config).max_video_clips,
+        "end_convention": config.end_convention,
+    }
+    if config.size == "miniature":
+        fields |= MINIATURE_SIZES | (MINIATURE_HERO if config.model == "hero" else {})
+    if config.span_loss_weight is not None:
+        fields["span_loss_weight"] = config.span_loss_weight
+    if config.roberta is None:
+        return model_class(config_class(**fields))
+    if config.model != "hero" or config.size != "paper":
+        raise SystemExit("--roberta is where a HERO of size 'paper' starts from; give --model hero --size paper")
+    return HEROForMomentRetrieval.from_roberta(config.roberta, **fields)
+
+
+def make_features(config: MomentDataConfig, device: Device) -> None:
+    """The features of the miniature where there are none; those of other data take hours and are made on purpose."""
+    if config.dataset in PRESETS and config.dataset_config == "mini":
+        if (results := Path(config.features) / "results.json").is_file():
+            refuse_of_another_folder(config, json.loads(results.read_text(encoding="utf-8"))["config"])
+            return
+        embed(
+            EmbedMomentsConfig(
+                dataset=config.dataset, data_dir=config.data_dir, output_dir=config.features, device=device
+            )
+        )
+
+
+def refuse_of_another_folder(config: MomentDataConfig, made: dict[str, Any]) -> None:
+    """Refuse features of another miniature where an earlier release left nothing else to know them by.
+
+    Raises:
+        SystemExit: They were made of another `--data_dir`.
+    """
+    if (Path(config.features) / ENCODED_DATA).is_file():
+        return  # load_moments compares what was encoded
+    places = [name and str(Path(name).resolve()) for name in (config.data_dir, made.get("data_dir"))]
+    if places[0] != places[1]:
+        raise SystemExit(
+            f"the features in {config.features} were made with --data_dir {made.get('data_dir')}, not "
+            f"{config.data_dir}; name another folder with --features, where they are made if there are none"
+        )
+
+
+class VCMR(TrainingRun):
+    """One training run."""
+
+    NAME, METRIC = "vcmr", "score"
+
+    def __init__(self, config: VCMRConfig) -> None:
+        chosen = with_split(config, "validation_split", ("validation", "test"))
+        if chosen.validation_split == "test" and config.validation_split is None and PartialState().is_main_process:
+            sys.stderr.write(
+                f"{config.dataset!r} has no split 'validation': 'test' chooses the epoch, as in the released code, so "
+                "results on it are too good; --validation_split names another\n"
+            )
+        config = chosen
+        super().__init__(config)
+        self.patience = config.patience
+        make_features(config, config.device)
+        set_seed(config.seed)  # whether or not there were features to make
+        long_videos = MODELS[config.model][0]().long_videos
+        self.train_split, self.validation_split = (
+            load_moments(config, split, granularity=config.granularity, long_videos=long_videos)
+            for split in (config.train_split, config.validation_split)
+        )
+        for split in (self.train_split, self.validation_split):
+            split.count_long_queries(config.max_query_tokens)
+        self.rows = np.flatnonzero(~self.train_split.is_outside)
+        model = make_model(config, self.train_split.feature_sizes)
+        set_seed(config.seed, device_specific=True)  # every process drops out something else
+        self.model, self.optimizer = self.accelerator.prepare(
+            model, torch.optim.AdamW(parameter_groups(model, config.weight_decay), lr=config.learning_rate)
+        )
+        steps = self.count_steps() * config.epochs
+        self.schedule = get_linear_schedule_with_warmup(self.optimizer, round(config.warmup_share * steps), steps)
+        self.accelerator.register_for_checkpointing(self.schedule)
+        self.measure = MomentRetrievalMeasure()
+
+    @property
+    def description(self) -> str:
+        """Architecture and captions."""
+        return f"{self.config.model}, {self.config.granularity}"
+
+    def batches(self, epoch: int) -> list[np.ndarray]:
+        """This process's part of each batch of an epoch, in an order that seed and epoch decide."""
+        order = self.rows[np.random.default_rng([self.config.seed, epoch]).permutation(len(self.rows))]
+        parts = split_batches(torch.from_numpy(order), self.config.batch_size, self.accelerator)
+        return [part.numpy() for part in parts]
+
+    def count_steps(self) -> int:
+        """A batch of an epoch with fewer than two moments for each process is left out."""
+        steps = len(self.batches(0))
+        if not steps:
+            raise SystemExit(f"{len(self.rows)} moments are too few for {self.accelerator.num_processes} processes")
+        return steps
+
+    def train_epoch(self) -> None:
+        """The rest of the current epoch."""
+        config, accelerator, progress = self.config, self.accelerator, self.progress
+        self.model.train()
+        for rows in self.batches(progress.epoch)[progress.step :]:
+            batch = self.train_split.training_batch(
+                rows,
+                accelerator.unwrap_model(self.model).config,
+                same_video_negatives=config.same_video_negatives,
+            )
+            batch = {name: value.to(accelerator.device) for name, value in batch.items()}
+            loss = self.model(**batch, hard_negatives=progress.epoch >= config.hard_negative_epoch).loss
+            accelerator.backward(loss)
+            if config.max_gradient_norm:
+                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.optimizer.step()
+            self.schedule.step()
+            self.optimizer.zero_grad()
+            self.finish_step(loss)
+
+    def validate(self) -> dict[str, float]:
+        """Recall without NMS, as the released code chooses; every process does the same work."""
+        model = self.accelerator.unwrap_model(self.model).eval()
+        rankings = rank(model, self.validation_split, memory_megabytes=self.config.memory_megabytes)
+        return self.measure(rankings, self.validation_split)
+
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The history keeps what chooses the epoch."""
+        return {self.METRIC: selection_score(metrics)}
+
+    def keep_best(self, state: dict[str, Tensor]) -> None:
+        """With their metrics, which become those of the run."""
+        super().keep_best(state)
+        write_json(self.best_weights.with_suffix(".json"), self.metrics)
+
+    def publish(self) -> tuple[dict[str, float], dict[str, Any]]:
+        """Write the model with its best weights."""
+        metrics = json.loads(self.best_weights.with_suffix(".json").read_text(encoding="utf-8"))
+        if self.accelerator.is_main_process:
+            model = self.accelerator.unwrap_model(self.model).cpu()
+            model.load_state_dict(load_file(self.best_weights))
+            with replacing(self.output_dir / "model") as unfinished:
+                model.save_pretrained(unfinished)
+                write_json(unfinished / FEATURES_FILE, features_of(self.config, self.config.granularity))
+        coverage = {
+            "train": self.train_split.coverage | {"moments_trained_on": len(self.rows)},
+            "validation": self.validation_split.coverage,
+        }
+        return metrics, {"signature": self.measure.signature, "coverage": coverage}
+
+
+def parameter_groups(model: MomentRetrievalModel, weight_decay: float) -> list[dict[str, Any]]:
+    """Biases and norms do not decay."""
+    decaying = set(get_parameter_names(model, [torch.nn.LayerNorm], [r"bias$"]))
+    parameters = dict(model.named_parameters())
+    return [
+        {"params": [p for name, p in parameters.items() if name in decaying], "weight_decay": weight_decay},
+        {"params": [p for name, p in parameters.items() if name not in decaying], "weight_decay": 0.0},
+    ]
+
+
+def run(config: VCMRConfig) -> dict[str, float]:
+    """Train one model; returns its metrics on the validation split."""
+    return VCMR(config).train()
+
+
+def main(config: VCMRConfig) -> None:
+    metrics = run(config)
+    if PartialState().is_main_process:
+        found = ", ".join(f"{100 * metrics[f'vcmr_recall@1_iou@{iou}']:.2f} at IoU {iou}" for iou in (0.5, 0.7))
+        print(f"{config.output_dir}/model: validation VCMR recall@1 {found}")

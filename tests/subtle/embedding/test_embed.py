@@ -1,0 +1,183 @@
+"""Embeddings are made once, survive a kill, do not mix, and say what is missing."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from datasets import Dataset
+
+from hf_datasets.video import read_frames
+from hf_datasets.video.frame_cache import FrameCache
+from hf_models.feature_store import FeatureStore
+from subtle.embedding import embed
+from subtle.embedding.embed import EmbedConfig
+from subtle.run.models import load_encoders
+from subtle.tfcovr import clip_embeddings
+from subtle.tfcovr.batches import EmbeddingSource
+
+RECIPES = Path(__file__).parents[3] / "recipes"
+
+
+def load(folder, kind="video"):
+    ids, values = FeatureStore(Path(folder) / kind).load()
+    return dict(zip(ids, values, strict=True))
+
+
+def arguments(options):
+    return [part for name, value in options.items() for part in (f"--{name}", str(value))]
+
+
+def test_a_stored_embedding_is_the_models_output_for_the_frames(tiny, embedded):
+    model, processor = load_encoders(EmbedConfig(**tiny))
+    stored, rows = load(embedded), Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/test.parquet")
+    assert len(stored) == 36
+    for row in (rows[0], rows[-1]):
+        frames = read_frames(row["video"], 4, size=(16, 16)).frames
+        pixels = processor(videos=[frames], do_sample_frames=False)["pixel_values"]
+        torch.testing.assert_close(stored[row["clip_id"]], model.encode_video(pixels)[0], atol=1e-4, rtol=1e-4)
+    text = load(embedded, "text")
+    assert sorted(text) == ["show blue", "show green", "show grey", "show red"]
+    torch.testing.assert_close(
+        text["show red"], model.encode_text(**processor(text="show red"))[0], atol=1e-5, rtol=1e-4
+    )
+
+
+def test_clips_that_stage_1_decoded_are_not_decoded_again(tiny, embedded, tmp_path, monkeypatch):
+    rows = {
+        split: list(Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/{split}.parquet"))
+        for split in ("train", "test")
+    }
+    folder = tmp_path / "frames"
+    FrameCache(folder, rows["train"], 8, (16, 16), num_workers=0, also=4)  # as stage 1 does in training
+    FrameCache(folder, rows["test"], 4, (16, 16), num_workers=0)
+
+    def refuse(clips, *_):
+        raise AssertionError(f"{len(clips)} clips are read again")
+
+    monkeypatch.setattr(clip_embeddings, "answers", refuse)
+    config = EmbedConfig(**tiny, output_dir=str(tmp_path / "made"), cache_dir=str(folder))
+    config.splits = ["train", "test"]
+    embed.run(config)
+    made, expected = load(config.output_dir), load(embedded)
+    assert made.keys() == {row["clip_id"] for split in rows.values() for row in split}
+    for clip_id, embedding in made.items():
+        torch.testing.assert_close(embedding, expected[clip_id], atol=1e-5, rtol=1e-5)
+
+
+def test_a_second_run_opens_no_video(tiny, embedded, monkeypatch):
+    def refuse(clips, *_):
+        assert not clips, "a clip was read again"
+        yield from ()
+
+    monkeypatch.setattr(clip_embeddings, "answers", refuse)
+    before = sorted(Path(embedded).rglob("shard-*"))
+    embed.run(EmbedConfig(**tiny, output_dir=embedded))
+    assert sorted(Path(embedded).rglob("shard-*")) == before
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path, warm_python):
+    options = {**tiny, "output_dir": tmp_path / "store", "batch_size": 1, "shard_size": 1}
+    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    process = warm_python.start([RECIPES / "embed.py", *arguments(options)], env=environment)
+    while process.poll() is None and len(list(tmp_path.glob("store/video/shard-*.safetensors"))) < 3:
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL
+    before = load(tmp_path / "store")
+    assert 3 <= len(before) < 36
+    embed.run(EmbedConfig(**{**options, "output_dir": str(tmp_path / "store")}))
+    after, expected = load(tmp_path / "store"), load(embedded)
+    assert after.keys() == expected.keys()
+    for clip_id, values in expected.items():
+        torch.testing.assert_close(after[clip_id], values, atol=1e-5, rtol=1e-4)
+        if clip_id in before:
+            assert torch.equal(after[clip_id], before[clip_id])
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"), [({"shuffle_frames": True}, "sampler"), ({"number_words": True}, "tokenizer")]
+)
+def test_embeddings_made_in_another_way_are_refused(tiny, embedded, changes, names):
+    with pytest.raises(ValueError, match=f"made with other {names} than this run uses"):
+        embed.run(EmbedConfig(**{**tiny, **changes}, output_dir=embedded))
+
+
+def test_another_number_of_frames_than_the_model_takes_is_refused(tiny, tmp_path):
+    with pytest.raises(SystemExit, match=r"takes 4 frames, not 3; leave --num_frames out"):
+        embed.run(EmbedConfig(**tiny, num_frames=3, output_dir=str(tmp_path)))
+
+
+def test_embeddings_of_another_model_are_refused(tiny, embedded):
+    clip = str(Path(tiny["vision_model"]).parent / "clip")
+    with pytest.raises(ValueError, match="made with other weights than this run uses"):
+        embed.run(EmbedConfig(**{**tiny, "vision_model": clip, "num_frames": 4}, output_dir=embedded))
+
+
+def test_missing_and_damaged_videos_are_counted_and_named(tiny, tmp_path):
+    data = tmp_path / "incomplete"  # datasets caches by the folder's last name
+    for name in ("mini", "mini-clips"):
+        (data / name).mkdir(parents=True)
+        for split in ("train", "validation", "test"):
+            rows = Dataset.from_parquet(f"{tiny['dataset']}/{name}/{split}.parquet")
+            if name == "mini-clips" and split == "test":
+                (tmp_path / "damaged.mp4").write_bytes(b"no video")
+                videos = [
+                    None,
+                    str(tmp_path / "damaged.mp4"),
+                    str(tmp_path / "absent.mp4"),
+                    *rows["video"][3:],
+                ]
+                rows = rows.remove_columns("video").add_column("video", videos)
+            rows.to_parquet(data / name / f"{split}.parquet")
+    (data / "README.md").write_text(Path(tiny["dataset"], "README.md").read_text())
+    options = {**tiny, "dataset": str(data), "splits": ["test"], "output_dir": str(tmp_path / "store")}
+    options["num_workers"] = 1
+    coverage = embed.run(EmbedConfig(**options))
+    assert (coverage["clips"], coverage["encoded"]) == (12, 9)
+    assert coverage["missing"] == {"no video file": 1, "does not decode": 2}
+    written = json.loads((tmp_path / "store" / "results.json").read_text())["coverage"]
+    assert set(written["failures"]) == {"test-red-0", "test-red-1", "test-red-2"}
+    assert "damaged.mp4" in written["failures"]["test-red-1"]
+
+
+def test_a_folder_that_is_not_a_model_is_refused_with_how_to_make_one(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=r"outputs/stage1/model is not a model folder .* recipes/stage1.py"):
+        embed.run(EmbedConfig(**{**tiny, "vision_model": "outputs/stage1/model"}, output_dir=str(tmp_path)))
+
+
+def test_other_clips_under_the_same_ids_are_refused(tiny, embedded, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(tiny["dataset"], other)
+    path = other / "mini-clips" / "test.parquet"
+    pl.read_parquet(path).with_columns(video_id=pl.lit("another video")).write_parquet(path)
+    with pytest.raises(SystemExit, match=r"of other data: \d+ of 36 clips with the same id differ"):
+        embed.run(EmbedConfig(**{**tiny, "dataset": str(other)}, output_dir=str(embedded)))
+
+
+def test_an_empty_split_is_refused(tiny, tmp_path):
+    data = tmp_path / "empty"
+    (data / "mini-clips").mkdir(parents=True)
+    rows = Dataset.from_parquet(f"{tiny['dataset']}/mini-clips/test.parquet")
+    rows.select(range(0)).to_parquet(data / "mini-clips" / "test.parquet")
+    (data / "README.md").write_text(
+        "---\nconfigs:\n- config_name: mini-clips\n  data_files:\n  - "
+        "{split: test, path: mini-clips/test.parquet}\n---\n"
+    )
+    options = {**tiny, "dataset": str(data), "splits": ["test"], "output_dir": str(tmp_path / "store")}
+    with pytest.raises(SystemExit, match=r"split 'test' .* cannot be read: .*no data"):
+        embed.run(EmbedConfig(**options))
+
+
+def test_a_folder_of_embeddings_that_was_emptied_says_how_to_make_them(tiny, embedded, tmp_path):
+    config = EmbedConfig(**tiny, output_dir=str(tmp_path))
+    (tmp_path / "results.json").write_text("{}")
+    model, processor = load_encoders(config)
+    with pytest.raises(FileNotFoundError, match=r"video holds no features; make them with `python recipes/embed\.py`"):
+        EmbeddingSource.open(config, model, processor, torch.device("cpu"), make=embed.run)

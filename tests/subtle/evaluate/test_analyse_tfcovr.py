@@ -1,0 +1,67 @@
+"""The statistics of a configuration of TF-CoVR: tables, plots and unknown values."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from subtle.evaluate.analyse_tfcovr import analyze
+from subtle.evaluate.options import AnalyzeTFCoVRConfig
+
+RECIPE = Path(__file__).parents[3] / "recipes" / "analyse_tfcovr.py"
+
+
+@pytest.fixture(scope="module")
+def analysis(tiny, tmp_path_factory):
+    """The tables of the tiny dataset, and the folder that they were written to."""
+    folder = tmp_path_factory.mktemp("analysis")
+    config = AnalyzeTFCoVRConfig(
+        dataset=tiny["dataset"], similarity_model=tiny["text_model"], output_dir=str(folder), top_words=3
+    )
+    return analyze(config), folder
+
+
+def test_rows_and_clips_of_each_split_are_counted(analysis):
+    tables, _ = analysis
+    test, train = tables["rows"]["test"], tables["rows"]["train"]
+    assert {key: test[key] for key in ("rows", "query_clips", "label_pairs", "texts")} == {
+        "rows": 36, "query_clips": 12, "label_pairs": 12, "texts": 4,
+    }  # fmt: skip
+    assert (test["targets"]["minimum"], test["targets"]["mean"], train["targets"]["maximum"]) == (3, 3, 1)
+    assert test["words"]["mean"] == 2
+    assert tables["clips"]["test"] | {"seconds": None} == {"clips": 12, "videos": 12, "labels": 4, "seconds": None}
+    assert tables["clips"]["all"]["clips"] == sum(tables["clips_per_label"].values()) == 36
+    assert tables["words"][0] == {"word": "show", "texts": 252, "share": 1.0}
+    assert len(tables["words"]) == 3
+
+
+def test_plots_and_results_are_written_and_unknown_durations_are_null(analysis):
+    tables, folder = analysis
+    assert {path.name for path in folder.iterdir()} == {
+        "clips_own.png", "targets.png", "text_lengths.png", "durations.png", "words.png", "results.json",
+        "label_pairs.csv",
+    }  # fmt: skip
+    assert all(path.stat().st_size > 5_000 for path in folder.glob("*.png"))
+    text = (folder / "results.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["figures"] == tables
+    assert tables["clips"]["all"]["seconds"] == {
+        "count": 36, "missing": 36, "minimum": None, "mean": None, "median": None, "maximum": None,
+    }  # fmt: skip
+
+
+def test_the_pairs_of_all_labels_are_compared_with_those_of_the_model(analysis):
+    tables, folder = analysis
+    lines = (folder / "label_pairs.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) - 1 == sum(tables["label_pairs"]["pairs"].values()) == 306 * 305 - 2 * 259 * 47 - 8
+    assert tables["label_pairs"]["pairs"]["both"] + tables["label_pairs"]["pairs"]["attributes"] == 4300
+
+
+def test_a_mistake_is_one_line():
+    run = subprocess.run(
+        [sys.executable, RECIPE, "--top_words", "0"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 2
+    assert run.stderr.splitlines()[-1].endswith("--top_words must be positive")

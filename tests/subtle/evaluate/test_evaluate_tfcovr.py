@@ -1,0 +1,261 @@
+"""Evaluation: metrics that agree with a second implementation, a fair gallery, coverage, seeds, and the baselines."""
+
+import json
+import statistics
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+import yaml
+from transformers import AutoConfig
+
+from hf_models.feature_store import FeatureStore
+from subtle.evaluate import evaluate_tfcovr
+from subtle.evaluate.options import EvaluateConfig
+from subtle.tfcovr.systems import SYSTEMS
+from subtle.train import stage2
+from subtle.train.stage2 import Stage2Config
+
+TRAINING = {
+    "projection_dim": 16,
+    "fusion_hidden_dim": 32,
+    "batch_size": 64,
+    "epochs": 2,
+    "learning_rate": 3e-3,
+}
+
+
+@pytest.fixture(scope="session")
+def trained(tiny, embedded, tmp_path_factory):
+    folders = []
+    for seed in (0, 1):
+        folder = tmp_path_factory.mktemp(f"seed-{seed}")
+        stage2.run(Stage2Config(**tiny, **TRAINING, embeddings=embedded, output_dir=str(folder), seed=seed))
+        folders.append(str(folder / "model"))
+    return folders
+
+
+@pytest.fixture
+def config(tiny, embedded, trained, tmp_path):
+    return EvaluateConfig(
+        dataset=tiny["dataset"],
+        models=trained[:1],
+        embeddings=embedded,
+        num_workers=0,
+        output_dir=str(tmp_path / "evaluation"),
+    )
+
+
+def average_precision(ranked, relevant, k):
+    """A second implementation of AP@K, as CIRCO defines it."""
+    hits, total = 0, 0.0
+    for rank, one in enumerate(ranked[:k], start=1):
+        if one in relevant:
+            hits += 1
+            total += hits / rank
+    return total / min(len(relevant), k)
+
+
+def test_metrics_agree_with_a_second_implementation(config):
+    measured = evaluate_tfcovr.run(config)["two-stage"]
+    predictions = pl.read_parquet(Path(config.output_dir) / "predictions.parquet")
+    assert len(predictions) == 36
+    for k in (5, 10, 25, 50):
+        expected = statistics.mean(
+            average_precision(row["ranked_clip_ids"], set(row["target_clip_ids"]), k)
+            for row in predictions.iter_rows(named=True)
+        )
+        assert measured[f"map@{k}"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_gallery_is_every_other_clip_of_the_split_once(config):
+    evaluate_tfcovr.run(config)
+    for row in pl.read_parquet(Path(config.output_dir) / "predictions.parquet").iter_rows(named=True):
+        assert row["query_clip_id"] not in row["ranked_clip_ids"]
+        assert len(row["ranked_clip_ids"]) == len(set(row["ranked_clip_ids"])) == 11
+        assert row["scores"] == sorted(row["scores"], reverse=True)
+        assert len(row["scores"]) == 11
+
+
+def test_results_have_the_coverage_and_the_protocol(config):
+    measured = evaluate_tfcovr.run(config)
+    results = json.loads(Path(config.output_dir, "results.json").read_text())
+    assert results["figures"] == measured
+    assert results["gallery_size"] == 12
+    assert "protocol:standard" in results["signature"]
+    assert results["coverage"]["two-stage"] == {
+        "queries": 36,
+        "queries_ranked": 36,
+        "targets": 108,
+        "targets_in_gallery": 108,
+        "gallery_clips": 12,
+        "gallery_clips_ranked": 12,
+    }
+    assert "std" not in str(measured)
+
+
+def test_missing_clips_show_in_the_coverage_and_in_the_score(config, tmp_path):
+    complete = evaluate_tfcovr.run(config)["two-stage"]["map@50"]
+    partial = tmp_path / "partial"
+    for kind in ("video", "text"):
+        store = FeatureStore(Path(config.embeddings) / kind)
+        names, rows = store.load()
+        kept = [place for place, one in enumerate(names) if one != "test-red-0"]
+        FeatureStore(partial / kind, store.details).append([names[place] for place in kept], rows[kept])
+    (partial / "results.json").write_text("{}")
+    config.embeddings = str(partial)
+    measured = evaluate_tfcovr.run(config)["two-stage"]
+    coverage = json.loads(Path(config.output_dir, "results.json").read_text())["coverage"]["two-stage"]
+    assert (coverage["queries"], coverage["queries_ranked"]) == (36, 33)
+    assert (coverage["gallery_clips"], coverage["gallery_clips_ranked"]) == (12, 11)
+    assert coverage["targets"] - coverage["targets_in_gallery"] == 9
+    assert measured["map@50"] < complete
+
+
+def test_the_official_gallery_repeats_the_first_targets_and_ends_with_the_query(config):
+    config.protocol = "tfcovr-official"
+    evaluate_tfcovr.run(config)
+    results = json.loads(Path(config.output_dir, "results.json").read_text())
+    assert results["gallery_size"] == 36
+    assert "protocol:tfcovr-official" in results["signature"]
+    predictions = pl.read_parquet(Path(config.output_dir) / "predictions.parquet")
+    firsts = [targets[0] for targets in predictions["target_clip_ids"]]
+    for row in predictions.iter_rows(named=True):
+        assert sorted(row["ranked_clip_ids"]) == sorted(firsts)
+        own = firsts.count(row["query_clip_id"])
+        assert row["ranked_clip_ids"][36 - own :] == [row["query_clip_id"]] * own
+
+
+def test_the_gallery_may_be_the_targets_alone(config):
+    config.gallery = "targets"
+    evaluate_tfcovr.run(config)
+    assert json.loads(Path(config.output_dir, "results.json").read_text())["gallery_size"] == 12
+
+
+def test_several_models_give_mean_and_standard_deviation(config, trained):
+    config.models = trained
+    measured = evaluate_tfcovr.run(config)["two-stage"]
+    by_seed = json.loads(Path(config.output_dir, "results.json").read_text())["by_seed"]["two-stage"]
+    values = [one["map@10"] for one in by_seed]
+    assert measured["map@10"] == pytest.approx(sum(values) / 2)
+    assert measured["map@10_std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    names = sorted(path.name for path in Path(config.output_dir, "predictions", "two-stage").iterdir())
+    assert names == ["0.parquet", "1.parquet"]
+
+
+def test_the_comparison_measures_every_baseline(config, tiny, embedded, tmp_path):
+    training = {**tiny, **TRAINING, "embeddings": embedded, "epochs": 1, "output_dir": str(tmp_path / "base")}
+    (tmp_path / "stage2.yaml").write_text(yaml.safe_dump(training))
+    config.compare, config.seeds, config.stage2_config = True, [0, 1], str(tmp_path / "stage2.yaml")
+    config.image_model = str(Path(tiny["vision_model"]).parent / "clip")
+    config.runs_dir, config.embeddings = str(tmp_path / "systems"), str(tmp_path / "embeddings" / "stage1")
+    measured = evaluate_tfcovr.run(config)
+    assert list(measured) == [system.name for system in SYSTEMS]
+    assert all(0 < one["map@50"] < 1 for one in measured.values())
+    assert all(("map@50_std" in one) == (name != "zero-shot average") for name, one in measured.items())
+    made = {path.name for path in (tmp_path / "embeddings").iterdir()}
+    assert made == {"stage1", "frames", "zero-shot", "stage1-shuffled"}
+
+
+def test_the_comparison_trains_baselines_as_the_given_model_was_and_measures_it_as_it_is(
+    config, trained, tmp_path, monkeypatch
+):
+    alone = evaluate_tfcovr.run(config)
+    config.compare, config.systems, config.runs_dir = (
+        True,
+        ["two-stage", "text-only"],
+        str(tmp_path / "systems"),
+    )
+    trainings = []
+    monkeypatch.setattr(evaluate_tfcovr, "train", lambda one: (trainings.append(one), stage2.run(one)))
+    measured = evaluate_tfcovr.run(config)
+    assert list(measured) == config.systems
+    assert measured["two-stage"] == alone["two-stage"]
+    (training,) = trainings
+    assert {name: getattr(training, name) for name in TRAINING} == TRAINING
+    assert training.output_dir == str(tmp_path / "systems/text-only/seed-0")
+    evaluate_tfcovr.run(config)
+    assert len(trainings) == 1
+
+
+def test_a_baseline_of_another_training_is_refused(config, tmp_path):
+    config.compare, config.systems, config.runs_dir = True, ["text-only"], str(tmp_path / "systems")
+    evaluate_tfcovr.run(config)
+    path = tmp_path / "systems/text-only/seed-0/results.json"
+    results = json.loads(path.read_text())
+    results["config"]["learning_rate"] = 1.0
+    path.write_text(json.dumps(results))
+    with pytest.raises(SystemExit, match="trained with other learning_rate; name another --runs_dir"):
+        evaluate_tfcovr.run(config)
+
+
+@pytest.mark.parametrize("added", [{"model": "tfcovr"}, {"model": "factored_covr"}], ids=str)
+def test_a_run_from_before_an_option_existed_is_one_with_its_default(tmp_path, added):
+    run = Stage2Config(output_dir=str(tmp_path), seed=3)
+    recorded = {name: value for name, value in vars(run).items() if name not in {*added, "project_text"}}
+    (tmp_path / "results.json").write_text(json.dumps({"config": recorded}))
+    wanted = Stage2Config(**vars(run) | added)
+    if added["model"] == "tfcovr":
+        assert evaluate_tfcovr.is_trained(wanted)
+        return
+    with pytest.raises(SystemExit, match="trained with other model; name another --runs_dir"):
+        evaluate_tfcovr.is_trained(wanted)
+
+
+def test_the_comparison_of_a_factored_model_has_factored_halves_and_image_models_in_a_tf_covr(
+    config, tiny, tiny_factored, embedded_factored, tmp_path
+):
+    training = {**tiny_factored, **TRAINING, "embeddings": embedded_factored, "epochs": 1, "model": "factored_covr"}
+    (tmp_path / "stage2.yaml").write_text(yaml.safe_dump({**training, "output_dir": str(tmp_path / "base")}))
+    config.compare, config.stage2_config = True, str(tmp_path / "stage2.yaml")
+    config.image_model = str(Path(tiny["vision_model"]).parent / "clip")
+    config.runs_dir, config.embeddings = str(tmp_path / "systems"), str(tmp_path / "embeddings" / "stage1")
+    measured = evaluate_tfcovr.run(config)
+    assert list(measured) == [system.name for system in SYSTEMS]
+    assert all(0 < one["map@50"] < 1 for one in measured.values())
+    made = {
+        path.parents[2].name: AutoConfig.from_pretrained(path.parent) for path in tmp_path.glob("**/model/config.json")
+    }
+    kinds = {path: found.model_type for path, found in made.items()}
+    assert kinds == {
+        tmp_path.name: "factored_covr",
+        "text-only": "factored_covr",
+        "video-only": "factored_covr",
+        "stage-2-only": "tfcovr",
+    }
+
+
+def test_an_unknown_system_is_refused_with_those_there_are(config):
+    config.compare, config.systems = True, ["audio-only"]
+    with pytest.raises(SystemExit, match=r"no system \['audio-only'\]; there are 'two-stage', 'stage-2-only'"):
+        evaluate_tfcovr.run(config)
+
+
+def test_a_model_that_is_not_there_says_how_to_make_it(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config.models = ["outputs/stage2/model"]
+    with pytest.raises(SystemExit, match=r"outputs/stage2/model is not a model folder .* recipes/stage2\.py"):
+        evaluate_tfcovr.run(config)
+
+
+def test_an_encoder_given_as_the_model_is_refused(config, tiny):
+    config.models = [tiny["vision_model"]]
+    with pytest.raises(SystemExit, match="holds a AIMModel, not a model that stage 2 wrote"):
+        evaluate_tfcovr.run(config)
+
+
+def test_embeddings_of_another_encoder_are_refused(config, tiny, tmp_path):
+    clip = str(Path(tiny["vision_model"]).parent / "clip")
+    other = Stage2Config(**{**tiny, "vision_model": clip}, **TRAINING)
+    other.embeddings, other.output_dir = str(tmp_path / "clip"), str(tmp_path / "other")
+    stage2.run(other)
+    config.models = [f"{other.output_dir}/model"]
+    with pytest.raises(ValueError, match="features of two models must not be mixed"):
+        evaluate_tfcovr.run(config)
+
+
+def test_search_uses_cosines(config):
+    evaluate_tfcovr.run(config)
+    scores = torch.tensor(pl.read_parquet(Path(config.output_dir) / "predictions.parquet")["scores"].to_list())
+    assert scores.abs().max() <= 1 + 1e-5

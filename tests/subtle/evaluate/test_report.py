@@ -1,0 +1,329 @@
+"""The report on an evaluation whose rankings are written by hand."""
+
+import csv
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import polars as pl
+import pytest
+
+from subtle.evaluate import report
+from subtle.evaluate.options import ReportConfig
+from subtle.evaluate.report import as_csv, main, render
+from subtle.run.intervals import interval_of_mean
+from subtle.run.pages import csp_hash
+from subtle.tfcovr.shown_queries import select_queries
+
+
+def write_evaluation(folder, rows, **results):
+    folder.mkdir(exist_ok=True)
+    pl.DataFrame(rows).write_parquet(folder / "predictions.parquet")
+    coverage = {
+        "queries": 3,
+        "queries_ranked": 2,
+        "targets": 6,
+        "targets_in_gallery": 5,
+        "gallery_clips": 12,
+        "gallery_clips_ranked": 11,
+    }
+    record = {
+        "figures": {"two-stage": {f"map@{k}": 0.25 for k in (5, 10, 25, 50)}},
+        "config": {"protocol": "standard"},
+        "signature": "map@k|protocol:standard",
+        "coverage": {"two-stage": coverage},
+        "seed": 3,
+    }
+    (folder / "results.json").write_text(json.dumps(record | results))
+
+
+def query(number, text, ranked, targets):
+    return {
+        "query_id": f"q{number}",
+        "query_clip_id": "test-red-0",
+        "query_label": "red",
+        "modification_text": text,
+        "change_type": "temporal",
+        "target_clip_ids": targets,
+        "target_label": "blue",
+        "ranked_clip_ids": ranked,
+    }
+
+
+@pytest.fixture
+def config(tiny, tmp_path):
+    blue = [f"test-blue-{number}" for number in range(3)]
+    rows = [
+        query(0, "show <b>blue</b>", ["test-blue-0", "test-red-1", "test-blue-1"], blue),
+        query(1, "show blue", ["test-red-2", "test-red-1", "test-blue-2"], blue),
+    ]
+    write_evaluation(tmp_path / "evaluation", rows)
+    return ReportConfig(
+        dataset=tiny["dataset"],
+        evaluation_dir=str(tmp_path / "evaluation"),
+        output_dir=str(tmp_path / "report"),
+    )
+
+
+class Page(HTMLParser):
+    """What a browser makes of a page: elements with their attributes, and the text inside script and style."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.inside, self.text = [], None, {"script": [], "style": [], None: []}
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag in self.text:
+            self.inside = tag
+
+    def handle_endtag(self, tag):
+        self.inside = None if tag == self.inside else self.inside
+
+    def handle_data(self, data):
+        self.text[self.inside].append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def with_clips(monkeypatch, **columns):
+    """Let the report read the tiny clips with other values in some columns."""
+    load_split = report.load_split
+
+    def changed(*args, **options):
+        clips = load_split(*args, **options).to_polars().with_columns(**columns)
+        return type("Clips", (), {"to_polars": lambda self: clips})()
+
+    monkeypatch.setattr(report, "load_split", changed)
+
+
+def test_right_and_wrong_answers_are_told_apart_by_word_and_frame(config):
+    page, _ = render(config)
+    assert len(re.findall('<li class="clip right">\\s*<b>[123] ✓ right</b>', page)) == 3
+    assert len(re.findall('<li class="clip wrong">\\s*<b>[123] ✗ wrong</b>', page)) == 3
+    assert ".wrong video, .wrong .missing { border: 3px dashed" in page
+    assert page.count('src="data:video/mp4;base64,') == 8  # two queries with three answers each
+
+
+def test_a_label_gets_the_mean_average_precision_of_its_queries(config):
+    _, per_label = render(config)
+    (row,) = per_label.iter_rows(named=True)
+    assert row["queries"] == 2
+    assert row["value"] == pytest.approx(((1 + 2 / 3) / 3 + (1 / 3) / 3) / 2)
+
+
+def test_text_from_data_is_escaped(config):
+    page, _ = render(config)
+    assert "show &lt;b&gt;blue&lt;/b&gt;" in page
+    assert "<b>blue</b>" not in page
+
+
+def test_coverage_stands_beside_the_metrics(config):
+    page, _ = render(config)
+    assert "2 of 3 queries could be ranked, against 11 of 12 clips" in page
+
+
+def test_without_queries_no_clip_leaves_its_folder(config):
+    config.num_queries = 0
+    page, _ = render(config)
+    assert "data:video" not in page
+
+
+def test_a_clip_whose_video_is_gone_is_shown_as_missing(config, monkeypatch):
+    monkeypatch.setattr("subtle.tfcovr.shown_queries.encode_clip", lambda row: None)
+    page, _ = render(config)
+    assert page.count("the video cannot be read") == 8
+
+
+def test_a_missing_evaluation_says_how_to_make_it(config, tmp_path):
+    config.evaluation_dir = str(tmp_path / "nowhere")
+    with pytest.raises(SystemExit, match="evaluate_tfcovr"):
+        render(config)
+
+
+def test_the_recipe_writes_the_page_and_the_table(config, capsys):
+    main(replace(config, num_queries=1))
+    assert "index.html" in capsys.readouterr().out
+    assert (pl.read_csv(f"{config.output_dir}/per_label.csv")["description"] == "blue").all()
+
+
+def test_without_descriptions_the_labels_stand_on_the_page_and_the_mistakes_are_counted(config, monkeypatch):
+    with_clips(monkeypatch, description=pl.lit(None, pl.String))
+    page, per_label = render(config)
+    assert "None" not in page
+    assert "Nothing: " not in page
+    assert re.search("<td>blue</td><td>red</td><td>1 of 2</td>", page)
+    assert per_label["description"].to_list() == ["blue"]
+
+
+def test_without_descriptions_and_labels_the_clip_ids_stand_on_the_page(config, monkeypatch):
+    nothing = pl.lit(None, pl.String)
+    with_clips(monkeypatch, description=nothing, label=nothing)
+    predictions = pl.read_parquet(f"{config.evaluation_dir}/predictions.parquet")
+    predictions.with_columns(target_label=nothing, change_type=nothing).write_parquet(
+        f"{config.evaluation_dir}/predictions.parquet"
+    )
+    page, per_label = render(config)
+    assert "None" not in page
+    assert "not stated" in page
+    assert re.search("<td>test-blue-0</td><td>test-red-2</td><td>1 of 2</td>", page)
+    assert per_label["name"].to_list() == ["test-blue-0"]
+
+
+def test_nothing_is_mistaken_where_every_first_answer_is_right(config, tmp_path):
+    rows = [query(0, "show blue", ["test-blue-1", "test-red-1"], ["test-blue-1"])]
+    write_evaluation(tmp_path / "evaluation", rows)
+    page, _ = render(config)
+    assert "Nothing: the clip at rank 1 is a right answer to every query." in page
+
+
+def test_the_evaluations_own_dataset_is_read(config, tmp_path):
+    record = {"dataset": config.dataset, "dataset_config": "mini", "split": "test", "protocol": "standard"}
+    rows = [query(0, "show blue", ["test-blue-1", "test-red-1"], ["test-blue-1"])]
+    write_evaluation(tmp_path / "evaluation", rows, config=record)
+    page, _ = render(ReportConfig(evaluation_dir=config.evaluation_dir))
+    assert page.count('src="data:video/mp4;base64,') == 3
+
+
+def test_a_flag_wins_over_the_evaluations_dataset(config, tmp_path):
+    record = {"dataset": "nowhere", "dataset_config": "none", "split": "none", "protocol": "standard"}
+    rows = [query(0, "show blue", ["test-blue-1"], ["test-blue-1"])]
+    write_evaluation(tmp_path / "evaluation", rows, config=record)
+    config.dataset_config, config.split = "mini", "test"
+    page, _ = render(config)
+    assert f"dataset <b>{config.dataset}</b>, configuration <b>mini</b>, split <b>test</b>" in page
+
+
+def test_a_dataset_without_the_evaluated_clips_is_refused(config):
+    config.split = "train"
+    with pytest.raises(SystemExit, match=r"none of the evaluated queries' clips, such as 'test-red-0'.*--data_dir"):
+        render(config)
+
+
+def test_a_dataset_that_has_moved_is_named_with_the_flags_that_say_where_it_is(config):
+    config.data_dir = "/gone"
+    with pytest.raises(SystemExit, match=r"data_dir='/gone'.*--data_dir"):
+        render(config)
+
+
+def test_results_of_another_recipe_are_refused(config, tmp_path):
+    (tmp_path / "evaluation" / "results.json").write_text(json.dumps({"figures": {}, "config": {}}))
+    with pytest.raises(SystemExit, match=r"not what evaluate_tfcovr\.py writes"):
+        render(config)
+
+
+def test_a_query_shows_its_right_answers_and_two_more_and_none_of_these_is_wrong(config, tmp_path):
+    ranked = ["test-blue-0", "test-red-1", "test-red-2", "test-grey-0"]
+    write_evaluation(tmp_path / "evaluation", [query(0, "show blue", ranked, ["test-blue-0"])])
+    page, _ = render(config)
+    assert re.findall('<li class="clip (.*?)">', page) == ["right", "extra", "extra"]
+    assert "1 right answer: rank 1</p>" in page
+
+
+def test_a_right_answer_is_shown_where_none_of_the_first_ones_is_right(config, tmp_path):
+    ranked = ["test-red-1", "test-red-2", "test-grey-0", "test-grey-1", "test-blue-1"]
+    write_evaluation(tmp_path / "evaluation", [query(0, "show blue", ranked, ["test-blue-0", "test-blue-1"])])
+    page, _ = render(config)
+    assert re.findall('<li class="clip (.*?)">', page) == ["wrong"] * 4 + ["right"]
+    assert "✓ right, at rank 5" in page
+    assert "2 right answers: rank 5; 1 not in the first 5" in page
+
+
+def test_a_clip_is_shown_with_its_video_and_its_seconds(config, monkeypatch):
+    with_clips(monkeypatch, start_seconds=pl.lit(0.25), end_seconds=pl.lit(0.75), video_id=pl.lit("final-2"))
+    page, _ = render(config)
+    assert page.count("<span>video final-2</span> <span>0.2-0.8 s</span>") == 8
+
+
+def test_the_worst_query_of_each_target_comes_before_the_second_worst_of_any():
+    predictions = pl.DataFrame(
+        {
+            "query_id": ["a", "b", "c", "d"],
+            "target": ["jump", "jump", "jump", "spin"],
+            "change_type": ["event"] * 4,
+            "ap": [0.3, 0.1, 0.2, 0.9],
+        }
+    )
+    for num_queries, shown in {2: ["b", "d"], 3: ["b", "c", "d"], 9: ["b", "c", "a", "d"]}.items():
+        drawn = select_queries(predictions, num_queries=num_queries, selection="worst", seed=0)
+        assert drawn["query_id"].to_list() == shown
+
+
+def test_the_interval_is_over_long_videos_not_over_queries(config, monkeypatch, tmp_path):
+    """Of two queries of one video, 5/9 and 1/9, and one of another, 1: means 1/3 and 1, of two videos and one query."""
+    page, _ = render(config)
+    assert 'class="interval"' not in page, "both queries are of one clip, and its video says nothing about others"
+    blue = [f"test-blue-{number}" for number in range(3)]
+    rows = [
+        query(0, "one", ["test-blue-0", "test-red-1", "test-blue-1"], blue),
+        query(1, "two", ["test-red-2", "test-red-1", "test-blue-2"], blue),
+        query(2, "three", blue, blue) | {"query_clip_id": "test-red-1"},
+    ]
+    write_evaluation(tmp_path / "evaluation", rows)
+    with_clips(monkeypatch, video_id=pl.col("clip_id"))
+    page, _ = render(config)
+    found = interval_of_mean(np.array([[5 / 9, 1 / 9, 1]]), ["a", "a", "b"], share=True)
+    assert page.count(found.bounds_in_percent()) >= 4  # every cut-off is above the ranks here
+    assert "interval over long videos" in page
+    assert "narrow" not in page
+
+
+def test_seeds_widen_the_interval_of_a_system(config, tmp_path):
+    """One row of a query for each of two seeds, one right and one wrong, in each of two videos."""
+    folder, blue = tmp_path / "evaluation", ["test-blue-0"]
+    (folder / "predictions" / "two-stage").mkdir(parents=True)
+    for seed, ranked in enumerate((["test-blue-0"], ["test-red-2"])):
+        rows = [query(n, "t", ranked, blue) | {"query_clip_id": f"test-red-{n}"} for n in range(2)]
+        pl.DataFrame(rows).write_parquet(folder / "predictions" / "two-stage" / f"{seed}.parquet")
+    results = json.loads((folder / "results.json").read_text()) | {"by_seed": {"two-stage": [{}, {}]}}
+    rows = report.system_rows(folder, results, {"test-red-0": "a", "test-red-1": "b"})
+    assert {text for _, text in rows[0]["cells"]} == {"[0.00, 100.00]"}
+
+
+def test_markup_in_a_label_stays_text(config, monkeypatch):
+    label = '</script><script>alert(1)</script><img src="https://example.org/x" onerror="alert(1)">'
+    with_clips(monkeypatch, description=pl.lit(label), label=pl.lit(label))
+    page = Page(render(config)[0])
+    assert len(page.all("script")) == 1
+    assert not page.all("img")
+    assert "alert" not in "".join(page.text["script"])
+    assert label in page.text[None]
+    assert {one["data-target"] for one in page.all("section") if one.get("class") == "query"} == {label}
+
+
+def test_the_page_may_run_its_own_script_and_reach_no_network(config):
+    page = Page(render(config)[0])
+    (policy,) = (one["content"] for one in page.all("meta") if one.get("http-equiv") == "Content-Security-Policy")
+    rules = dict(rule.split(maxsplit=1) for rule in policy.split("; "))
+    assert rules.pop("script-src") == csp_hash("".join(page.text["script"]))
+    assert rules.pop("style-src") == csp_hash("".join(page.text["style"]))
+    assert rules == {
+        "default-src": "'none'",
+        "media-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    assert not [one for _, one in page.elements if "style" in one or any(name.startswith("on") for name in one)]
+
+
+def test_no_clip_plays_before_the_script_has_checked_for_reduced_motion(config):
+    page = Page(render(config)[0])
+    assert all("controls" in video and "autoplay" not in video for video in page.all("video"))
+    assert 'matchMedia("(prefers-reduced-motion: no-preference)")' in "".join(page.text["script"])
+
+
+def test_without_script_every_query_is_shown(config):
+    page = Page(render(config)[0])
+    assert not [one for one in page.all("section") if "hidden" in one]
+    assert [one for one in page.all("div") if one.get("class") == "controls" and "hidden" in one]
+
+
+def test_a_cell_of_the_table_is_not_a_formula():
+    table = pl.DataFrame({"name": ["=1+1", "+1", "-1", "@a", "a=b", None], "value": [-1.0] * 6})
+    rows = list(csv.DictReader(as_csv(table).splitlines()))
+    assert [row["name"] for row in rows] == ["'=1+1", "'+1", "'-1", "'@a", "a=b", ""]
+    assert {row["value"] for row in rows} == {"-1.0"}

@@ -1,0 +1,307 @@
+"""The life of a training run: what it writes, resumes and removes, when it stops, and that two runs share no folder."""
+
+import json
+import math
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from filelock import FileLock
+from safetensors.torch import load_file
+
+from subtle.run.schedules import warmup_cosine
+from subtle.run.shared_config import TrainingRunConfig
+from subtle.run import training
+from subtle.run.training import LOCK, TrainingRun, epoch_batches, split_batches
+from subtle.train import noise_evaluator, stage1
+from subtle.train.options import Stage1Config, VCMRConfig, VidCLIPRunConfig
+from subtle.train.stage1 import Stage1
+from subtle.train.stage2 import Stage2, Stage2Config
+from subtle.train.vcmr import VCMR
+from subtle.train.vidclip import Training
+
+HOLD = f"""
+import sys, time
+from filelock import FileLock
+lock = FileLock(sys.argv[1] + "/{LOCK}")
+lock.acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+# What decided a run's weights when these were first resumed. A field more or less refuses every run begun before it:
+# one that is new belongs into the recipe's ADDED.
+IDENTITIES = {
+    (Stage1, Stage1Config): "activation_checkpointing adam_beta2 adapter_ratio adapter_scale augment_per_frame "
+    "backbone_learning_rate_factor base batch_size brightness cache_frames class_balanced classifier_dropout "
+    "crop_scale "
+    "data_dir dataset dataset_config drop_path_rate epochs flip frames_per_part full head init_from label_smoothing "
+    "learning_rate max_gradient_norm mixed_precision num_frames num_processes num_temporal_adapters rand_augment seed "
+    "temporal_learning_rate_factor time_amplitude video_dir warmup_epochs weight_decay",
+    (Stage2, Stage2Config): "activation_checkpointing alpha batch_size beta data_dir dataset dataset_config embeddings "
+    "encoders end_to_end epochs fusion fusion_dropout fusion_hidden_dim fusion_projection_dim learnable_temperature "
+    "learning_rate loss max_gradient_norm mixed_precision num_frames num_processes number_words project_targets "
+    "projection_dim query row_normalization seed standardize_video temperature text_model text_model_class video_dir "
+    "vision_model vision_model_class warmup_steps weight_decay",
+    (
+        Training,
+        VidCLIPRunConfig,
+    ): "activation_checkpointing batch_size clips_config clips_data_dir clips_dataset data_dir "
+    "dataset dataset_config draws epochs freeze_vision learning_rate max_gradient_norm mixed_precision model "
+    "num_frames "
+    "num_processes objective preference_kind preference_margin preference_pairs preference_scale preference_weight "
+    "seed stack video_dir warmup_steps weight_decay zero_init_rate",
+    (VCMR, VCMRConfig): "batch_size clip_seconds data_dir dataset dataset_config end_convention epochs features "
+    "granularity hard_negative_epoch learning_rate max_clips max_gradient_norm max_query_tokens max_video_clips "
+    "min_clips "
+    "mixed_precision model nms_threshold normalize_features num_processes patience preset roberta same_video_negatives "
+    "seed size span_loss_weight train_split validation_split warmup_share weight_decay",
+}
+
+
+@dataclass
+class SmallConfig(TrainingRunConfig):
+    epochs: int = 3
+    output_dir: str = "run"
+
+
+class SmallRun(TrainingRun):
+    """Two steps an epoch on one linear layer; validation scores come from a list."""
+
+    NAME, METRIC = "small", "score"
+    scores = (0.1, 0.3, 0.2, 0.1, 0.9)
+
+    def __init__(self, config):
+        super().__init__(config)
+        model = torch.nn.Linear(2, 1)
+        self.model, self.optimizer = self.accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.1))
+
+    def count_steps(self):
+        return 2
+
+    def train_epoch(self):
+        for _ in range(self.progress.step, self.steps_per_epoch):
+            loss = (self.model(torch.rand(4, 2)) - 1).square().mean()
+            self.accelerator.backward(loss)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.finish_step(loss)
+
+    def validate(self):
+        return {"score": self.scores[self.progress.epoch], "other": 1.0}
+
+    def publish(self):
+        shutil.copy(self.best_weights, self.output_dir / "model.safetensors")
+        return {"score": self.progress.best}, {"coverage": {"train": 8}}
+
+
+@pytest.fixture
+def config(tmp_path):
+    return SmallConfig(device="cpu", checkpoint_steps=3, output_dir=str(tmp_path / "run"))
+
+
+@pytest.fixture
+def no_wait(monkeypatch):
+    monkeypatch.setattr(training, "LOCK_TIMEOUT_SECONDS", 0.05)
+
+
+def files(folder):
+    return {path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_a_complete_run_leaves_results_and_the_weights_of_the_best_epoch(config, tmp_path):
+    best, kept = [], SmallRun.keep_best
+
+    class Watched(SmallRun):
+        def keep_best(self, state):
+            best.append({name: value.clone() for name, value in state.items()})
+            kept(self, state)
+
+    assert Watched(config).train() == {"score": 0.3}
+    assert files(config.output_dir) == {"best.safetensors", "model.safetensors", "results.json", "run.json", LOCK}
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert list(results) == [
+        *("figures", "config", "seed", "date", "code_revision", "versions"),
+        *("history", "coverage", "num_processes"),
+    ]
+    assert [epoch["score"] for epoch in results["history"]] == [0.1, 0.3, 0.2]
+    assert len(best) == 2
+    published = load_file(tmp_path / "run" / "model.safetensors")
+    assert all(torch.equal(published[name], value) for name, value in best[-1].items())
+
+
+def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, monkeypatch, tmp_path):
+    monkeypatch.setattr(SmallRun, "publish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        SmallRun(config).train()
+    names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl", "progress.json")
+    assert files(tmp_path / "run" / "checkpoints") == {f"step-0000000006/{name}" for name in names}
+    progress = json.loads((tmp_path / "run/checkpoints/step-0000000006/progress.json").read_text())
+    assert list(progress) == ["epoch", "step", "total_steps", "loss_sum", "best", "history", "sizes"]
+    assert (progress["epoch"], progress["step"], progress["total_steps"]) == (2, 2, 6)
+    assert [list(epoch) for epoch in progress["history"]] == [["loss", "score", "other"]] * 2
+
+
+@pytest.mark.parametrize("recipe", IDENTITIES, ids=lambda recipe: recipe[1].__name__)
+def test_the_recorded_options_that_decide_the_weights_stay_those_of_earlier_versions(recipe):
+    run_class, config_class = recipe
+    run = run_class.__new__(run_class)
+    run.config, run.accelerator, run.fingerprints = config_class(), SimpleNamespace(num_processes=1), {}
+    assert sorted(run.identity()) == IDENTITIES[recipe].split()
+
+
+def test_the_optimizers_groups_keep_the_keys_that_are_read_back_from_a_checkpoint():
+    (group,) = stage1.parameter_groups(torch.nn.Linear(2, 1, bias=False), Stage1Config())
+    assert group.keys() == {"params", "factor", "weight_decay"}
+
+
+def test_a_run_killed_before_it_removed_its_checkpoints_loses_them_at_the_next_start(config, monkeypatch, capsys):
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallRun, "remove_leftovers", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            SmallRun(config).train()
+    assert Path(config.output_dir, "checkpoints").is_dir()
+    monkeypatch.setattr(SmallRun, "train_epoch", None)
+    assert SmallRun(config).train() == {"score": 0.3}
+    assert "says that this run is complete; --restart trains again from scratch" in capsys.readouterr().out
+    assert not Path(config.output_dir, "checkpoints").exists()
+
+
+def test_stage_1_also_removes_the_best_weights_that_a_killed_run_left(tmp_path):
+    run = Stage1.__new__(Stage1)
+    run.output_dir, run.accelerator = tmp_path, SimpleNamespace(is_main_process=True)
+    (tmp_path / "checkpoints").mkdir()
+    run.best_weights.touch()
+    run.remove_leftovers()
+    run.remove_leftovers()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_stopped_in_an_epoch_ends_with_the_weights_and_losses_of_one_that_was_not(config, monkeypatch, tmp_path):
+    SmallRun(config).train()
+    stopped = SmallConfig(**{**vars(config), "output_dir": str(tmp_path / "stopped")})
+    with monkeypatch.context() as patched:
+        patched.setattr(training.Checkpoints, "save", save_and_stop(training.Checkpoints.save))
+        with pytest.raises(KeyboardInterrupt):
+            SmallRun(stopped).train()
+    SmallRun(stopped).train()
+    folders = [Path(one.output_dir) for one in (config, stopped)]
+    whole, resumed = (json.loads((folder / "results.json").read_text())["history"] for folder in folders)
+    assert whole == resumed
+    whole, resumed = ((folder / "model.safetensors").read_bytes() for folder in folders)
+    assert whole == resumed
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, monkeypatch, tmp_path, share):
+    with monkeypatch.context() as patched:
+        patched.setattr(SmallRun, "publish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            SmallRun(config).train()
+    names = sorted(files(config.output_dir) - {LOCK})
+    assert len(names) == 6
+    for number, name in enumerate(names):
+        copy = tmp_path / str(number)
+        shutil.copytree(config.output_dir, copy)
+        content = (copy / name).read_bytes()
+        (copy / name).write_bytes(content[: int(share * len(content))])
+        cut = SmallConfig(**{**vars(config), "output_dir": str(copy)})
+        with pytest.raises(SystemExit, match=rf"{Path(name).name} is damaged.* give --restart to train again"):
+            SmallRun(cut).train()
+        cut.restart = True
+        assert SmallRun(cut).train() == {"score": 0.3}
+        results = copy / "results.json"
+        results.write_bytes(results.read_bytes()[: int(share * results.stat().st_size)])
+        with pytest.raises(SystemExit, match=r"results.json is damaged.* give --restart to train again"):
+            SmallRun(SmallConfig(**{**vars(cut), "restart": False})).train()
+
+
+def save_and_stop(save):
+    def stop(*arguments):
+        save(*arguments)
+        raise KeyboardInterrupt
+
+    return stop
+
+
+def test_training_stops_after_as_many_epochs_without_a_better_score_as_patience_says(config, tmp_path):
+    config.epochs = 5
+    run = SmallRun(config)
+    run.patience = 2
+    assert run.train() == {"score": 0.3}
+    assert len(json.loads((tmp_path / "run" / "results.json").read_text())["history"]) == 4
+
+
+def test_a_mean_of_equal_figures_in_another_order_is_no_better_score(config, monkeypatch):
+    monkeypatch.setattr(SmallRun, "scores", (0.6, 0.1 + 0.2 + 0.3, 0.5))
+    run = SmallRun(config)
+    run.patience = 2
+    assert run.scores[1] > run.scores[0]
+    run.train()
+    assert run.progress.best == 0.6
+    assert run.is_exhausted()
+
+
+def test_a_score_that_is_not_a_number_does_not_replace_the_best_weights(config, monkeypatch):
+    monkeypatch.setattr(SmallRun, "scores", (0.5, float("nan"), 0.4))
+    assert SmallRun(config).train() == {"score": 0.5}
+
+
+def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended_or_was_killed(config, no_wait, capsys):
+    folder = Path(config.output_dir)
+    folder.mkdir()
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"held\n"
+        with pytest.raises(SystemExit, match=rf"{folder}; wait until it ends, or name another --output_dir") as end:
+            SmallRun(config)
+        assert "\n" not in str(end.value)
+        assert files(folder) == {LOCK}
+        first.send_signal(signal.SIGKILL)
+    assert SmallRun(config).train() == {"score": 0.3}
+
+
+def test_a_run_in_a_folder_that_another_run_completed_first_writes_nothing(config, no_wait):
+    run = SmallRun(config)
+    with FileLock(Path(config.output_dir, LOCK)), pytest.raises(SystemExit, match="another run is writing"):
+        run.train()
+    assert files(config.output_dir) == {LOCK}
+
+
+def test_two_noise_evaluators_share_no_folder(tmp_path, no_wait):
+    with FileLock(tmp_path / LOCK), pytest.raises(SystemExit, match=f"another run is writing to {tmp_path}; wait"):
+        noise_evaluator.run(noise_evaluator.NoiseEvaluatorConfig(device="cpu", output_dir=str(tmp_path)))
+
+
+@pytest.mark.parametrize("divide_last", [False, True])
+def test_the_learning_rate_rises_then_falls_to_zero(divide_last):
+    rates = [warmup_cosine(step, 104, 4, 1.0, divide_last=divide_last) for step in range(105)]
+    assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert rates[54] == pytest.approx(0.5)
+    assert rates[104] == pytest.approx(0.0)
+
+
+def test_a_cosine_that_moves_once_per_epoch_is_that_of_the_release():
+    """Its `CosineSchedule`, called with the number of the epoch: (1 + cos(pi epoch / epochs)) / 2."""
+    rates = [warmup_cosine(step, 5 * 7, 0, 2.0, steps_at_once=7) for step in range(5 * 7)]
+    assert rates == pytest.approx([1 + math.cos(math.pi * epoch / 5) for epoch in range(5) for _ in range(7)])
+
+
+def test_every_row_is_in_one_batch_of_one_process_and_a_batch_too_small_for_all_is_left_out(config):
+    config.batch_size = 4
+    processes = [SimpleNamespace(num_processes=2, process_index=place) for place in (0, 1)]
+    first, second = (epoch_batches(15, 3, config, process) for process in processes)
+    assert [len(batch) for batch in first] == [len(batch) for batch in second] == [2, 2, 2]
+    assert torch.cat([*first, *second]).unique().numel() == 12
+    assert not torch.equal(torch.cat(first), torch.cat(epoch_batches(15, 4, config, processes[0])))
+    alone = split_batches(torch.arange(9), 4, SimpleNamespace(num_processes=1, process_index=0))
+    assert [batch.tolist() for batch in alone] == [[0, 1, 2, 3], [4, 5, 6, 7]]

@@ -1,0 +1,156 @@
+"""Kinds of encoders from a folder of videos to a result: by clip, and by text where the model reads texts.
+
+TF-CoVR is in `test_search.py`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from colored_videos import write_colored_video
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    PreTrainedTokenizerFast,
+    Siglip2Config,
+    Siglip2ImageProcessor,
+    Siglip2Model,
+    Siglip2Processor,
+    SiglipConfig,
+    SiglipImageProcessor,
+    SiglipModel,
+    SiglipProcessor,
+)
+
+from hf_datasets.video import read_frames
+from hf_models.index.store import MomentIndex
+from hf_models.moment_encoders import load_moment_encoder
+from subtle.footage import index, search
+from subtle.footage.options import IndexConfig, SearchConfig
+from subtle.options import run_recipe
+from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
+
+SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+COLORS = [(250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245)]
+WORDS = ["<pad>", "<unk>", "</s>", "show", "red", "green"]
+LONGEST = 16
+
+
+def saved(folder, model, processor):
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            torch.nn.init.normal_(weight, std=0.5)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return str(folder)
+
+
+def tokenizer():
+    made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    special = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=LONGEST, **special)
+
+
+TEXT = {**SMALL, "vocab_size": 8, "max_position_embeddings": LONGEST, "eos_token_id": 2, "pad_token_id": 0}
+
+
+def siglip(folder, tiny):
+    config = SiglipConfig(text_config=TEXT, vision_config={**SMALL, "image_size": 16, "patch_size": 8})
+    images = SiglipImageProcessor(size={"height": 16, "width": 16})
+    return saved(folder, SiglipModel(config), SiglipProcessor(images, tokenizer()))
+
+
+def siglip_2(folder, tiny):
+    vision = {**SMALL, "num_patches": 4, "patch_size": 8}
+    config = Siglip2Config(text_config={**TEXT, "projection_size": 16}, vision_config=vision)
+    images = Siglip2ImageProcessor(patch_size=8, max_num_patches=4)
+    return saved(folder, Siglip2Model(config), Siglip2Processor(images, tokenizer()))
+
+
+def sentence_transformers(folder, tiny):
+    library = pytest.importorskip("sentence_transformers")
+    model = library.SentenceTransformer(MINIATURE_VIDCLIP, device="cpu", trust_remote_code=True)
+    type(model[0]).save_in_root, before = False, type(model[0]).save_in_root
+    try:
+        model.save_pretrained(str(folder), create_model_card=False)
+    finally:
+        type(model[0]).save_in_root = before
+    return str(folder)
+
+
+ENCODERS = {
+    "CLIP": lambda folder, tiny: MINIATURE_CLIP,
+    "VidCLIP": lambda folder, tiny: MINIATURE_VIDCLIP,
+    "AIM": lambda folder, tiny: tiny["vision_model"],
+    "SigLIP": siglip,
+    "SigLIP 2": siglip_2,
+    "sentence-transformers": sentence_transformers,
+}
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("videos")
+    for number in range(2):
+        write_colored_video(folder / f"{number}.mp4", COLORS[number:] + COLORS[:number], seed=number)
+    return folder
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_encoder_finds_a_clip_again_and_answers_texts(name, videos, tiny, tmp_path, capsys):
+    model = ENCODERS[name](tmp_path / "model", tiny)
+    is_code = name == "sentence-transformers"
+    made = IndexConfig(
+        source=str(videos),
+        output=str(tmp_path / "index"),
+        model=model,
+        window_seconds=2,
+        stride_seconds=1,
+        num_workers=0,
+        device="cpu",
+        trust_remote_code=is_code,
+    )
+    index.run(made)
+    asked = {"index": made.output, "device": "cpu", "limit": 100, "trust_remote_code": is_code}
+    clip = {"clip": str(videos / "1.mp4"), "start_seconds": 1.0, "end_seconds": 3.0}
+    best = search.find(SearchConfig(**asked, **clip))[0]
+    assert (Path(best["video"]).name, best["start_seconds"]) == ("1.mp4", 1.0)
+    assert best["score"] == pytest.approx(1.0, abs=1e-4)
+    texts = {"text": "show red"}
+    if name == "AIM":
+        assert run_recipe(search.main, SearchConfig(**asked, **texts)) == 2
+        assert "embeds videos only" in capsys.readouterr().err
+        return
+    found = search.find(SearchConfig(**asked, **texts))
+    assert len(found) == 6
+    assert len(search.find(SearchConfig(**asked, **clip, **texts))) == 6
+    # Of sentence-transformers the length is unknown; SigLIP 2's own tokenizer makes one token of these words.
+    if name not in {"sentence-transformers", "SigLIP 2"}:
+        assert run_recipe(search.main, SearchConfig(**asked, text=" ".join(["show"] * 400))) == 2
+        assert "tokens and the model reads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("parts", ["both", "clip", "text"])
+def test_an_index_of_a_factored_model_scores_as_the_model_does(tmp_path, factored_retriever, parts):
+    (tmp_path / "videos").mkdir()
+    for number in range(3):
+        turned = COLORS[number:] + COLORS[:number]
+        write_colored_video(tmp_path / "videos" / f"{number}.mp4", turned, seed=number)
+    made = {"source": str(tmp_path / "videos"), "output": str(tmp_path / "index"), "model": factored_retriever}
+    index.run(IndexConfig(**made, window_seconds=2, stride_seconds=1, num_workers=0, device="cpu"))
+    options = {"clip": str(tmp_path / "videos/1.mp4"), "start_seconds": 1, "end_seconds": 3} if parts != "text" else {}
+    config = SearchConfig(index=made["output"], text="show red" if parts != "clip" else None, device="cpu", **options)
+    opened, encoder = MomentIndex(made["output"]), load_moment_encoder(factored_retriever)
+    frames = read_frames(config.clip, 4, 1, 3, size=(16, 16)).frames if config.clip else None
+    query = encoder.query(frames, config.text)
+    rows = opened.moments(opened.active.key).to_arrow().to_pylist()
+    scores = {row["moment_id"]: float(np.dot(row["vector"], query)) for row in rows}
+    found = search.find(config)
+    assert len(rows[0]["vector"]) == 4
+    assert [row["score"] for row in found] == pytest.approx(
+        sorted(scores.values(), reverse=True)[: len(found)], abs=1e-5
+    )
+    assert all(row["score"] == pytest.approx(scores[row["moment_id"]], abs=1e-5) for row in found)

@@ -1,0 +1,140 @@
+"""Every configuration file that ships can be read by the recipe or launcher that it is for."""
+
+import contextlib
+import importlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from datasets import Dataset, DatasetDict
+
+from tests.fixtures.verbs import module_of, options_of
+from subtle.embedding.embed import EmbedConfig
+from subtle.evaluate.options import EvaluateConfig
+from subtle.options import parse_config
+from subtle.table.ablate import STAGES, planned
+from subtle.table.options import AblateConfig, FinetuneConfig, ZeroShotConfig
+from subtle.table.variations import read_variations
+from subtle.train.stage2 import Stage2Config
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+CONFIGS = {
+    "ablate": AblateConfig,
+    "embed": EmbedConfig,
+    "stage2": Stage2Config,
+    "evaluate_tfcovr": EvaluateConfig,
+    "zero_shot": ZeroShotConfig,
+    "finetune_baseline": FinetuneConfig,
+}
+ON_REAL_DATA = ("gpu", "a100", "_table", "paper")
+FILES = [(path, kind) for name, kind in CONFIGS.items() for path in sorted((RECIPES / "configs").glob(f"{name}*.yaml"))]
+
+
+@pytest.mark.parametrize(("path", "kind"), FILES, ids=lambda value: getattr(value, "stem", ""))
+def test_a_configuration_file_is_read(path, kind):
+    config = parse_config(kind, None, [str(path)])
+    assert ("release" in config.dataset_config) == any(part in path.stem for part in ON_REAL_DATA)
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "configs").glob("ablate*.yaml")), ids=lambda path: path.stem)
+def test_the_variations_of_a_configuration_file_are_options(path):
+    config = parse_config(AblateConfig, None, [str(path)])
+    variations = read_variations(config.variations, STAGES)
+    planned(config, variations)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_the_file_of_the_miniature_has_the_defaults_of_the_recipe(name):
+    assert parse_config(CONFIGS[name], None, [str(RECIPES / "configs" / f"{name}.yaml")]) == CONFIGS[name]()
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_launch_file_is_read(path):
+    config = load_config_from_file(str(path))
+    expected = {"one_gpu": 1, "4xa100": 4, "8xa100": 8, "8xa100_fsdp2": 8}
+    assert config.num_processes == expected[path.stem]
+    assert not config.use_cpu
+
+
+TAKING = {
+    "evaluate_vcmr": (["--compare", "--architectures", "xml"], {"vcmr_config": "vcmr_didemo_fig"}, "train"),
+    "evaluate_comp": (["--compare", "--objectives", "comploss"], {"vidclip_config": "vidclip_one_gpu"}, "train"),
+    "evaluate_tfcovr": (["--compare", "--systems", "text-only"], {"stage2_config": "stage2_one_gpu"}, "train"),
+    "finetune_baseline": (["--rows", "tf-covr-base"], {"stage1_config": "stage1_one_gpu"}, "stage1.run"),
+    "ablate": (["--seeds", "0"], {"stage1_config": "stage1_one_gpu", "stage2_config": "stage2_one_gpu"}, "stage2.run"),
+}
+"""Verb -> options with which it trains, the files of other verbs that it takes, and what trains."""
+
+
+def trained_and_measured(monkeypatch, folder, verb, *words):
+    """What a verb trains with, and the data that it opens: their name, configuration and folder."""
+    module, opened, trained = module_of(verb), [], []
+    options, files, train = TAKING[verb]
+
+    def load(dataset, name, *, data_dir=None, split=None, **_):
+        opened.append((dataset, name.partition("-")[0], data_dir))
+        row = {"clip_id": "a", "video_id": "a", "video": None, "query_clip_id": "a", "query_id": "q"}
+        row |= {"modification_text": "b", "target_clip_ids": ["a"]}
+        rows = Dataset.from_list([row])
+        return DatasetDict(dict.fromkeys(("train", "validation", "test"), rows)) if split is None else rows
+
+    def stop(config, *_):
+        trained.append(config)
+        raise SystemExit("trained")
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("subtle.run.data.load_dataset", load)
+    monkeypatch.setattr(f"{module.__name__}.{train}", stop)
+    if verb == "ablate":
+        monkeypatch.setattr(module, "check_model_folder", lambda _: None)
+        monkeypatch.setattr(module, "finish", lambda *_: 0)
+    if verb == "evaluate_vcmr":
+        monkeypatch.setattr(module, "make_features", lambda *_: None)
+    if verb == "evaluate_comp":
+        monkeypatch.setattr(module, "load", lambda _: module.Measured([], {}, []))
+    given = [word for option, file in files.items() for word in (f"--{option}", f"{file}.yaml")]
+    with contextlib.suppress(SystemExit):
+        module.main(parse_config(options_of(verb), None, [*options, *given, "--output_dir", str(folder / "out"), *words]))
+    return trained[0], opened
+
+
+@pytest.mark.parametrize("verb", TAKING)
+def test_a_file_of_another_verb_says_what_is_trained_and_measured_on(verb, monkeypatch, tmp_path):
+    file = list(TAKING[verb][1].values())[-1]
+    wanted = yaml.safe_load((RECIPES / "configs" / f"{file}.yaml").read_text(encoding="utf-8"))
+    trained, opened = trained_and_measured(monkeypatch, tmp_path, verb)
+    data = (trained.dataset, trained.dataset_config, trained.data_dir)
+    assert data == (trained.dataset, "release", wanted["data_dir"])
+    assert set(opened) == {data}
+    assert trained.device == wanted.get("device", "auto")
+
+
+@pytest.mark.parametrize("verb", TAKING)
+def test_only_what_is_typed_overrides_the_file_of_another_verb(verb, monkeypatch, tmp_path):
+    words = ["--dataset_config", "mini", "--device", "cpu"]  # the first is the default
+    trained, opened = trained_and_measured(monkeypatch, tmp_path, verb, *words)
+    assert (trained.dataset_config, trained.device) == ("mini", "cpu")
+    assert {name for _, name, _ in opened} == {"mini"}
+    assert trained.data_dir  # of which nothing was typed
+
+
+def test_two_files_that_name_different_data_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setitem(
+        TAKING, "ablate", ([], {"stage1_config": "stage1_hard", "stage2_config": "stage2_one_gpu"}, "stage2.run")
+    )
+    with pytest.raises(ValueError, match="differ in dataset_config: hard and release; say which with --dataset_config"):
+        trained_and_measured(monkeypatch, tmp_path, "ablate")
+
+
+def test_systems_are_compared_on_the_data_of_the_model_that_is_given(monkeypatch, tmp_path):
+    monkeypatch.setitem(TAKING, "evaluate_tfcovr", (["--compare", "--systems", "text-only"], {}, "train"))
+    made = asdict(Stage2Config(dataset_config="release", data_dir="data/tfcovr", device="cuda", beta=0.75))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "results.json").write_text(json.dumps({"config": made}))
+    words = ["--models", str(tmp_path / "run" / "model")]
+    trained, opened = trained_and_measured(monkeypatch, tmp_path, "evaluate_tfcovr", *words)
+    assert (trained.dataset_config, trained.beta, trained.device) == ("release", 0.75, "auto")  # of this machine
+    assert set(opened) == {("tfcovr", "release", "data/tfcovr")}

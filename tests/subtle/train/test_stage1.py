@@ -1,0 +1,383 @@
+"""Stage 1: learns, resumes exactly, saves both forms, refuses what cannot work."""
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from published_run import publish
+from safetensors.torch import load_file
+from trained_alike import assert_trained_alike
+from transformers import AutoModelForVideoClassification, AutoVideoProcessor
+
+from hf_datasets.video import read_frames
+from hf_models import AIMVideoProcessor
+from subtle.options import parse_config
+from subtle.tfcovr.classifiers import (
+    MINIATURE_AIM,
+    ClassifierConfig,
+    accuracies,
+    class_indices,
+    class_names,
+    make_classifier,
+    shipped_adapters,
+)
+from subtle.train.options import Stage1Config
+from subtle.train.stage1 import Stage1, epoch_items, run
+
+RECIPES = Path(__file__).parents[3] / "recipes"
+
+# Stage 1, which dies by kill -9 in its second checkpoint: the model is on disk, the optimizer is not.
+DIE_INSIDE_A_CHECKPOINT = f"""
+import os, pathlib, signal, sys
+import torch
+folder, save = pathlib.Path(sys.argv.pop(1)) / "checkpoints", torch.save
+
+def save_or_die(*arguments, **options):
+    if list(folder.glob("step-*")):
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(*arguments, **options)
+
+torch.save = save_or_die
+from subtle.train import stage1
+stage1.main(stage1.parse_config(stage1.Stage1Config, None))
+"""
+
+
+FACTORED = {"temporal_pooling": "gru", "factored_labels": True}
+
+
+@pytest.fixture
+def config(tiny, tmp_path):
+    return Stage1Config(
+        dataset=tiny["dataset"],
+        base=str(Path(tiny["vision_model"]).parent / "clip"),
+        num_frames=4,
+        epochs=2,
+        batch_size=4,
+        warmup_epochs=0.25,
+        crop_scale=0.6,
+        checkpoint_steps=3,
+        cache_frames=False,  # starting decoders takes longer than these clips do
+        num_workers=0,
+        device="cpu",
+        cache_dir=str(tmp_path / "frames"),
+        output_dir=str(tmp_path / "stage1"),
+    )
+
+
+def weights(folder):
+    return load_file(Path(folder) / "model/model.safetensors")
+
+
+def test_training_learns_colors_and_saves_both_forms(config):
+    measured = run(replace(config, epochs=6, learning_rate=1e-2, brightness=0.0))
+    assert measured["validation/accuracy"] > 0.7
+    assert set(measured) == {
+        *(f"{split}/{name}" for split in ("validation", "test") for name in ("accuracy", "mean_class_accuracy")),
+        "validation/accuracy_shuffled_frames",
+    }
+    folder = Path(config.output_dir)
+    model = AutoModelForVideoClassification.from_pretrained(folder / "model").eval()
+    assert AutoVideoProcessor.from_pretrained(folder / "model").num_frames == 4
+    again = Stage1(replace(config, init_from=str(folder / "adapter"), output_dir=str(folder / "again")))
+    pixels = torch.rand(2, 4, 3, 16, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(again.model.eval()(pixel_values=pixels).logits, model(pixels).logits)
+    results = json.loads((folder / "results.json").read_text())
+    assert results["coverage"]["train"] == {"clips": 16, "usable": 16}
+    assert not list(folder.glob("*.tmp"))
+    card, _ = publish(folder)
+    assert card.data.to_dict()["pipeline_tag"] == "video-classification"
+    card, _ = publish(folder, part="adapter", base_repo="org/clip")
+    assert (card.data.library_name, card.data.base_model) == ("peft", "org/clip")
+
+
+def test_a_gru_and_factored_labels_learn_and_are_those_of_both_forms(config):
+    config = replace(config, **FACTORED)
+    measured = run(replace(config, epochs=6, learning_rate=1e-2, brightness=0.0))
+    assert measured["validation/accuracy"] > 0.7
+    folder, pixels = Path(config.output_dir), torch.rand(2, 4, 3, 16, 16)
+    model = AutoModelForVideoClassification.from_pretrained(folder / "model").eval()
+    assert model.config.temporal_pooling == "gru"
+    assert model.config.label_factors == [[name] for name in model.config.id2label.values()]
+    adapter, again = str(folder / "adapter"), str(folder / "again")
+    native = model(pixels).logits
+    for form in ({"init_from": adapter}, {"init_from": str(folder / "model"), "full": True}):
+        started = Stage1(replace(config, **form, output_dir=again)).model.eval()(pixel_values=pixels)
+        torch.testing.assert_close(started.logits, native)
+    for option, says in (
+        ("temporal_pooling", "temporal_pooling gru, not mean"),
+        ("factored_labels", "a head with fact"),
+    ):
+        other = replace(config, **{option: {"temporal_pooling": "mean", "factored_labels": False}[option]})
+        with pytest.raises(SystemExit, match=rf"it has {says}.*or --init_from none"):
+            Stage1(replace(other, init_from=adapter, output_dir=again))
+        cured = Stage1(replace(other, init_from=None, output_dir=again)).model.peft_config["default"]
+        assert (cured.temporal_pooling == "gru", cured.label_factors is not None) == (
+            other.temporal_pooling == "gru",
+            other.factored_labels,
+        )
+
+
+def test_two_processes_end_with_the_weights_of_one(config, tmp_path, warm_python):
+    config = replace(config, **FACTORED, epochs=1, classifier_dropout=0.0, checkpoint_steps=100)
+    run(config)
+    double = replace(config, output_dir=str(tmp_path / "double"))
+    (tmp_path / "double.yaml").write_text(yaml.safe_dump({k: v for k, v in vars(double).items() if v is not None}))
+    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "ACCELERATE_USE_CPU": "true"}
+    for done in warm_python.run_ranks(2, [RECIPES / "stage1.py", tmp_path / "double.yaml"], env=environment):
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(Path(double.output_dir, "results.json").read_text())["num_processes"] == 2
+    alone, together = weights(config.output_dir), weights(double.output_dir)
+    assert alone.keys() == together.keys()
+    for name, value in alone.items():
+        torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
+
+
+def test_all_weights_train_when_asked(config):
+    run(replace(config, full=True, epochs=1))
+    trained = weights(config.output_dir)
+    base = load_file(Path(config.base) / "model.safetensors")
+    name = "encoder.layers.0.mlp.fc1.weight"
+    assert not torch.equal(trained[f"aim.{name}"], base[f"vision_model.{name}"])
+    assert not (Path(config.output_dir) / "adapter").exists()
+
+
+def test_the_base_stays_as_it_was_under_adapters(config):
+    run(replace(config, epochs=1))
+    trained = weights(config.output_dir)
+    base = load_file(Path(config.base) / "model.safetensors")
+    name = "encoder.layers.0.mlp.fc1.weight"
+    assert torch.equal(trained[f"aim.{name}"], base[f"vision_model.{name}"])
+
+
+@pytest.mark.parametrize(
+    ("moment", "options"),
+    [("between checkpoints", {}), ("inside a checkpoint", FACTORED)],
+    ids=["between", "inside"],
+)
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python, moment, options):
+    config = replace(config, **options, epochs=5)
+    measured = run(config)
+    killed = replace(config, output_dir=str(tmp_path / "killed"))
+    (tmp_path / "killed.yaml").write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
+    command = [RECIPES / "stage1.py", tmp_path / "killed.yaml"]
+    if moment == "inside a checkpoint":
+        command[:1] = ["-c", DIE_INSIDE_A_CHECKPOINT, killed.output_dir]
+    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    process = warm_python.start(command, env=environment)
+    while process.poll() is None and (
+        moment == "inside a checkpoint" or not list(tmp_path.glob("killed/checkpoints/step-*"))
+    ):
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL, process.output()
+    assert not Path(killed.output_dir, "results.json").exists()
+    if moment == "inside a checkpoint":
+        unfinished = tmp_path / "killed/checkpoints/unfinished"
+        assert [path.name for path in unfinished.iterdir()] == ["model.safetensors"]
+    assert run(killed) == measured
+    # The best weights may come from before the kill; the losses of all epochs may not.
+    assert_trained_alike(config.output_dir, killed.output_dir)
+
+
+def test_a_finished_run_is_not_trained_again(config, capsys):
+    first = run(config)
+    assert run(config) == first
+    assert "complete" in capsys.readouterr().out
+
+
+def test_another_configuration_in_the_same_folder_is_refused(config):
+    run(replace(config, epochs=1))
+    with pytest.raises(SystemExit, match="other epochs"):
+        run(config)
+
+
+def test_batches_are_what_the_video_processor_makes(config):
+    stage = Stage1(config)
+    batch = next(iter(stage.batches("validation", [(0, None)], 1)))
+    clip = stage.data["validation"].clips[0]
+    processor = AIMVideoProcessor(
+        size={"height": 16, "width": 16},
+        num_frames=4,
+        image_mean=stage.processor.image_mean,
+        image_std=stage.processor.image_std,
+    )
+    expected = processor(read_frames(clip["video"], 4).frames, do_sample_frames=False, return_tensors="pt")
+    # Frames are resized with Pillow when they are read; torchvision, which the processor uses, rounds its weights.
+    level = 1 / 255 / min(stage.processor.image_std)
+    difference = (batch["pixel_values"] - expected["pixel_values"]).abs()
+    assert difference.max() < 2.1 * level
+    assert difference.mean() < 0.02 * level
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_clip_that_does_not_decode_ends_an_uncached_run_with_the_flag_that_leaves_it_out(
+    config, tmp_path, num_workers
+):
+    stage = Stage1(replace(config, num_workers=num_workers))
+    (tmp_path / "broken.mp4").write_bytes(b"not a video")
+    clip = stage.data["validation"].clips[0]
+    clip["video"] = str(tmp_path / "broken.mp4")
+    with pytest.raises(SystemExit) as end:
+        next(stage.batches("validation", [(0, None)], 1))
+    assert str(end.value).startswith(f"clip {clip['clip_id']!r} does not decode: {tmp_path}/broken.mp4: ")
+    assert str(end.value).endswith("; --cache_frames leaves such clips out and counts them")
+    assert "\n" not in str(end.value)
+
+
+def test_the_class_balanced_order_draws_rare_classes_as_often_as_others(config):
+    labels = torch.tensor([0] * 900 + [1] * 100)
+    plain, balanced = (
+        labels[[position for position, _ in epoch_items(labels, 0, replace(config, class_balanced=flag))]]
+        for flag in (False, True)
+    )
+    assert plain.sum() == 100
+    assert 400 < balanced.sum() < 600
+
+
+@pytest.mark.parametrize(
+    "name", ["stage1", "stage1_miniature_from_clip", "stage1_one_gpu", "stage1_4xa100", "stage1_factored_hard"]
+)
+def test_the_configurations_that_ship_are_valid(name):
+    path = RECIPES / "configs" / f"{name}.yaml"
+    chosen = parse_config(Stage1Config, None, [str(path)])
+    assert all(getattr(chosen, key) == value for key, value in yaml.safe_load(path.read_text()).items())
+
+
+def test_every_epoch_has_an_order_of_its_own(config):
+    labels = torch.zeros(20, dtype=torch.long)
+    assert epoch_items(labels, 0, config) != epoch_items(labels, 1, config)
+    assert epoch_items(labels, 1, config) == epoch_items(labels, 1, config)
+
+
+def test_labels_with_the_same_text_are_one_class():
+    measured = accuracies([(0, 1), (1, 1), (2, 0)], ["180", "216", "181"])
+    assert measured == {"accuracy": pytest.approx(2 / 3), "mean_class_accuracy": pytest.approx(0.5)}
+
+
+def test_the_head_has_the_present_classes_or_all():
+    clips = [{"label": "407c", "clip_id": "a"}, {"label": "2", "clip_id": "b"}]
+    assert class_names(clips, "present") == ["2", "407c"]
+    assert len(class_names(clips, "all")) == 306
+    assert class_names([*clips, {"label": "serve", "clip_id": "c"}], "all") == ["2", "407c", "serve"]
+    with pytest.raises(SystemExit, match=r"'c' of test has the label '5'"):
+        class_indices([{"label": "5", "clip_id": "c"}], ["2", "407c"], "test")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"base": "no/such/model/folder"}, "is not a model folder"),
+        ({"init_from": "no/such/adapter"}, "adapter_config.json"),
+        ({"device": "cuda"}, "no GPU"),
+        ({"batch_size": 64}, "less than one batch"),
+    ],
+)
+def test_options_that_cannot_work_are_errors_that_name_the_fix(config, change, message):
+    if change.get("device") == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit, match=message):
+        run(replace(config, **change))
+
+
+@pytest.fixture(scope="module")
+def shipped_names():
+    settings = json.loads((Path(MINIATURE_AIM) / "adapter_config.json").read_text())
+    return [settings["id2label"][str(index)] for index in range(112)]
+
+
+def test_auto_means_the_shipped_adapters_for_the_shipped_base_alone(config, shipped_names, capsys):
+    assert shipped_adapters(ClassifierConfig(), shipped_names) == MINIATURE_AIM
+    assert shipped_adapters(ClassifierConfig(full=True), shipped_names) is None
+    assert shipped_adapters(config, shipped_names) is None
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "classes", "says"),
+    [
+        ({"num_frames": 8}, 112, "num_frames 12, not 8"),
+        ({"num_temporal_adapters": 1}, 112, "num_temporal_adapters 2, not 1"),
+        ({}, 3, "a head of 112 classes, which are not the 3 of this data"),
+    ],
+)
+def test_adapters_that_do_not_fit_are_left_out_by_auto_and_refused_by_name(
+    shipped_names, capsys, change, classes, says
+):
+    names = shipped_names[:classes]
+    chosen = ClassifierConfig(**change)
+    model = make_classifier(chosen, names)
+    shown = capsys.readouterr().out
+    assert says in shown
+    assert shown.count("\n") == 1
+    assert model.peft_config["default"].num_frames == chosen.num_frames
+    assert list(model.peft_config["default"].id2label.values()) == names
+    with pytest.raises(SystemExit, match=rf"{says}.*or --init_from none"):
+        make_classifier(replace(chosen, init_from=MINIATURE_AIM), names)
+    cured = make_classifier(replace(chosen, init_from=None), names)  # what --init_from none stands for
+    assert cured.peft_config["default"].num_temporal_adapters == chosen.num_temporal_adapters
+
+
+def test_adapters_of_other_classes_go_on_with_a_new_head_under_auto():
+    model = make_classifier(ClassifierConfig(), ["lamp goes out", "lamp turns red"])
+    shipped = load_file(Path(MINIATURE_AIM) / "adapter_model.safetensors")
+    found = {name.replace(".default", ""): value for name, value in model.state_dict().items()}
+    different = {name for name, value in shipped.items() if not torch.equal(found[name], value)}
+    assert different == {name for name in shipped if "classifier" in name}
+    assert all(value.requires_grad for name, value in model.named_parameters() if "classifier" in name)
+
+
+def test_dropout_of_trained_adapters_is_what_this_run_asks_for(shipped_names):
+    model = make_classifier(ClassifierConfig(classifier_dropout=0.4, drop_path_rate=0.3), shipped_names)
+    assert 0.4 in [module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)]
+    assert (model.peft_config["default"].drop_path_rate, model.training) == (0.3, True)
+
+
+def test_a_whole_model_of_other_sizes_is_refused(config):
+    whole = replace(config, full=True, epochs=1)
+    run(whole)
+    trained = f"{whole.output_dir}/model"
+    with pytest.raises(SystemExit, match=r"num_frames 4, not 3; .*--init_from none"):
+        Stage1(replace(whole, init_from=trained, num_frames=3, output_dir=f"{whole.output_dir}-2"))
+
+
+def test_the_temporal_embedding_starts_at_the_configured_amplitude(config):
+    for amplitude, largest in ((0.0, 0.0), (0.5, 0.5)):
+        folder = f"{config.output_dir}-{amplitude}"
+        model = Stage1(replace(config, time_amplitude=amplitude, output_dir=folder)).model
+        (embedding,) = (value for name, value in model.named_parameters() if "temporal_embedding" in name)
+        assert embedding.abs().max().item() == pytest.approx(largest, rel=0.05)
+
+
+def test_adapters_of_other_classes_are_refused(config):
+    run(replace(config, epochs=1))
+    adapter = Path(config.output_dir) / "adapter"
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    settings["id2label"] = dict(enumerate(("red", "green", "blue", "violet")))
+    (adapter / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(SystemExit, match="head of 4 classes"):
+        Stage1(replace(config, init_from=str(adapter), output_dir=f"{config.output_dir}-2"))
+
+
+def test_gradient_checkpointing_changes_nothing(config):
+    plain = Stage1(replace(config, classifier_dropout=0.0))
+    changes = {
+        "classifier_dropout": 0.0,
+        "activation_checkpointing": True,
+        "output_dir": f"{config.output_dir}-2",
+    }
+    checkpointed = Stage1(replace(config, **changes))
+    batch = next(iter(plain.batches("train", [(0, 1), (1, 2)], 2)))
+    for stage in (plain, checkpointed):
+        stage.model.train()
+        stage.loss(stage.model(pixel_values=batch["pixel_values"]).logits, batch["labels"]).backward()
+    gradients = [[p.grad for p in stage.model.parameters() if p.grad is not None] for stage in (plain, checkpointed)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)

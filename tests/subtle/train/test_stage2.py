@@ -1,0 +1,378 @@
+"""Stage 2 learns, resumes to the same weights, is the same on two processes, and refuses what it cannot do."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from published_run import publish
+from safetensors.torch import load_file
+from trained_alike import assert_trained_alike
+from transformers import AutoModel
+
+from hf_datasets.tfcovr.labels import answers_of
+from hf_models import AIMForVideoClassification, FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval
+from hf_models.feature_store import FeatureStore
+from subtle.evaluate import evaluate_tfcovr
+from subtle.evaluate.options import EvaluateConfig
+from subtle.options import run_recipe
+from subtle.run.checkpoints import Checkpoints
+from subtle.train import stage2
+from subtle.train.stage2 import Stage2Config
+
+RECIPES = Path(__file__).parents[3] / "recipes"
+ENVIRONMENT = os.environ | {"ACCELERATE_USE_CPU": "true"}
+
+
+@pytest.fixture
+def config(tiny, embedded, tmp_path):
+    return Stage2Config(
+        **tiny,
+        embeddings=embedded,
+        output_dir=str(tmp_path / "run"),
+        projection_dim=16,
+        fusion_hidden_dim=32,
+        batch_size=45,  # 192 triplets: the last batch holds 12
+        epochs=4,
+        learning_rate=3e-3,
+    )
+
+
+@pytest.fixture
+def factored(config, tiny_factored, embedded_factored):
+    """The same for FactoredCoVR."""
+    changes = {**tiny_factored, "embeddings": embedded_factored, "model": "factored_covr"}
+    return Stage2Config(**{**vars(config), **changes})
+
+
+def weights(folder):
+    return load_file(Path(folder) / "model" / "model.safetensors")
+
+
+def as_yaml(config, path):
+    path.write_text(yaml.safe_dump({k: v for k, v in vars(config).items() if v is not None}))
+    return str(path)
+
+
+def test_training_from_embeddings_learns_and_leaves_a_complete_model(config):
+    measured = stage2.run(config)
+    results = json.loads(Path(config.output_dir, "results.json").read_text())
+    first, *_, last = results["history"]
+    assert last["loss"] < first["loss"]
+    assert measured["validation/map@50"] == pytest.approx(max(epoch["map@50"] for epoch in results["history"]))
+    assert results["coverage"]["train"] == {"triplets": 192, "usable": 192}
+    assert results["coverage"]["validation"]["queries_ranked"] == 24
+    model = TFCoVRForComposedRetrieval.from_pretrained(Path(config.output_dir) / "model")
+    assert model.encode_video(torch.rand(1, 4, 3, 16, 16)).shape == (1, 16)
+    assert not Path(config.output_dir, "checkpoints").exists()
+    card, published = publish(config.output_dir)
+    assert published["signature"] == results["signature"]
+    assert results["signature"].split("|")[0] in card.text
+
+
+@pytest.mark.parametrize("model", ["config", "factored"])
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, request, tmp_path, warm_python):
+    config = request.getfixturevalue(model)
+    config.epochs, config.checkpoint_steps = 40, 7
+    whole = stage2.run(config)
+    killed = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "killed")})
+    command = [RECIPES / "stage2.py", as_yaml(killed, tmp_path / "killed.yaml")]
+    environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    process = warm_python.start(command, env=environment)
+    while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL, process.output()
+    assert not Path(killed.output_dir, "results.json").exists()
+    assert stage2.run(killed) == whole
+    assert_trained_alike(config.output_dir, killed.output_dir)
+
+
+def test_two_processes_end_with_the_weights_of_one(config, tmp_path, warm_python):
+    config.fusion_dropout, config.epochs = 0.0, 2
+    stage2.run(config)
+    double = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "double")})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += [
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+        "--main_process_port",
+        str(port),
+    ]
+    command = [*launch, str(RECIPES / "stage2.py"), as_yaml(double, tmp_path / "double.yaml")]
+    environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    done = warm_python.run(command, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(Path(double.output_dir, "results.json").read_text())["num_processes"] == 2
+    alone, together = weights(config.output_dir), weights(double.output_dir)
+    for name, value in alone.items():
+        torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
+
+
+def test_two_processes_end_with_the_weights_of_one_between_labels(factored, tmp_path, warm_python):
+    factored.fusion_dropout, factored.epochs = 0.0, 2
+    stage2.run(factored)
+    double = Stage2Config(**{**vars(factored), "output_dir": str(tmp_path / "double")})
+    environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    script = [RECIPES / "stage2.py", as_yaml(double, tmp_path / "double.yaml")]
+    for done in warm_python.run_ranks(2, script, env=environment):
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(Path(double.output_dir, "results.json").read_text())["num_processes"] == 2
+    alone, together = weights(factored.output_dir), weights(double.output_dir)
+    for name, value in alone.items():
+        torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
+
+
+def test_training_between_labels_learns_and_leaves_a_complete_model(factored):
+    measured = stage2.run(factored)
+    results = json.loads(Path(factored.output_dir, "results.json").read_text())
+    first, *_, last = results["history"]
+    assert last["loss"] < first["loss"]
+    assert measured["validation/map@50"] == pytest.approx(max(epoch["map@50"] for epoch in results["history"]))
+    model = AutoModel.from_pretrained(Path(factored.output_dir) / "model")
+    assert isinstance(model, FactoredCoVRForComposedRetrieval)
+    start = AIMForVideoClassification.from_pretrained(factored.vision_model)
+    clips = torch.rand(2, 4, 3, 16, 16)
+    torch.testing.assert_close(model.get_target_features(clips), start(clips).logits.softmax(-1).sqrt())
+    card, _ = publish(factored.output_dir)
+    assert "factored-covr" in card.data.tags
+    assert "in the space of labels" in card.text
+    evaluation = EvaluateConfig(
+        dataset=factored.dataset,
+        models=[f"{factored.output_dir}/model"],
+        embeddings=factored.embeddings,
+        split="validation",
+        num_workers=0,
+        output_dir=f"{factored.output_dir}/evaluation",
+    )
+    again = evaluate_tfcovr.run(evaluation)["two-stage"]["map@50"]
+    assert again == pytest.approx(measured["validation/map@50"])
+
+
+def test_options_of_a_contrastive_loss_are_refused_between_labels():
+    with pytest.raises(ValueError, match="--loss, --beta: FactoredCoVR has no contrastive loss"):
+        Stage2Config(model="factored_covr", loss="hn_nce", beta=0.5)
+
+
+def test_another_classifier_of_clips_is_another_run(factored, tmp_path):
+    factored.vision_model = str(shutil.copytree(factored.vision_model, tmp_path / "stage1"))
+    stage2.run(factored)
+    model = AIMForVideoClassification.from_pretrained(factored.vision_model)
+    with torch.no_grad():
+        model.classifier.linear.bias[0] += 1
+    model.save_pretrained(factored.vision_model)
+    with pytest.raises(SystemExit, match="encoders"):
+        stage2.run(factored)
+
+
+def test_training_between_labels_from_pixels_moves_encoder_and_classifier(factored):
+    factored.end_to_end, factored.epochs = True, 1
+    stage2.run(factored)
+    trained, start = weights(factored.output_dir), load_file(Path(factored.vision_model) / "model.safetensors")
+    name = "encoder.layers.0.self_attn.q_proj.weight"
+    assert not torch.equal(trained[f"vision_model.{name}"], start[f"aim.{name}"])
+    assert not torch.equal(trained["vision_model.pooling.gru.weight_hh_l0"], start["aim.pooling.gru.weight_hh_l0"])
+    assert not torch.equal(trained["target_classifier.linear.weight"], start["classifier.linear.weight"])
+    assert torch.equal(trained["target_classifier.membership"], start["classifier.membership"])
+
+
+def test_labels_with_the_same_text_share_a_number_and_own_labels_have_theirs():
+    assert answers_of()["216"] == "180"
+    numbers = stage2.label_numbers({"216": 0, "45": 1, "my own": 2})
+    assert numbers["180"] == numbers["216"] == 0
+    assert (numbers["45"], numbers["my own"]) == (1, 2)
+    assert "407c" not in numbers
+    both = stage2.label_numbers({"180": 0, "216": 1})
+    assert both["180"] == both["216"]
+
+
+def test_target_labels_that_the_model_does_not_have_are_refused_with_the_cure(factored, tiny_factored, tmp_path):
+    folder = tmp_path / "three-labels"
+    names = ("red", "green", "blue")
+    labels = {"id2label": dict(enumerate(names)), "label2id": {name: place for place, name in enumerate(names)}}
+    trained = AIMForVideoClassification.from_pretrained(
+        tiny_factored["vision_model"], label_factors=None, **labels, ignore_mismatched_sizes=True
+    )
+    shutil.copytree(tiny_factored["vision_model"], folder)
+    trained.save_pretrained(folder)
+    factored.vision_model = str(folder)
+    with pytest.raises(
+        ValueError, match=r"1 target labels are none of the model's 3, such as 'grey'; train stage 1 on"
+    ):
+        stage2.run(factored)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"vision_model": None}, "without a classifier of labels; give the model that stage1.py wrote"),
+        ({"fusion": "gated"}, "'gated' has no place in it"),
+    ],
+    ids=["no classifier", "another fusion"],
+)
+def test_what_factored_covr_cannot_be_is_refused_without_a_traceback(factored, tiny, capsys, options, says):
+    clip = str(Path(tiny["vision_model"]).parent / "clip")
+    for name, value in options.items():
+        setattr(factored, name, value or clip)
+    assert run_recipe(stage2.main, factored) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert says in shown
+    assert "Traceback" not in shown
+
+
+def test_end_to_end_training_moves_the_encoders(config, tiny):
+    config.end_to_end, config.epochs = True, 1
+    stage2.run(config)
+    trained, start = weights(config.output_dir), load_file(Path(tiny["vision_model"]) / "model.safetensors")
+    name = "encoder.layers.0.self_attn.q_proj.weight"
+    assert not torch.equal(trained[f"vision_model.{name}"], start[f"aim.{name}"])
+
+
+def test_an_end_to_end_run_goes_on_in_the_middle_of_an_epoch_as_if_it_had_not_stopped(config, tmp_path, monkeypatch):
+    config.end_to_end, config.epochs, config.checkpoint_steps = True, 1, 2
+    stage2.run(config)
+    stopped = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "stopped")})
+    save = Checkpoints.save
+
+    def save_and_stop(self, progress):
+        save(self, progress)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "save", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        stage2.run(stopped)
+    monkeypatch.setattr(Checkpoints, "save", save)
+    stage2.run(stopped)
+    assert_trained_alike(config.output_dir, stopped.output_dir)
+
+
+@pytest.mark.parametrize("query", ["text", "video"])
+def test_half_a_query_can_be_trained(config, query):
+    config.query, config.epochs = query, 1
+    assert 0 < stage2.run(config)["validation/map@50"] < 1
+
+
+def test_queries_may_have_other_frames_than_targets(config, tiny):
+    config.vision_model, config.embeddings = (
+        str(Path(tiny["vision_model"]).parent / "clip"),
+        f"{config.embeddings}-clip",
+    )
+    config.query_frames, config.num_frames, config.epochs = 1, 4, 1
+    training = stage2.Stage2(config)
+    source = training.source
+    assert source.video_embeds.shape == source.target_embeds.shape
+    assert not torch.allclose(source.video_embeds, source.target_embeds)
+    batch = next(iter(source.batches(training.triplets, [torch.arange(8)], "both")))
+    assert torch.equal(batch["video_embeds"], source.video_embeds[training.triplets.query[:8]])
+    assert torch.equal(batch["target_video_embeds"], source.target_embeds[training.triplets.target[:8]])
+    for folder, found in (
+        (f"{config.embeddings}-1-frames", source.video_embeds),
+        (config.embeddings, source.target_embeds),
+    ):
+        ids, rows = FeatureStore(Path(folder) / "video").load()
+        torch.testing.assert_close(rows[ids.index("test-red-0")], found[source.clips["test-red-0"]])
+    measured = training.train()
+    model = str(Path(config.output_dir) / "model")
+    evaluation = EvaluateConfig(
+        dataset=tiny["dataset"],
+        models=[model],
+        embeddings=config.embeddings,
+        query_frames=1,
+        split="validation",
+        num_workers=0,
+        output_dir=f"{config.output_dir}/evaluation",
+    )
+    assert evaluate_tfcovr.run(evaluation)["two-stage"]["map@50"] == pytest.approx(measured["validation/map@50"])
+
+
+def test_frames_of_the_query_need_stored_embeddings():
+    with pytest.raises(ValueError, match="leave out --end_to_end or --query_frames"):
+        Stage2Config(end_to_end=True, query_frames=1)
+
+
+def test_texts_may_enter_the_combiner_as_the_encoder_gives_them(config):
+    config.fusion, config.project_text, config.projection_dim, config.epochs = "gated", False, None, 1
+    assert 0 < stage2.run(config)["validation/map@50"] < 1
+    assert not [name for name in weights(config.output_dir) if name.startswith("text_projection")]
+
+
+@pytest.mark.parametrize("fusion", ["mlp", "gated"])
+@pytest.mark.parametrize("loss", ["hn_nce", "infonce"])
+def test_every_fusion_and_loss_trains(config, fusion, loss):
+    config.fusion, config.loss, config.epochs, config.fusion_projection_dim = fusion, loss, 1, 8
+    assert 0 < stage2.run(config)["validation/map@50"] < 1
+
+
+def test_the_cosine_moves_in_each_step_or_as_released_once_per_epoch(config, tmp_path, monkeypatch):
+    config.epochs, rates = 2, []
+    finish_step = stage2.Stage2.finish_step
+
+    def recorded(run, loss):
+        rates.append(run.optimizer.param_groups[0]["lr"])
+        finish_step(run, loss)
+
+    monkeypatch.setattr(stage2.Stage2, "finish_step", recorded)
+    for cosine_per, wanted in (("epoch", 2), ("step", 0)):
+        config.cosine_per, config.output_dir = cosine_per, str(tmp_path / cosine_per)
+        del rates[:]
+        stage2.Stage2(config).train()
+        assert rates[0] == config.learning_rate
+        assert len(set(rates)) == (wanted or len(rates))
+        assert len(rates) > 2
+
+
+def test_another_configuration_in_the_same_folder_is_refused_until_restarted(config):
+    config.epochs = 1
+    stage2.run(config)
+    config.seed = 1
+    with pytest.raises(SystemExit, match=r"other seed; name another --output_dir, or give --restart"):
+        stage2.run(config)
+    config.restart = True
+    stage2.run(config)
+    assert json.loads(Path(config.output_dir, "results.json").read_text())["seed"] == 1
+
+
+def test_a_complete_run_is_not_trained_again(config, monkeypatch):
+    config.epochs = 1
+    measured = stage2.run(config)
+    monkeypatch.setattr(stage2.Stage2, "train_epoch", None)
+    assert stage2.run(config) == measured
+
+
+def test_missing_embeddings_are_made(config, tmp_path):
+    config.embeddings, config.epochs = str(tmp_path / "new"), 1
+    stage2.run(config)
+    assert (tmp_path / "new" / "video" / "store.json").is_file()
+
+
+def test_embeddings_of_another_encoder_are_refused(config, tiny):
+    config.vision_model = str(Path(tiny["vision_model"]).parent / "clip")
+    with pytest.raises(ValueError, match="features of two models must not be mixed"):
+        stage2.run(config)
+
+
+def test_a_missing_stage_1_says_how_to_make_it(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config.vision_model = "outputs/stage1/model"
+    with pytest.raises(SystemExit, match=r"recipes/stage1.py"):
+        stage2.run(config)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_an_error(config):
+    config.device = "cuda"
+    with pytest.raises(SystemExit, match="no GPU"):
+        stage2.run(config)

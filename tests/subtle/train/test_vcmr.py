@@ -1,0 +1,350 @@
+"""Training and measuring moment retrieval: it learns, resumes to the same weights, counts, and refuses."""
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+import yaml
+from published_run import publish
+from safetensors.torch import load_file
+from trained_alike import assert_trained_alike
+from transformers import AutoModel
+
+from hf_models.feature_store import FeatureStore
+from hf_models.moments.spans import MINIATURE, PRESETS
+from metrics.vcmr_recall.scoring import moment_retrieval_recall
+from metrics.vcmr_recall.tvr import read_tvr_submission
+from subtle.evaluate import evaluate_vcmr
+from subtle.evaluate.options import EvaluateVCMRConfig
+from subtle.fig.data import span_preset
+from subtle.options import parse_config
+from subtle.run.shared_config import MINIATURE_CLIP_SECONDS
+from subtle.train import vcmr
+from subtle.train.options import VCMRConfig
+
+RECIPES = Path(__file__).parents[3] / "recipes"
+ENVIRONMENT = os.environ | {"ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1"}
+CARD = """---
+configs:
+- config_name: mini
+  data_files:
+  - {split: train, path: train.parquet}
+  - {split: validation, path: validation.parquet}
+  - {split: test, path: test.parquet}
+---
+"""
+SIZE, CLIPS = 24, 12
+
+
+def a_split(split, num_videos, generator):
+    """Videos whose clips are noise but for moments of four kinds; fine captions also name the video's own color."""
+    rows, videos, fine, coarse = [], {}, {}, {}
+    for number in range(num_videos):
+        video_id, color = f"{split}-{number}", number % 6
+        features = 0.3 * generator.standard_normal((CLIPS, SIZE))
+        features[:, 4 + color] += 2
+        for kind, first in enumerate(generator.permutation([0, 3, 6, 9])):
+            features[first : first + 2, kind] += 4
+            desc_id = len(rows) + {"train": 0, "validation": 10_000, "test": 20_000}[split]
+            span = (float(first), float(first + 2))
+            rows.append((desc_id, video_id, float(CLIPS), *span, f"kind {kind}", f"kind {kind} in {color}", None))
+            one_hot = np.eye(SIZE)
+            coarse[str(desc_id)] = one_hot[[kind]]
+            fine[str(desc_id)] = one_hot[[kind, 4 + color]]
+        videos[video_id] = features
+    return rows, videos, fine, coarse
+
+
+SCHEMA = {
+    "desc_id": pl.Int64,
+    "video_id": pl.String,
+    "duration_seconds": pl.Float64,
+    "start_seconds": pl.Float64,
+    "end_seconds": pl.Float64,
+    "coarse_caption": pl.String,
+    "fine_caption": pl.String,
+    "fine_caption_score": pl.Float64,
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A dataset of moments as a folder, and its features."""
+    folder = tmp_path_factory.mktemp("moments")
+    generator = np.random.default_rng(0)
+    stores = {kind: FeatureStore(folder / "features" / kind) for kind in ("video", "query-fine", "query-coarse")}
+    for split, num_videos in (("train", 36), ("validation", 6), ("test", 6)):
+        rows, *features = a_split(split, num_videos, generator)
+        pl.DataFrame(rows, schema=SCHEMA, orient="row").write_parquet(folder / f"{split}.parquet")
+        for store, arrays in zip(stores.values(), features, strict=True):
+            store.append(list(arrays), [torch.from_numpy(array) for array in arrays.values()])
+    (folder / "README.md").write_text(CARD)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    """Folders of one name share a place in the cache of `datasets`."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "datasets")
+
+
+@pytest.fixture
+def small(data):
+    limits = {"min_clips": 1, "max_clips": 4, "max_video_clips": CLIPS, "nms_threshold": 0.5}
+    return {"dataset": str(data), "features": str(data / "features"), **limits}
+
+
+@pytest.fixture
+def config(small, tmp_path):
+    return VCMRConfig(
+        **small,
+        epochs=12,
+        batch_size=50,  # of 144 moments: the last batch holds 44
+        learning_rate=3e-3,
+        output_dir=str(tmp_path / "run"),
+    )
+
+
+def weights(folder):
+    return load_file(Path(folder) / "model" / "model.safetensors")
+
+
+@pytest.mark.parametrize("model", ["xml", "reloclnet", "hero"])
+def test_training_learns_and_leaves_a_complete_model(config, model):
+    config.model = model
+    measured = vcmr.run(config)
+    results = json.loads(Path(config.output_dir, "results.json").read_text())
+    first, *_, last = results["history"]
+    assert last["loss"] < first["loss"]
+    best = max(epoch["score"] for epoch in results["history"])
+    assert best == measured["vcmr_recall@1_iou@0.5"] + measured["vcmr_recall@1_iou@0.7"]
+    assert measured["svmr_recall@1_iou@0.5"] > 0.25
+    assert measured["vr_recall@1"] > 0.3
+    assert results["coverage"]["train"]["moments_trained_on"] == 144
+    card, _ = publish(config.output_dir)
+    assert results["signature"].replace("task:vr", "task:vcmr") in card.text
+    assert results["coverage"]["validation"]["queries_used"] == 24
+    assert AutoModel.from_pretrained(Path(config.output_dir) / "model").config.video_feature_size == SIZE
+    assert not Path(config.output_dir, "checkpoints").exists()
+
+
+def test_fine_queries_find_more_than_coarse_ones(config, small, tmp_path):
+    vcmr.run(config)
+    evaluation = EvaluateVCMRConfig(
+        **small,
+        models=[f"{config.output_dir}/model"],
+        queries=["fine", "coarse"],
+        output_dir=str(tmp_path / "evaluation"),
+    )
+    measured = evaluate_vcmr.run(evaluation)
+    assert measured.keys() == {"xml, fine -> fine", "xml, fine -> coarse"}
+    fine, coarse = measured.values()
+    assert fine["vcmr_recall@1_iou@0.5"] > coarse["vcmr_recall@1_iou@0.5"] + 0.2
+
+
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python):
+    config.epochs, config.checkpoint_steps = 6, 4
+    whole = vcmr.run(config)
+    killed = replace(config, output_dir=str(tmp_path / "killed"))
+    path = tmp_path / "killed.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in vars(killed).items() if v is not None}))
+    environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    process = warm_python.start([RECIPES / "vcmr.py", path], env=environment)
+    while process.poll() is None and not list(tmp_path.glob("killed/checkpoints/step-*")):
+        time.sleep(0.002)
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL, process.output()
+    assert not Path(killed.output_dir, "results.json").exists()
+    assert vcmr.run(killed) == whole
+    assert_trained_alike(config.output_dir, killed.output_dir)
+
+
+def test_training_stops_when_the_score_no_longer_rises(config):
+    config.learning_rate, config.patience, config.epochs = 0.0, 2, 50
+    vcmr.run(config)
+    results = json.loads(Path(config.output_dir, "results.json").read_text())
+    assert len(results["history"]) == 3
+
+
+def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(small, config, tmp_path, monkeypatch):
+    base = {"epochs": 2, "batch_size": 72, "learning_rate": 1e-3}
+    (tmp_path / "vcmr.yaml").write_text(yaml.safe_dump(base))
+    evaluation = EvaluateVCMRConfig(
+        **small,
+        compare=True,
+        architectures=["xml"],
+        seeds=[0, 1],
+        vcmr_config=str(tmp_path / "vcmr.yaml"),
+        runs_dir=str(tmp_path / "runs"),
+        output_dir=str(tmp_path / "evaluation"),
+    )
+    measured = evaluate_vcmr.run(evaluation)
+    assert measured.keys() == {"xml, coarse -> fine", "xml, fine -> fine"}
+    results = json.loads((tmp_path / "evaluation" / "results.json").read_text())
+    for name, values in measured.items():
+        one, two = (seed["vr_recall@10"] for seed in results["by_seed"][name])
+        assert values["vr_recall@10"] == pytest.approx((one + two) / 2)
+        assert values["vr_recall@10_std"] == pytest.approx(abs(one - two) / 2**0.5)
+        interval = results["intervals"][name]["svmr_recall@10_iou@0.5"]
+        assert interval["mean"] == pytest.approx(values["svmr_recall@10_iou@0.5"])
+        assert interval["low"] <= interval["mean"] <= interval["high"]
+    (difference,) = results["differences"].values()
+    means = [measured[name]["vcmr_recall@10_iou@0.5"] for name in ("xml, fine -> fine", "xml, coarse -> fine")]
+    assert difference["vcmr_recall@10_iou@0.5"]["mean"] == pytest.approx(means[0] - means[1])
+    monkeypatch.setattr(vcmr.VCMR, "train_epoch", None)  # would fail
+    assert evaluate_vcmr.run(evaluation) == measured
+
+
+def test_the_written_submission_has_the_same_metrics(config, small, tmp_path, data):
+    config.epochs = 3
+    vcmr.run(config)
+    evaluation = EvaluateVCMRConfig(
+        **small, models=[f"{config.output_dir}/model"], output_dir=str(tmp_path / "evaluation")
+    )
+    (measured,) = evaluate_vcmr.run(evaluation).values()
+    path = tmp_path / "evaluation" / "submissions" / "xml-fine-to-fine" / "0.json"
+    submission = json.loads(path.read_text())
+    assert submission.keys() == {"video2idx", "VCMR", "SVMR", "VR"}
+    truth = [
+        {
+            "desc_id": row["desc_id"],
+            "vid_name": row["video_id"],
+            "ts": [row["start_seconds"], row["end_seconds"]],
+        }
+        for row in pl.read_parquet(data / "test.parquet").iter_rows(named=True)
+    ]
+    for task in ("vcmr", "svmr", "vr"):
+        predictions, references = read_tvr_submission(submission, truth, task)
+        again = moment_retrieval_recall(predictions, references, task=task)
+        for name, value in again.items():
+            assert name == "signature" or value == pytest.approx(measured[name])
+
+
+def changed(data, tmp_path, change):
+    """The dataset with its test rows changed."""
+    folder = tmp_path / "changed"
+    folder.mkdir()
+    for split in ("train", "validation", "test"):
+        rows = pl.read_parquet(data / f"{split}.parquet")
+        (change(rows) if split == "test" else rows).write_parquet(folder / f"{split}.parquet")
+    (folder / "README.md").write_text(CARD)
+    return folder
+
+
+def test_a_corpus_of_one_video_can_be_measured(config, small, tmp_path, data):
+    config.epochs = 1
+    vcmr.run(config)
+    folder = changed(data, tmp_path, lambda rows: rows.filter(pl.col("video_id") == "test-2"))
+    evaluation = EvaluateVCMRConfig(
+        **{**small, "dataset": str(folder)},
+        models=[f"{config.output_dir}/model"],
+        output_dir=str(tmp_path / "evaluation"),
+    )
+    (measured,) = evaluate_vcmr.run(evaluation).values()
+    assert measured["vr_recall@1"] == 1.0
+
+
+def test_an_encoded_corpus_on_disk_gives_the_same_metrics(config, small, tmp_path):
+    config.epochs = 1
+    vcmr.run(config)
+    found = [
+        evaluate_vcmr.run(
+            EvaluateVCMRConfig(
+                **small,
+                models=[f"{config.output_dir}/model"],
+                output_dir=str(tmp_path / name),
+                corpus_dir=corpus,
+            )
+        )
+        for name, corpus in (("memory", None), ("disk", str(tmp_path / "corpus")))
+    ]
+    assert found[0] == found[1]
+    assert (tmp_path / "corpus" / "retrieval.npy").is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": "nowhere"}, "there are no features nowhere/video.*embed_moments.py.*--features names"),
+        ({"preset": "tvr"}, "there is no preset 'tvr'.*charades_fig"),
+        ({"train_split": "training"}, "the split 'training' .*cannot be read"),
+        ({"roberta": "roberta-base"}, "--model hero --size paper"),
+    ],
+)
+def test_wrong_options_are_errors_that_name_the_fix(config, changes, message):
+    with pytest.raises((SystemExit, FileNotFoundError), match=message):
+        vcmr.run(replace(config, **changes))
+
+
+def test_a_model_of_other_features_or_no_model_is_refused(config, small, tmp_path):
+    evaluation = EvaluateVCMRConfig(**small, models=[str(tmp_path)], output_dir=str(tmp_path / "evaluation"))
+    with pytest.raises(SystemExit, match="is not a model folder"):
+        evaluate_vcmr.run(evaluation)
+    model = vcmr.make_model(config, (SIZE + 1, SIZE))
+    model.save_pretrained(tmp_path / "other")
+    evaluation.models = [str(tmp_path / "other")]
+    with pytest.raises(SystemExit, match=r"sizes \(24, 24\) .*reads \(25, 24\)"):
+        evaluate_vcmr.run(evaluation)
+
+
+@pytest.mark.parametrize(
+    "name", ["vcmr", "vcmr_miniature_long", "vcmr_charades_fig", "vcmr_didemo_fig", "vcmr_activitynet_fig"]
+)
+def test_the_configuration_files_are_read_and_name_a_preset(name):
+    config = parse_config(VCMRConfig, None, [str(RECIPES / "configs" / f"{name}.yaml")])
+    preset = span_preset(config)
+    if name in {"vcmr", "vcmr_miniature_long"}:
+        longer = {"epochs": 40, "patience": 10} if name == "vcmr_miniature_long" else {}
+        assert config == VCMRConfig(**longer)
+        assert preset == MINIATURE
+        assert preset.clip_seconds == MINIATURE_CLIP_SECONDS
+    else:
+        assert preset == PRESETS[name.removeprefix("vcmr_")]
+        assert vcmr.make_model(config, (2048, 768)).config.hidden_size == 256
+
+
+def test_flags_of_the_evaluation_are_read_and_checked(capsys):
+    config = parse_config(EvaluateVCMRConfig, None, ["--queries", "fine", "coarse", "--seeds", "0", "1"])
+    assert (config.queries, config.seeds) == (["fine", "coarse"], [0, 1])
+    with pytest.raises(SystemExit):
+        parse_config(EvaluateVCMRConfig, None, ["--queries", "medium"])
+    assert "--queries: there is no 'medium'; there are fine, coarse" in capsys.readouterr().err
+
+
+def test_a_shortlist_and_queries_without_a_moment_are_measured(config, small, tmp_path):
+    config.epochs = 6
+    vcmr.run(config)
+    options = {"models": [f"{config.output_dir}/model"], "output_dir": str(tmp_path / "evaluation")}
+    searches = {"shortlist_videos": 6, "without_moment": 0.5}
+    plain = evaluate_vcmr.run(EvaluateVCMRConfig(**small, **options))
+    assert evaluate_vcmr.run(EvaluateVCMRConfig(**small, **options, **searches)) == plain
+    results = json.loads((tmp_path / "evaluation" / "results.json").read_text())
+    name = "xml, fine -> fine"
+    shortlist, without = results["shortlist"][name], results["without_moment"][name]
+    assert all(shortlist[metric] == plain[name][metric] for metric in plain[name] if not metric.startswith("svmr"))
+    assert shortlist["moments_kept@100"] == shortlist["videos_kept@1"] == 1
+    assert shortlist["seconds_per_query"] > 0
+    assert without["queries_without_moment"] == 12
+    assert 0 <= without["vcmr_true_rejection"] <= 1
+    assert without["vcmr_answered"] + without["vcmr_true_rejection"] > 1  # better than chance
+    few = {"shortlist_videos": 2, "segment_clips": 4}
+    evaluate_vcmr.run(EvaluateVCMRConfig(**small, **options, **few))
+    results = json.loads((tmp_path / "evaluation" / "results.json").read_text())
+    assert 0 < results["shortlist"][name]["videos_kept@10"] <= 0.5
+    assert "without_moment" not in results
+
+
+def test_options_of_the_harder_searches_are_refused_by_name(small):
+    for options, message in (
+        ({"without_moment": 1.0}, r"--without_moment must lie in \[0, 1\)"),
+        ({"shortlist_videos": 0}, "--shortlist_videos must be at least 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            EvaluateVCMRConfig(**small, **options)

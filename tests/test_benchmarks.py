@@ -1,0 +1,67 @@
+"""The benchmark of the index: which setting of a way counts, and the data that all ways get."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as bench
+from benchmarks.index import clustered, ratios
+from benchmarks.index_ways import blocks
+
+
+def results(recall, per_second):
+    return {kind: {"recall": recall, "per_second": per_second} for kind in ("all", "filtered")}
+
+
+def test_the_fastest_setting_that_finds_enough_counts():
+    settings = {"fast": results(0.9, 100.0), "good": results(0.96, 50.0), "best": results(0.995, 10.0)}
+    lines = list(ratios("way", settings, {"all": 5.0, "filtered": 25.0}, "costs"))
+    assert [(line.what, line.value) for line in lines] == [
+        ("way, recall 0.95", 10.0),
+        ("way, recall 0.99", 2.0),
+        ("way, filtered, recall 0.95", 2.0),
+        ("way, filtered, recall 0.99", 0.4),
+    ]
+    assert "with best; costs" in lines[1].detail
+
+
+def test_a_way_that_never_finds_enough_says_what_it_finds():
+    lines = list(ratios("way", {"fast": results(0.96, 100.0)}, {"all": 5.0, "filtered": 5.0}, "costs"))
+    assert [math.isnan(line.value) for line in lines] == [False, True, False, True]
+    assert lines[1].detail.startswith("its best recall is 0.960")
+
+
+def test_the_first_way_is_the_baseline():
+    exact = {}
+    lines = list(ratios("way", {"": results(1.0, 4.0)}, exact, "costs"))
+    assert [line.value for line in lines] == [1.0, 1.0]
+    assert exact == {"all": 4.0, "filtered": 4.0}
+
+
+def test_moments_of_a_kind_lie_closer_together_than_those_of_a_sport():
+    generator = np.random.default_rng(0)
+    centers = tuple(generator.standard_normal((count, 64)).astype(np.float32) / 8 for count in (4, 8))
+    rows = clustered(2000, 64, centers, generator)
+    kinds = np.argmax(rows @ (centers[0][np.arange(8) % 4] + 0.7 * centers[1]).T, axis=1)
+    products = rows @ rows.T
+    same_kind, same_sport = kinds[:, None] == kinds, kinds[:, None] % 4 == kinds % 4
+    means = [products[which].mean() for which in (same_kind, same_sport & ~same_kind, ~same_sport)]
+    assert means[0] > means[1] + 0.1 > means[2] + 0.2
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+
+
+def test_blocks_are_the_vectors_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.index_ways.AT_ONCE", 3)
+    vectors = np.arange(20, dtype=np.float32).reshape(10, 2)
+    np.save(tmp_path / "vectors.npy", vectors)
+    found = list(blocks(tmp_path))
+    assert [start for start, _ in found] == [0, 3, 6, 9]
+    np.testing.assert_array_equal(np.concatenate([block for _, block in found]), vectors)
+
+
+def test_sizes_are_typed_as_moments_by_dimensions():
+    assert bench.size_of("100000x256") == (100_000, 256)
+    for wrong in ("100000", "10x256", "axb", "100000x-1"):
+        with pytest.raises(Exception, match="at least 1000x16"):
+            bench.size_of(wrong)
