@@ -115,4 +115,3 @@ def run(verb: str, arguments: list[str]) -> int:
     sys.argv = [script, *arguments]
     runpy.run_path(script, run_name="__main__")
     return 0
-

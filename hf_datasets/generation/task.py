@@ -15,14 +15,17 @@ Message = dict[str, Any]
 
 @runtime_checkable
 class Task(Protocol[Row, Record]):
-    """One step in which a chat model or the rule-based generator turns a row into a record.
+    """One step in which a chat model or the rule-based generator turns a row into a record."""
 
-    `name` identifies the task in caches, cards and logs. `schema` is the schema for structured output; None asks for
-    free text.
-    """
+    @property
+    def name(self) -> str:
+        """What identifies the task in caches, cards and logs."""
+        ...
 
-    name: str
-    schema: type[BaseModel] | None
+    @property
+    def schema(self) -> type[BaseModel] | None:
+        """The schema for structured output; None asks for free text."""
+        ...
 
     def messages(self, row: Row) -> list[Message]:
         """The messages that ask for this row's record."""

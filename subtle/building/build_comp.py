@@ -1,21 +1,14 @@
 """Build ActivityNet-Comp or YouCook2-Comp: true and disrupted paragraphs about videos."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
-from subtle.options import option, parse_config, run_recipe
-from subtle.run.shared_config import BuildConfig
-from subtle.building.options import BuildCompConfig
+from typing import Any
 
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from subtle.run.build import Build, run
 from hf_datasets import comp
 from hf_datasets.class_labels import with_labels
 from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
@@ -23,6 +16,8 @@ from hf_datasets.comp.construction import Construction, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
 from hf_datasets.records import CaptionedVideo
+from subtle.building.options import BuildCompConfig
+from subtle.run.build import Build
 
 CARD = Path(comp.__file__).with_name("README.md")
 KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
@@ -94,5 +89,3 @@ def main(config: BuildCompConfig) -> int:
     if not config.dry_run:
         Console(width=120).print(counts_table(source_of(config), counts))
     return status
-
-

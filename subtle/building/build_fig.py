@@ -1,27 +1,21 @@
 """Build fine captions of moments from coarse ones, by rules or a model that sees keyframes."""
 
-import sys
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from subtle.options import option, parse_config, run_recipe
-from subtle.run.shared_config import BuildConfig
-from subtle.building.options import BuildFigConfig
 
 import pyarrow as pa
 
-from subtle.run.build import Build, run
 from hf_datasets import fig
 from hf_datasets.fig.annotations import annotation_files, read_annotations
 from hf_datasets.fig.construction import CAPTION_SCHEMA, REWRITING_SCHEMA, Construction
 from hf_datasets.records import Moment
+from subtle.building.options import BuildFigConfig
+from subtle.run.build import Build
 
 CARD = Path(fig.__file__).with_name("README.md")
 
 
-def construct(build: Build, split: str, moments: list[Moment]) -> Construction:
+def construct(build: Build, config: BuildFigConfig, split: str, moments: list[Moment]) -> Construction:
     """The stages of one split, each a step of the build."""
-    config = build.config
     return Construction(
         moments,
         lambda step, task, rows: build.ask(task, rows, name=f"{split}: {step}"),
@@ -39,10 +33,11 @@ def main(config: BuildFigConfig) -> int:
     if config.model and not config.video_dir and not config.dry_run:
         raise ValueError("a chat model has to see the moments: name the videos' folder with --video_dir")
     build = Build(config)
-    moments, rewritings = {}, {}
+    moments: dict[str, list[pa.Table]] = {}
+    rewritings: dict[str, list[pa.Table]] = {}
     for split, path in annotation_files(Path(config.source)).items():
         annotated = list(build.limited(build.passed(f"{split}: moments", read_annotations(path))))
-        construction = construct(build, split, annotated)
+        construction = construct(build, config, split, annotated)
         rows = list(build.passed(f"{split}: fine captions", list(construction.rows())))
         if rows:
             moments[split] = [pa.Table.from_pylist(rows, schema=CAPTION_SCHEMA)]
@@ -51,5 +46,3 @@ def main(config: BuildFigConfig) -> int:
             rewritings[split] = [pa.Table.from_pylist(rewritten, schema=REWRITING_SCHEMA)]
     configurations = {"source": moments} | ({"rewritings": rewritings} if rewritings else {})
     return build.write(configurations, card=CARD, source=Path(config.source).name)
-
-

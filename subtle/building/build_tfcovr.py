@@ -1,20 +1,14 @@
 """Build TF-CoVR's triplets and queries from published annotations or your own clips."""
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from subtle.options import option, parse_config, run_recipe
-from subtle.run.shared_config import BuildConfig
-from subtle.building.options import BuildTFCoVRConfig
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 from datasets import Features
 
-from subtle.run.build import Build, run
 from hf_datasets.class_labels import with_labels
 from hf_datasets.miniature import MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
@@ -29,13 +23,18 @@ from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
 from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, split_by_video
+from subtle.building.options import BuildTFCoVRConfig
+from subtle.run.build import Build
 
 CARD = Path(builder.__file__).with_name("README.md")
 
 
 def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label], list[Rejection]]:
     """The clips with their splits, the labels of their vocabulary, and the rows that were refused."""
-    fractions = {"validation_fraction": config.validation_fraction, "test_fraction": config.test_fraction}
+    fractions: dict[str, Any] = {
+        "validation_fraction": config.validation_fraction,
+        "test_fraction": config.test_fraction,
+    }
     if config.data_dir:
         folder = Path(config.data_dir).expanduser()
         own = read_own_clips(folder, video_dir=config.video_dir, **fractions, seed=config.seed)
@@ -93,5 +92,3 @@ def main(config: BuildTFCoVRConfig) -> int:
 
 def labeled(tables: Iterable[pa.Table], features: Features) -> Iterator[pa.Table]:
     return (with_labels(table, features) for table in tables)
-
-

@@ -1,16 +1,8 @@
 """Caption the clips of TF-CoVR with a video-language model, and score the captions by the labels (Tables C1 and C2)."""
 
 import sys
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
-from subtle.options import option, parse_config, run_recipe
-from subtle.run.shared_config import BuildConfig, DataConfig
-from subtle.building.options import CaptionClipsConfig
+from typing import Any
 
-from subtle.run.build import Build, run
-from subtle.run.data import load_split, with_split
-from subtle.run.results import write_results, write_text
 from hf_datasets.generation.images import image_part
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
@@ -18,8 +10,22 @@ from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.video import read_frames
 from hf_datasets.video.pool import NO_FILE
+from subtle.building.options import CaptionClipsConfig
+from subtle.run.build import Build
+from subtle.run.data import load_split, with_split
+from subtle.run.results import write_results, write_text
 from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies
-from subtle.tfcovr.captions import LABEL_CAPTIONS, Clip, Scored, clips_of, coverage_of, model_of, read_captions, scored, write_table
+from subtle.tfcovr.captions import (
+    LABEL_CAPTIONS,
+    Clip,
+    Scored,
+    clips_of,
+    coverage_of,
+    model_of,
+    read_captions,
+    scored,
+    write_table,
+)
 
 COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
 
@@ -62,7 +68,7 @@ def ask(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> lis
     task = CaptionTask(FrameParts(config, clips), any_form=config.any_form)
     found = []
     for clip, caption in build.ask(task, asked, name="captions"):
-        row = {
+        row: dict[str, Any] = {
             "key": clip.key,
             "clip_id": clip.clip_id,
             "caption": caption.caption,
@@ -76,6 +82,7 @@ def ask(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> lis
 
 def main(config: CaptionClipsConfig) -> int:
     config = with_split(config)
+    assert config.split is not None  # `with_split` filled it
     build = Build(config)
     clips = clips_of(config, config.split)
     if config.only_queries:
@@ -144,5 +151,3 @@ def score_tables(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip
         figures = {name: figures_of(by_sport) for name, by_sport in lines.items()}
         write_results(draft, figures, config=config, seed=config.seed, coverage=coverage, complete=True)
     return 0
-
-

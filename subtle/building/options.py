@@ -1,24 +1,10 @@
 """The options of `build_tfcovr`, `build_comp`, `build_fig`, `caption_clips`, `rewrite_captions`, `select_captions`."""
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
-from pathlib import Path
-from subtle.options import option, parse_config, run_recipe
-from subtle.run.shared_config import BuildConfig
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from typing import Any, Literal
-from subtle.run.shared_config import BuildConfig, DataConfig
-from dataclasses import asdict, dataclass
-from typing import Any
-from subtle.run.model_folders import check_model_folder
-from subtle.run.shared_config import Device
 
-
-
+from subtle.options import option
+from subtle.run.shared_config import BuildConfig, DataConfig, Device
 
 
 @dataclass
@@ -62,7 +48,7 @@ class BuildTFCoVRConfig(BuildConfig):
         if self.marks and not self.video_dir:
             raise ValueError("--marks needs your own clips and videos: give --data_dir and --video_dir")
         is_own = self.data_dir is not None
-        defaults = {"top_n": 5 if is_own else None}
+        defaults: dict[str, Any] = {"top_n": 5 if is_own else None}
         defaults |= dict.fromkeys(("validation_fraction", "test_fraction"), 0.2 if is_own else 0.1)
         for name, value in defaults.items():
             if getattr(self, name) is None:
@@ -72,11 +58,6 @@ class BuildTFCoVRConfig(BuildConfig):
     def name(self) -> str:
         """The configuration that opens the result."""
         return "own" if self.data_dir else "source"
-
-
-
-
-
 
 
 @dataclass
@@ -91,11 +72,6 @@ class BuildCompConfig(BuildConfig):
     output_dir: str = "outputs/build_comp"
 
 
-
-
-
-
-
 @dataclass
 class BuildFigConfig(BuildConfig):
     """What to build from, and how."""
@@ -105,10 +81,6 @@ class BuildFigConfig(BuildConfig):
     num_frames: int = option(8, "Frames of each moment that questions are answered from.")
     rewritings: bool = option(True, "Also write the noise evaluator's training captions.")
     output_dir: str = "outputs/build_fig"
-
-
-
-
 
 
 OUTPUT, SCORES = "outputs/captions", "outputs/caption_scores"
@@ -145,11 +117,6 @@ class CaptionClipsConfig(BuildConfig, DataConfig):
             self.output_dir = SCORES
 
 
-
-
-
-
-
 @dataclass
 class RewriteCaptionsConfig(BuildConfig, DataConfig):
     """Which queries to rewrite, from which captions."""
@@ -171,11 +138,6 @@ class RewriteCaptionsConfig(BuildConfig, DataConfig):
     output_dir: str = "outputs/rewritten"
 
 
-
-
-
-
-
 @dataclass
 class SelectCaptionsConfig:
     """Which captions to choose from, and with which model."""
@@ -188,5 +150,3 @@ class SelectCaptionsConfig:
     num_frames: int = option(8, "Frames of each moment.")
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     output_dir: str = option("outputs/judged_fig", "Folder for the dataset with the chosen captions.")
-
-

@@ -1,29 +1,36 @@
 """Rewrite captions of query clips as the modification texts ask, with a language model (TF-CVR, Table 2)."""
 
 import sys
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
-from subtle.options import option, parse_config, run_recipe
-from subtle.run.shared_config import BuildConfig, DataConfig
-from subtle.building.options import RewriteCaptionsConfig
+from typing import Any
 
 import polars as pl
 
-from subtle.run.build import Build, run
-from subtle.run.data import load_split, with_split
-from subtle.run.results import write_results, write_text
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import caption_of, caption_rejection_reason
 from hf_datasets.tfcovr.labels import Label
 from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
+from subtle.building.options import RewriteCaptionsConfig
+from subtle.run.build import Build
+from subtle.run.data import load_split, with_split
+from subtle.run.results import write_results, write_text
 from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies
-from subtle.tfcovr.captions import LABEL_CAPTIONS, Clip, Scored, clips_of, coverage_of, label_of, model_of, read_captions, scored, write_table
+from subtle.tfcovr.captions import (
+    LABEL_CAPTIONS,
+    Clip,
+    Scored,
+    clips_of,
+    coverage_of,
+    label_of,
+    model_of,
+    read_captions,
+    scored,
+    write_table,
+)
 
-COLUMNS = ("query_id", "query_clip_id", "modification_text", "caption", "target_caption")
+COLUMNS: tuple[str, ...] = ("query_id", "query_clip_id", "modification_text", "caption", "target_caption")
 COLUMNS += ("sport", "label", "model", "captions_by")
 
 
@@ -78,6 +85,7 @@ class Queries:
 
 def ask(build: Build, config: RewriteCaptionsConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
     """The rewritten captions, each with its score."""
+    assert config.split is not None  # `with_split` filled it
     clips = clips_of(config, config.split)
     captions, author = captions_of(build, config, clips)
     of_split = Queries(config, clips, captions)
@@ -98,6 +106,7 @@ def ask(build: Build, config: RewriteCaptionsConfig, queries: dict[str, dict[str
 
 def main(config: RewriteCaptionsConfig) -> int:
     config = with_split(config)
+    assert config.split is not None
     build = Build(config)
     queries = {row["query_id"]: row for row in load_split(config, config.split)}
     found = ask(build, config, queries)
@@ -134,5 +143,3 @@ def main(config: RewriteCaptionsConfig) -> int:
         return 1
     sys.stdout.write(f"\n{build.output_dir}: rewritten.parquet, rejections.parquet, table.md, results.json\n")
     return int(build.incomplete is not None)
-
-

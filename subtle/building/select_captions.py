@@ -1,21 +1,14 @@
 """Choose the best of each moment's built captions with a trained noise evaluator."""
 
-import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from subtle.options import option, parse_config, run_recipe
-from subtle.run.model_folders import check_model_folder
-from subtle.run.shared_config import Device
-from subtle.building.options import SelectCaptionsConfig
 
 import polars as pl
 import pyarrow as pa
 from torch import Tensor
 from tqdm import tqdm
 
-from subtle.run.accelerator import make_accelerator
-from subtle.run.results import writing
 from hf_datasets import fig
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.noise import as_moment, judge_moments
@@ -23,6 +16,10 @@ from hf_datasets.publish import write_folder
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.video import VideoStore, read_frames
 from hf_models.video_text_matching import Scorer, load_matcher
+from subtle.building.options import SelectCaptionsConfig
+from subtle.run.accelerator import make_accelerator
+from subtle.run.model_folders import check_model_folder
+from subtle.run.results import writing
 
 CARD = Path(fig.__file__).with_name("README.md")
 
@@ -96,5 +93,3 @@ def run(config: SelectCaptionsConfig) -> dict[str, int]:
 
 def main(config: SelectCaptionsConfig) -> None:
     run(config)
-
-
