@@ -5,6 +5,7 @@ image-text matching averaged over frames; both are trained and used in the same 
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -160,7 +161,7 @@ class Scorer:
         return {name: made[name].to(self.device) for name in ("input_ids", "attention_mask")}
 
     @torch.inference_mode()
-    def __call__(self, frames: Tensor, texts: list[str]) -> list[float]:
+    def __call__(self, frames: Tensor, texts: Sequence[str]) -> list[float]:
         """Score each text for a clip of uint8 frames `(T, 3, H, W)`; frames beyond the model's are left out evenly."""
         if len(frames) > self.matcher.max_frames:
             frames = frames[torch.linspace(0, len(frames) - 1, self.matcher.max_frames).round().long()]

@@ -15,7 +15,7 @@ import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -35,7 +35,7 @@ KINDS = {
     str: "text",
     dict: "a mapping of the form {name: value}",
 }
-METAVARS = {str: "TEXT", dict: "YAML"}
+METAVARS: dict[type, str] = {str: "TEXT", dict: "YAML"}
 
 
 def option(default: Any, help: str, *, names: tuple[str, ...] = ()) -> Any:
@@ -172,7 +172,7 @@ def settings_of(config_class: type) -> dict[str, Setting]:
     for field in dataclasses.fields(config_class):
         having = [base for base in lineage if field.name in inspect.get_annotations(base)]
         metadata = [base.__dataclass_fields__[field.name].metadata for base in having]
-        described = next((entry for entry in metadata if "help" in entry), {})
+        described: Mapping[str, Any] = next((entry for entry in metadata if "help" in entry), {})
         kind, is_list, is_optional = unwrapped(hints[field.name])
         has_choices = get_origin(kind) is Literal
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
@@ -409,7 +409,7 @@ def parse_config(config_class: type[Config], description: str | None, arguments:
     parser = ConfigParser(config_class, description)
     if arguments is None and (missing := missing_modules()):
         parser.error(missing)
-    config = parser.read(sys.argv[1:] if arguments is None else arguments)
+    config: Config = parser.read(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         running.imports = running.announce("loading the libraries")
     return config

@@ -9,7 +9,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from subtle.commands import as_typed
@@ -118,7 +117,7 @@ def say_mistake(error: Exception) -> bool:
     """Say in one line what a user can fix; False for a bug."""
     mistake = users_mistake(error)
     if mistake is not None:
-        hint = HINTS.get(getattr(mistake, "errno", None), "")
+        hint = HINTS.get(getattr(mistake, "errno", 0), "")
         said = visible(" ".join(message_of(mistake).split()))
         if len(said) > MOST_CHARACTERS:  # a value from elsewhere has any length
             said = f"{said[: MOST_CHARACTERS // 2]} ... {said[-MOST_CHARACTERS // 2 :]}"

@@ -127,7 +127,7 @@ class VideoReaderPool:
         """Stop the workers and free their memory; also happens when the pool is forgotten or the program ends."""
         self._close()
 
-    def read(self, requests: Iterable[VideoRequest]) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+    def read(self, requests: Iterable[VideoRequest]) -> Iterator[tuple[Any, VideoFrames | VideoFailure]]:
         """Read clips, ordered by file and start so that open files serve their neighbours.
 
         Every request gets exactly one answer, as it comes; with at most one worker in the order of files and starts.
@@ -147,7 +147,7 @@ class VideoReaderPool:
 
     def read_on_demand(
         self, requests: Iterator[VideoRequest | None]
-    ) -> Iterator[tuple[Hashable, VideoFrames | VideoFailure]]:
+    ) -> Iterator[tuple[Any, VideoFrames | VideoFailure]]:
         """Read clips in the order of an iterator, from which a request is taken when a worker has room for it.
 
         Args:

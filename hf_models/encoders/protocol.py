@@ -78,7 +78,7 @@ class Encoder:
     model_class: ClassVar[str] = "AutoModel"
     """The class of transformers that holds all weights that the encoder uses."""
     processor_class: ClassVar[str] = "AutoProcessor"
-    reads_texts: ClassVar[bool] = True
+    reads_texts: bool = True
     default_frames: ClassVar[int] = 16
     """Frames of a video where the configuration does not say how many."""
     spread: ClassVar[Literal["middles", "ends"]] = "middles"

@@ -154,7 +154,7 @@ class Scores:
         parts = []
         for batch in batched(items, self.batch_size):
             if what == "videos":
-                spread = getattr(encoder, "spread", "middles")
+                spread: Any = getattr(encoder, "spread", "middles")
                 frames = [self.reader([span], encoder.num_frames, spread) for span in batch]
                 parts.append(encoder.encode_video(frames).float().cpu())
             else:

@@ -105,7 +105,8 @@ class ComposedSearch:
             return None
         if not upload.is_file():
             raise ValueError("the uploaded clip is not kept any more; upload it again")
-        return self.model.encode_video(self.processor(videos=[str(upload)])["pixel_values"])
+        embeds: Tensor = self.model.encode_video(self.processor(videos=[str(upload)])["pixel_values"])
+        return embeds
 
     def check_text(self, text: str) -> str:
         """A text without space around it.
@@ -167,7 +168,8 @@ def read_embeddings(path: Path, clip_ids: Sequence[str], made_by: str) -> Tensor
     """
     try:
         with safe_open(path, "pt") as file:
-            metadata, video_embeds = file.metadata(), file.get_tensor("video_embeds")
+            metadata = file.metadata()
+            video_embeds: Tensor = file.get_tensor("video_embeds")
         row_of = {clip_id: row for row, clip_id in enumerate(json.loads(metadata["clip_ids"]))}
         maker = metadata["made_by"]
     except (SafetensorError, KeyError, TypeError, ValueError) as error:

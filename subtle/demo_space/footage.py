@@ -106,7 +106,7 @@ def opened(path: str | Path) -> Iterator[tuple[Any, Any]]:
         ValueError: The file is not a video, is damaged, or has very large frames.
     """
     # PyAV 19 reads metadata in any encoding, and has no argument for it; earlier ones refuse what is not UTF-8.
-    lenient = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < 19 else {}
+    lenient: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < 19 else {}
     try:
         with av.open(str(path), options=OPTIONS, **lenient) as container:
             if not container.streams.video:

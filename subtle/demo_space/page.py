@@ -74,7 +74,8 @@ class Page:
     def still(self, row: int) -> Path:
         """The thumbnail of a clip."""
         clip = self.search.clips[row]
-        return self.footage.still(clip.video_id, clip.start_seconds, clip.end_seconds)
+        path: Path = self.footage.still(clip.video_id, clip.start_seconds, clip.end_seconds)
+        return path
 
     def begin(self) -> tuple[dict[str, Any], str]:
         """The query that the page opens with."""
@@ -180,8 +181,9 @@ def build_page(search: Any, footage: Any, *, title: str, note: str, examples: Se
         examples: Texts to click.
     """
     page = Page(search, footage)
-    private = {"api_visibility": "private"}
+    private: dict[str, Any] = {"api_visibility": "private"}
     quiet = private | {"show_progress": "hidden"}
+    blocks: gr.Blocks
     with gr.Blocks(title=title, analytics_enabled=False, delete_cache=CACHE_SECONDS) as blocks:
         query, shown = gr.State(None), gr.State([])
         gr.Markdown(f"# {title}\n\n{note}")

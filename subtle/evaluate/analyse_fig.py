@@ -58,7 +58,8 @@ def table_2(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGCo
     found = {}
     for granularity, captions in maps.items():
         clusters = captions.cluster(eps=config.eps, min_samples=config.min_samples)
-        equal = duplicate_captions(*data.values(), caption=f"{granularity}_caption")
+        caption: Any = f"{granularity}_caption"
+        equal = duplicate_captions(*data.values(), caption=caption)
         found[granularity] = {
             "clusters": clusters.classes,
             "clustered": clusters.instances,
@@ -107,7 +108,7 @@ def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGConfi
 
     attempt("scores.png", lambda: plot_scores(data))
     if config.tsne:
-        options = {"eps": config.eps, "min_samples": config.tsne_min_samples, "seed": config.seed}
+        options: dict[str, Any] = {"eps": config.eps, "min_samples": config.tsne_min_samples, "seed": config.seed}
         attempt("captions.png", lambda: plot_maps(maps["coarse"], maps["fine"], **options))
     return undrawn
 
@@ -136,7 +137,7 @@ def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyzeFIGConfig,
 def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
     """Tables 1 and 2, the plots, and with --user_study the forms."""
     if config.release is not None:
-        found = {
+        found: dict[str, Any] = {
             "dataset": dataset_in(config.release),
             "dataset_config": "release",
             "data_dir": config.release,

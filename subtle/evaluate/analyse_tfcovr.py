@@ -122,7 +122,7 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
         comparison = compare_pairs(load_labels(), text_encoder(config.similarity_model))
     rows, clips = load_splits(config), load_splits(config, clips=True)
     every_row, every_clip = (concatenate_datasets(list(data.values())) for data in (rows, clips))
-    tables = {
+    tables: dict[str, Any] = {
         "rows": {name: row_statistics(split) for name, split in rows.items()},
         "clips": {name: clip_statistics(split) for name, split in clips.items()} | {"all": clip_statistics(every_clip)},
         "words": statistics.modification_lexicon(every_row).head(config.top_words).to_dicts(),

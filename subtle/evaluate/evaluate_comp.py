@@ -91,6 +91,7 @@ def load(config: EvaluateCompConfig) -> Measured:
     if config.pairs:
         pairs, rejections, coverage = load_pairs(config.pairs, config.video_dir, num_workers=config.num_workers)
         return Measured([([], pairs)], coverage, rejections)
+    assert config.split is not None  # `with_split` filled it
     by_draw = [
         load_rows(config, config.split, draw=draw, num_workers=config.num_workers) for draw in range(config.draws)
     ]

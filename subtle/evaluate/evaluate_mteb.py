@@ -14,6 +14,7 @@ except ImportError as error:
 from mteb.models import ModelMeta
 from mteb.models.model_implementations import MODEL_REGISTRY
 from mteb.results import TaskResult
+from mteb.types import EncodeKwargs
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoConfig
@@ -93,7 +94,7 @@ def systems(config: EvaluateMTEBConfig, device: Any) -> dict[str, Any]:
             found[baseline] = RandomEncoder(seed=config.seed)
         elif baseline in HALVES and isinstance(ours, ComposedEncoder):
             found[baseline] = ComposedEncoder(ours.model, ours.processor, baseline, **options)
-        elif baseline in HALVES and ours is not None:
+        elif baseline in HALVES and isinstance(ours, AverageEncoder):
             found[baseline] = AverageEncoder(ours.encoder, baseline, **options)
     return found
 
@@ -103,7 +104,7 @@ def open_task(name: str, config: EvaluateMTEBConfig) -> Any:
     if name not in TASKS:
         raise SystemExit(f"there is no task {name!r}; there are {', '.join(TASKS)}{nearest(name, TASKS)}")
     options = {"dataset_config": config.dataset_config} if config.dataset_config else {}
-    given = {"data_dir": config.data_dir, "video_dir": config.video_dir, "dataset": config.dataset}
+    given: dict[str, Any] = {"data_dir": config.data_dir, "video_dir": config.video_dir, "dataset": config.dataset}
     task = TASKS[name](split=config.split, **given, **options)
     task.load_data()
     return task
@@ -111,7 +112,7 @@ def open_task(name: str, config: EvaluateMTEBConfig) -> Any:
 
 def result_of(model: Any, task: Any, config: EvaluateMTEBConfig) -> dict[str, Any]:
     """The scores of a model on a task: those that are there, or else measured now."""
-    meta = meta_of(model)
+    meta: Any = meta_of(model)
     folder = Path(config.output_dir, "mteb", "results", meta.name.replace("/", "__").replace(" ", "_"))
     other = "" if task.split == "test" else f"-{task.split}"
     path = folder / str(meta.revision) / f"{task.metadata.name}{other}.json"
@@ -119,7 +120,7 @@ def result_of(model: Any, task: Any, config: EvaluateMTEBConfig) -> dict[str, An
     if known is None or known.dataset_revision != task.metadata.dataset["revision"] or task.split not in known.scores:
         if meta.modalities and "video" not in meta.modalities:
             raise SystemExit(f"{meta.name} reads {', '.join(meta.modalities)}, not video; name a model of videos")
-        kwargs = {"batch_size": config.batch_size, "show_progress_bar": False}
+        kwargs: EncodeKwargs = {"batch_size": config.batch_size, "show_progress_bar": False}
         done = mteb.evaluate(model, task, cache=None, encode_kwargs=kwargs, co2_tracker=False, show_progress_bar=False)
         with replacing(path) as draft:
             done.task_results[0].to_disk(draft)

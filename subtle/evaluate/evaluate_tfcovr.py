@@ -27,8 +27,8 @@ from subtle.run.shared_config import DataConfig, EmbedConfig, QueryParts
 from subtle.run.training import INCIDENTAL
 from subtle.tfcovr.batches import EmbeddingSource, embed_config
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
+from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.tfcovr.systems import SYSTEMS, System
-from subtle.train.stage2 import Stage2Config
 from subtle.train.stage2 import run as train
 
 
@@ -99,6 +99,7 @@ def system_config(system: System, base: Stage2Config, image_model: str, runs_dir
     trained_as = SYSTEMS[0].name if system.shuffle_frames else system.name
     changes: dict[str, Any] = {"query": system.query, "seed": seed}
     if system.image_model:
+        assert system.embeddings is not None  # an image model has its own
         changes |= {"vision_model": image_model, "vision_model_class": system.vision_model_class, "model": "tfcovr"}
         changes["embeddings"] = str(Path(base.embeddings).parent / system.embeddings)
     if system.zero_shot:
@@ -151,9 +152,10 @@ def evaluate(
     source = EmbeddingSource.open(
         ready.embeddings, ready.model, ready.processor, device, make=embed.run, query_frames=ready.query_frames
     )
+    assert config.split is not None  # `with_split` filled it
     queries = place_queries(load_split(config, config.split), gallery_ids(config), source.clips, source.texts)
     ranked, scores = rank(
-        ready.model.to(device),
+        ready.model.to(device),  # type: ignore[arg-type]  # a wrapped method, which its annotation does not bind
         queries,
         **source.embeddings(ready.model, queries),
         parts=ready.query,

@@ -89,7 +89,8 @@ def load_model(folder: Path) -> MomentRetrievalModel:
     model = AutoModel.from_pretrained(folder)
     if not isinstance(model, MomentRetrievalModel):
         raise SystemExit(f"{folder} holds a {type(model).__name__}, not a model that finds moments")
-    return model.eval()
+    model.eval()
+    return model
 
 
 def evaluate(
@@ -147,6 +148,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
     config = with_split(config)
     if config.without_moment:
         config = with_split(config, "calibration_split", ("validation", "train"))
+    assert config.split is not None
     if config.two_step:
         make_features(config, config.device)
         return two_step(config, list(trained_models(config)))
@@ -161,6 +163,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
             split, name = open_split(config, model, granularity, config.split), f"{trained} -> {granularity}"
             other = None
             if config.without_moment:
+                assert config.calibration_split is not None  # `with_split` filled it
                 other = open_split(config, model, granularity, config.calibration_split)
             several = evaluations.setdefault(name, [])
             place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
@@ -177,13 +180,14 @@ def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict
 
     output_dir, queried = Path(config.output_dir), config.queries[0]
     opened, encoder, root = index_of_windows(config)
+    assert config.split is not None  # `with_split` filled it
     rows = read_rows(config, config.split, queried).to_dicts()
     queries = Queries(
         opened, opened.active, encoder, some(rows, config.max_queries, config.seed), shortlist=config.shortlist
     )
     by_seed = {"vectors": [queries.measure(queries.shortlists, queries.seconds)]}
 
-    def measured(name: str, shortlist: int, found: list[Any], **models: str) -> list[Any]:
+    def measured(name: str, shortlist: int, found: list[Any], **models: Any) -> list[Any]:
         made = SecondStep(TwoStepConfig(**models), output_dir / "search_cache", config.device, root)
         step = queries.after(lambda text, before: made(text, None, before[:shortlist], skip), found, name)
         by_seed.setdefault(name, []).append(queries.measure(*step))

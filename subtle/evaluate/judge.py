@@ -19,7 +19,7 @@ from hf_datasets.generation.images import image_part
 from hf_datasets.registration import write_rejections
 from hf_datasets.video import read_frames
 from subtle.comp.data import load_rows, pairs_of
-from subtle.evaluate.evaluate_comp import table
+from subtle.comp.scores import table
 from subtle.evaluate.options import JudgeConfig
 from subtle.run.build import Build
 from subtle.run.data import with_split
@@ -104,6 +104,7 @@ def write_tables(folder: Path, build: Build, verdicts: list[Verdict]) -> None:
 
 def main(config: JudgeConfig) -> int:
     config = with_split(config)
+    assert config.split is not None
     build = Build(config)
     rows, coverage = load_rows(config, config.split)
     rows = list(build.limited(rows))

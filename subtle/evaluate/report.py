@@ -17,7 +17,7 @@ from subtle.run.data import load_split
 from subtle.run.intervals import interval_of_mean
 from subtle.run.pages import render_page
 from subtle.run.results import replacing_files, write_text
-from subtle.run.shared_config import DataConfig
+from subtle.run.shared_config import DataConfig, Protocol
 from subtle.tfcovr.clip_names import clip_classes, name_targets
 from subtle.tfcovr.confusion import confusion_counts, confusion_table, most_confused
 from subtle.tfcovr.measure import CUTOFFS
@@ -43,7 +43,7 @@ def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
     return results, predictions.with_columns(ap=pl.Series(values[:, -1], dtype=pl.Float64))
 
 
-def average_precisions(predictions: pl.DataFrame, protocol: str) -> np.ndarray:
+def average_precisions(predictions: pl.DataFrame, protocol: Protocol) -> np.ndarray:
     """Each query's average precision at every cut-off, `(queries, cut-offs)`."""
     measured = mean_average_precision(
         predictions["ranked_clip_ids"].to_list(),
@@ -66,11 +66,12 @@ def load_clips(config: ReportConfig, predictions: pl.DataFrame) -> pl.DataFrame:
     """The clips of the split, which must be those that were evaluated."""
     source = ", ".join(f"{field.name}={getattr(config, field.name)!r}" for field in fields(DataConfig))
     hint = "where it has moved, or is another, give these flags, such as --data_dir"
+    assert config.split is not None  # `as_evaluated` filled it
     try:
         clips: Dataset = load_split(config, config.split, clips=True)
     except SystemExit as error:
         raise SystemExit(f"{error}\nThe report is on {source}; {hint}") from error
-    table = clips.to_polars()
+    table: pl.DataFrame = clips.to_polars()
     if not predictions["query_clip_id"].is_in(table["clip_id"].to_list()).any():
         raise SystemExit(
             f"none of the evaluated queries' clips, such as {predictions['query_clip_id'][0]!r}, is in the split "

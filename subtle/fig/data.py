@@ -63,4 +63,5 @@ def read_rows(config: MomentDataConfig, split: str, granularity: Granularity) ->
     if missing or not len(data):
         what = f"has no column {', '.join(sorted(missing))}" if missing else "is empty"
         raise SystemExit(f"the split {split!r} of {config.dataset!r} {what}; is it a dataset of moments?")
-    return data.to_polars().select(*COLUMNS[:-1], caption=pl.col(f"{granularity}_caption"))
+    rows: pl.DataFrame = data.to_polars()
+    return rows.select(*COLUMNS[:-1], caption=pl.col(f"{granularity}_caption"))

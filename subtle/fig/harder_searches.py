@@ -110,7 +110,7 @@ def measure_threshold(
 ) -> dict[str, float]:
     """What the metric says of answers that reach a threshold, where some queries have no moment."""
     spans = split.rows.select("start_seconds", "end_seconds").rows()
-    references = [
+    references: list[dict[str, Any]] = [
         {"video_id": None, "spans": []} if none else {"video_id": int(video), "spans": [list(span)]}
         for none, video, span in zip(without.tolist(), split.targets, spans, strict=True)
     ]

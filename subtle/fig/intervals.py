@@ -9,15 +9,17 @@ from subtle.run.intervals import Interval, interval_of_mean
 
 
 class Measured(Protocol):
-    """One model's results.
+    """One model's results."""
 
-    Attributes:
-        per_query: metric -> the results of every query.
-        videos: the video of every query.
-    """
+    @property
+    def per_query(self) -> dict[str, list[float]]:
+        """Metric -> the results of every query."""
+        ...
 
-    per_query: dict[str, list[float]]
-    videos: list[int]
+    @property
+    def videos(self) -> list[int]:
+        """The video of every query."""
+        ...
 
 
 def intervals_of(

@@ -36,7 +36,7 @@ def answers(
             segments_per_read=CLIPS_PER_READ,
         )
     ]
-    limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
+    limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
     with VideoReaderPool(CLIPS_PER_READ * encoder.frames_per_clip, size=encoder.size, **limits) as pool:
         yield from pool.read(requests)
 
@@ -64,7 +64,7 @@ def encode_videos(
         num_clips = count_segments(video["duration_seconds"], config.clip_seconds)
         if len(parts[video_id]) == math.ceil(num_clips / CLIPS_PER_READ):
             done = parts.pop(video_id)
-            in_order = [done[start] for start in sorted(done)]
+            in_order: list[Any] = [done[start] for start in sorted(done)]
             kept = list(itertools.takewhile(lambda part: part is not None, in_order))
             if kept:
                 yield video_id, torch.cat(kept)[:num_clips]

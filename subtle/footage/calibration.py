@@ -185,8 +185,9 @@ class Scan:
         """Rows spread evenly over the index."""
         names = ("video", "start_seconds", "end_seconds", *columns)
         total = self.table.count_rows(self.condition or None)
-        wanted = np.unique(np.linspace(0, total - 1, min(number, total)).round().astype(int)) if total else []
-        rows, first = [], 0
+        wanted: Any = np.unique(np.linspace(0, total - 1, min(number, total)).round().astype(int)) if total else []
+        rows: list[dict[str, Any]] = []
+        first = 0
         for batch in self.batches(*names):
             here = [place - first for place in wanted if first <= place < first + batch.num_rows]
             rows += batch.take(np.asarray(here, np.int64)).to_pylist() if here else []

@@ -89,7 +89,8 @@ class GroupEncoder:
                 vectors.append(vectors_of(self.encoder, message, self.config.model))
             elif isinstance(message, GroupEnd):
                 files = message.files
-        described = [{**asdict(replace(file, wanted=None)), "video": file.wanted.file.video} for file in files]
+        nothing: Any = None  # the driver knows what it wanted
+        described = [{**asdict(replace(file, wanted=nothing)), "video": file.wanted.file.video} for file in files]
         return pa.table(
             {
                 "files": [json.dumps(described)],

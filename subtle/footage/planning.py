@@ -83,6 +83,7 @@ def plan_moments(file: ReadFile, timeline: Timeline, edges: Sequence[float] = ()
             for moment in wanted.moments
         ]
         for moment in file.moments:
+            assert moment.end_seconds is not None
             if moment.end_seconds > end + END_TOLERANCE_SECONDS:
                 file.failures[moment.moment_id] = (
                     f"{moment.video}: the moment {moment.start_seconds:g} to {moment.end_seconds:g} s ends after the "
@@ -112,6 +113,8 @@ class FilePlan:
         for moment in file.moments:
             if moment.moment_id in file.failures:
                 continue
+            assert moment.start_seconds is not None  # `plan_moments` has set both
+            assert moment.end_seconds is not None
             keys = clip_keys(timeline, moment.start_seconds, moment.end_seconds, num_frames)
             if keys:
                 found.append((moment, keys))

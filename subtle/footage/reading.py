@@ -102,7 +102,8 @@ class GroupReader:
         reading = Reading(self, groups)
         try:
             for key, answer in self.pool.read_on_demand(reading.requests()):
-                reading.answer(*key, answer)
+                number, place = key
+                reading.answer(number, place, answer)
                 yield from reading.new_messages()
             yield from reading.new_messages()
         finally:
@@ -239,6 +240,7 @@ class Reading:
         elif place is not None:
             work.answers[place] = answer
         else:
+            assert isinstance(answer, VideoFrames)  # a failure without a place is of the whole file, as above
             timeline = timeline_of(answer)
             if work.file.wanted.finds_shots:
                 work.plan = ShotPlan(work.file, timeline)

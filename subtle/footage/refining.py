@@ -120,7 +120,8 @@ def load_moment_model(folder: Path) -> MomentRetrievalModel:
         raise ValueError(f"{folder} holds a {type(model).__name__}; --refine takes what `subtle vcmr` trained")
     if model.config.subtitle_feature_size is not None:
         raise ValueError(f"{folder} reads subtitles, which footage does not have; train one without them")
-    return model.eval()
+    model.eval()
+    return model
 
 
 class Refiner:
@@ -151,7 +152,8 @@ class Refiner:
         timeout_seconds: float = 60.0,
     ) -> None:
         self.name, self.num_workers, self.timeout_seconds = str(folder), num_workers, timeout_seconds
-        self.model = load_moment_model(Path(folder)).to(device)
+        self.model = load_moment_model(Path(folder))
+        self.model.to(device)  # type: ignore[arg-type]  # a wrapped method, which its annotation does not bind
         self.made = what_made_features(Path(folder))
         vision = vision_model or encoder_named(self.made["vision_model"], "--refine_vision_model")
         text = text_model or encoder_named(self.made["text_model"], "--refine_text_model")
@@ -261,7 +263,7 @@ class Refiner:
         """Decode and encode what is missing of some files; why some failed."""
         failures: dict[str, str] = {}
         frames = CLIPS_PER_READ * self.vision.frames_per_clip
-        limits = {"num_workers": self.num_workers, "timeout_seconds": self.timeout_seconds}
+        limits: dict[str, Any] = {"num_workers": self.num_workers, "timeout_seconds": self.timeout_seconds}
         with VideoReaderPool(frames, size=self.vision.size, reader=read_spans, **limits) as pool:
             unknown = [VideoRequest(file, path, options={"find": "timeline"}) for file, path in paths.items()]
             for file, read in pool.read([request for request in unknown if request.key not in self.ends]):
@@ -318,9 +320,9 @@ class Refiner:
                 yield VideoBatch(names, pad_sequence(part, batch_first=True), mask, seconds)
 
         corpus = encode_corpus(self.model, batches(), num_videos=len(features), max_clips=longest)
-        limits = {"min_clips": self.made["min_clips"], "max_clips": self.made["max_clips"]}
+        limits: dict[str, Any] = {"min_clips": self.made["min_clips"], "max_clips": self.made["max_clips"]}
         offsets = end_offsets(**limits, end_convention=self.model.config.end_convention)
-        everything = {"num_videos": len(features), "num_spans": len(features) * longest * len(offsets)}
+        everything: dict[str, Any] = {"num_videos": len(features), "num_spans": len(features) * longest * len(offsets)}
         return SpanSearch(self.model, corpus, **limits, **everything).rank(query)[0]
 
     @staticmethod
@@ -368,4 +370,5 @@ def without_repeats(rows: Sequence[Row], threshold: float) -> list[Row]:
 def overlap(one: Row, other: Row) -> float:
     """Temporal IoU of two moments."""
     starts, ends = (sorted(row[name] for row in (one, other)) for name in ("start_seconds", "end_seconds"))
-    return max(0.0, ends[0] - starts[1]) / (ends[1] - starts[0])
+    ratio: float = max(0.0, ends[0] - starts[1]) / (ends[1] - starts[0])
+    return ratio

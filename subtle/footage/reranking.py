@@ -100,7 +100,7 @@ class ChatReranker:
         if isinstance(self.chat, DryRun):
             low, high = meter, self.chat.high
             dollars = "no price is listed; give --input_usd and --output_usd"
-            if low.usd is not None and high.usd is not None:
+            if low.usd is not None and high.usd is not None and meter.price is not None:
                 dollars = f"${low.usd:,.4f} to ${high.usd:,.4f} at the prices of {meter.price.as_of}"
             return (
                 f"dry run: --rerank {model} would make {meter.requests:,} requests ({meter.cached:,} more are answered "
@@ -132,7 +132,8 @@ class MatcherReranker:
         disable_progress_bar()
         matcher, processor, tokenizer = load_matcher(folder, num_frames=num_frames, needs_trained_head=True)
         self.name, self.num_frames = folder, min(num_frames, matcher.max_frames)
-        self.scorer = Scorer(matcher.to(device).eval(), processor, tokenizer)
+        matcher.to(device).eval()  # type: ignore[arg-type]  # a wrapped method, which its annotation does not bind
+        self.scorer = Scorer(matcher, processor, tokenizer)
 
     def __call__(
         self,

@@ -21,6 +21,7 @@ def query_frames(config: SearchConfig, encoder: Any) -> Any:
     """
     from hf_datasets.video import read_frames
 
+    assert config.clip is not None
     span = config.start_seconds, config.end_seconds
     read = read_frames(config.clip, encoder.num_frames, *span, size=encoder.frame_size, spread="seconds")
     if config.end_seconds is not None and read.missing_seconds:
@@ -34,7 +35,7 @@ def query_frames(config: SearchConfig, encoder: Any) -> Any:
 def embedded(config: SearchConfig, model: IndexedModel) -> tuple[Any, Any]:
     """The query's vector, `(D,)`, and the model's encoder, or None where a text could be answered without it."""
     is_text = config.clip is None and not config.nothing_fits
-    if is_text and (query := text_query(model, config.text)) is not None:
+    if is_text and config.text is not None and (query := text_query(model, config.text)) is not None:
         return query, None
     from subtle.footage.models import load_again
 
@@ -80,6 +81,7 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
     if config.exclude_same_video:
         from hf_datasets.footage.files import fingerprint
 
+        assert config.clip is not None  # the configuration refuses it without one
         excluded = fingerprint(Path(config.clip))
     query, encoder = embedded(config, model)
     has_second_step = config.refine is not None or config.rerank is not None
@@ -151,7 +153,7 @@ def main(config: SearchConfig) -> int:
         root = root_of(index, index.find(config.model), config.video_dir)
     found = find(config)
     print(FORMATS[config.format](found))
-    if root is None:
+    if root is None or config.export is None:
         return 0
     from subtle.footage.exporting import export, told_of_copies
 

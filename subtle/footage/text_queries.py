@@ -64,7 +64,8 @@ def keep_text_queries(name: str, encoder: "MomentEncoder") -> str | None:
         folder = folder_of(name, key_of(encoder.made_by))
         known = described(folder)
         if known.get("state") == state:
-            return known["reason"]
+            refused: str | None = known["reason"]
+            return refused
         for old in folder.parent.glob("*"):  # of what the model was before
             if described(old).get("state") != state:
                 shutil.rmtree(old, ignore_errors=True)

@@ -2,10 +2,11 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from filelock import FileLock, Timeout
 from rich.console import Console
@@ -13,14 +14,19 @@ from rich.console import Console
 from hf_datasets.tables import read_text_table
 from hf_datasets.tfcovr.own_clips import OwnClips
 from subtle.building import build_tfcovr
+from subtle.building.options import BuildTFCoVRConfig
 from subtle.embedding import embed
 from subtle.evaluate import evaluate_tfcovr, report
+from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.footage.options import TuneConfig
 from subtle.options import parse_config
 from subtle.run import build
 from subtle.run.results import remove, writing
+from subtle.run.shared_config import EmbedConfig
 from subtle.run.training import LOCK_TIMEOUT_SECONDS
+from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
+from subtle.train.options import Stage1Config
 from subtle.tuning.amounts import count
 from subtle.tuning.clips import places_of, read_clips
 from subtle.tuning.estimates import facts, flops_per_second, in_words, read_base, seconds_of_steps, training_bytes
@@ -41,13 +47,13 @@ from subtle.tuning.plan import (
 from subtle.tuning.results import show_amounts, splits_in_words, summarize
 from subtle.tuning.texts import cut_texts, texts_of
 
-RECIPES = {
-    "build_tfcovr": (lambda config: build.run(build_tfcovr.main, config), build_tfcovr.BuildTFCoVRConfig),
-    "stage1": (stage1.main, stage1.Stage1Config),
-    "embed": (embed.main, embed.EmbedConfig),
-    "stage2": (stage2.main, stage2.Stage2Config),
-    "evaluate_tfcovr": (evaluate_tfcovr.main, evaluate_tfcovr.EvaluateConfig),
-    "report": (report.main, report.ReportConfig),
+RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
+    "build_tfcovr": (lambda config: build.run(build_tfcovr.main, config), BuildTFCoVRConfig),
+    "stage1": (stage1.main, Stage1Config),
+    "embed": (embed.main, EmbedConfig),
+    "stage2": (stage2.main, Stage2Config),
+    "evaluate_tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
+    "report": (report.main, ReportConfig),
 }
 
 

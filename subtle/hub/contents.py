@@ -4,6 +4,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 from detect_secrets.plugins.base import RegexBasedDetector
@@ -28,9 +29,10 @@ HOMES = (
 KEY_FILES = re.compile(r"id_(rsa|dsa|ecdsa|ed25519)|_netrc|.*\.(pem|ppk|p12|pfx|jks|kdbx)")
 ASSIGNMENTS = {"Cloudant Credentials", "IBM COS HMAC Credentials", "IBM Cloud IAM Key", "SoftLayer Credentials"}
 """Found by `KEYWORDS`, too, and slowly here."""
+CLASSES: dict[str, Any] = get_mapping_from_secret_type_to_class()
 DETECTORS = [
     detector()
-    for kind, detector in sorted(get_mapping_from_secret_type_to_class().items())
+    for kind, detector in sorted(CLASSES.items())
     if issubclass(detector, RegexBasedDetector) and kind not in ASSIGNMENTS | {"Artifactory Credentials"}
 ]
 KEYWORDS = KeywordDetector()

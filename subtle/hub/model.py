@@ -235,7 +235,7 @@ def has_code(folder: Path) -> bool:
 
 def name_base(path: Path, base: str) -> None:
     """Write the id of its base into an adapter's configuration, for `AutoPeftModel` and for whoever reads it."""
-    settings = hf_models.AIMAdapterConfig.from_pretrained(path.parent)
+    settings = hf_models.AIMAdapterConfig.from_pretrained(str(path.parent))
     settings.base_model_name_or_path, settings.revision = base, None
     settings.save_pretrained(str(path.parent), auto_mapping_dict=settings.auto_mapping)
 

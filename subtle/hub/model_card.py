@@ -72,7 +72,7 @@ def card_data(
     metrics = dict.fromkeys(
         one.metric_id for one in measurements if "/" in one.metric_id or one.metric_id in PLAIN_METRICS
     )
-    computed = {
+    computed: dict[str, Any] = {
         "license": license_id,
         "library_name": "sentence-transformers" if of_sentences and not is_classifier else kind.library_name,
         "pipeline_tag": kind.pipeline_tag,

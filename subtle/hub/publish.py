@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from huggingface_hub import HfApi
 
@@ -64,7 +64,12 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
 
         merged = target.what == "classifier"
         part = None if merged else target.what
-        given = {"base_repo": target.base_repo, "part": part, "merged": merged, "license": config.license}
+        given: dict[str, Any] = {
+            "base_repo": target.base_repo,
+            "part": part,
+            "merged": merged,
+            "license": config.license,
+        }
         return model.prepare(target.name, target.repo_id, folder, **given)
     if target.what == "demo":
         from subtle.hub import demo
@@ -114,9 +119,9 @@ def workplace(config: PublishConfig, targets: list[Target]) -> Iterator[Path]:
         OSError: The disk is full.
     """
     kept = Path(config.output_dir) if config.output_dir else None
-    for target in targets if kept else ():
-        place = folder_of(target, kept)
-        if place.is_dir() and any(place.iterdir()):
+    for target in targets:
+        place = None if kept is None else folder_of(target, kept)
+        if place is not None and place.is_dir() and any(place.iterdir()):
             raise FileExistsError(f"{place} is not empty; remove it, or name another --output_dir")
     with tempfile.TemporaryDirectory(prefix="subtle-publish-") as temporary:
         yield kept or Path(temporary)

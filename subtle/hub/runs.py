@@ -60,7 +60,8 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """The options of the run."""
-        return self.results.get("config", {})
+        options: dict[str, Any] = self.results.get("config", {})
+        return options
 
     @property
     def is_miniature(self) -> bool:

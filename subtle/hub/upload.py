@@ -205,7 +205,7 @@ def make_plan(
 
 def look_up(api: HfApi, publication: Publication) -> Remote:
     """The repository as it is; an empty one where there is none."""
-    where = {"repo_id": publication.repo_id, "repo_type": publication.repo_type}
+    where: dict[str, Any] = {"repo_id": publication.repo_id, "repo_type": publication.repo_type}
     try:
         info = api.repo_info(**where)
     except RepositoryNotFoundError:
@@ -226,7 +226,7 @@ def look_up(api: HfApi, publication: Publication) -> Remote:
     )
 
 
-def read_record(api: HfApi, publication: Publication, revision: str) -> dict | None:
+def read_record(api: HfApi, publication: Publication, revision: str) -> dict[str, Any] | None:
     """What the last publication wrote into the repository; None where that is not readable."""
     address = hf_hub_url(
         publication.repo_id, RECORD, repo_type=publication.repo_type, revision=revision, endpoint=api.endpoint
@@ -288,7 +288,7 @@ def upload(api: HfApi, plan: Plan) -> str:
         PublishingError: The Hub refuses or fails; the repository is as it was, or lacks only its tag.
     """
     publication, remote = plan.publication, plan.remote
-    where = {"repo_id": publication.repo_id, "repo_type": publication.repo_type}
+    where: dict[str, Any] = {"repo_id": publication.repo_id, "repo_type": publication.repo_type}
     sdk = header_of(plan.files[CARD])["sdk"] if publication.repo_type == "space" else None
     with explained(publication.repo_id):
         head = remote.head

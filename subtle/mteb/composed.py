@@ -71,7 +71,7 @@ class ComposedRetrieval(OnOurData, AbsTaskRetrieval):
             relevant_docs={row["query_id"]: dict.fromkeys(row["target_clip_ids"], 1) for row in usable},
             top_ranked=None,
         )
-        rows = [(name, described(segment)) for name, segment in found.items()]
+        rows: list[Any] = [(name, described(segment)) for name, segment in found.items()]
         rows += [tuple(row[name] for name in ("query_id", "query_clip_id", "modification_text")) for row in usable]
         rows += [sorted(row["target_clip_ids"]) for row in usable]
         self.set_data({"default": {self.split: data}}, rows)

@@ -6,9 +6,10 @@ of one video; both are reported.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from mteb.abstasks.pair_classification import AbsTaskPairClassification
+from mteb.types import Modalities
 
 from hf_datasets.comp import builder
 from metrics.comprehensive_accuracy.scoring import comprehensive_accuracy
@@ -25,8 +26,8 @@ class ContrastClassification(OnOurData, AbsTaskPairClassification):
     them; chance is 1/2 for each disruption.
     """
 
-    input1_column_name: ClassVar[Mapping[str, str]] = {"video": "video"}
-    input2_column_name: ClassVar[Mapping[str, str]] = {"text": "text"}
+    input1_column_name: str | Mapping[str, Modalities] = {"video": "video"}
+    input2_column_name: str | Mapping[str, Modalities] = {"text": "text"}
     label_column_name = "label"
 
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:  # noqa: ARG002
@@ -42,7 +43,7 @@ class ContrastClassification(OnOurData, AbsTaskPairClassification):
             )
         self.coverage = len(kept) / len(rows)
         self.disruptions = [row["disruption_type"] for row in kept]
-        segments = [segment_of(row, "query_start_seconds", "query_end_seconds") for row in kept]
+        segments: list[Any] = [segment_of(row, "query_start_seconds", "query_end_seconds") for row in kept]
         pairs = table(
             [segment for segment in segments for _ in range(2)],
             text=[text for row in kept for text in (row["positive_text"], row["negative_text"])],

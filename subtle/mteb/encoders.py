@@ -100,7 +100,7 @@ class SegmentEncoder(AbsEncoder):
         is_composed = is_query and {"video", "text"} <= set(task_metadata.get_modalities(prompt_type))
         unused = {"both": None, "video": "text", "text": "video"}[self.parts] if is_composed else None
         rows = []
-        options = {"size": self.size, "num_workers": self.num_workers, "spread": self.spread}
+        options: dict[str, Any] = {"size": self.size, "num_workers": self.num_workers, "spread": self.spread}
         with VideoReaderPool(self.num_frames, **options) as pool:
             for batch in inputs:
                 texts = list(batch["text"]) if "text" in batch and unused != "text" else None
@@ -169,16 +169,20 @@ class ComposedEncoder(SegmentEncoder):
     def embed_videos(self, frames: list[Tensor]) -> Tensor:
         """`(B, video_embed_dim)`, not normalized."""
         batch = self.processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")
-        return self.model.encode_video(batch["pixel_values"].to(self.model.device))
+        embeds: Tensor = self.model.encode_video(batch["pixel_values"].to(self.model.device))
+        return embeds
 
     def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:
         """Unit-norm `(B, D)`."""
+        embeds: Tensor
         videos = None if videos is None else videos.to(self.model.device)
         if texts is None and not is_query:
-            return self.model.get_target_features(video_embeds=videos)
+            embeds = self.model.get_target_features(video_embeds=videos)
+            return embeds
         tokens = None if texts is None else self.processor(text=texts).to(self.model.device)
         text_embeds = None if tokens is None else self.model.encode_text(**tokens)
-        return self.model.get_query_features(video_embeds=videos, text_embeds=text_embeds)
+        embeds = self.model.get_query_features(video_embeds=videos, text_embeds=text_embeds)
+        return embeds
 
 
 class AverageEncoder(SegmentEncoder):
@@ -192,7 +196,7 @@ class AverageEncoder(SegmentEncoder):
 
     def __init__(self, encoder: Any, name: str, **options: Any) -> None:
         self.encoder: VideoTextEncoder = encoder
-        spread = getattr(encoder, "spread", "middles")
+        spread: Any = getattr(encoder, "spread", "middles")
         facts = [str(encoder.num_frames), options.get("parts", "both"), *([spread] if spread != "middles" else [])]
         revision = digest_of(weights_fingerprint(encoder.model), *facts)
         super().__init__(name, revision, num_frames=encoder.num_frames, spread=spread, **options)

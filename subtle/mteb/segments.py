@@ -52,12 +52,13 @@ class Segment:
         )
 
     def __len__(self) -> int:
-        return self.metadata.num_frames
+        count: int = self.metadata.num_frames
+        return count
 
     def __getitem__(self, key: int | slice) -> torch.Tensor:
-        if isinstance(key, slice):
-            return self.get_frames_at(range(*key.indices(len(self)))).data
-        return self.get_frames_at([key]).data[0]
+        chosen = range(*key.indices(len(self))) if isinstance(key, slice) else [key]
+        frames: torch.Tensor = self.get_frames_at(chosen).data
+        return frames if isinstance(key, slice) else frames[0]
 
     def get_frames_at(self, indices: Sequence[int] | torch.Tensor) -> SimpleNamespace:
         """Frames by number: `data (N, 3, height, width)` uint8, and `pts_seconds (N,)` from the segment's start."""

@@ -141,7 +141,7 @@ class Build:
         )
         accepted = list(self.passed(name or task.name, pairs))
         self.steps[-1].meter = spent_since(before, self.chat.meter)
-        if high_before is not None:
+        if high_before is not None and isinstance(self.chat, DryRun):
             self.steps[-1].high = spent_since(high_before, self.chat.high)
         return accepted
 
@@ -226,7 +226,7 @@ class Build:
             "date": date.today().isoformat(),
             "seed": self.config.seed,
         }
-        if meter.usd is not None:
+        if meter.usd is not None and meter.price is not None:
             facts["cost of this run"] = f"${meter.usd:.4f} at the prices of {meter.price.as_of}"
         if self.config.model:
             facts["requests"] = f"{meter.requests} made, {meter.cached} answered from the cache"

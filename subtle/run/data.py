@@ -59,7 +59,8 @@ def with_split(config: Config, option: str = "split", preferred: tuple[str, ...]
         raise SystemExit(f"--{option}: {error}") from None
     named: Any = replace(config, **{option: found})  # type: ignore[type-var]
     named.given = given_in(config)
-    return named
+    result: Config = named
+    return result
 
 
 def load_splits(config: DataConfig, *, clips: bool = False) -> DatasetDict:

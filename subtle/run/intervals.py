@@ -43,7 +43,9 @@ class Interval:
 
     def bounds_in_percent(self, digits: int = 2) -> str:
         """The bounds in percent; nothing where there are none."""
-        return "" if self.low is None else f"[{100 * self.low:.{digits}f}, {100 * self.high:.{digits}f}]"
+        if self.low is None or self.high is None:
+            return ""
+        return f"[{100 * self.low:.{digits}f}, {100 * self.high:.{digits}f}]"
 
 
 def interval_of_mean(

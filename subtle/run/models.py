@@ -59,7 +59,7 @@ def load_processor(config: EncoderConfig, made_for: int | None = None) -> TFCoVR
     Where neither configuration nor video processor name a number of frames, it is that which the model is `made_for`.
     """
     if AutoConfig.from_pretrained(config.vision_model).model_type in COMPOSED_MODEL_TYPES:
-        processor = AutoProcessor.from_pretrained(config.vision_model)
+        processor: TFCoVRProcessor = AutoProcessor.from_pretrained(config.vision_model)
         processor.video_processor.num_frames = config.num_frames or processor.video_processor.num_frames
         return processor
     try:

@@ -39,7 +39,8 @@ def sender_class() -> type:
             try:
                 response = await self.transport.handle_async_request(request)
                 received = bytearray()
-                async for part in response.stream:
+                stream: Any = response.stream
+                async for part in stream:
                     received += part
                     if len(received) > limit:  # the driver says so
                         break

@@ -52,7 +52,7 @@ def write_results(output_dir: Path, results: dict[str, Any], *, config: Any, see
     """Write `output_dir/results.json`: `results` under the key `figures`, and `details` such as the coverage."""
     record = {
         "figures": results,
-        "config": asdict(config) if is_dataclass(config) else config,
+        "config": asdict(config) if is_dataclass(config) and not isinstance(config, type) else config,
         "seed": seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "code_revision": code_revision(),

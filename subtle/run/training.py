@@ -59,6 +59,7 @@ class TrainingRun(ABC):
     METRIC: ClassVar[str]
     ADDED: ClassVar[dict[str, Any]] = {}
     KEEPS_BEST: ClassVar[bool] = True
+    model: Any
 
     def __init__(self, config: Any, *, find_unused_parameters: bool = False) -> None:
         self.config, self.output_dir = config, Path(config.output_dir)

@@ -5,10 +5,12 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from hf_datasets.video.shared_memory import PixelFolder
 from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.footage import index as index_recipe
+from subtle.footage.options import IndexConfig
 from subtle.footage.roots import root_of
 from subtle.service.options import DEFAULT_INDEX, DemoConfig
 
@@ -17,7 +19,7 @@ def index_of(config: DemoConfig) -> MomentIndex:
     """The index that is named, or that of the miniature, which is made where it is missing or not finished."""
     if config.index is None and not (Path(DEFAULT_INDEX) / "results.json").is_file():
         print(f"no index is named and {DEFAULT_INDEX} is not there: indexing the miniature first, a few minutes")
-        index_recipe.run(index_recipe.IndexConfig(output=DEFAULT_INDEX))
+        index_recipe.run(IndexConfig(output=DEFAULT_INDEX))
     return MomentIndex(config.index or DEFAULT_INDEX)
 
 
@@ -60,7 +62,7 @@ def main(config: DemoConfig) -> None:
 
         marks = Marks(marks_of(config, index))
         encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
-        limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
+        limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
         media = Media(root, own.path, **limits)
         try:
             search = IndexSearch(index, model, encoder, media)

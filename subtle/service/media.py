@@ -10,7 +10,7 @@ import queue
 import secrets
 import shutil
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -161,7 +161,7 @@ class Media:
                 raise VideoError("this address is not known any more; search again")
             if isinstance(what[0], Path):
                 path, headers = what[0], {"Cache-Control": "no-store"}
-                response = partial(FileResponse, filename=str(what[1]))
+                response: Callable[..., Response] = partial(FileResponse, filename=str(what[1]))
             else:
                 path = (await run_in_threadpool(self.made, *what))[0]
                 headers, response = {"Cache-Control": "private, max-age=3600"}, FileResponse

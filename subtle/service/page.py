@@ -120,7 +120,7 @@ class Page:
     ) -> tuple[Search, str, str, str]:
         """Search; the state, a line about it, the cards, and nothing exported yet."""
         search = Search(last.number + 1, query, text or "")
-        filters = {"folder": named(folder), "label": named(label), "min_score": min_score}
+        filters: dict[str, Any] = {"folder": named(folder), "label": named(label), "min_score": min_score}
         try:
             found, why = self.search.find(
                 query, search.text, limit=self.limit, leave_out_video=bool(leave_out_video), **filters
@@ -178,7 +178,8 @@ class Page:
         chosen = range(len(search.found)) if places is None else sorted({whole(place) for place in places})
         rows = [search.found[place] for place in chosen if place in range(len(search.found))]
         if getattr(event, "search", None) != search.number or not rows:
-            return gr.skip()
+            unchanged: str = gr.skip()
+            return unchanged
         folder = self.media.folder / "files" / f"moments-{id(rows):x}-{len(self.exports)}-{search.number}"
         try:
             archive, left_out = export_archive(rows, self.media.root, folder)
@@ -220,10 +221,11 @@ def part(function: str, *events: str, **options: Any) -> gr.HTML:
 
 def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
     """The page, not yet started."""
-    private = {"api_visibility": "private"}
+    private: dict[str, Any] = {"api_visibility": "private"}
     quiet = private | {"show_progress": "hidden"}
     folders, labels = page.search.folders_and_labels()
     reads_texts = page.search.reads_texts
+    blocks: gr.Blocks
     with gr.Blocks(title=title, analytics_enabled=False, delete_cache=CACHE_SECONDS) as blocks:
         query, shown, search = gr.State(None), gr.State([]), gr.State(Search())
         gr.Markdown(f"# {title}\n\n{note}", elem_id="heading")
@@ -252,7 +254,7 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
                     lines=1,
                 )
                 with gr.Accordion("Filters", open=False, elem_id="filters"):
-                    every = {"value": EVERYWHERE, "filterable": True}
+                    every: dict[str, Any] = {"value": EVERYWHERE, "filterable": True}
                     folder = gr.Dropdown([EVERYWHERE, *folders], label="Folder", visible=bool(folders), **every)
                     label = gr.Dropdown([EVERYWHERE, *labels], label="Label", visible=bool(labels), **every)
                     leave_out = gr.Checkbox(label="Leave out the query's own video")
@@ -263,7 +265,7 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
                 exported = gr.HTML(elem_id="exported", apply_default_css=False)
                 found = part("results", "mark", "export", elem_id="found")
                 kept = gr.HTML(elem_id="kept", apply_default_css=False)
-        load = {"fn": page.choices, "inputs": words, "outputs": [moments, shown, number], **quiet}
+        load: dict[str, Any] = {"fn": page.choices, "inputs": words, "outputs": [moments, shown, number], **quiet}
         words.change(trigger_mode="always_last", **load)
         blocks.load(**load).then(page.begin, shown, [query, clip], **quiet)
         blocks.load(page.kept, None, kept, **quiet)
@@ -325,7 +327,8 @@ def launch(blocks: gr.Blocks, page: Page, *, port: int | None) -> None:
     Raises:
         OSError: The port is taken.
     """
-    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}  # none is fetched
+    # None is fetched.
+    fonts: dict[str, Any] = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
     dark_enough = {
         "button_primary_background_fill": "*primary_700",
         "button_primary_background_fill_hover": "*primary_800",

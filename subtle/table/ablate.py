@@ -11,12 +11,13 @@ import torch
 from accelerate import Accelerator, PartialState
 
 from hf_models.fingerprints import weights_fingerprint
-from subtle.evaluate.evaluate_tfcovr import Evaluation, Prepared, evaluate, gallery_ids, is_trained, write_table
+from subtle.evaluate.evaluate_tfcovr import Evaluation, Prepared, evaluate, is_trained, write_table
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import adopt, option, override, parse_config
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import load_split, with_split
-from subtle.run.models import check_model_folder, load_trained
+from subtle.run.model_folders import check_model_folder
+from subtle.run.models import load_trained
 from subtle.run.results import replacing
 from subtle.run.shared_config import DataConfig
 from subtle.running import message_of, users_mistake
@@ -27,10 +28,10 @@ from subtle.table.query_groups import by_group, groups_of, write_groups
 from subtle.table.rows import data_of, finish_table, is_done, read_rows, row_folder, write_failure, write_row
 from subtle.table.variations import Run, Variation, plan_run, read_variations
 from subtle.tfcovr.batches import embed_config
-from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
+from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
+from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
 from subtle.train.options import Stage1Config
-from subtle.train.stage2 import Stage2Config
 from subtle.tuning.verdict import average_precisions
 
 
@@ -47,9 +48,10 @@ STAGES = {"stage1": Stage1Config, "stage2": VariedConfig}
 def base_configs(config: AblateConfig) -> tuple[Stage1Config, VariedConfig]:
     """What all variations start from; the data that only their files name are also those to measure on."""
     files = (config.stage1_config, config.stage2_config)
-    base1, base2 = (
+    bases: list[Any] = [
         parse_config(kind, None, [file] if file else []) for kind, file in zip(STAGES.values(), files, strict=True)
-    )
+    ]
+    base1, base2 = bases
     data = DataConfig.__dataclass_fields__
     adopt(config, [base1, base2], data)
     adopt(config, [base2], ["embeddings"])
@@ -90,6 +92,7 @@ class Measurement:
         """Reads queries and clips, so that a mistake about the data ends the run before anything is trained."""
         shared = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__}
         protocol = EvaluateConfig(**shared, split=config.split)
+        assert config.split is not None  # `with_split` filled it
         clips = load_split(config, config.split, clips=True)
         queries, gallery = load_split(config, config.split), gallery_ids(protocol)
         data = data_of(config, config.split, queries, gallery, protocol.protocol)
@@ -100,7 +103,8 @@ class Measurement:
         """Measure a trained run; also the fingerprints of its encoders."""
         trained = str(Path(run.stage2.output_dir) / "model")
         model, processor = load_trained(trained)
-        folder, own = run.stage2.embeddings, {}
+        own: dict[str, Any] = {}
+        folder = run.stage2.embeddings
         if run.stage2.end_to_end:  # its encoders are nobody else's
             folder, own = f"{Path(trained).parent / 'embeddings'}", {"vision_model": trained, "text_model": trained}
         if shuffled:
@@ -161,8 +165,8 @@ def run_one(run: Run, config: AblateConfig, measurement: Measurement) -> None:
         if measurement.accelerator.is_main_process:
             write_table(measurement.per_query(found), row_folder(config.output_dir, name) / QUERIES)
             data = measurement.data | {"signature": found.signature}
-            about = {"config": settings, "seed": run.seed, "columns": columns, "data": data}
-            details = {"variation": run.variation.name, "shuffled": shuffled, "encoders": encoders}
+            about: dict[str, Any] = {"config": settings, "seed": run.seed, "columns": columns, "data": data}
+            details: dict[str, Any] = {"variation": run.variation.name, "shuffled": shuffled, "encoders": encoders}
             write_row(config.output_dir, name, found.metrics, **about, **details, coverage=found.coverage)
 
 
@@ -185,11 +189,13 @@ def finish(config: AblateConfig, variations: dict[str, Variation]) -> int:
     found = differences(results, variations)
     table = {row.name: row for row in (result.as_row(found) for result in results.values()) if row}
     names = [result.label for result in results.values()]
-    details = {"differences": [asdict(one) for one in found], "by_seed": {r.label: r.by_seed for r in results.values()}}
+    by_seed = {result.label: result.by_seed for result in results.values()}
+    details: dict[str, Any] = {"differences": [asdict(one) for one in found], "by_seed": by_seed}
     status = finish_table(
         config.output_dir, table, names, METRICS, config.title, config=config, seed=config.seed, **details
     )
     if table:
+        assert config.split is not None  # `with_split` filled it
         groups = groups_of(load_split(config, config.split))
         write_groups(by_group(results.values(), groups), Path(config.output_dir))
     return status
@@ -200,7 +206,7 @@ def run(config: AblateConfig) -> int:
     variations = read_variations(config.variations, STAGES)
     runs = planned(config, variations)
     if config.dry_run:
-        speed = {"device": config.device, "tflops": config.tflops}
+        speed: dict[str, Any] = {"device": config.device, "tflops": config.tflops}
         print_costs(runs, config.output_dir, shuffled=config.shuffled, is_trained=is_trained, **speed)
         return 0
     config = with_split(config)

@@ -1,7 +1,8 @@
 """What an ablation will train, download and take, before anything is loaded.
 
 Hours are a rule of thumb: 2 operations for each weight and token in a forward pass, three times as many in training,
-at 0.3 of `--tflops`; the tokens of a frame as the encoder's configuration says; decoding as in `subtle/tuning/estimates.py`.
+at 0.3 of `--tflops`; the tokens of a frame as the encoder's configuration says; decoding as in
+`subtle/tuning/estimates.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -129,10 +130,11 @@ def sizes_of(model: str) -> Encoder:
     except (OSError, ValueError):
         return KNOWN.get(model, KNOWN["openai/clip-vit-base-patch16"]).vision
     vision = getattr(config, "vision_config", config)
-    layers, width, side, patch = (
+    sizes: list[Any] = [
         getattr(vision, name, None) for name in ("num_hidden_layers", "hidden_size", "image_size", "patch_size")
-    )
-    if not all(isinstance(value, int) and value > 0 for value in (layers, width, side, patch)):
+    ]
+    layers, width, side, patch = sizes
+    if not all(isinstance(value, int) and value > 0 for value in sizes):
         return KNOWN["openai/clip-vit-base-patch16"].vision
     return Encoder(layers, width, (side // patch) ** 2 + 1)
 
@@ -142,4 +144,5 @@ def seconds_of_stage2(config: Any, width: int, num_triplets: int, speed: float) 
     hidden, inner = config.fusion_hidden_dim, config.fusion_projection_dim
     weights = 2 * width * inner + 2 * inner * hidden + hidden * (config.projection_dim or width)
     seen = num_triplets * config.epochs
-    return 6 * weights * seen / speed + OVERHEAD_SECONDS * seen / config.batch_size
+    seconds: float = 6 * weights * seen / speed + OVERHEAD_SECONDS * seen / config.batch_size
+    return seconds

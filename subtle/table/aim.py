@@ -5,6 +5,7 @@ is built on a CLIP, so its embedding goes through that CLIP's own projection int
 has not been trained embeds a clip as its CLIP does, frame by frame.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,19 +63,18 @@ class AIMEncoder(Encoder):
         inferred="the text: TF-CoVR does not say how one entered its rows of AIM",
     )
 
-    @property
-    def reads_texts(self) -> bool:
-        """Whether there is a CLIP."""
-        return self.model.clip is not None
+    def __init__(self, model: Any, processor: Any, num_frames: int) -> None:
+        super().__init__(model, processor, num_frames)
+        self.reads_texts = model.clip is not None
 
-    def encode_video(self, frames: list[Tensor]) -> Tensor:
+    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
         """Unit-norm `(B, D)`."""
         pixels = self.videos(frames)["pixel_values"]
         other = pixels.shape[1] != self.model.aim.config.num_frames
         embeds = self.model.aim(pixels, interpolate_temporal=other).pooler_output
         return unit(embeds if self.model.clip is None else self.model.clip.visual_projection(embeds))
 
-    def encode_text(self, texts: list[str]) -> Tensor:
+    def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit-norm `(N, D)`.
 
         Raises:
@@ -90,7 +90,8 @@ def is_aim(name_or_path: str) -> bool:
     try:
         if is_adapter(name_or_path):
             return isinstance(PeftConfig.from_pretrained(name_or_path), AIMAdapterConfig)
-        return AutoConfig.from_pretrained(name_or_path, trust_remote_code=False).model_type == "aim"
+        config: Any = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
+        return bool(config.model_type == "aim")
     except (OSError, ValueError, KeyError):
         return False
 
@@ -162,7 +163,8 @@ def whole_aim(name_or_path: str) -> tuple[AIMModel, Any]:
     Raises:
         ValueError: some weights are missing.
     """
-    model, report = AIMModel.from_pretrained(name_or_path, output_loading_info=True)
+    loaded: Any = AIMModel.from_pretrained(name_or_path, output_loading_info=True)
+    model, report = loaded
     if missing := sorted(report["missing_keys"]):
         raise ValueError(
             f"{len(missing)} weights of {name_or_path} are missing, such as {', '.join(missing[:3])}; it was not saved "

@@ -187,7 +187,8 @@ class CrossAttentionTraining(TrainingRun):
         self.triplets = place_triplets(load_split(config, "train").to_polars(), self.clips.ids, self.clips.texts)
         self.queries = place_split(config, "validation", self.clips)
         whole.freeze_vision()
-        self.vision_model, whole.vision_model = whole.vision_model, None  # frozen, and run by the encoder
+        self.vision_model = whole.vision_model
+        whole.register_module("vision_model", None)  # frozen, and run by the encoder
         set_seed(config.seed, device_specific=True)  # every process drops out something else
         trained = [weight for weight in whole.parameters() if weight.requires_grad]
         fused = device.type != "mps"
@@ -275,7 +276,7 @@ def load_blip(config: CrossAttentionConfig, device: torch.device) -> tuple[BlipE
     Raises:
         ValueError: It is no BLIP.
     """
-    encoder = load_encoder(config.model, device, config.target_frames)
+    encoder: Any = load_encoder(config.model, device, config.target_frames)
     if not isinstance(encoder, BlipEncoder):
         raise ValueError(
             f"{config.model} is a {encoder.model.config.model_type!r} model, whose text encoder does not look at a "
@@ -299,7 +300,8 @@ def compose(model: Any, clips: Clips, query: Tensor, text: Tensor) -> Tensor:
     composed: Tensor = model(**clips.inputs(query, text))
     if clips.multimodal_embeds is None:
         return composed
-    return blend(*composed.chunk(2))
+    modified, described = composed.chunk(2)
+    return blend(modified, described)
 
 
 @torch.inference_mode()
@@ -323,7 +325,8 @@ def rank_split(
 ) -> tuple[list[list[str]], Queries]:
     """The rankings of a split by the model that `config` has trained, and its queries."""
     encoder, _ = load_blip(config, device)
-    trained = BlipForComposedRetrieval.from_pretrained(Path(config.output_dir) / "model").to(device).eval()
+    trained = BlipForComposedRetrieval.from_pretrained(Path(config.output_dir) / "model")
+    trained.to(device).eval()  # type: ignore[arg-type]  # a wrapped method, which its annotation does not bind
     clips = Clips(encoder, config, (split,), descriptions, device)
     queries = place_split(config, split, clips)
     return rank_queries(trained, clips, queries), queries

@@ -111,7 +111,11 @@ class Pipeline:
             return self.build
         spent = self.build.chat.meter.usd or 0.0
         left = None if config.max_usd is None else max(config.max_usd - spent, 1e-9)
-        other = {"model": config.reranker, "base_url": config.reranker_base_url or config.base_url, "max_usd": left}
+        other: dict[str, Any] = {
+            "model": config.reranker,
+            "base_url": config.reranker_base_url or config.base_url,
+            "max_usd": left,
+        }
         if config.reranker != config.model:  # the given price is that of --model
             other |= {"input_usd": None, "output_usd": None}
         return Build(replace(self.build.config, **other))
@@ -274,7 +278,7 @@ class Pipeline:
     def finish(self) -> int:
         """Write the table; the exit status."""
         found = {name: row for name, row in read_rows([self.output_dir]).items() if name in self.names}
-        made = {"config": self.config, "seed": self.config.seed}
+        made: dict[str, Any] = {"config": self.config, "seed": self.config.seed}
         status = finish_table(self.output_dir, found, self.names, METRICS, TITLE, **made)
         return int(bool(status or self.incomplete))
 

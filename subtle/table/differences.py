@@ -169,7 +169,7 @@ def differences(results: Mapping[tuple[str, bool], Result], variations: Mapping[
     found = []
     for (name, shuffled), result in results.items():
         against = variations[name].against
-        others = [("difference of mAP@50", against, (against, shuffled))]
+        others: list[tuple[str, Any, tuple[Any, bool]]] = [("difference of mAP@50", against, (against, shuffled))]
         if not shuffled:
             others.append(("mAP@50 lost by shuffling", FRAMES_SHUFFLED, (name, True)))
         for heading, label, key in others:

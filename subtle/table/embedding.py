@@ -259,7 +259,7 @@ def read_clips(
     ]
     if not requests:
         return
-    limits = {"num_workers": work.num_workers, "timeout_seconds": work.timeout_seconds}
+    limits: dict[str, Any] = {"num_workers": work.num_workers, "timeout_seconds": work.timeout_seconds}
     with VideoReaderPool(num_frames, spread=getattr(encoder, "spread", "middles"), **limits) as pool:
         for clip_id, read in pool.read(requests):
             if isinstance(read, VideoFailure):

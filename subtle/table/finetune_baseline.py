@@ -46,7 +46,9 @@ def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfi
     changes: dict[str, Any] = {"seed": seed, "output_dir": str(root / "runs" / slug(row.name) / f"seed-{seed}")}
     name = str(getattr(config, row.source))
     if row.fusion == "CA":
-        shared = {field.name: getattr(config, field.name, field.default) for field in fields(CrossAttentionConfig)}
+        shared: dict[str, Any] = {
+            field.name: getattr(config, field.name, field.default) for field in fields(CrossAttentionConfig)
+        }
         changes |= {"model": name, "enriched": row.enriched, "target_frames": row.target_frames}
         return CrossAttentionConfig(**shared | changes | {"embeddings": str(root / "embeddings")})
     base = Stage2Config(**{field.name: getattr(config, field.name) for field in fields(Stage2Config)})
@@ -85,7 +87,8 @@ def with_random_models(run: RunConfig, config: FinetuneConfig) -> RunConfig:
     kind = "blip" if isinstance(run, CrossAttentionConfig) else "blip-2"
     with PartialState().main_process_first():
         folder = random_model(kind, Path(config.output_dir) / "models" / f"random-{kind}", MINIATURE_CLIP)
-    return replace(run, **dict.fromkeys(names, folder))
+    changes: dict[str, Any] = dict.fromkeys(names, folder)
+    return replace(run, **changes)
 
 
 def row_config(row: FineTunedRow, config: FinetuneConfig) -> dict[str, Any]:
@@ -105,7 +108,7 @@ def columns_of(row: FineTunedRow, config: FinetuneConfig) -> dict[str, Any]:
     weights = "" if name is None else "random weights" if name == RANDOM else short_name(name)
     if row.enriched and name is not None:
         weights += f"; {Path(config.captions).name if config.captions else 'label captions'}"
-    shown = {
+    shown: dict[str, Any] = {
         "model": row.model,
         "modalities": row.modalities,
         "fusion": row.fusion,
@@ -148,6 +151,7 @@ def stage1_config(config: FinetuneConfig) -> Stage1Config:
 
 def descriptions_of(config: FinetuneConfig) -> Captions:
     """A description of each clip, for ECDE."""
+    assert config.split is not None  # `with_split` filled it
     clips = [clip for split in ("train", "validation", config.split) for clip in load_split(config, split, clips=True)]
     if config.captions:
         return read_captions(config.captions, [clip["clip_id"] for clip in clips], "clip_id", "caption")
@@ -184,6 +188,7 @@ def measure_cross_attention(
         CrossAttentionTraining(run, texts).train()
     device = make_accelerator(run.device, Path(run.output_dir), mixed_precision=run.mixed_precision).device
     measure = ComposedRetrievalMeasure()
+    assert config.split is not None  # `with_split` filled it
     ranked, queries = rank_split(run, texts, config.split, device)
     metrics = {name: value for name, value in measure(ranked, queries).items() if name in METRICS}
     details: dict[str, Any] = {"coverage": queries.coverage, "signature": measure.signature}
@@ -192,7 +197,8 @@ def measure_cross_attention(
 
 def measure_row(row: FineTunedRow, config: FinetuneConfig) -> None:
     """Train and measure a row with all its seeds, and write it."""
-    several, details = [], {}
+    several: list[dict[str, float]] = []
+    details: dict[str, Any] = {}
     for seed in config.seeds:
         run = with_random_models(run_config(row, config, seed), config)
         if isinstance(run, CrossAttentionConfig):
@@ -201,6 +207,7 @@ def measure_row(row: FineTunedRow, config: FinetuneConfig) -> None:
             metrics, details = measure_stage2(run, config)
         several.append(metrics)
     if PartialState().is_main_process:
+        assert config.split is not None  # `with_split` filled it
         gallery = load_split(config, config.split, clips=True)["clip_id"]
         data = data_of(config, config.split, load_split(config, config.split), gallery, details["signature"])
         write_row(
@@ -261,6 +268,7 @@ def fail(row: FineTunedRow, config: FinetuneConfig, error: BaseException) -> Non
 
 def costs(config: FinetuneConfig) -> list[Cost]:
     """What each row will cost as if nothing were stored; no weight is read."""
+    assert config.split is not None  # `with_split` filled it
     splits = ("train", "validation", config.split)
     num_clips = sum(len(load_split(config, split, clips=True)) for split in splits)
     num_triplets, num_texts = len(load_split(config, "train")), sum(len(load_split(config, split)) for split in splits)

@@ -102,7 +102,8 @@ def label_score(clip: Clip, target_label: str | None, descriptions: Mapping[str,
         return None
     own, wanted = label_of(clip["label"], clip["description"]), label_of(target_label, descriptions.get(target_label))
     if own is None or wanted is None:
-        return HIGHEST * (clip["label"] == target_label)
+        is_same: bool = clip["label"] == target_label
+        return HIGHEST * is_same
     return agreement(own, wanted)
 
 
@@ -132,7 +133,8 @@ def match(
     """
     disable_progress_bar()
     matcher, processor, tokenizer = load_matcher(folder, num_frames=num_frames, needs_trained_head=True)
-    scorer = Scorer(matcher.to(device).eval(), processor, tokenizer)
+    matcher.to(device).eval()  # type: ignore[arg-type]  # a wrapped method, which its annotation does not bind
+    scorer = Scorer(matcher, processor, tokenizer)
     by_clip: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         if len(tokenizer(pair.description)["input_ids"]) > matcher.max_tokens:

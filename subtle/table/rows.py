@@ -151,7 +151,10 @@ def is_done(output_dir: str | Path, name: str, config: Any) -> bool:
 def changes(one: Any, other: Any) -> list[str]:
     """Names of the options that differ between two configurations and decide the figures."""
     # As JSON gives them back: a tuple is a list there.
-    first, second = (json.loads(json.dumps(asdict(part) if is_dataclass(part) else part)) for part in (one, other))
+    first, second = (
+        json.loads(json.dumps(asdict(part) if is_dataclass(part) and not isinstance(part, type) else part))
+        for part in (one, other)
+    )
     return sorted(name for name in (first | second).keys() - IGNORED if first.get(name) != second.get(name))
 
 

@@ -62,7 +62,7 @@ class Table2:
         self.output_dir = Path(config.output_dir)
         self.accelerator = make_accelerator(config.device, self.output_dir)
         self.device = self.accelerator.device
-        self.loading = {"aim_text": config.aim_text, "trust_remote_code": config.trust_remote_code}
+        self.loading: dict[str, Any] = {"aim_text": config.aim_text, "trust_remote_code": config.trust_remote_code}
         self.benchmark = Benchmark.load(config)
         self.work = Work(config.batch_size, config.shard_size, config.num_workers, config.timeout_seconds)
         self.captions: dict[str, Captions] = {}
@@ -127,7 +127,12 @@ class Table2:
         names = [row.name for row in self.rows]
         counts = [row.details.get("coverage", {}).get("queries_ranked") for row in found.values() if row.metrics]
         hidden = ["license", "queries"] if set(counts) <= {len(self.benchmark.rows)} else ["license"]
-        made = {"config": self.config, "seed": self.config.seed, "hints": self.hints(), "only_in_files": hidden}
+        made: dict[str, Any] = {
+            "config": self.config,
+            "seed": self.config.seed,
+            "hints": self.hints(),
+            "only_in_files": hidden,
+        }
         return finish_table(self.output_dir, found, names, METRICS, TITLE, **made)
 
     def run_row(self, row: ZeroShotRow, model: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hf_models.encoders import short_name
-from subtle.table.queries import WAYS
+from subtle.table.queries import WAYS, WayName
 
 CUTS = (5, 10, 25, 50)
 
@@ -25,7 +25,7 @@ class ZeroShotRow:
 
     name: str
     option: str
-    way: str
+    way: WayName
     query_frames: int | None
     target_frames: int | None
     paper: tuple[float, ...] = ()
@@ -57,7 +57,7 @@ TABLE_2 = (
 
 
 def further_rows(
-    models: Sequence[str], ways: Sequence[str], query_frames: int | None, target_frames: int | None
+    models: Sequence[str], ways: Sequence[WayName], query_frames: int | None, target_frames: int | None
 ) -> list[ZeroShotRow]:
     """A row for each further model and way, named after both.
 

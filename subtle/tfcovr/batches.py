@@ -119,7 +119,7 @@ class EmbeddingSource:
                 "target_labels": label[row],
             }
 
-    def embeddings(self, _model: TFCoVRForComposedRetrieval, _queries: Queries) -> dict[str, Tensor]:
+    def embeddings(self, _model: TFCoVRForComposedRetrieval, _queries: Queries) -> dict[str, Any]:
         """What `rank` takes, by position; it does not depend on what is trained."""
         return {
             "video_embeds": self.video_embeds,
@@ -165,7 +165,7 @@ class PixelSource:
             **self.processor(text=[item["text"] for item in items]),
         }
 
-    def embeddings(self, model: TFCoVRForComposedRetrieval, queries: Queries) -> dict[str, Tensor]:
+    def embeddings(self, model: TFCoVRForComposedRetrieval, queries: Queries) -> dict[str, Any]:
         """What `rank` takes, by position, from the model as it is; what the queries do not need stays zero."""
         config = embed_config(self.config, "")
         video = torch.zeros(len(self.clips), model.config.video_embed_dim, device=self.device)
@@ -180,7 +180,7 @@ class PixelSource:
         return {"video_embeds": video, "text_embeds": text.to(self.device)}
 
 
-class PairFrames(Dataset):
+class PairFrames(Dataset[Batch]):
     """The frames of a triplet's query and target clip, its text and its label."""
 
     def __init__(self, source: PixelSource, triplets: Triplets) -> None:
@@ -203,7 +203,8 @@ class PairFrames(Dataset):
         clip, processor = self.source.rows[place], self.source.processor.video_processor
         span, spread = (clip["start_seconds"], clip["end_seconds"]), self.source.config.spread
         read = read_frames(clip["video"], processor.num_frames, *span, spread=spread)
-        return processor(read.frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0]
+        pixels: Tensor = processor(read.frames, do_sample_frames=False, return_tensors="pt")["pixel_values"][0]
+        return pixels
 
 
 def unreadable_clips(clips: list[dict[str, Any]], config: EmbedConfig) -> dict[str, str]:
@@ -214,5 +215,5 @@ def unreadable_clips(clips: list[dict[str, Any]], config: EmbedConfig) -> dict[s
         for clip in clips
         if clip["video"]
     ]
-    limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
+    limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
     return failures | unreadable(requests, **limits)

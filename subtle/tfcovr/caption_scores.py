@@ -86,10 +86,10 @@ def example_table(sport: Sport, captions: Mapping[str, Sequence[Scored]], number
             shown.setdefault(label.label_id, key)
     for key in shown.values():
         for name, rows in by_key.items():
-            if row := rows.get(key):
-                verdicts = [", ".join(row[verdict]) for verdict in ("right", "wrong", "not_said")]
+            if found := rows.get(key):
+                verdicts = [", ".join(found[verdict]) for verdict in ("right", "wrong", "not_said")]
                 by = [name] if len(captions) > 1 else []
-                lines.append([row["label"].description, *by, row["caption"], *verdicts])
+                lines.append([found["label"].description, *by, found["caption"], *verdicts])
     return lines
 
 

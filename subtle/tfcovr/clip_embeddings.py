@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -45,7 +45,7 @@ def made_by(
 
 
 def read_clips(
-    clips: list[dict[str, Any]],
+    clips: Sequence[dict[str, Any]],
     processor: TFCoVRProcessor,
     config: EmbedConfig,
     failures: dict[str, str],
@@ -120,7 +120,7 @@ def encode_on_ray(
     rows = [{name: clip[name] for name in ("clip_id", "video", "start_seconds", "end_seconds")} for clip in clips]
     works = [{"clips": shard} for shard in batched(iter(rows), config.shard_size)]
     arguments = {"config": with_absolute_folders(config), "origin": dict(origin)}
-    limits = {"device": config.device, "num_decoders": config.num_workers}
+    limits: dict[str, Any] = {"device": config.device, "num_decoders": config.num_workers}
     for _, table in run_on_ray("subtle.tfcovr.clip_embeddings:ShardEncoder", arguments, works, config, **limits):
         features, failed = features_of(table)
         failures |= failed
@@ -168,7 +168,7 @@ def answers(
         )
         for clip in clips
     ]
-    limits = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
+    limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
     with VideoReaderPool(num_frames, size=size, **limits) as pool:
         yield from pool.read(requests)
 

@@ -46,8 +46,8 @@ class FineTunedRow:
 BLIP2 = (4.0, 8.0)  # (256, 1024, 2048)
 CLIP = (2.5, 5.0)  # (1024, 2560, 5120)
 STAGE_2_ONLY = "TF-CoVR-Base (Stage-2 only)"
-ONE = ("both", 1, 15)
-MANY = ("both", 15, 15)
+ONE: tuple[QueryParts, int, int] = ("both", 1, 15)
+MANY: tuple[QueryParts, int, int] = ("both", 15, 15)
 ROWS = (
     FineTunedRow("blip2-text", "BLIP2", "blip2_model", "-", "text", None, 15, (10.69, 13.02, 15.35, 16.41), BLIP2),
     FineTunedRow("blip2-video", "BLIP2", "blip2_model", "-", "video", 1, 15, (4.86, 6.49, 8.92, 10.06), BLIP2),

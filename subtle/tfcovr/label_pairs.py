@@ -82,6 +82,7 @@ def compare_pairs(labels: Sequence[Label], encoder: Encoder | Any) -> PairCompar
         ValueError: See `label_pairs`.
     """
     by_id = {label.label_id: label for label in labels}
+    attributes: dict[str, Any] = {label.label_id: label.attributes for label in labels}
     shares, cosines = (
         {(pair.source, pair.target): pair.similarity for pair in pairs}
         for pairs in (label_pairs(labels, threshold=-1), label_pairs(labels, embeddings=encoder, threshold=-1))
@@ -102,7 +103,7 @@ def compare_pairs(labels: Sequence[Label], encoder: Encoder | Any) -> PairCompar
                     "attributes": shares[pair],
                     "cosine": cosines[pair],
                     "change": change_of(source, target),
-                    "changed": len(differences(source.attributes, target.attributes)),
+                    "changed": len(differences(*(attributes[one] for one in pair))),
                     "chosen_by": {(True, True): "both", (True, False): "attributes", (False, True): "texts"}.get(
                         chosen, "neither"
                     ),
@@ -113,9 +114,10 @@ def compare_pairs(labels: Sequence[Label], encoder: Encoder | Any) -> PairCompar
 
 def change_of(source: Label, target: Label) -> str:
     """What a pair of labels of one sport changes, of `CHANGES`."""
-    if kind(source.attributes) != kind(target.attributes):
+    attributes: list[Any] = [source.attributes, target.attributes]
+    if kind(attributes[0]) != kind(attributes[1]):
         return "family"
-    changed = {change.attribute for change in differences(source.attributes, target.attributes)}
+    changed = {change.attribute for change in differences(*attributes)}
     if "apparatus" in changed:
         return "apparatus and more" if len(changed) > 1 else "apparatus"
     if changed <= NUMBERS:

@@ -24,7 +24,7 @@ class ComposedRetrievalMeasure:
         """`map@K` in [0, 1] and the `signature` of the protocol."""
         references = [row["target_clip_ids"] for row in queries.rows]
         own = None if protocol == "tfcovr-official" else [row["query_clip_id"] for row in queries.rows]
-        measured = self.metric.compute(
+        measured: dict[str, Any] = self.metric.compute(
             predictions=ranked, references=references, k=list(CUTOFFS), protocol=protocol, exclude=own
         )
         self.signature = measured["signature"]

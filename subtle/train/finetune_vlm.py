@@ -10,6 +10,7 @@ import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import set_seed
 
+from hf_models.encoders.modeling_layer_head import LayerHead
 from hf_models.fingerprints import weights_fingerprint
 from hf_models.gradient_caching import backward_in_chunks
 from hf_models.retrieval import ranked_ids, search
@@ -63,6 +64,7 @@ class FinetuneVLM(TrainingRun):
     def place_validation(self) -> None:
         """The queries to validate on, and the items of queries and gallery."""
         if self.config.validates_on == "texts":
+            assert isinstance(self.source, TextSource)  # the configuration refuses texts beside clips
             self.queries, self.query_items, self.gallery_items = self.source.validation()
         else:
             self.queries, self.query_items, self.gallery_items, clips = validation_on_clips(self.config)
@@ -76,7 +78,7 @@ class FinetuneVLM(TrainingRun):
             if config.activation_checkpointing:
                 encoder.model.activation_checkpointing_enable()
             return adapted
-        head = new_head(model_config, config).to(self.accelerator.device)
+        head: LayerHead = new_head(model_config, config).to(self.accelerator.device)
         encoder.add_head(head)
         details = {"weights": self.fingerprint, "frames": encoder.num_frames, "frame_size": config.frame_size}
         details |= {name: value for name, value in encoder.depends_on.items() if name != "head"}

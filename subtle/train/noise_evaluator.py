@@ -14,6 +14,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from hf_datasets.fig.miniature import miniature_examples
 from hf_datasets.fig.noise import NoiseExample, built_examples
+from hf_datasets.fig.release import Split
 from hf_datasets.miniature import prepare_miniature
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoStore
@@ -66,11 +67,12 @@ class Clips:
 
 def load_examples(
     config: NoiseEvaluatorConfig,
-) -> tuple[dict[str, list[NoiseExample]], dict[str, str], list[Rejection]]:
+) -> tuple[dict[Split, list[NoiseExample]], dict[str, str], list[Rejection]]:
     """Examples by split, the path of each video that is there, and what was refused."""
+    rejections: list[Rejection] = []
     if config.build is None:
         root = Path(config.miniature_dir) if config.miniature_dir else prepare_miniature()
-        examples, rejections, video_dir = miniature_examples(root), [], root / "videos"
+        examples, video_dir = miniature_examples(root), root / "videos"
     else:
         if not config.video_dir:
             raise SystemExit("the evaluator looks at the moments: name their videos with --video_dir")
@@ -152,7 +154,8 @@ def hard_pairs(seen: Encoded, positives: Encoded, is_same: Tensor, scale: Tensor
 def join(*parts: Encoded) -> Encoded:
     """Several groups as one."""
     fields = zip(*((part.embeds, part.states, part.mask, part.input_ids) for part in parts), strict=True)
-    return Encoded(*(None if values[0] is None else torch.cat(values) for values in fields))
+    joined: list[Any] = [None if values[0] is None else torch.cat(values) for values in fields]
+    return Encoded(*joined)
 
 
 @torch.inference_mode()

@@ -45,8 +45,9 @@ def clip_captions(shot: Shot) -> tuple[str, str]:
 
 def modification_texts(labels: tuple[str, ...]) -> list[str]:
     """The modification texts of TF-CoVR's rule-based generator between any two of these labels."""
+    attributes: dict[str, Any] = {label: find_label(label).attributes for label in labels}
     pairs = label_pairs([find_label(label) for label in labels])
-    texts = {write_modification(find_label(p.source).attributes, find_label(p.target).attributes) for p in pairs}
+    texts = {write_modification(attributes[pair.source], attributes[pair.target]) for pair in pairs}
     return sorted(texts)
 
 
@@ -114,7 +115,9 @@ class Pretraining(nn.Module):
     def __init__(self, model: CLIPModel, config: PretrainConfig) -> None:
         super().__init__()
         self.model, self.config = model, config
-        width, vocab_size = config.hidden_size, model.config.text_config.vocab_size
+        text_config: Any = model.config.text_config
+        width, vocab_size = config.hidden_size, text_config.vocab_size
+        self.code: Tensor
         self.register_buffer("code", time_code(config.num_frames, width))
         depths = range(2, config.num_layers + 1)
         self.pose = nn.ModuleList(

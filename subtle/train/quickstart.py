@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -15,16 +16,19 @@ from metrics import METRICS, install
 from subtle.commands import as_typed
 from subtle.embedding import embed
 from subtle.evaluate import evaluate_tfcovr, report
+from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.options import parse_config, run_recipe
+from subtle.run.shared_config import EmbedConfig
+from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
-from subtle.train.options import BEGIN, QuickstartConfig
+from subtle.train.options import BEGIN, QuickstartConfig, Stage1Config
 
-RECIPES = {
-    "stage1": (stage1.main, stage1.Stage1Config),
-    "embed": (embed.main, embed.EmbedConfig),
-    "stage2": (stage2.main, stage2.Stage2Config),
-    "evaluate_tfcovr": (evaluate_tfcovr.main, evaluate_tfcovr.EvaluateConfig),
-    "report": (report.main, report.ReportConfig),
+RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
+    "stage1": (stage1.main, Stage1Config),
+    "embed": (embed.main, EmbedConfig),
+    "stage2": (stage2.main, Stage2Config),
+    "evaluate_tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
+    "report": (report.main, ReportConfig),
 }
 # `evaluate_tfcovr.py --compare` shows all; training these takes half a minute.
 SHOWN = ("two-stage", "stage-2-only", "text-only")
@@ -36,7 +40,7 @@ class Step:
 
     title: str
     command: str
-    call: Callable[[], object]
+    call: Callable[[], int | None]
 
 
 def recipe_step(title: str, name: str, *arguments: str) -> Step:

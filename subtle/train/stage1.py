@@ -72,6 +72,7 @@ class Stage1(TrainingRun):
         self.names = class_names(named, config.head)
         for split, part in clips.items():  # before the videos are decoded, which can take hours
             class_indices(part, self.names, split)
+        self.coverage: dict[str, dict[str, Any]] = {}
         self.data = {split: self.make_data(split, clips[split]) for split in clips}
         self.loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
         self.model = make_classifier(config, self.names)
@@ -111,7 +112,8 @@ class Stage1(TrainingRun):
             rand_augment=tuple(config.rand_augment),
             per_frame=config.augment_per_frame,
         )
-        data = LabeledClips(
+        self.coverage[split] = self.splits.coverage[split] | {"usable": len(usable)}
+        return LabeledClips(
             usable,
             class_indices(usable, self.names, split),
             config.num_frames,
@@ -121,13 +123,11 @@ class Stage1(TrainingRun):
             cache=cache,
             spread=config.spread,
         )
-        data.coverage = self.splits.coverage[split] | {"usable": len(usable)}
-        return data
 
     def batches(self, split: str, items: Sequence[Any], batch_size: int) -> Iterator[dict[str, Tensor]]:
         """This process's part of each batch, normalized on the device."""
         accelerator = self.accelerator
-        chunks = [items[start : start + batch_size] for start in range(0, len(items), batch_size)]
+        chunks: list[Any] = [items[start : start + batch_size] for start in range(0, len(items), batch_size)]
         chunks = [chunk[accelerator.process_index :: accelerator.num_processes] for chunk in chunks]
         workers = 0 if self.config.cache_frames else self.config.num_workers
         mean, std = (
@@ -153,7 +153,7 @@ class Stage1(TrainingRun):
                 f"{len(self.data['train'])} training clips are less than one batch of {self.config.batch_size}; "
                 "lower --batch_size"
             )
-        return steps
+        return int(steps)
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
@@ -231,8 +231,7 @@ class Stage1(TrainingRun):
                 with replacing(self.output_dir / "adapter") as unfinished:
                     # It changes no embedding; PEFT would look for the base's configuration to find that out.
                     model.save_pretrained(unfinished, save_embedding_layers=False)
-        coverage = {split: data.coverage for split, data in self.data.items()}
-        return metrics, {"coverage": coverage, "notes": self.splits.notes}
+        return metrics, {"coverage": self.coverage, "notes": self.splits.notes}
 
     def remove_leftovers(self) -> None:
         """The best weights too: the model has them."""

@@ -58,6 +58,7 @@ class Stage2(TrainingRun):
         fields = {name: getattr(config, name) for name in MODEL_FIELDS}
         fields["standardize_video"] = config.standardize_video and not config.end_to_end
         self.whole, self.processor = load_encoders(config, MODELS[config.model], **fields)
+        self.source: PixelSource | EmbeddingSource
         if config.end_to_end:
             self.source = PixelSource(self.processor, config, self.accelerator)
         else:
@@ -69,11 +70,14 @@ class Stage2(TrainingRun):
             kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
         }
         if config.model == "factored_covr":
-            self.fingerprints["classifier"] = weights_fingerprint(self.whole.target_classifier)
-        labels = label_numbers(self.whole.config.label2id) if config.model == "factored_covr" else None
+            classifier: Any = self.whole.target_classifier
+            self.fingerprints["classifier"] = weights_fingerprint(classifier)
+        label2id: Any = self.whole.config.label2id
+        labels = label_numbers(label2id) if config.model == "factored_covr" else None
         rows = load_split(config, "train").to_polars()
         self.triplets = place_triplets(rows, self.source.clips, self.source.texts, labels)
         if self.whole.config.standardize_video:
+            assert isinstance(self.source, EmbeddingSource)  # from pixels, nothing is standardized
             clips = torch.cat([self.triplets.query, self.triplets.target]).unique()
             self.whole.set_video_statistics(self.source.target_embeds[clips.to(self.accelerator.device)].cpu())
         self.queries = self.validation_queries()

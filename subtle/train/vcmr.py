@@ -75,7 +75,8 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
     if config.span_loss_weight is not None:
         fields["span_loss_weight"] = config.span_loss_weight
     if config.roberta is None:
-        return model_class(config_class(**fields))
+        model: MomentRetrievalModel = model_class(config_class(**fields))
+        return model
     if config.model != "hero" or config.size != "paper":
         raise SystemExit("--roberta is where a HERO of size 'paper' starts from; give --model hero --size paper")
     return HEROForMomentRetrieval.from_roberta(config.roberta, **fields)
@@ -123,6 +124,7 @@ class VCMR(TrainingRun):
                 "results on it are too good; --validation_split names another\n"
             )
         config = chosen
+        assert config.validation_split is not None  # `with_split` filled it
         super().__init__(config)
         self.patience = config.patience
         make_features(config, config.device)

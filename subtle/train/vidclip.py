@@ -1,6 +1,7 @@
 """Train VidCLIP on contrast pairs, or pre-train it on stacked clips (VideoComp, section 3)."""
 
 import random
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcesso
 from transformers.utils import logging
 
 from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, draw_negatives, group
+from hf_datasets.video.reading import Spread
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 from hf_models.encoders import VidCLIPEncoder
 from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
@@ -25,7 +27,7 @@ from subtle.run.training import TrainingRun, epoch_batches, epoch_seed
 from subtle.train.options import VidCLIPRunConfig
 
 # Frame tokens of frozen towers, by the fingerprints of tower and processor; runs of one process share them.
-FROZEN_TOKENS: dict[tuple[str, str], dict[tuple[Span, int], Tensor]] = {}
+FROZEN_TOKENS: dict[tuple[str, str], dict[tuple[Span, int, Spread], Tensor]] = {}
 PREFERENCE = (
     "preference_weight",
     "preference_pairs",
@@ -39,6 +41,7 @@ CAPTIONING = ("captioning_weight", "num_captioning_layers")
 def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcessor]:
     """The model to start from, with the configured objective, and its processor."""
     logging.disable_progress_bar()
+    assert config.model is not None  # its configuration has chosen one
     check_model_folder(config.model)
     fields = {name: getattr(config, name) for name in PREFERENCE} | {"loss": config.objective}
     new_layers = config.num_captioning_layers if config.captioning_weight else 0
@@ -65,6 +68,7 @@ def load_saved(path: str, new_layers: int) -> VidCLIPModel:
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # it would list all weights of a new decoder
     options = {"num_captioning_layers": new_layers} if new_layers else {}
+    model: VidCLIPModel
     model, report = AutoModel.from_pretrained(path, output_loading_info=True, **options)
     logging.set_verbosity(verbosity)
     if lost := sorted(name for name in report["missing_keys"] if not (new_layers and name.startswith("captioner."))):
@@ -74,10 +78,9 @@ def load_saved(path: str, new_layers: int) -> VidCLIPModel:
 
 def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:
     """What is trained, with the factor of its learning rate."""
+    modules: Iterable[Any] = model.modules()
     zero = {
-        id(module.weight)
-        for module in model.modules()
-        if getattr(module, "starts_at_zero", False) and not module.weight.any()
+        id(module.weight) for module in modules if getattr(module, "starts_at_zero", False) and not module.weight.any()
     }
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     return [
@@ -88,7 +91,9 @@ def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict
 
 def pixels(processor: VidCLIPProcessor, frames: Tensor) -> Tensor:
     """What the model takes of videos `(B, T, 3, height, width)` uint8."""
-    return processor(videos=frames, do_sample_frames=False)["pixel_values"]
+    options: dict[str, Any] = {"do_sample_frames": False}
+    made: Tensor = processor(videos=frames, **options)["pixel_values"]
+    return made
 
 
 def collate(
@@ -174,7 +179,8 @@ class Training(TrainingRun):
     def frame_tokens(self, frames: Tensor) -> Tensor:
         """The frozen tower's tokens of the frames of one video `(T, 3, height, width)`."""
         model = self.accelerator.unwrap_model(self.model)
-        return model.get_frame_tokens(pixels(self.processor, frames[None]).to(self.accelerator.device))[0].cpu()
+        tokens: Tensor = model.get_frame_tokens(pixels(self.processor, frames[None]).to(self.accelerator.device))
+        return tokens[0].cpu()
 
     def count_steps(self) -> int:
         """A batch of an epoch with fewer than two pairs for each process is left out."""

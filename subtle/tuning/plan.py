@@ -124,7 +124,7 @@ def steps_of(plan: Plan) -> list[Step]:
     """What is done, in order."""
     config, output = plan.config, plan.output
     data = ("--dataset_config", "own", "--data_dir", f"{output / 'dataset'}", "--video_dir", f"{plan.video_dir}")
-    run = ("--seed", f"{config.seed}", "--device", config.device)
+    run: tuple[str, ...] = ("--seed", f"{config.seed}", "--device", config.device)
     run += ("--mixed_precision", config.mixed_precision) if config.mixed_precision else ()
     frames = ("--cache_dir", f"{output / 'frames'}", "--num_workers", f"{config.num_workers}")
     encoders = ("--vision_model", f"{output / 'stage1' / 'model'}", "--text_model", config.base)

@@ -135,8 +135,8 @@ def cell(row: dict[str, Any], name: str) -> str:
 
 def show(plan: Plan, summary: dict[str, Any]) -> None:
     """Print the table and what to do next."""
-    videos, clips = counted(summary["held_out_videos"], "held-out video"), counted(summary["gallery"], "clip")
-    title = f"{summary['queries']:,} queries of {videos}, {clips}"
+    held_out, clips = counted(summary["held_out_videos"], "held-out video"), counted(summary["gallery"], "clip")
+    title = f"{summary['queries']:,} queries of {held_out}, {clips}"
     table = Table("system", "", *(f"mAP@{k}" for k in CUTOFFS), title=title, title_justify="left")
     for name, row in summary["figures"].items():
         table.add_row(name, MEANING.get(name, ""), *(cell(row, f"map@{k}") for k in CUTOFFS))

@@ -26,7 +26,7 @@ def estimate_run(config: Any, model_config: Any) -> TrainingEstimate:
         config: Of the recipe.
         model_config: Of the model.
     """
-    kind = ENCODERS[model_config.model_type]
+    kind: Any = ENCODERS[model_config.model_type]
     frames = choose_frames(kind, model_config, config.num_frames, config.model) if config.train_on == "clips" else 0
     shape = {"frames": frames, "one_prompt": kind.default_one_prompt, "chunk_size": config.chunk_size}
     if config.method == "frozen_layers":
@@ -45,7 +45,8 @@ def count_items(config: Any) -> int:
     else:
         triplets = load_split(config, "train").to_polars()["target_clip_ids"].list.len().sum()
         triplets = min(triplets, config.max_triplets or triplets)
-    return triplets * (2 + config.hard_negatives) * (1 if config.method == "frozen_layers" else config.epochs)
+    items: int = triplets * (2 + config.hard_negatives) * (1 if config.method == "frozen_layers" else config.epochs)
+    return items
 
 
 def describe(cost: TrainingEstimate, config: Any, items: int) -> str:

@@ -98,7 +98,7 @@ def with_frames(
     )
 
 
-class ClipFrames(Dataset):
+class ClipFrames(Dataset[Frames]):
     """The frames of the clips of each group, by clip id."""
 
     def __init__(

@@ -8,6 +8,7 @@ from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model, get_peft_mod
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 from transformers import (
+    PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2VLConfig,
     Qwen2VLForConditionalGeneration,
@@ -46,7 +47,7 @@ def read_checked_config(name_or_path: str) -> Any:
         ValueError: It has no text tower, or is no multimodal language model that embeds by a token.
         OSError: There is no such model.
     """
-    config = read_config(name_or_path)
+    config: Any = read_config(name_or_path)
     kind = None if config is None else ENCODERS[config.model_type]
     if kind is not None and config.model_type in FAMILIES:
         return config
@@ -162,37 +163,42 @@ def label_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def text_fields(tokenizer: Any, **rope: Any) -> dict[str, Any]:
-    fields = {"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 2, "head_dim": 16}
+    fields: dict[str, Any] = {
+        "hidden_size": WIDTH,
+        "intermediate_size": 2 * WIDTH,
+        "num_hidden_layers": 2,
+        "head_dim": 16,
+    }
     fields |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": len(tokenizer)}
     fields |= {"max_position_embeddings": 32_768, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0}
     return {**fields, "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, **rope}}
 
 
-def token_ids(tokenizer: Any) -> dict[str, int]:
+def token_ids(tokenizer: Any) -> dict[str, Any]:
     names = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>"}
     names |= {"vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}
     return {field: tokenizer.convert_tokens_to_ids(mark) for field, mark in names.items()}
 
 
-def tiny_qwen2_vl() -> tuple[nn.Module, Any]:
+def tiny_qwen2_vl() -> tuple[PreTrainedModel, Any]:
     """Frames of 16 x 16 patches, each a token."""
     tokenizer = label_tokenizer()
     vision = {"depth": 1, "embed_dim": 32, "hidden_size": WIDTH, "num_heads": 2, "mlp_ratio": 2, "patch_size": 4}
     vision |= {"spatial_merge_size": 1}
     text = text_fields(tokenizer, mrope_section=[2, 3, 3])
     config = Qwen2VLConfig(text_config=text, vision_config=vision, **token_ids(tokenizer))
-    sizes = {"patch_size": 4, "merge_size": 1, "size": {"shortest_edge": 64, "longest_edge": 256}}
+    sizes: dict[str, Any] = {"patch_size": 4, "merge_size": 1, "size": {"shortest_edge": 64, "longest_edge": 256}}
     parts = Qwen2VLImageProcessor(**sizes), tokenizer, Qwen2VLVideoProcessor(**sizes)
     return Qwen2VLForConditionalGeneration(config), Qwen2VLProcessor(*parts)
 
 
-def tiny_qwen3_vl() -> tuple[nn.Module, Any]:
+def tiny_qwen3_vl() -> tuple[PreTrainedModel, Any]:
     """At most 1024 pixels a frame, four patches of 4 x 4 to a token."""
     tokenizer = label_tokenizer()
-    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "patch_size": 4}
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "patch_size": 4}
     vision |= {"out_hidden_size": WIDTH, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
     text = text_fields(tokenizer, mrope_section=[4, 2, 2], mrope_interleaved=True)
     config = Qwen3VLConfig(text_config=text, vision_config=vision, **token_ids(tokenizer))
-    sizes = {"patch_size": 4, "size": {"shortest_edge": 64, "longest_edge": 1024}}
+    sizes: dict[str, Any] = {"patch_size": 4, "size": {"shortest_edge": 64, "longest_edge": 1024}}
     parts = Qwen2VLImageProcessor(**sizes), tokenizer, Qwen3VLVideoProcessor(**sizes)
     return Qwen3VLForConditionalGeneration(config), Qwen3VLProcessor(*parts)

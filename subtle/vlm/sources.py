@@ -106,7 +106,7 @@ class TextSource:
         of_reading: dict[str, list[str]] = {}
         for text, label_id in captions.items():
             of_reading.setdefault(reading(text), []).append(label_id)
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "query_clip_id": f"query {number}",
                 "modification_text": query_text(self.labels[source].description, modification),
