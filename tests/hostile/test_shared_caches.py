@@ -23,7 +23,9 @@ from subtle.options import run_recipe
 from tests.hostile.full_disk import one_line
 from tests.hostile.kill_harness import differences, leftovers
 from tests.hostile.outcomes import embeddings, features
-from tests.subtle.conftest import LABELS, RECIPES, write_video
+from tests.subtle.conftest import LABELS, write_video
+
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(900)]
 PROCESSES = 3
@@ -31,10 +33,9 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCE
 DECODE = """
 import hashlib, json, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 from hf_datasets.video.frame_cache import FrameCache
 from hf_models.feature_store import FeatureStore
-folder, clips = Path(sys.argv[2]), json.loads(sys.argv[3])
+folder, clips = Path(sys.argv[1]), json.loads(sys.argv[2])
 print("ready", flush=True)
 sys.stdin.readline()
 cache = FrameCache(folder, clips, 4, (16, 16), num_workers=1, also=2)
@@ -65,7 +66,7 @@ def test_processes_that_decode_the_same_clips_at_once_find_the_frames_of_one(tmp
     alone = FrameCache(tmp_path / "alone", clips, 4, (16, 16), num_workers=1, also=2)
     expected = [hashlib.sha256(alone.frames.tobytes()).hexdigest(), alone.failures]
     assert list(alone.failures) == ["7"]
-    words = ("-c", DECODE, RECIPES, tmp_path / "shared", json.dumps(clips))
+    words = ("-c", DECODE, tmp_path / "shared", json.dumps(clips))
     processes = [start(*words) for _ in range(PROCESSES)]
     assert [one.stdout.readline() for one in processes] == ["ready\n"] * PROCESSES
     found = []

@@ -259,7 +259,7 @@ def test_after_kill_9_no_request_is_paid_twice(call, options, tmp_path, warm_pyt
         given = options | {"model": "tiny", "base_url": server.url, "max_concurrency": 2}
         flags = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
         environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-        program = Path(describe_and_rerank.__file__)
+        program = Path(__file__).parents[3] / "recipes" / "describe_and_rerank.py"
         killed = warm_python.start([program, *flags], env=environment)
         deadline = time.monotonic() + 100
         while server.at_once < 2 or len(answered) < QUERIES + 5:
