@@ -7,7 +7,7 @@
 
 Rows, in the paper's order: `blip2-text`, `blip2-video`, `clip-mlp-1`, `blip2-mlp-1`, `clip-mlp-15`, `blip2-mlp-15` (a
 gated combiner as in CLIP4CIR on frozen encoders, 1 or 15 frames of the query and 15 of the target), `blip-covr` and
-`blip-covr-ecde` (cross attention, see `subtle/table/cross_attention.py`), `stage-2-only` and `tf-covr-base` (`stage2.py`
+`blip-covr-ecde` (cross attention, see `cross_attention.py`), `stage-2-only` and `tf-covr-base` (`stage2.py`
 with a pretrained video encoder, and with that of `stage1.py`). All are trained alike, by the same options. Where the
 paper does not say what of a row is trained, it is the combiner: in `blip2-text` and `blip2-video` on one half of the
 query, the other half being zero.

@@ -5,7 +5,7 @@
     python recipes/zero_shot.py recipes/configs/zero_shot_paper.yaml --rows BLIP-CoVR LanguageBind
     python recipes/zero_shot.py --models openai/clip-vit-base-patch32 --ways average text video
 
-Each row is a model, a way to make the query (`subtle/table/queries.py`) and two numbers of frames. Which model a row takes
+Each row is a model, a way to make the query (`queries.py`) and two numbers of frames. Which model a row takes
 is an option of its own, in the paper's file its name on the Hub or the folder of its converted weights; a row without
 one says so. `--models` adds rows. Gallery, own clip and metric are those of `evaluate_tfcovr.py`. Without an argument
 it measures on the miniature what ships for it.

@@ -144,7 +144,11 @@ def test_shared_rooms_do_not_import_what_stands_above_them():
     for path in NOT_TESTS:
         names = {name for name in imports_of(path) if name in MODULES}
         if path.parts[0] == "subtle" and path.parts[1] in {"run", *WINGS}:
-            wrong |= {f"{path} imports {name}" for name in names if name.rpartition(".")[2] in verbs and name.startswith("subtle.")}
+            wrong |= {
+                f"{path} imports {name}"
+                for name in names
+                if name.rpartition(".")[2] in verbs and name.startswith("subtle.")
+            }
         if path.parts[:2] == ("subtle", "run"):
             wrong |= {f"{path} imports {name}" for name in names if wing_of(name) and name.startswith("subtle.")}
         if path.parts[0] == "hf_datasets" and len(path.parts) > 2 and path.parts[1] not in WINGS:
@@ -154,10 +158,7 @@ def test_shared_rooms_do_not_import_what_stands_above_them():
 
 def test_recipes_are_thin_and_nothing_imports_them():
     recipes = [path for path in SOURCES if path.parts[0] == "recipes" and path.stem != "__init__"]
-    code = {
-        str(path): len(text_of(path).splitlines()) - tree_of(path).body[0].end_lineno
-        for path in recipes
-    }
+    code = {str(path): len(text_of(path).splitlines()) - tree_of(path).body[0].end_lineno for path in recipes}
     assert not {name: lines for name, lines in code.items() if lines > 30}
     assert not [f"{path} imports {name}" for path in SOURCES for name in imports_of(path) if name.startswith("recipes")]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
-from tests.subtle.evaluate.test_analyse_fig import write_release
 
 from benchmarks import __main__ as bench
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
@@ -21,8 +20,8 @@ from subtle.train import noise_evaluator, pretrain_miniature, vcmr
 from tests.hostile.full_disk import ROOM_KILOBYTES, fill, one_line, run_into
 from tests.hostile.kill_harness import differences
 from tests.hostile.launch import TINY
-from tests.subtle.train import test_noise_evaluator
-from tests.subtle.train import test_pretrain_miniature
+from tests.subtle.evaluate.test_analyse_fig import write_release
+from tests.subtle.train import test_noise_evaluator, test_pretrain_miniature
 
 pytestmark = pytest.mark.hostile
 

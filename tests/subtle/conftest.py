@@ -1,8 +1,5 @@
 """A tiny TF-CoVR with its videos and two tiny encoders, so that the recipes run in seconds and offline."""
 
-import sys
-from pathlib import Path
-
 import av
 import numpy as np
 import pytest

@@ -1,7 +1,6 @@
 """The command `subtle`: it lists the recipes, runs them as Python does, and says in one line what is wrong."""
 
 import contextlib
-import importlib.util
 import io
 import os
 import re

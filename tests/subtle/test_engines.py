@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import importlib.util
 import json
 import sys
 from dataclasses import asdict, replace
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pytest
 import torch
 from colored_videos import write_colored_video
-from tests.subtle.embedding.test_embed_moments import moments  # noqa: F401 a fixture
 
 from hf_models.feature_store import FeatureStore
 from hf_models.index.store import MomentIndex
@@ -26,6 +24,7 @@ from subtle.footage.options import IndexConfig
 from subtle.options import run_recipe
 from subtle.run.shared_config import ActorConfig
 from subtle.tfcovr import clip_embeddings
+from tests.subtle.embedding.test_embed_moments import moments  # noqa: F401 a fixture
 
 RED, GREEN, BLUE = (250, 20, 20), (20, 250, 20), (20, 20, 250)
 

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from subtle.options import given_in, option, parse_config, settings_of
-from tests.fixtures.verbs import options_of
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
+from tests.fixtures.verbs import options_of
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "recipes"
@@ -28,7 +28,9 @@ DOCUMENTS = [
     for path in sorted(ROOT.glob(pattern))
 ]
 CODE = [
-    path for name in ("recipes", "subtle", "hf_datasets", "hf_models", "metrics") for path in sorted((ROOT / name).rglob("*.py"))
+    path
+    for name in ("recipes", "subtle", "hf_datasets", "hf_models", "metrics")
+    for path in sorted((ROOT / name).rglob("*.py"))
 ]
 COMMAND = re.compile(
     r"(?:(?:python|accelerate launch[^`\n]*?) recipes/(\w+)\.py|(?:^ *|`)subtle "
@@ -95,7 +97,7 @@ def test_every_documented_command_names_a_script_a_file_and_flags_that_exist():
     for (command, path), (status, _, errors) in zip(
         commands.items(), run_calls([[*command, "--print_config"] for command in commands]), strict=True
     ):
-            assert status == 0, f"{path}: {shlex.join(command)}: {errors}"
+        assert status == 0, f"{path}: {shlex.join(command)}: {errors}"
 
 
 def test_a_printed_configuration_given_back_is_the_same(tmp_path):

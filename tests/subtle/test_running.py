@@ -90,7 +90,7 @@ def test_an_interrupted_run_is_one_line_and_exit_status_130(capsys, monkeypatch)
 
 def run_interrupted(*statements):
     """A recipe that does nothing and meets these statements outside its `main`."""
-    program = f"""
+    program = """
 import atexit, os, signal, sys, time
 from dataclasses import dataclass
 from subtle.options import parse_config, run_recipe

@@ -9,21 +9,19 @@ import time
 from functools import partial
 from pathlib import Path
 
-from subtle.building import caption_clips
 import polars as pl
 import pytest
-from subtle.building import rewrite_captions
-from subtle.building.options import CaptionClipsConfig
 from chat_server import ChatServer
-from subtle.building.options import RewriteCaptionsConfig
 
-from subtle.run.build import run
-from subtle.options import run_recipe
-from subtle.run.data import load_split
-from subtle.run.shared_config import DataConfig
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.tfcovr.captions import GYMNASTICS_CAPTION_PROMPT, caption_of
 from hf_datasets.tfcovr.labels import find_label
+from subtle.building import caption_clips, rewrite_captions
+from subtle.building.options import CaptionClipsConfig, RewriteCaptionsConfig
+from subtle.options import run_recipe
+from subtle.run.build import run
+from subtle.run.data import load_split
+from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.captions import clips_of, read_captions
 
 RECIPES = Path(__file__).parents[3] / "recipes"
@@ -286,7 +284,9 @@ def test_after_kill_9_no_request_is_paid_twice(call, data, tmp_path, warm_python
         given |= {"num_frames": 2} if module is caption else {}
         flags = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
         environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-        killed = warm_python.start([RECIPES / f"{module.__name__.rpartition('.')[2]}.py", *flags, "--quiet"], env=environment)
+        killed = warm_python.start(
+            [RECIPES / f"{module.__name__.rpartition('.')[2]}.py", *flags, "--quiet"], env=environment
+        )
         deadline = time.monotonic() + 100
         while server.at_once < 2 or len(answered) < 3:
             assert killed.poll() is None, killed.output()

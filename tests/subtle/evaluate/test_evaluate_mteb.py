@@ -1,6 +1,5 @@
 """Our benchmarks as tasks of mteb 2: equal to our own evaluation, with and without the query's own clip."""
 
-import ast
 import json
 import shutil
 from pathlib import Path

@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import polars as pl
@@ -11,9 +10,9 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict
 
-from tests.fixtures.verbs import ROOT, module_of, options_of
 from subtle.run.data import open_dataset, with_split
 from subtle.train.options import VCMRConfig
+from tests.fixtures.verbs import ROOT, module_of, options_of
 
 CARD = "---\nconfigs:\n- config_name: mini\n  data_files: mini/*.parquet\n---\n"
 

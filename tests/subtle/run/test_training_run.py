@@ -15,9 +15,9 @@ import torch
 from filelock import FileLock
 from safetensors.torch import load_file
 
+from subtle.run import training
 from subtle.run.schedules import warmup_cosine
 from subtle.run.shared_config import TrainingRunConfig
-from subtle.run import training
 from subtle.run.training import LOCK, TrainingRun, epoch_batches, split_batches
 from subtle.train import noise_evaluator, stage1
 from subtle.train.options import Stage1Config, VCMRConfig, VidCLIPRunConfig

@@ -33,7 +33,7 @@ from subtle.train.stage1 import Stage1, epoch_items, run
 RECIPES = Path(__file__).parents[3] / "recipes"
 
 # Stage 1, which dies by kill -9 in its second checkpoint: the model is on disk, the optimizer is not.
-DIE_INSIDE_A_CHECKPOINT = f"""
+DIE_INSIDE_A_CHECKPOINT = """
 import os, pathlib, signal, sys
 import torch
 folder, save = pathlib.Path(sys.argv.pop(1)) / "checkpoints", torch.save
