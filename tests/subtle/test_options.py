@@ -24,7 +24,7 @@ RECIPES = ROOT / "recipes"
 VERBS = sorted(path.stem for path in RECIPES.glob("[a-z]*.py"))
 DOCUMENTS = [
     path
-    for pattern in ("*.md", "recipes/**/*.md", "recipes/**/*.yaml", "hf_*/**/*.md", "metrics/**/*.md")
+    for pattern in ("*.md", "docs/*.md", "recipes/**/*.md", "recipes/**/*.yaml", "hf_*/**/*.md", "metrics/**/*.md")
     for path in sorted(ROOT.glob(pattern))
 ]
 CODE = [
@@ -32,6 +32,7 @@ CODE = [
     for name in ("recipes", "subtle", "hf_datasets", "hf_models", "metrics")
     for path in sorted((ROOT / name).rglob("*.py"))
 ]
+OF_OTHER_PROGRAMS = {"--repo-type", "--local-dir", "--num-cpus", "--num-gpus"}  # of hf and of ray
 COMMAND = re.compile(
     r"(?:(?:python|accelerate launch[^`\n]*?) recipes/(\w+)\.py|(?:^ *|`)subtle "
     r"(?!path\b)([a-z]\w+)|\$\(subtle path ([a-z]\w+)\))([^`]*?)(?:`|#|\n|\Z)",
@@ -136,7 +137,7 @@ def test_every_field_of_every_recipe_has_a_sentence_and_every_group_a_title():
 def test_documents_spell_flags_with_underscores_and_switches_without_a_value():
     for path in (*DOCUMENTS, *CODE):
         text = text_of(path)
-        hyphenated = set(re.findall(r"(?<![\w-])--[a-z]+-[a-z-]+", text)) - {"--repo-type", "--local-dir"}
+        hyphenated = set(re.findall(r"(?<![\w-])--[a-z]+-[a-z-]+", text)) - OF_OTHER_PROGRAMS
         assert not hyphenated, path
         assert not re.findall(r"--\w+ (?:true|false)\b", text), path
 

@@ -1,4 +1,4 @@
-"""A user's own clips from the README's lines to a report, and through the build recipe with a chat model."""
+"""A user's own clips from the guide's lines to a report, and through the build recipe with a chat model."""
 
 import json
 import re
@@ -43,8 +43,9 @@ COLORS = {
 
 
 def blocks(language):
-    """The code blocks of a language in the README's section on own clips."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Your own clips")[2].partition("\n## ")[0]
+    """The code blocks of a language in the guide's section on own clips."""
+    guide = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+    section = guide.partition("## Your own clips")[2].partition("\n### ")[0]
     return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
@@ -73,10 +74,10 @@ def myclips(tmp_path, monkeypatch):
     return tmp_path / "myclips"
 
 
-def test_the_lines_of_the_readme_lead_from_a_table_to_a_report(myclips, tiny, capsys):
+def test_the_lines_of_the_guide_lead_from_a_table_to_a_report(myclips, tiny, capsys):
     (code,) = blocks("python")
     found = {}
-    exec(compile(code, "README.md", "exec"), found)
+    exec(compile(code, "guide.md", "exec"), found)
     assert {split: len(part) for split, part in found["clips"].items()} == {
         "train": 24,
         "validation": 8,
