@@ -12,8 +12,7 @@ from huggingface_hub import HfApi
 from hf_datasets.drafts import draft_of
 from hf_datasets.publishing.cards import COUNTS_END as COUNTS_END
 from hf_datasets.publishing.cards import COUNTS_START as COUNTS_START
-from hf_datasets.publishing.cards import About, Splits, card_text, read_card
-from hf_datasets.publishing.croissant import CROISSANT_FILE, write_croissant
+from hf_datasets.publishing.cards import About, card_text
 from hf_datasets.publishing.generation_code import GENERATION_FOLDER, GenerationCode, write_generation_code
 from hf_datasets.publishing.shards import MAX_SHARD_BYTES, write_split
 from hf_datasets.records import Rejection
@@ -22,7 +21,6 @@ from hf_datasets.registration import FOLDERS, REJECTIONS_FILE, write_rejections
 PUBLISHED_FILES = (
     "README.md",
     REJECTIONS_FILE,
-    CROISSANT_FILE,
     "*/*.parquet",
     f"{GENERATION_FOLDER}/*",
 )
@@ -51,7 +49,7 @@ def write_folder(
     code: GenerationCode | None = None,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> Path:
-    """Write `<configuration>/<split>-00000-of-00001.parquet`, the card and `croissant.json`, all or nothing.
+    """Write `<configuration>/<split>-00000-of-00001.parquet` and the card, all or nothing.
 
     A split of 1,000 rows or more has at least four files. A split without rows is counted in the card but gets no file,
     because `datasets` opens no empty split. Videos of a `Video` feature (images and audio too) are stored in the files;
@@ -99,7 +97,6 @@ def write_folder(
         (draft / "README.md").write_text(text, encoding="utf-8")
         if rejections:
             write_rejections(draft, ((None, rejection) for rejection in rejections))
-        _write_metadata(draft, splits, about)
     return folder
 
 
@@ -163,21 +160,3 @@ def _publishable(about: About) -> About:
     if about.license and not LICENSE_ID.fullmatch(about.license):
         raise ValueError(f"license {about.license!r} is not an identifier of the Hub; write it like cc-by-4.0 or mit")
     return replace(about, descriptions={name: FOLDERS.sub("", text) for name, text in about.descriptions.items()})
-
-
-def _write_metadata(folder: Path, splits: Splits, about: About) -> None:
-    """`croissant.json`, from the header of the card."""
-    header = read_card(folder / "README.md").data
-    features = {name: written.features for (name, _), written in splits.items() if written.features is not None}
-    title = str(header.get("pretty_name") or folder.name)
-    default = next(iter(features))
-    write_croissant(
-        folder,
-        features,
-        name=title,
-        description=about.descriptions.get(default) or f"{title}, configuration {default} and others.",
-        repo_id=about.repo_id,
-        license=header.get("license_link") or header.get("license"),
-        citation=about.citation,
-        version=about.version,
-    )

@@ -1,4 +1,4 @@
-"""LanceDB, which the indexes of footage and of segments are kept in."""
+"""LanceDB, which indexes of footage are kept in."""
 
 from typing import Any
 

@@ -4,7 +4,6 @@
     python recipes/evaluate_vcmr.py --models outputs/vcmr/model --queries fine coarse
     python recipes/evaluate_vcmr.py --compare --seeds 0 1 2 3 4
     python recipes/evaluate_vcmr.py --compare --seeds 0 1 2 3 4 --train_on fine --two_step
-    python recipes/evaluate_vcmr.py --shortlist_videos 10
     python recipes/evaluate_vcmr.py --without_moment 0.3
 
 The corpus is every video of the split. `--compare` trains what is missing of XML, ReLoCLNet and HERO on coarse and on
@@ -12,17 +11,16 @@ fine captions (`vcmr.py`) and measures each on the captions of `--queries`, as T
 give mean and standard deviation (over n - 1). Moments pass temporal NMS with the preset's threshold; results without it
 are in `results.json` too.
 
-`--shortlist_videos` also measures a search that looks only at the videos that an index of segments proposes: its
-recall, what it keeps of the exhaustive search's results, and the time of both. `--without_moment` takes the video of
-some queries out of the corpus for them, chooses on `--calibration_split` the score below which a query is told that it
-has no moment, and measures that. The words may fit another video, too; such a query counts as one without a moment.
+`--without_moment` takes the video of some queries out of the corpus for them, chooses on `--calibration_split` the
+score below which a query is told that it has no moment, and measures that. The words may fit another video, too; such a
+query counts as one without a moment.
 
 It writes to `OUTPUT_DIR`:
 
     results.json        `figures`: system -> {"vcmr_recall@1_iou@0.5": ..., "..._std": ...} in [0, 1], where a system is
                         "xml, fine -> fine" (trained on -> queried with); `figures_without_nms`, `by_seed`, `coverage`,
                         `intervals` over videos and seeds, also of `differences` to the first system with the same
-                        queries; `shortlist`, `without_moment`, configuration, versions
+                        queries; `without_moment`, configuration, versions
     submissions/        the predictions of every model in the TVR submission form, `<system>/<number>.json`
 """
 

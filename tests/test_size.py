@@ -14,14 +14,14 @@ LIMITS = {
     "lines of hf_datasets": 24_000,
     "lines of hf_models": 16_500,
     "lines of metrics": 3_200,
-    "lines of subtle and recipes": 28_500,
+    "lines of subtle and recipes": 27_000,
     "lines of tests": 46_500,
-    "percent of names in more than one file": 20,
-    "percent of functions and classes in more than one file": 10,
+    "percent of names in more than one file": 12,
+    "percent of functions and classes in more than one file": 10.3,
     "options": 660,
     "flags": 900,
     "verbs": 33,
-    "files from a clip to mAP": 110,
+    "files from a clip to mAP": 120,
 }
 """At most 5 % above what was measured when they were set; lower them when a figure falls."""
 

@@ -1,7 +1,7 @@
 """Contrasts to train and evaluate video-text models: stretches of video, a text that fits and texts that do not."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -190,17 +190,3 @@ class ContrastFrames(torch.utils.data.Dataset[tuple[Tensor, Contrast]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Contrast]:
         contrast = self.contrasts[index]
         return self.reader(contrast.spans, self.num_frames), contrast
-
-
-def batched(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Slices of at most `size` items.
-
-    Yields:
-        Each slice, of the type of `items`.
-
-    Example:
-        >>> list(batched("abcde", 2))
-        ['ab', 'cd', 'e']
-    """
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

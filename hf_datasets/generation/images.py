@@ -2,11 +2,14 @@
 
 import base64
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+
+from hf_datasets.video import read_frames
 
 MAX_SIDE = 768
 QUALITY = 85
@@ -34,3 +37,32 @@ def image_part(frame: npt.ArrayLike, *, max_side: int = MAX_SIDE) -> dict[str, A
     image.save(buffer, "JPEG", quality=QUALITY)
     data = base64.b64encode(buffer.getvalue()).decode()
     return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{data}"}}
+
+
+def image_parts(
+    path: Path | str,
+    start_seconds: float | None,
+    end_seconds: float | None,
+    *,
+    num_frames: int,
+    max_side: int = MAX_SIDE,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """The frames of a stretch of video, as `image_part` gives them.
+
+    Args:
+        path: Of the video.
+        start_seconds: Where it starts; None: with the video.
+        end_seconds: Where it ends; None: with the video.
+        num_frames: How many.
+        max_side: Longer side of a frame, in pixels.
+        **options: Of `read_frames`.
+
+    Returns:
+        Their content parts, in order.
+
+    Raises:
+        VideoError: It cannot be read.
+    """
+    read = read_frames(path, num_frames, start_seconds, end_seconds, **options)
+    return [image_part(frame, max_side=max_side) for frame in read.frames]

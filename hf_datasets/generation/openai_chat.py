@@ -107,7 +107,6 @@ class OpenAIChat:
         sampling: The sampling parameters.
         limits: Concurrency, rates, budget, retries.
         price: Dollars per token where the built-in table does not list the model.
-        transport: What sends the HTTP requests, such as from other machines; None: this process.
 
     Raises:
         ValueError: A budget is set and the model has no price.
@@ -129,7 +128,6 @@ class OpenAIChat:
         sampling: Sampling = Sampling(),
         limits: Limits = Limits(),
         price: Price | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.model = model
         self.sampling = sampling.options()
@@ -145,7 +143,7 @@ class OpenAIChat:
             base_url=base_url,
             max_retries=0,
             timeout=limits.timeout_seconds,
-            http_client=BoundedClient(timeout=limits.timeout_seconds, transport=transport),
+            http_client=BoundedClient(timeout=limits.timeout_seconds),
         )
         weakref.finalize(self, _close, self._client)
         self._limits = limits

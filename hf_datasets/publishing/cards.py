@@ -79,7 +79,6 @@ class About:
         others: Configurations of the name that are not published.
         citation: BibTeX.
         homepage: Where the paper and its data are presented.
-        version: Of the rows.
     """
 
     name: str | None = None
@@ -90,7 +89,6 @@ class About:
     others: Sequence[str] = ()
     citation: str | None = None
     homepage: str | None = None
-    version: str | None = None
 
 
 def card_text(

@@ -86,7 +86,6 @@ def write_registered(
         others=[config for config in first.builder_configs if config not in builders],
         citation=first.info.citation,
         homepage=first.info.homepage,
-        version=str(first.VERSION),
     )
     parameters = {config: _parameters(builder) for config, builder in builders.items()}
     code = GenerationCode(name, parameters, miniature)

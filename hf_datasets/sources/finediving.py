@@ -1,7 +1,7 @@
 """FineDiving: dives of international competitions (Xu et al., CVPR 2022), one clip each.
 
 The annotation is published as pickle files. A pickle is a program, so they are read by `pickle_reading`, which
-accepts only built-in containers, numbers, text and arrays of numbers, up to a fixed amount.
+accepts only built-in containers, numbers, text and arrays of numbers.
 """
 
 from collections.abc import Iterator, Mapping

@@ -26,6 +26,10 @@ class _Shortener(reprlib.Repr):
     def repr_frozenset(self, x: frozenset[Any], level: int) -> str:
         return super().repr_frozenset(frozenset(islice(x, self.maxfrozenset)), level)
 
+    def repr_int(self, x: int, level: int) -> str:
+        # Python refuses to print more digits.
+        return super().repr_int(x, level) if x.bit_length() < 3 * MAX_DIGITS else f"a number of {x.bit_length():,} bits"
+
     def repr_bytes(self, x: bytes, _level: int) -> str:
         return repr(x[: self.maxstring])
 

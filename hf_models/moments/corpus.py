@@ -1,11 +1,9 @@
 """Encoded videos that moments are searched in, in memory or mapped from disk."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +61,6 @@ class MomentCorpus:
 
     def __len__(self) -> int:
         return len(self.video_ids)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A hash of the videos, their lengths and the first clip of each, whose vector depends on the others."""
-        digest = hashlib.sha256(json.dumps([self.video_ids, self.num_clips.tolist()]).encode())
-        digest.update(self.retrieval[:, :, 0].contiguous().numpy().data)
-        return digest.hexdigest()
 
     @classmethod
     def open(cls, folder: Path | str) -> "MomentCorpus":

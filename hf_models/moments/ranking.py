@@ -15,7 +15,6 @@ from hf_models.atomic_files import replacing
 from .corpus import MomentCorpus, VideoBatch, encode_corpus
 from .dataset import MomentSplit
 from .modeling_moments import MomentRetrievalModel
-from .segment_index import SegmentIndex, ShortlistSearch
 from .spans import MomentRanking, SpanSearch
 from .temporal_nms import temporal_nms
 
@@ -46,23 +45,6 @@ class Rankings:
 
 
 @dataclass(frozen=True)
-class Shortlist:
-    """How videos are proposed instead of scoring all of them, see `segment_index`.
-
-    Attributes:
-        num_videos: How many are looked at for a query.
-        folder: Of the index, which is built where it is not there.
-        segment_clips: Clips of a segment.
-        probes: Of an approximate index, how many parts are looked into; None: search exactly.
-    """
-
-    num_videos: int
-    folder: Path
-    segment_clips: int = 1
-    probes: int | None = None
-
-
-@dataclass(frozen=True)
 class EncodedSplit:
     """The videos and the queries of a split, encoded.
 
@@ -82,7 +64,6 @@ def rank(
     batch_size: int = 64,
     memory_megabytes: float = 96,
     corpus_dir: Path | None = None,
-    shortlist: Shortlist | None = None,
 ) -> Rankings:
     """Encode the corpus and the queries of a split and search.
 
@@ -92,7 +73,6 @@ def rank(
         batch_size: videos and queries encoded at a time.
         memory_megabytes: bound on what the search needs beside the encoded corpus and its result.
         corpus_dir: keep the encoded corpus there instead of in memory.
-        shortlist: look only at videos that an index of segments proposes.
 
     Returns:
         The best moments and videos of each query, before temporal NMS.
@@ -101,7 +81,7 @@ def rank(
         ValueError: A feature has another size than the others, or values that are not finite.
     """
     encoded = encode_split(model, split, batch_size=batch_size, corpus_dir=corpus_dir)
-    return rank_encoded(model, split, encoded, memory_megabytes=memory_megabytes, shortlist=shortlist)
+    return rank_encoded(model, split, encoded, memory_megabytes=memory_megabytes)
 
 
 @torch.inference_mode()
@@ -119,32 +99,6 @@ def encode_split(
     return EncodedSplit(corpus, _encode_queries(model, split, batch_size))
 
 
-def search_in(
-    model: MomentRetrievalModel,
-    split: MomentSplit,
-    corpus: MomentCorpus,
-    *,
-    memory_megabytes: float = 96,
-    shortlist: Shortlist | None = None,
-) -> SpanSearch:
-    """The search for moments in the encoded videos of a split; see `rank`."""
-    limits: dict[str, Any] = {
-        "min_clips": split.preset.min_clips,
-        "max_clips": split.preset.max_clips,
-        "num_videos": MAX_PREDICTIONS,
-        "memory_megabytes": memory_megabytes,
-    }
-    if shortlist is None:
-        return SpanSearch(model, corpus, **limits)
-    index = SegmentIndex.build(
-        corpus,
-        shortlist.folder,
-        segment_clips=shortlist.segment_clips,
-        approximate=shortlist.probes is not None,
-    )
-    return ShortlistSearch(model, index, shortlist=shortlist.num_videos, probes=shortlist.probes, **limits)
-
-
 @torch.inference_mode()
 def rank_encoded(
     model: MomentRetrievalModel,
@@ -152,7 +106,6 @@ def rank_encoded(
     encoded: EncodedSplit,
     *,
     memory_megabytes: float = 96,
-    shortlist: Shortlist | None = None,
     without: np.ndarray | None = None,
 ) -> Rankings:
     """Search what is encoded of a split.
@@ -162,13 +115,19 @@ def rank_encoded(
         split: what was encoded.
         encoded: from `encode_split`.
         memory_megabytes: see `rank`.
-        shortlist: see `rank`.
         without: `(Q,)` bool, the queries whose own video is taken out of the corpus, so that their moment is nowhere.
 
     Returns:
         See `rank`; moments in a query's own video, `svmr`, are found in any case.
     """
-    search = search_in(model, split, encoded.corpus, memory_megabytes=memory_megabytes, shortlist=shortlist)
+    search = SpanSearch(
+        model,
+        encoded.corpus,
+        min_clips=split.preset.min_clips,
+        max_clips=split.preset.max_clips,
+        num_videos=MAX_PREDICTIONS,
+        memory_megabytes=memory_megabytes,
+    )
     targets = torch.from_numpy(split.targets)
     taken_out = None if without is None else torch.where(torch.from_numpy(without), targets, -1)
     vcmr, videos = search.rank(encoded.queries, without=taken_out)

@@ -3,12 +3,11 @@
 import sys
 from typing import Any
 
-from hf_datasets.generation.images import image_part
+from hf_datasets.generation.images import image_parts
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
-from hf_datasets.video import read_frames
 from hf_datasets.video.pool import NO_FILE
 from subtle.building.options import CaptionClipsConfig
 from subtle.run.build import Build
@@ -30,24 +29,6 @@ from subtle.tfcovr.captions import (
 COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
 
 
-class FrameParts:
-    """Reads the frames of clips as images, when they are asked about.
-
-    Args:
-        config: How many frames, of which size.
-        clips: Clip id -> row of the clip.
-    """
-
-    def __init__(self, config: CaptionClipsConfig, clips: dict[str, Clip]) -> None:
-        self.config, self.clips = config, clips
-
-    def __call__(self, clip: ClipToCaption) -> list[dict[str, Any]]:
-        """Those of a clip, in order."""
-        row = self.clips[clip.clip_id]
-        read = read_frames(row["video"], self.config.num_frames, row["start_seconds"], row["end_seconds"])
-        return [image_part(frame, max_side=self.config.max_side) for frame in read.frames]
-
-
 def to_caption(config: CaptionClipsConfig, row: Clip) -> ClipToCaption | Rejection:
     """A clip as the task takes it, or why it cannot be captioned."""
     label, clip_id = row["label"], row["clip_id"]
@@ -65,7 +46,12 @@ def ask(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> lis
     if not asked:
         reasons = ", ".join(dict.fromkeys(rejection.reason for _, rejection in build.rejections))
         raise SystemExit(f"none of the {len(clips):,} clips of {config.split!r} can be captioned ({reasons})")
-    task = CaptionTask(FrameParts(config, clips), any_form=config.any_form)
+
+    def frames_of(clip: ClipToCaption) -> list[dict[str, Any]]:
+        row, options = clips[clip.clip_id], {"num_frames": config.num_frames, "max_side": config.max_side}
+        return image_parts(str(row["video"]), row["start_seconds"], row["end_seconds"], **options)
+
+    task = CaptionTask(frames_of, any_form=config.any_form)
     found = []
     for clip, caption in build.ask(task, asked, name="captions"):
         row: dict[str, Any] = {

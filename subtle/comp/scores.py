@@ -10,11 +10,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 import metrics
-from hf_datasets.comp.contrasts import Span, SpanReader, batched, span_of
+from hf_datasets.comp.contrasts import Span, SpanReader, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_models.encoders import VideoTextEncoder
 from hf_models.retrieval import recall_at_1
 from subtle.run.over_seeds import in_percent
+from subtle.run.shards import batched
 
 COLUMNS = {
     "accuracy/temporal_reorder": "temporal reorder",
@@ -152,7 +153,8 @@ class Scores:
     ) -> Tensor:
         bar = tqdm(total=len(items), desc=f"encoding {what}", unit=what[:-1], disable=not progress)
         parts = []
-        for batch in batched(items, self.batch_size):
+        given: Sequence[Any] = items
+        for batch in batched(given, self.batch_size):
             if what == "videos":
                 spread: Any = getattr(encoder, "spread", "middles")
                 frames = [self.reader([span], encoder.num_frames, spread) for span in batch]

@@ -20,8 +20,9 @@ from subtle.run.data import load_split, load_splits
 from subtle.run.encoded_data import digests_of_clips, remember_encoded
 from subtle.run.models import load_encoders
 from subtle.run.results import write_results
+from subtle.run.shards import batched
 from subtle.run.shared_config import EmbedConfig
-from subtle.tfcovr.clip_embeddings import batched, coverage, decoded_clips, encode_clips, encode_on_ray, made_by
+from subtle.tfcovr.clip_embeddings import coverage, decoded_clips, encode_clips, encode_on_ray, made_by
 
 
 def wanted_splits(config: EmbedConfig, *, clips: bool = False) -> list[Dataset]:

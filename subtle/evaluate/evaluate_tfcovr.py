@@ -83,7 +83,7 @@ def base_training(config: EvaluateConfig) -> Stage2Config:
     else:
         trained_as = json.loads(made.read_text(encoding="utf-8"))["config"]
         unknown = sorted(trained_as.keys() - asdict(Stage2Config()).keys())
-        if unknown:  # what an earlier version did not have stays at its default
+        if unknown:
             raise SystemExit(
                 f"{made} was not written by this version of stage2.py, which has no {', '.join(unknown)}; give the "
                 "training configuration as --stage2_config"
@@ -121,7 +121,6 @@ def is_trained(config: Any, folder_flag: str = "--runs_dir") -> bool:
     # Whether stored embeddings are the model's own is checked when they are opened, wherever they are.
     ignored = {*INCIDENTAL, "embeddings"}
     wanted, found = asdict(config), json.loads(results.read_text(encoding="utf-8"))["config"]
-    found = asdict(type(config)()) | found  # what an earlier version did not have stays at its default
     changed = sorted(name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name))
     if changed:
         raise SystemExit(

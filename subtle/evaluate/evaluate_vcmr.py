@@ -19,7 +19,7 @@ from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded, write_submission
 from subtle.evaluate.options import EvaluateVCMRConfig
 from subtle.fig.data import load_moments, read_rows
-from subtle.fig.harder_searches import measure_shortlist, measure_without_moment, shortlist_of, show_figures
+from subtle.fig.harder_searches import measure_without_moment, show_figures
 from subtle.fig.intervals import intervals_of
 from subtle.fig.measure import MomentRetrievalMeasure
 from subtle.fig.recall_table import SHOWN, show_recall
@@ -41,7 +41,6 @@ class Evaluation:
     metrics: dict[str, float]
     without_nms: dict[str, float]
     coverage: dict[str, Any]
-    shortlist: dict[str, float]
     without_moment: dict[str, float]
     per_query: dict[str, list[float]]
     videos: list[int]
@@ -102,18 +101,16 @@ def evaluate(
     calibration: MomentSplit | None = None,
 ) -> Evaluation:
     """Rank, suppress, measure, and write the predictions of one model."""
-    output_dir, memory = Path(config.output_dir), config.memory_megabytes
     encoded = encode(model, config, split)
-    rankings = rank_encoded(model, split, encoded, memory_megabytes=memory)
+    rankings = rank_encoded(model, split, encoded, memory_megabytes=config.memory_megabytes)
     kept = rankings.suppressed(split.preset.nms_threshold, legacy_truncate=config.legacy_truncate)
     write_submission(submission, kept, split)
-    short, threshold = shortlist_of(config, output_dir), {}
-    shorter = measure_shortlist(model, split, encoded, short, measure, memory_megabytes=memory) if short else {}
+    threshold = {}
     if calibration is not None:
         threshold = measure_without_moment(model, config, split, calibration, encoded, measure)
     without_nms, metrics = measure(rankings, split), measure(kept, split)
     per_query, videos = measure.per_query, split.targets.tolist()
-    return Evaluation(metrics, without_nms, split.coverage, shorter, threshold, per_query, videos)
+    return Evaluation(metrics, without_nms, split.coverage, threshold, per_query, videos)
 
 
 def encode(model: MomentRetrievalModel, config: EvaluateVCMRConfig, split: MomentSplit) -> EncodedSplit:
@@ -275,11 +272,10 @@ def finish(
         return {}
     results = {name: summarize([evaluation.metrics for evaluation in several]) for name, several in evaluations.items()}
     intervals = intervals_of(evaluations, SHOWN)
-    extra = {
-        part: {name: summarize([getattr(one, part) for one in several]) for name, several in evaluations.items()}
-        for part in ("shortlist", "without_moment")
-        if any(getattr(one, part) for several in evaluations.values() for one in several)
-    }
+    extra = {}
+    if config.without_moment:
+        thresholds = {name: [one.without_moment for one in several] for name, several in evaluations.items()}
+        extra["without_moment"] = {name: summarize(several) for name, several in thresholds.items()}
     write_results(
         Path(config.output_dir),
         results,

@@ -15,9 +15,8 @@ from hf_datasets.comp.contrasts import Span, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_datasets.comp.judge import JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
 from hf_datasets.generation.dry_run import DryRun
-from hf_datasets.generation.images import image_part
+from hf_datasets.generation.images import image_parts
 from hf_datasets.registration import write_rejections
-from hf_datasets.video import read_frames
 from subtle.comp.data import load_rows, pairs_of
 from subtle.comp.scores import table
 from subtle.evaluate.options import JudgeConfig
@@ -26,29 +25,10 @@ from subtle.run.data import with_split
 from subtle.run.results import write_results
 
 
-class FrameParts:
-    """Reads the frames of stretches of video as images, when they are judged.
-
-    Args:
-        config: How many frames, of which size.
-        spans: The stretch that each question is about, by its key.
-    """
-
-    def __init__(self, config: JudgeConfig, spans: dict[str, Span]) -> None:
-        self.config, self.spans = config, spans
-
-    def __call__(self, pair: JudgedPair) -> list[dict[str, Any]]:
-        """Those of the stretch that the texts of a pair are judged on."""
-        return self.of(self.spans[pair.key])
-
-    def both(self, judged: JudgedVideos) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Those of the video that a text fits, and those of the other one."""
-        return self.of(self.spans[judged.key]), self.of(self.spans[f"{judged.key}/other"])
-
-    def of(self, span: Span) -> list[dict[str, Any]]:
-        """Those of a stretch."""
-        read = read_frames(span.path, self.config.num_frames, span.start_seconds, span.end_seconds)
-        return [image_part(frame, max_side=self.config.max_side) for frame in read.frames]
+def frames_of(config: JudgeConfig, span: Span) -> list[dict[str, Any]]:
+    """The frames of a stretch of video as images; read when a question about it is asked."""
+    options = {"num_frames": config.num_frames, "max_side": config.max_side}
+    return image_parts(span.path, span.start_seconds, span.end_seconds, **options)
 
 
 def ask_of_pairs(build: Build, config: JudgeConfig, pairs: list[Counterfactual]) -> list[Verdict]:
@@ -64,9 +44,15 @@ def ask_of_pairs(build: Build, config: JudgeConfig, pairs: list[Counterfactual])
             key = f"{pair.key}/text {place}"
             spans |= {key: pair.videos[place], f"{key}/other": pair.videos[1 - place]}
             videos.append(JudgedVideos(key, text, config.seed))
-    frames = FrameParts(config, spans)
-    answered: list[tuple[Any, Verdict]] = build.ask(JudgeTask(frames), texts, name="judge the other videos")
-    answered += build.ask(VideoJudgeTask(frames.both), videos, name="judge which video")
+
+    def of(key: str) -> list[dict[str, Any]]:
+        return frames_of(config, spans[key])
+
+    answered: list[tuple[Any, Verdict]] = build.ask(
+        JudgeTask(lambda pair: of(pair.key)), texts, name="judge the other videos"
+    )
+    task = VideoJudgeTask(lambda judged: (of(judged.key), of(f"{judged.key}/other")))
+    answered += build.ask(task, videos, name="judge which video")
     return [verdict for _, verdict in answered]
 
 
@@ -110,8 +96,9 @@ def main(config: JudgeConfig) -> int:
     rows = list(build.limited(rows))
     texts = ("key", "disruption_type", "positive_text", "negative_text")
     pairs = [JudgedPair(**{name: row[name] for name in texts}, seed=config.seed) for row in rows]
-    frames = FrameParts(config, {row["key"]: span_of(row) for row in rows})
-    verdicts = [verdict for _, verdict in build.ask(JudgeTask(frames), pairs, name="judge")]
+    spans = {row["key"]: span_of(row) for row in rows}
+    task = JudgeTask(lambda pair: frames_of(config, spans[pair.key]))
+    verdicts = [verdict for _, verdict in build.ask(task, pairs, name="judge")]
     refused = len(build.rejections)
     counterfactuals, found = pairs_of(rows) if config.counterfactual else ([], {})
     of_pairs = ask_of_pairs(build, config, counterfactuals) if counterfactuals else []

@@ -130,13 +130,6 @@ class EvaluateVCMRConfig(MomentDataConfig):
     seeds: list[int] = option([0], "Seeds of the training that --compare does.")
     vcmr_config: str | None = option(None, "YAML file of vcmr.py for that training; none: its defaults.")
     runs_dir: str = option("outputs/vcmr_runs", "Folder for the models that --compare trains.")
-    shortlist_videos: int | None = option(
-        None, "Also measure a search of so many videos per query that an index of segments proposes; none: do not."
-    )
-    segment_clips: int = option(1, "Clips of a segment of --shortlist_videos.")
-    probes: int | None = option(
-        None, "Parts of an approximate index that --shortlist_videos looks into; none: an exact one."
-    )
     without_moment: float = option(
         0.0, "Share (0 to 1) of the queries whose video is taken out, to measure how many are told so; 0: do not."
     )
@@ -164,9 +157,6 @@ class EvaluateVCMRConfig(MomentDataConfig):
     def __post_init__(self) -> None:
         if not 0 <= self.without_moment < 1:
             raise ValueError(f"--without_moment must lie in [0, 1), not {self.without_moment}")
-        for name in ("shortlist_videos", "segment_clips", "probes"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
 
 
 @dataclass

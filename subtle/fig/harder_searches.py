@@ -1,7 +1,5 @@
-"""What searches cost and miss that look at a shortlist, and what a threshold does with queries that have no moment."""
+"""What a threshold does with queries that have no moment."""
 
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,62 +8,9 @@ from rich.table import Table
 
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
-from hf_models.moments.ranking import EncodedSplit, Rankings, Shortlist, encode_split, rank_encoded, search_in
+from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded
 from hf_models.moments.spans import MomentRanking
 from subtle.fig.measure import MomentRetrievalMeasure, columns
-
-CUTS = (1, 10, 100)
-
-
-def kept_of_exhaustive(found: Rankings, exhaustive: Rankings) -> dict[str, float]:
-    """Shares of the K best moments and videos of an exhaustive search that are among the K best found."""
-    shares = {}
-    for cut in CUTS:
-        for name, one, other in (
-            ("moments", spans_of(found.vcmr, cut), spans_of(exhaustive.vcmr, cut)),
-            ("videos", of_rows(found.videos, cut), of_rows(exhaustive.videos, cut)),
-        ):
-            pairs = [(mine & theirs, theirs) for mine, theirs in zip(one, other, strict=True) if theirs]
-            shares[f"{name}_kept@{cut}"] = float(np.mean([len(both) / len(theirs) for both, theirs in pairs]))
-    return shares
-
-
-def spans_of(ranking: MomentRanking, cut: int) -> list[set[Any]]:
-    """The best moments of each query."""
-    fields = (ranking.video_indices, ranking.start_seconds, ranking.end_seconds)
-    rows = zip(*(field[:, :cut].tolist() for field in fields), strict=True)
-    return [{span for span in zip(*row, strict=True) if span[0] >= 0} for row in rows]
-
-
-def of_rows(videos: np.ndarray, cut: int) -> list[set[Any]]:
-    """The best videos of each query."""
-    return [set(row) for row in videos[:, :cut].tolist()]
-
-
-def measure_shortlist(
-    model: MomentRetrievalModel,
-    split: MomentSplit,
-    encoded: EncodedSplit,
-    shortlist: Shortlist,
-    measure: MomentRetrievalMeasure,
-    *,
-    memory_megabytes: float,
-) -> dict[str, float]:
-    """Recall of the shortlist's moments, what it keeps of the exhaustive search's, and the seconds of both."""
-    found, seconds = [], []
-    for chosen in (None, shortlist):
-        options: dict[str, Any] = {"memory_megabytes": memory_megabytes, "shortlist": chosen}
-        search = search_in(model, split, encoded.corpus, **options)
-        search.rank(encoded.queries[:1])
-        start = time.perf_counter()
-        search.rank(encoded.queries)
-        seconds.append((time.perf_counter() - start) / len(split))
-        found.append(rank_encoded(model, split, encoded, **options))
-    exhaustive, short = found
-    kept = short.suppressed(split.preset.nms_threshold)
-    metrics = {name: value for name, value in measure(kept, split).items() if not name.startswith("svmr")}
-    times = {"seconds_per_query": seconds[1], "exhaustive_seconds_per_query": seconds[0]}
-    return metrics | kept_of_exhaustive(short, exhaustive) | times
 
 
 def without_moment(split: MomentSplit, share: float, seed: int) -> np.ndarray:
@@ -149,13 +94,6 @@ def measure_without_moment(
     threshold = best_threshold(found.scores[:, 0], chosen)
     found = found_without(model, split, encoded, taken_out, memory_megabytes=memory)
     return measure_threshold(found, split, taken_out, threshold, measure)
-
-
-def shortlist_of(config: Any, output_dir: Path) -> Shortlist | None:
-    """The shortlist that a configuration asks for."""
-    if config.shortlist_videos is None:
-        return None
-    return Shortlist(config.shortlist_videos, output_dir / "segments", config.segment_clips, config.probes)
 
 
 def show_figures(title: str, figures: dict[str, dict[str, float]]) -> None:

@@ -13,7 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.generate import generate
-from hf_datasets.generation.images import image_part
+from hf_datasets.generation.images import image_part, image_parts
 from hf_datasets.generation.relevance import PairToScore, RelevanceTask
 from hf_datasets.generation.requests_and_answers import Chat
 from hf_datasets.records import Rejection
@@ -73,9 +73,11 @@ class ChatReranker:
         def frames_of(candidate: Candidate) -> list[dict[str, Any]]:
             row = candidate.row
             span = row["start_seconds"], row["end_seconds"]
-            return self.parts(read_frames(path_of(row), self.num_frames, *span, spread="seconds").frames)
+            return image_parts(
+                path_of(row), *span, num_frames=self.num_frames, max_side=self.max_side, spread="seconds"
+            )
 
-        shown = [] if clip is None else self.parts(clip)
+        shown = [] if clip is None else [image_part(frame, max_side=self.max_side) for frame in clip]
         candidates = [Candidate(rank, row) for rank, row in enumerate(rows, start=1)]
         pairs = [PairToScore(one.key, text, lambda: shown, partial(frames_of, one)) for one in candidates]
         outcomes = list(generate(RelevanceTask("search-rerank"), pairs, self.chat, self.cache, max_answers=1))
@@ -88,10 +90,6 @@ class ChatReranker:
             return list(rows), failures
         scores = [None if isinstance(outcome, Rejection) else float(outcome) for outcome in outcomes]
         return scored(rows, scores), failures
-
-    def parts(self, frames: Tensor) -> list[dict[str, Any]]:
-        """Frames as images."""
-        return [image_part(frame, max_side=self.max_side) for frame in frames]
 
     @property
     def cost(self) -> str:

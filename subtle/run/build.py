@@ -30,10 +30,8 @@ from hf_datasets.generation.task import Task
 from hf_datasets.publish import Configurations, NoRowsError, write_folder
 from hf_datasets.records import Rejection
 from hf_datasets.registration import REJECTIONS_FILE, write_rejections
-from subtle.engines import running
-from subtle.run.requests_on_ray import spread_transport
 from subtle.run.results import write_results
-from subtle.run.shared_config import ActorConfig, BuildConfig
+from subtle.run.shared_config import BuildConfig
 from subtle.running import visible
 
 Row = TypeVar("Row")
@@ -72,7 +70,6 @@ def open_chat(config: BuildConfig) -> Chat:
         sampling=sampling,
         limits=limits,
         price=price_in(config),
-        transport=spread_transport(config),
     )
 
 
@@ -337,10 +334,8 @@ def explain(chat: DryRun) -> str:
 
 def run(build: Callable[[Any], int], config: BuildConfig) -> int:
     """Run a build; one that is stopped before anything could be kept gives one line on stderr and exit status 1."""
-    workers = ActorConfig(config.engine, config.num_actors, cpus_per_actor=1)
     try:
-        with running(workers, device="cpu"):
-            return build(config)
+        return build(config)
     except GenerationStoppedError as stop:
         sys.stderr.write(f"stopped: {visible(str(stop))}\n")
         return 1

@@ -1,16 +1,18 @@
 """What workers and the driver exchange of shards of features: tables of ids, vectors or sequences, and failures."""
 
+import itertools
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
+Item = TypeVar("Item")
 FOLDERS = ("vision_model", "text_model", "output_dir")
 SCHEMA = pa.schema(
     [
@@ -69,3 +71,15 @@ def with_absolute_folders(config: Any) -> dict[str, Any]:
         if name in values and Path(values[name] or "").is_dir():
             values[name] = str(Path(values[name]).resolve())
     return values
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of at most `size` items, as `itertools.batched` of Python 3.12.
+
+    Example:
+        >>> list(batched("abcde", 2))
+        [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    rest = iter(items)
+    while batch := list(itertools.islice(rest, size)):
+        yield batch

@@ -153,8 +153,8 @@ class RunConfig:
 
 
 @dataclass
-class EngineConfig:
-    """One machine or many."""
+class ActorConfig:
+    """One machine or many, and what each worker takes: it holds the model and starts --num_workers decoders."""
 
     engine: Literal["local", "ray"] = option(
         "local",
@@ -164,16 +164,6 @@ class EngineConfig:
     num_actors: int | None = option(
         None, "Workers of --engine ray; none: one for each GPU, without GPUs as many as there are cores for."
     )
-
-    def __post_init__(self) -> None:
-        if self.num_actors is not None and self.num_actors < 1:
-            raise ValueError(f"--num_actors must be at least 1, not {self.num_actors}")
-
-
-@dataclass
-class ActorConfig(EngineConfig):
-    """What each worker of --engine ray takes; it holds the model and starts --num_workers processes that decode."""
-
     cpus_per_actor: int | None = option(
         None, "Cores that Ray reserves for each; none: one, and one for each process that decodes."
     )
@@ -182,7 +172,8 @@ class ActorConfig(EngineConfig):
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        if self.num_actors is not None and self.num_actors < 1:
+            raise ValueError(f"--num_actors must be at least 1, not {self.num_actors}")
         for name in ("cpus_per_actor", "gpus_per_actor"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"--{name} must be above 0, not {getattr(self, name)}; --device cpu uses no GPU")
@@ -216,7 +207,7 @@ class EmbedConfig(RunConfig, EncoderConfig, DataConfig, ActorConfig):
 
 
 @dataclass
-class BuildConfig(EngineConfig):
+class BuildConfig:
     """The model that writes the texts, its limits, and the output."""
 
     output_dir: str = option("outputs/build", "Folder for the result; an earlier build there is replaced.")
@@ -246,12 +237,6 @@ class BuildConfig(EngineConfig):
     quiet: bool = option(False, "No progress bars.")
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.engine == "ray" and (not self.model or self.batch or self.offline or self.dry_run):
-            raise ValueError(
-                "--engine ray spreads the requests to a chat model over machines: name it with --model, without "
-                "--batch, --offline and --dry_run"
-            )
         if self.base_url and "@" in urlsplit(self.base_url).netloc:
             raise ValueError(f"--base_url carries a password; put the key into the variable {self.api_key_env}")
         if (self.batch or self.offline or self.dry_run or self.max_usd is not None) and not self.model:

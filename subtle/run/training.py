@@ -15,11 +15,13 @@ from accelerate.utils import broadcast_object_list, set_seed
 from filelock import FileLock, Timeout
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 
 from subtle.run.accelerator import make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints
 from subtle.run.results import replacing, write_results, writing
+from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import RunConfig
 
 # What may change between a run and its continuation without changing the weights by more than rounding.
@@ -45,11 +47,9 @@ class TrainingRun(ABC):
     Attributes:
         NAME: of the recipe, for the tracker.
         METRIC: the entry of `summary` that the progress bar shows and that chooses the best weights.
-        ADDED: options that earlier versions did not have, with what these did: left out of a run's identity at these
-            values, so that their runs go on.
         KEEPS_BEST: whether `best.safetensors` holds the weights of the best epoch.
         patience: epochs without a better `METRIC` after which training stops; None: never.
-        model, optimizer: prepared by the accelerator; the subclass sets them.
+        model, optimizer: prepared by the accelerator; the subclass sets them, with the highest learning rates.
         progress: how far the run has come, from `train` on.
         steps_per_epoch, total_steps: optimizer steps of an epoch and of all epochs, from `train` on.
         metrics: those of the last epoch that was validated.
@@ -57,9 +57,9 @@ class TrainingRun(ABC):
 
     NAME: ClassVar[str]
     METRIC: ClassVar[str]
-    ADDED: ClassVar[dict[str, Any]] = {}
     KEEPS_BEST: ClassVar[bool] = True
     model: Any
+    optimizer: torch.optim.Optimizer
 
     def __init__(self, config: Any, *, find_unused_parameters: bool = False) -> None:
         self.config, self.output_dir = config, Path(config.output_dir)
@@ -98,6 +98,10 @@ class TrainingRun(ABC):
         """The label of the progress bar."""
         return self.NAME
 
+    def rate_factor(self, step: int) -> float:
+        """The learning rate of a step, as a share of the highest of each group of weights."""
+        return rate_factor(step, self.total_steps, self.config.warmup_steps)
+
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """The metrics of an epoch that the history keeps."""
         return metrics
@@ -108,9 +112,7 @@ class TrainingRun(ABC):
 
     def identity(self) -> dict[str, Any]:
         """The options that decide the weights; another run in the same folder is refused."""
-        chosen = identity_of(self.config).items()
-        known = {name: value for name, value in chosen if name not in self.ADDED or value != self.ADDED[name]}
-        return known | {"num_processes": self.accelerator.num_processes}
+        return identity_of(self.config) | {"num_processes": self.accelerator.num_processes}
 
     def train(self) -> dict[str, Any]:
         """Train from the last checkpoint on; returns the metrics of the run."""
@@ -128,9 +130,13 @@ class TrainingRun(ABC):
                 return figures
             if config.tracker:
                 accelerator.init_trackers(self.NAME, config=tracker_config(config))
+            highest = [group["lr"] for group in self.optimizer.param_groups]
             self.progress = self.checkpoints.resume()
             self.steps_per_epoch = self.count_steps()
             self.total_steps = config.epochs * self.steps_per_epoch
+            for group, rate in zip(self.optimizer.param_groups, highest, strict=True):
+                group["initial_lr"] = rate
+            self.schedule = LambdaLR(self.optimizer, self.rate_factor, last_epoch=self.progress.total_steps - 1)
             self.train_epochs()
             return self.finish()
 
@@ -157,6 +163,7 @@ class TrainingRun(ABC):
         self.loss_sum += loss.detach().to(self.sum_device)
         progress.step += 1
         progress.total_steps += 1
+        self.schedule.step()
         self.bar.update()
         if progress.total_steps % self.config.checkpoint_steps == 0:
             progress.loss_sum = self.loss_sum.item()

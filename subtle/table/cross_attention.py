@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from accelerate.utils import set_seed
@@ -34,10 +34,11 @@ from hf_models.tfcovr.queries import Queries, index_of, place_queries, place_tri
 from subtle.options import option
 from subtle.run.data import load_split
 from subtle.run.results import replacing
-from subtle.run.schedules import warmup_cosine
+from subtle.run.schedules import rate_factor
+from subtle.run.shards import batched
 from subtle.run.shared_config import DataConfig, FrameCacheConfig, TrainingRunConfig
 from subtle.run.training import TrainingRun, epoch_batches
-from subtle.table.embedding import Work, batched, embed_clips
+from subtle.table.embedding import Work, embed_clips
 from subtle.table.queries import DESCRIPTION_WEIGHT, blend
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 
@@ -172,7 +173,6 @@ class CrossAttentionTraining(TrainingRun):
     """
 
     NAME, METRIC = "cross_attention", "map@50"
-    ADDED: ClassVar = {"cosine_per": "step"}
 
     def __init__(self, config: CrossAttentionConfig, descriptions: Mapping[str, str] | None) -> None:
         super().__init__(config)
@@ -209,20 +209,16 @@ class CrossAttentionTraining(TrainingRun):
             raise SystemExit(f"{len(self.triplets)} triplets are fewer than two for each process")
         return steps
 
+    def rate_factor(self, step: int) -> float:
+        """The cosine may stay where it is for an epoch."""
+        at_once = self.steps_per_epoch if self.config.cosine_per == "epoch" else 1
+        return rate_factor(step, self.total_steps, self.config.warmup_steps, steps_at_once=at_once)
+
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         for rows in epoch_batches(len(self.triplets), progress.epoch, config, accelerator)[progress.step :]:
-            rate = warmup_cosine(
-                progress.total_steps,
-                self.total_steps,
-                config.warmup_steps,
-                config.learning_rate,
-                steps_at_once=self.steps_per_epoch if config.cosine_per == "epoch" else 1,
-            )
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
             loss = self.loss_of(rows)
             accelerator.backward(loss)
             if config.max_gradient_norm:

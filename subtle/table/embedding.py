@@ -5,7 +5,6 @@ Rows of a table with one model share their embeddings, and a second run encodes 
 """
 
 import hashlib
-import itertools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from hf_models.encoders import XCLIPEncoder
 from hf_models.feature_store import FeatureStore
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 from subtle.run.data import missing_by_reason
+from subtle.run.shards import batched
 
 Clip = Mapping[str, Any]
 NO_CAPTION = "no usable caption"
@@ -302,13 +302,6 @@ def collect(
     places = {key: place for place, key in enumerate(stored)}
     lost = {one: why for one, why in failures.items() if one not in set(found)}
     return Embedded(found, vectors[[places[keys[one]] for one in found]], lost, num_encoded)
-
-
-def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Lists of at most `size` items."""
-    rest = iter(items)
-    while batch := list(itertools.islice(rest, size)):
-        yield batch
 
 
 def clips_of(rows: Iterable[Mapping[str, Any]], clips: Collection[Clip]) -> list[Clip]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from hf_datasets.generation.images import image_part
+from hf_datasets.generation.images import image_parts
 from hf_datasets.generation.relevance import HIGHEST, PairToScore
 from hf_datasets.records import Rejection
 from hf_datasets.tfcovr.caption_scores import score_caption, sport_of
@@ -69,8 +69,8 @@ class ClipImages:
         clip = self.clips.get(clip_id)
         if clip is None or not clip["video"]:
             raise ValueError(f"{NO_FILE} ({clip_id})")
-        read = read_frames(clip["video"], self.num_frames, clip["start_seconds"], clip["end_seconds"])
-        return [image_part(frame, max_side=self.max_side) for frame in read.frames]
+        span = clip["start_seconds"], clip["end_seconds"]
+        return image_parts(clip["video"], *span, num_frames=self.num_frames, max_side=self.max_side)
 
 
 def to_score(pair: Pair, images: ClipImages | None, expected: int | None = None) -> PairToScore:

@@ -183,8 +183,8 @@ def adapted_model(config: ClassifierConfig, names: Sequence[str], *, new_head: b
         )
 
 
-def parameter_groups(model: nn.Module, config: ClassifierConfig) -> list[dict[str, Any]]:
-    """What trains, by learning rate and weight decay; `factor` multiplies the schedule."""
+def parameter_groups(model: nn.Module, config: ClassifierConfig, learning_rate: float) -> list[dict[str, Any]]:
+    """What trains, by highest learning rate and weight decay."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
@@ -197,7 +197,7 @@ def parameter_groups(model: nn.Module, config: ClassifierConfig) -> list[dict[st
             factor = config.backbone_learning_rate_factor
         decay = 0.0 if parameter.ndim < 2 or "embedding" in name else config.weight_decay
         groups.setdefault((factor, decay), []).append(parameter)
-    return [{"params": group, "factor": key[0], "weight_decay": key[1]} for key, group in groups.items()]
+    return [{"params": group, "lr": learning_rate * key[0], "weight_decay": key[1]} for key, group in groups.items()]
 
 
 def accuracies(pairs: Sequence[tuple[int, int]], names: Sequence[str]) -> dict[str, float]:

@@ -21,7 +21,7 @@ from subtle.engines import run_on_ray
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import missing_by_reason
 from subtle.run.models import load_encoders
-from subtle.run.shards import check_origin, feature_table, features_of, with_absolute_folders
+from subtle.run.shards import batched, check_origin, feature_table, features_of, with_absolute_folders
 from subtle.run.shared_config import EmbedConfig
 
 
@@ -59,7 +59,7 @@ def read_clips(
     to_read = [clip for clip in clips if clip["clip_id"] not in decoded]
     read = answers(to_read, processor.video_processor.num_frames, size, config) if to_read else ()
     cached = ((clip["clip_id"], decoded[clip["clip_id"]]) for clip in clips if clip["clip_id"] in decoded)
-    arriving = itertools.chain(
+    arriving: Iterator[tuple[str, Any]] = itertools.chain(
         ((clip_id, cache[clip_id]) for clip_id, cache in cached),
         ((clip_id, frames if isinstance(frames, VideoFailure) else frames.frames) for clip_id, frames in read),
     )
@@ -171,11 +171,6 @@ def answers(
     limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
     with VideoReaderPool(num_frames, size=size, **limits) as pool:
         yield from pool.read(requests)
-
-
-def batched(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    while batch := list(itertools.islice(items, size)):
-        yield batch
 
 
 def coverage(clips: list[dict[str, Any]], failures: dict[str, str]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from hf_models.gradient_caching import backward_in_chunks
 from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
 from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive, negatives_of
-from subtle.run.schedules import warmup_cosine
 from subtle.run.training import TrainingRun, epoch_batches, identity_of
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
@@ -122,9 +121,6 @@ class FinetuneVLM(TrainingRun):
         rows = epoch_batches(len(self.source), progress.epoch, config, accelerator)[progress.step :]
         batches = [self.source.batch(part, progress.epoch) for part in rows]
         for batch, frames in zip(batches, self.frames_of([batch.items for batch in batches]), strict=True):
-            rate = warmup_cosine(progress.total_steps, self.total_steps, config.warmup_steps, config.learning_rate)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
             chunks = [partial(self.rows, chunk, frames) for chunk in chunks_of(batch.items, config.chunk_size)]
             loss = backward_in_chunks(
                 chunks, partial(self.loss, batch=batch), accelerator.device, backward=accelerator.backward

@@ -25,6 +25,7 @@ from subtle.run.accelerator import make_accelerator
 from subtle.run.checkpoints import Checkpoints, Progress
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing, write_results
+from subtle.run.schedules import rate_factor
 from subtle.run.training import epoch_seed, identity_of, only_run_in
 from subtle.train.options import NoiseEvaluatorConfig
 
@@ -187,7 +188,7 @@ def train(
     total = per_epoch * config.epochs
     warmup = max(1, round(config.warmup_fraction * total))
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / warmup, max(0.0, (total - step) / max(total - warmup, 1)))
+        optimizer, lambda step: rate_factor(step, total, warmup, shape="linear")
     )
     scorer.matcher, optimizer, schedule = accelerator.prepare(matcher, optimizer, schedule)
     identity = identity_of(config, without=("max_evaluated",))

@@ -35,6 +35,7 @@ from hf_models.tfcovr.layers_aim import time_code
 from hf_models.vidclip.layers_vidclip import limited_scale
 from subtle.run.accelerator import make_accelerator
 from subtle.run.results import replacing_files, write_results, writing
+from subtle.run.schedules import rate_factor
 from subtle.train.options import PretrainConfig
 
 
@@ -256,12 +257,6 @@ def measure(model: CLIPModel, processor: CLIPProcessor, stills: Stills, *, choic
     }
 
 
-def learning_rate(step: int, config: PretrainConfig) -> float:
-    """Linear warm-up, then a cosine to zero."""
-    warm = min(1.0, (step + 1) / config.warmup_steps)
-    return config.learning_rate * warm * (1 + math.cos(math.pi * step / config.steps)) / 2
-
-
 def run(config: PretrainConfig) -> dict[str, float]:
     """Train, measure on the validation competitions and save."""
     torch.manual_seed(config.seed)
@@ -288,6 +283,9 @@ def run(config: PretrainConfig) -> dict[str, float]:
     optimizer = torch.optim.AdamW(
         training.parameters(), config.learning_rate, (0.9, 0.98), weight_decay=config.weight_decay
     )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / config.warmup_steps) * rate_factor(step, config.steps, 0)
+    )
     training, optimizer = accelerator.prepare(training, optimizer)
     weights = {
         "joints": config.joint_weight,
@@ -298,12 +296,11 @@ def run(config: PretrainConfig) -> dict[str, float]:
     started = time.perf_counter()
     with tqdm(total=config.steps, desc="Training CLIP on stills", unit="step") as bar:
         for step, batch in enumerate(Batches(train, modifications, processor, config)):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config)
             losses = training({name: value.to(accelerator.device) for name, value in batch.items()})
             accelerator.backward(sum(weights[name] * loss for name, loss in losses.items()))
             accelerator.clip_grad_norm_(training.parameters(), 1.0)
             optimizer.step()
+            schedule.step()
             optimizer.zero_grad()
             bar.update()
             if step % 50 == 0:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -16,7 +16,7 @@ from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from subtle.run.results import replacing
-from subtle.run.schedules import warmup_cosine
+from subtle.run.schedules import rate_factor
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.running import message_of
 from subtle.tfcovr.classifiers import (
@@ -47,12 +47,6 @@ class Stage1(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "stage1", "accuracy"
-    ADDED: ClassVar = {
-        "validation": "auto",
-        "validation_fraction": 0.1,
-        "temporal_pooling": "mean",
-        "factored_labels": False,
-    }
 
     def __init__(self, config: Stage1Config) -> None:
         super().__init__(config)
@@ -76,9 +70,8 @@ class Stage1(TrainingRun):
         self.data = {split: self.make_data(split, clips[split]) for split in clips}
         self.loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
         self.model = make_classifier(config, self.names)
-        optimizer = torch.optim.AdamW(
-            parameter_groups(self.model, config), config.learning_rate, (0.9, config.adam_beta2)
-        )
+        groups = parameter_groups(self.model, config, config.learning_rate)
+        optimizer = torch.optim.AdamW(groups, betas=(0.9, config.adam_beta2))
         self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
 
@@ -155,6 +148,10 @@ class Stage1(TrainingRun):
             )
         return int(steps)
 
+    def rate_factor(self, step: int) -> float:
+        """The warm-up is given in epochs."""
+        return rate_factor(step, self.total_steps, self.config.warmup_epochs * self.steps_per_epoch)
+
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
         config, accelerator, progress = self.config, self.accelerator, self.progress
@@ -162,15 +159,6 @@ class Stage1(TrainingRun):
         items = epoch_items(torch.tensor(self.data["train"].labels), progress.epoch, config)
         items = items[progress.step * config.batch_size : self.steps_per_epoch * config.batch_size]
         for batch in self.batches("train", items, config.batch_size):
-            rate = warmup_cosine(
-                progress.total_steps,
-                self.total_steps,
-                config.warmup_epochs * self.steps_per_epoch,
-                config.learning_rate,
-                divide_last=True,
-            )
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate * group["factor"]
             with accelerator.autocast():
                 loss = self.loss(self.model(pixel_values=batch["pixel_values"]).logits, batch["labels"])
             accelerator.backward(loss)
@@ -207,10 +195,7 @@ class Stage1(TrainingRun):
     def best_metrics(self) -> dict[str, float]:
         """The metrics of the best epoch on validation, measured when it ended."""
         best = max(self.progress.history, key=lambda epoch: epoch["accuracy"])
-        metrics = {name: value for name, value in best.items() if name != "loss"}
-        if len(metrics) == 1:  # a run that an earlier version began kept the accuracy alone
-            return self.validate()
-        return metrics
+        return {name: value for name, value in best.items() if name != "loss"}
 
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Measure the best weights, and write them as a full AIM and as adapters."""

@@ -1,6 +1,6 @@
 """Train the fusion of clip and text into one query, on embeddings or pixels (TF-CoVR, stage 2)."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -17,7 +17,7 @@ from subtle.embedding import embed
 from subtle.run.data import load_split
 from subtle.run.models import load_encoders
 from subtle.run.results import replacing
-from subtle.run.schedules import warmup_cosine
+from subtle.run.schedules import rate_factor
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.batches import EmbeddingSource, PixelSource, embed_config
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
@@ -50,7 +50,6 @@ class Stage2(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "stage2", "map@50"
-    ADDED: ClassVar = {"project_text": True, "query_frames": None, "model": "tfcovr", "cosine_per": "step"}
 
     def __init__(self, config: Stage2Config) -> None:
         # Some encoders have heads that nothing here reads.
@@ -132,21 +131,17 @@ class Stage2(TrainingRun):
         """The rows of each batch."""
         return epoch_batches(len(self.triplets), epoch, self.config, self.accelerator)
 
+    def rate_factor(self, step: int) -> float:
+        """The cosine may stay where it is for an epoch."""
+        at_once = self.steps_per_epoch if self.config.cosine_per == "epoch" else 1
+        return rate_factor(step, self.total_steps, self.config.warmup_steps, steps_at_once=at_once)
+
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         rows = self.epoch_batches(progress.epoch)[progress.step :]
         for batch in self.source.batches(self.triplets, rows, config.query):
-            rate = warmup_cosine(
-                progress.total_steps,
-                self.total_steps,
-                config.warmup_steps,
-                config.learning_rate,
-                steps_at_once=self.steps_per_epoch if config.cosine_per == "epoch" else 1,
-            )
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
             loss = self.model(**batch, return_loss=True).loss
             accelerator.backward(loss)
             if config.max_gradient_norm:

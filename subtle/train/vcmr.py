@@ -11,7 +11,6 @@ from accelerate import PartialState
 from accelerate.utils import set_seed
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import get_linear_schedule_with_warmup
 from transformers.trainer_pt_utils import get_parameter_names
 
 from hf_models import (
@@ -33,6 +32,7 @@ from subtle.fig.measure import MomentRetrievalMeasure, selection_score
 from subtle.run.data import with_split
 from subtle.run.encoded_data import ENCODED_DATA
 from subtle.run.results import replacing, write_json
+from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import Device, MomentDataConfig
 from subtle.run.training import TrainingRun, split_batches
 from subtle.train.options import VCMRConfig
@@ -142,9 +142,6 @@ class VCMR(TrainingRun):
         self.model, self.optimizer = self.accelerator.prepare(
             model, torch.optim.AdamW(parameter_groups(model, config.weight_decay), lr=config.learning_rate)
         )
-        steps = self.count_steps() * config.epochs
-        self.schedule = get_linear_schedule_with_warmup(self.optimizer, round(config.warmup_share * steps), steps)
-        self.accelerator.register_for_checkpointing(self.schedule)
         self.measure = MomentRetrievalMeasure()
 
     @property
@@ -165,6 +162,11 @@ class VCMR(TrainingRun):
             raise SystemExit(f"{len(self.rows)} moments are too few for {self.accelerator.num_processes} processes")
         return steps
 
+    def rate_factor(self, step: int) -> float:
+        """Linear, as the released code has it."""
+        warmup = round(self.config.warmup_share * self.total_steps)
+        return rate_factor(step, self.total_steps, warmup, shape="linear", first=0)
+
     def train_epoch(self) -> None:
         """The rest of the current epoch."""
         config, accelerator, progress = self.config, self.accelerator, self.progress
@@ -181,7 +183,6 @@ class VCMR(TrainingRun):
             if config.max_gradient_norm:
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
-            self.schedule.step()
             self.optimizer.zero_grad()
             self.finish_step(loss)
 

@@ -22,7 +22,6 @@ from subtle.comp.data import load_rows, load_stacks
 from subtle.comp.scores import Scores
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing
-from subtle.run.schedules import warmup_cosine
 from subtle.run.training import TrainingRun, epoch_batches, epoch_seed
 from subtle.train.options import VidCLIPRunConfig
 
@@ -77,15 +76,18 @@ def load_saved(path: str, new_layers: int) -> VidCLIPModel:
 
 
 def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:
-    """What is trained, with the factor of its learning rate."""
+    """What is trained, with its highest learning rate."""
     modules: Iterable[Any] = model.modules()
     zero = {
         id(module.weight) for module in modules if getattr(module, "starts_at_zero", False) and not module.weight.any()
     }
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     return [
-        {"params": [weight for weight in trained if id(weight) not in zero], "rate": 1.0},
-        {"params": [weight for weight in trained if id(weight) in zero], "rate": config.zero_init_rate},
+        {"params": [weight for weight in trained if id(weight) not in zero], "lr": config.learning_rate},
+        {
+            "params": [weight for weight in trained if id(weight) in zero],
+            "lr": config.learning_rate * config.zero_init_rate,
+        },
     ]
 
 
@@ -140,9 +142,7 @@ class Training(TrainingRun):
         self.draws = {0: group(rows)}
         self.scores = Scores(validation, SpanReader(self.size, keep=config.keep_frames))
         model.to(self.accelerator.device)
-        optimizer = torch.optim.AdamW(
-            parameter_groups(model, config), lr=config.learning_rate, weight_decay=config.weight_decay
-        )
+        optimizer = torch.optim.AdamW(parameter_groups(model, config), weight_decay=config.weight_decay)
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
 
     @property
@@ -210,9 +210,6 @@ class Training(TrainingRun):
             generator=torch.Generator(),  # else a run that goes on draws from the global one once more
         )
         for batch in loader:
-            rate = warmup_cosine(progress.total_steps, self.total_steps, config.warmup_steps, config.learning_rate)
-            for parameters in self.optimizer.param_groups:
-                parameters["lr"] = rate * parameters["rate"]
             inputs = {name: value.to(accelerator.device) for name, value in batch.items()}
             loss = self.model(**inputs, return_loss=True).loss
             accelerator.backward(loss)

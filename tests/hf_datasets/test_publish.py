@@ -220,19 +220,6 @@ def test_a_row_group_with_videos_holds_few_bytes(tmp_path, monkeypatch):
     assert [len(table) for table in shards.portable(tables)] == [3, 3, 1]
 
 
-def test_a_published_folder_without_a_repository_is_read_by_mlcroissant_from_its_own_files(tmp_path, card):
-    mlcroissant = pytest.importorskip("mlcroissant")
-    rows = pa.table({"n": [1, None], "kinds": [["a"], []], "deep": [{"x": 1}, {"x": 2}]})
-    folder = write_folder({"own": {"train": [rows]}}, tmp_path / "out", card=card)
-    dataset = mlcroissant.Dataset(str(folder / "croissant.json"))
-    (part,) = dataset.metadata.record_sets
-    assert "Without its columns deep" in part.description
-    assert list(dataset.records("own")) == [
-        {"own/n": 1, "own/kinds": [b"a"], "own/split": b"train"},
-        {"own/n": None, "own/kinds": [], "own/split": b"train"},
-    ]
-
-
 def test_nothing_is_left_when_writing_fails(tmp_path, card):
     def tables():
         yield ROWS
@@ -282,9 +269,7 @@ def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
     received = hub.repository("org/name", "dataset")
     assert received.private
     assert [commit.title for commit in received.commits] == ["initial commit", "Publish the dataset"]
-    assert (
-        received.files.keys() - {".gitattributes"} == written >= {"README.md", "croissant.json", "rejections.parquet"}
-    )
+    assert received.files.keys() - {".gitattributes"} == written >= {"README.md", "rejections.parquet"}
     assert not any(b"hf_canary" in content for content in received.files.values())
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import logging
 import os
 import re
 import shutil
@@ -228,32 +227,6 @@ def test_the_published_code_rebuilds_the_rows_in_a_process_without_our_packages(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mlcroissant_reads_every_record_with_its_lists(published, name):
-    mlcroissant = pytest.importorskip("mlcroissant")
-    logging.getLogger("absl").setLevel(logging.ERROR)
-    folder = published[name]
-    dataset = mlcroissant.Dataset(str(folder / "croissant.json"), mapping={"repo": str(folder)})
-    assert {part.uuid for part in dataset.metadata.record_sets} == {path.name for path in folder.glob("mini*")}
-    for part in dataset.metadata.record_sets:
-        expected = [{key: as_record(value) for key, value in row.items()} for row in rows_of(folder, part.uuid)]
-        found = [
-            {key.partition("/")[2]: value for key, value in record.items()} for record in dataset.records(part.uuid)
-        ]
-        for row in found if "split" not in expected[0] else ():
-            assert row.pop("split") in {b"train", b"validation", b"test"}
-        assert found == expected
-
-
-def as_record(value):
-    """A value as mlcroissant gives it: texts and media as bytes."""
-    if isinstance(value, list):
-        return [as_record(part) for part in value]
-    if isinstance(value, dict):
-        return value["bytes"]
-    return value.encode() if isinstance(value, str) else value
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_no_file_promises_tasks_that_public_mteb_does_not_have(published, name):
     assert not (published[name] / "eval.yaml").exists()
 
@@ -285,10 +258,9 @@ def test_a_release_is_published_without_videos_under_the_table_of_licenses_and_r
         '"fig_desc": "A person eats an apple.", "fig_desc_score": -5.38}\n'
     )
     prepare("charades_fig", "org/fig", tmp_path / "fig", configs=["release"], data_dir=str(files))
-    for path in ("README.md", "croissant.json"):
-        text = " ".join((tmp_path / "fig" / path).read_text().split())
-        assert str(tmp_path) not in text
-        assert re.search(r"Not in release: charades\\?_fig\\?_train.jsonl", text), "the builder says what is missing"
+    text = " ".join((tmp_path / "fig" / "README.md").read_text().split())
+    assert str(tmp_path) not in text
+    assert re.search(r"Not in release: charades\\?_fig\\?_train.jsonl", text), "the builder says what is missing"
     rebuild(folder / "generation", tmp_path / "again", configs=configs, data_dir=str(files))
     assert [differences(tmp_path / "again", folder, config) for config in configs] == [([], 0), ([], 0)]
     with pytest.raises(FileExistsError, match="again is not empty"):
@@ -369,7 +341,7 @@ def test_a_folder_that_a_recipe_wrote_is_published_without_what_names_the_machin
     publication = prepare(str(build), "other/name", tmp_path / "out", configs=["mini"], license="cc-by-4.0")
     assert (publication.repo_type, publication.repo_id, publication.needs) == ("dataset", "other/name", ())
     written = {path.relative_to(tmp_path / "out").parts[0] for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert written == {"README.md", "croissant.json", "generation", "mini"}
+    assert written == {"README.md", "generation", "mini"}
     assert rows_of(tmp_path / "out", "mini") == rows_of(published["tfcovr"], "mini")
     header, text = header_of(tmp_path / "out"), (tmp_path / "out" / "README.md").read_text()
     assert (header["license"], header["license_link"]) == (

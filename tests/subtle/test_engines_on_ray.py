@@ -12,26 +12,19 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from chat_server import ChatServer
 
 from subtle import engines
-from subtle.building import build_tfcovr
 from subtle.embedding import embed
 from subtle.embedding.embed import EmbedConfig
 from subtle.footage import engines as indexing_engines
 from subtle.footage import index, reading
 from subtle.footage.updating import Indexer
-from subtle.options import parse_config, run_recipe
-from subtle.run.build import run as run_build
 from subtle.run.shared_config import ActorConfig
 from tests.fixtures.planted_modules import plant
-from tests.subtle.run.test_build import writes
 from tests.subtle.test_engines import assert_same, config, contents, footage  # noqa: F401 fixtures
 
 pytest.importorskip("ray", reason="needs the extra ray")
@@ -89,7 +82,7 @@ def on_ray(config, tmp_path):
     return replace(config, output=str(tmp_path / "ray"), engine="ray", num_actors=2, cpus_per_actor=1)
 
 
-def actors(kind=b"ray::MapWorker"):
+def actors():
     """The processes of actors, of this process's cluster."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -97,7 +90,7 @@ def actors(kind=b"ray::MapWorker"):
             name, parents = (folder / "cmdline").read_bytes(), ancestors(folder.name)
         except OSError:
             continue
-        if name.startswith(kind) and os.getpid() in parents:
+        if name.startswith(b"ray::MapWorker") and os.getpid() in parents:
             found.append(int(folder.name))
     return found
 
@@ -228,34 +221,3 @@ def test_workers_embed_the_same_clips(cluster, tiny, embedded, tmp_path):
     made = embed.run(EmbedConfig(**tiny, **options, output_dir=str(tmp_path / "made"), shard_size=6))
     assert made["encoded"] == 36
     assert_same(tmp_path / "made" / "video", f"{embedded}/video")
-
-
-def test_workers_ask_a_chat_model_and_a_lost_one_loses_and_doubles_no_row(cluster, tmp_path):
-    def build(folder, *options):
-        given = ["--cache", tmp_path / f"{folder}.sqlite", "--output_dir", tmp_path / folder, "--limit", 30, "--quiet"]
-        given += ["--model", "m", "--base_url", server.url, *options]
-        config = parse_config(build_tfcovr.BuildTFCoVRConfig, "", list(map(str, given)))
-        return run_recipe(partial(run_build, build_tfcovr.main), config)
-
-    def written(folder):
-        return pq.read_table(tmp_path / folder / "source").to_pylist()
-
-    def kill_once(body):
-        if "ray" in turn and not killed:
-            killed.extend(actors(b"ray::Sender")[:1])
-            os.kill(killed[0], signal.SIGKILL)
-        return writes(body)
-
-    turn, killed = [], []
-    with ChatServer(kill_once) as server:
-        assert build("local") == 0
-        pairs = len(server.asked)
-        assert server.asked.total() == pairs
-        turn.append("ray")
-        assert build("ray", "--engine", "ray", "--num_actors", 2) == 0
-        assert killed
-        in_flight = 8  # --max_concurrency
-        assert 2 * pairs <= server.asked.total() <= 2 * pairs + in_flight
-        assert build("ray", "--engine", "ray", "--num_actors", 2) == 0
-        assert server.asked.total() <= 2 * pairs + in_flight
-    assert written("ray") == written("local")

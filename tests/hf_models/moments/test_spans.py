@@ -172,6 +172,18 @@ def test_copies_of_a_video_come_in_the_order_of_the_corpus():
         assert places == list(range(2, 2 + len(places)))
 
 
+def test_a_video_that_is_taken_out_is_not_found():
+    model, queries = make_model(), make_queries(make_model())
+    corpus = encode_corpus(model, [make_videos()], num_videos=len(NUM_CLIPS))
+    search = SpanSearch(model, corpus, min_clips=1, max_clips=4, num_videos=3)
+    best = search.rank(queries)[1][:, 0]
+    without = np.where(np.arange(len(queries)) % 2, best, -1)
+    spans, videos = search.rank(queries, without=torch.from_numpy(without))
+    assert (videos[::2, 0] == best[::2]).all()
+    assert not (videos == without[:, None])[1::2].any()
+    assert not (spans.video_indices == without[:, None])[1::2].any()
+
+
 def test_a_search_in_one_given_video_sees_that_video_only():
     model, videos = make_model(), make_videos()
     corpus = encode_corpus(model, [videos], num_videos=len(NUM_CLIPS))

@@ -190,19 +190,6 @@ def test_a_baseline_of_another_training_is_refused(config, tmp_path):
         evaluate_tfcovr.run(config)
 
 
-@pytest.mark.parametrize("added", [{"model": "tfcovr"}, {"model": "factored_covr"}], ids=str)
-def test_a_run_from_before_an_option_existed_is_one_with_its_default(tmp_path, added):
-    run = Stage2Config(output_dir=str(tmp_path), seed=3)
-    recorded = {name: value for name, value in vars(run).items() if name not in {*added, "project_text"}}
-    (tmp_path / "results.json").write_text(json.dumps({"config": recorded}))
-    wanted = Stage2Config(**vars(run) | added)
-    if added["model"] == "tfcovr":
-        assert evaluate_tfcovr.is_trained(wanted)
-        return
-    with pytest.raises(SystemExit, match="trained with other model; name another --runs_dir"):
-        evaluate_tfcovr.is_trained(wanted)
-
-
 def test_the_comparison_of_a_factored_model_has_factored_halves_and_image_models_in_a_tf_covr(
     config, tiny, tiny_factored, embedded_factored, tmp_path
 ):

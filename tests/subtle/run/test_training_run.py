@@ -14,17 +14,14 @@ import pytest
 import torch
 from filelock import FileLock
 from safetensors.torch import load_file
+from transformers import get_linear_schedule_with_warmup
 
 from subtle.run import training
-from subtle.run.schedules import warmup_cosine
+from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import TrainingRunConfig
 from subtle.run.training import LOCK, TrainingRun, epoch_batches, split_batches
-from subtle.train import noise_evaluator, stage1
-from subtle.train.options import Stage1Config, VCMRConfig, VidCLIPRunConfig
+from subtle.train import noise_evaluator
 from subtle.train.stage1 import Stage1
-from subtle.train.stage2 import Stage2, Stage2Config
-from subtle.train.vcmr import VCMR
-from subtle.train.vidclip import Training
 
 HOLD = f"""
 import sys, time
@@ -35,39 +32,11 @@ print("held", flush=True)
 time.sleep(60)
 """
 
-# What decided a run's weights when these were first resumed. A field more or less refuses every run begun before it:
-# one that is new belongs into the recipe's ADDED.
-IDENTITIES = {
-    (Stage1, Stage1Config): "activation_checkpointing adam_beta2 adapter_ratio adapter_scale augment_per_frame "
-    "backbone_learning_rate_factor base batch_size brightness cache_frames class_balanced classifier_dropout "
-    "crop_scale "
-    "data_dir dataset dataset_config drop_path_rate epochs flip frames_per_part full head init_from label_smoothing "
-    "learning_rate max_gradient_norm mixed_precision num_frames num_processes num_temporal_adapters rand_augment seed "
-    "temporal_learning_rate_factor time_amplitude video_dir warmup_epochs weight_decay",
-    (Stage2, Stage2Config): "activation_checkpointing alpha batch_size beta data_dir dataset dataset_config embeddings "
-    "encoders end_to_end epochs fusion fusion_dropout fusion_hidden_dim fusion_projection_dim learnable_temperature "
-    "learning_rate loss max_gradient_norm mixed_precision num_frames num_processes number_words project_targets "
-    "projection_dim query row_normalization seed standardize_video temperature text_model text_model_class video_dir "
-    "vision_model vision_model_class warmup_steps weight_decay",
-    (
-        Training,
-        VidCLIPRunConfig,
-    ): "activation_checkpointing batch_size clips_config clips_data_dir clips_dataset data_dir "
-    "dataset dataset_config draws epochs freeze_vision learning_rate max_gradient_norm mixed_precision model "
-    "num_frames "
-    "num_processes objective preference_kind preference_margin preference_pairs preference_scale preference_weight "
-    "seed stack video_dir warmup_steps weight_decay zero_init_rate",
-    (VCMR, VCMRConfig): "batch_size clip_seconds data_dir dataset dataset_config end_convention epochs features "
-    "granularity hard_negative_epoch learning_rate max_clips max_gradient_norm max_query_tokens max_video_clips "
-    "min_clips "
-    "mixed_precision model nms_threshold normalize_features num_processes patience preset roberta same_video_negatives "
-    "seed size span_loss_weight train_split validation_split warmup_share weight_decay",
-}
-
 
 @dataclass
 class SmallConfig(TrainingRunConfig):
     epochs: int = 3
+    warmup_steps: int = 0
     output_dir: str = "run"
 
 
@@ -150,19 +119,6 @@ def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, monkey
     assert list(progress) == ["epoch", "step", "total_steps", "loss_sum", "best", "history", "sizes"]
     assert (progress["epoch"], progress["step"], progress["total_steps"]) == (2, 2, 6)
     assert [list(epoch) for epoch in progress["history"]] == [["loss", "score", "other"]] * 2
-
-
-@pytest.mark.parametrize("recipe", IDENTITIES, ids=lambda recipe: recipe[1].__name__)
-def test_the_recorded_options_that_decide_the_weights_stay_those_of_earlier_versions(recipe):
-    run_class, config_class = recipe
-    run = run_class.__new__(run_class)
-    run.config, run.accelerator, run.fingerprints = config_class(), SimpleNamespace(num_processes=1), {}
-    assert sorted(run.identity()) == IDENTITIES[recipe].split()
-
-
-def test_the_optimizers_groups_keep_the_keys_that_are_read_back_from_a_checkpoint():
-    (group,) = stage1.parameter_groups(torch.nn.Linear(2, 1, bias=False), Stage1Config())
-    assert group.keys() == {"params", "factor", "weight_decay"}
 
 
 def test_a_run_killed_before_it_removed_its_checkpoints_loses_them_at_the_next_start(config, monkeypatch, capsys):
@@ -282,9 +238,8 @@ def test_two_noise_evaluators_share_no_folder(tmp_path, no_wait):
         noise_evaluator.run(noise_evaluator.NoiseEvaluatorConfig(device="cpu", output_dir=str(tmp_path)))
 
 
-@pytest.mark.parametrize("divide_last", [False, True])
-def test_the_learning_rate_rises_then_falls_to_zero(divide_last):
-    rates = [warmup_cosine(step, 104, 4, 1.0, divide_last=divide_last) for step in range(105)]
+def test_the_learning_rate_rises_then_falls_to_zero():
+    rates = [rate_factor(step, 104, 4) for step in range(105)]
     assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert rates[54] == pytest.approx(0.5)
     assert rates[104] == pytest.approx(0.0)
@@ -292,8 +247,44 @@ def test_the_learning_rate_rises_then_falls_to_zero(divide_last):
 
 def test_a_cosine_that_moves_once_per_epoch_is_that_of_the_release():
     """Its `CosineSchedule`, called with the number of the epoch: (1 + cos(pi epoch / epochs)) / 2."""
-    rates = [warmup_cosine(step, 5 * 7, 0, 2.0, steps_at_once=7) for step in range(5 * 7)]
+    rates = [2 * rate_factor(step, 5 * 7, 0, steps_at_once=7) for step in range(5 * 7)]
     assert rates == pytest.approx([1 + math.cos(math.pi * epoch / 5) for epoch in range(5) for _ in range(7)])
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 7, 30])
+def test_a_line_that_starts_at_zero_is_that_of_transformers(warmup):
+    (weight,) = torch.nn.Linear(1, 1, bias=False).parameters()
+    optimizer = torch.optim.SGD([weight], lr=2.0)
+    schedule, rates = get_linear_schedule_with_warmup(optimizer, warmup, 30), []
+    for _ in range(30):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    ours = [2 * rate_factor(step, 30, warmup, shape="linear", first=0) for step in range(30)]
+    assert ours == pytest.approx(rates)
+
+
+def test_a_run_that_goes_on_has_the_learning_rates_of_one_that_was_not_stopped(config, monkeypatch, tmp_path):
+    rates, finish_step = [], SmallRun.finish_step
+
+    def recorded(run, loss):
+        (group,) = run.optimizer.param_groups
+        rates.append(group["lr"])
+        finish_step(run, loss)
+        if len(rates) == 4 and config.output_dir.endswith("stopped"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SmallRun, "finish_step", recorded)
+    config.warmup_steps = 2
+    SmallRun(config).train()
+    whole = [0.1 * rate_factor(step, 6, 2) for step in range(6)]
+    assert rates == pytest.approx(whole)
+    config.output_dir = str(tmp_path / "stopped")
+    rates.clear()
+    with pytest.raises(KeyboardInterrupt):
+        SmallRun(config).train()
+    SmallRun(config).train()
+    assert rates == pytest.approx([*whole[:4], *whole[3:]])  # a checkpoint was after three steps
 
 
 def test_every_row_is_in_one_batch_of_one_process_and_a_batch_too_small_for_all_is_left_out(config):

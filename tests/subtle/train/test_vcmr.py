@@ -318,33 +318,20 @@ def test_flags_of_the_evaluation_are_read_and_checked(capsys):
     assert "--queries: there is no 'medium'; there are fine, coarse" in capsys.readouterr().err
 
 
-def test_a_shortlist_and_queries_without_a_moment_are_measured(config, small, tmp_path):
+def test_queries_without_a_moment_are_measured(config, small, tmp_path):
     config.epochs = 6
     vcmr.run(config)
     options = {"models": [f"{config.output_dir}/model"], "output_dir": str(tmp_path / "evaluation")}
-    searches = {"shortlist_videos": 6, "without_moment": 0.5}
     plain = evaluate_vcmr.run(EvaluateVCMRConfig(**small, **options))
-    assert evaluate_vcmr.run(EvaluateVCMRConfig(**small, **options, **searches)) == plain
+    assert evaluate_vcmr.run(EvaluateVCMRConfig(**small, **options, without_moment=0.5)) == plain
     results = json.loads((tmp_path / "evaluation" / "results.json").read_text())
     name = "xml, fine -> fine"
-    shortlist, without = results["shortlist"][name], results["without_moment"][name]
-    assert all(shortlist[metric] == plain[name][metric] for metric in plain[name] if not metric.startswith("svmr"))
-    assert shortlist["moments_kept@100"] == shortlist["videos_kept@1"] == 1
-    assert shortlist["seconds_per_query"] > 0
+    without = results["without_moment"][name]
     assert without["queries_without_moment"] == 12
     assert 0 <= without["vcmr_true_rejection"] <= 1
     assert without["vcmr_answered"] + without["vcmr_true_rejection"] > 1  # better than chance
-    few = {"shortlist_videos": 2, "segment_clips": 4}
-    evaluate_vcmr.run(EvaluateVCMRConfig(**small, **options, **few))
-    results = json.loads((tmp_path / "evaluation" / "results.json").read_text())
-    assert 0 < results["shortlist"][name]["videos_kept@10"] <= 0.5
-    assert "without_moment" not in results
 
 
-def test_options_of_the_harder_searches_are_refused_by_name(small):
-    for options, message in (
-        ({"without_moment": 1.0}, r"--without_moment must lie in \[0, 1\)"),
-        ({"shortlist_videos": 0}, "--shortlist_videos must be at least 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            EvaluateVCMRConfig(**small, **options)
+def test_a_share_of_all_queries_is_refused_by_name(small):
+    with pytest.raises(ValueError, match=r"--without_moment must lie in \[0, 1\)"):
+        EvaluateVCMRConfig(**small, without_moment=1.0)

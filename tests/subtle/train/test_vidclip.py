@@ -63,14 +63,14 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, monkeypa
     whole, killed = config("whole"), config("killed", checkpoint_steps=3)
     run(whole)
     training, steps = Training(killed), []
-    step = training.optimizer.step
+    step = training.optimizer.optimizer.step
 
     def die(*args, **kwargs):
         if len(steps) == 4:
             raise KeyboardInterrupt
         steps.append(step(*args, **kwargs))
 
-    monkeypatch.setattr(training.optimizer, "step", die)
+    monkeypatch.setattr(training.optimizer.optimizer, "step", die)
     with pytest.raises(KeyboardInterrupt):
         training.train()
     run(killed)
@@ -101,14 +101,14 @@ def test_a_killed_run_with_captioning_loss_goes_on_exactly_and_its_model_scores_
     assert losses[-1] < losses[0]
     assert "clip + captioning" in capsys.readouterr().err
     training, steps = Training(killed), []
-    step = training.optimizer.step
+    step = training.optimizer.optimizer.step
 
     def die(*args, **kwargs):
         if len(steps) == 2:
             raise KeyboardInterrupt
         steps.append(step(*args, **kwargs))
 
-    monkeypatch.setattr(training.optimizer, "step", die)
+    monkeypatch.setattr(training.optimizer.optimizer, "step", die)
     with pytest.raises(KeyboardInterrupt):
         training.train()
     run(killed)
@@ -218,7 +218,7 @@ def test_weights_that_start_at_zero_have_the_higher_learning_rate(config):
     rest, zero = training.optimizer.param_groups
     gate = training.accelerator.unwrap_model(training.model).video_pooler.video_pooler.layernorm.weight
     assert [weight is gate for weight in zero["params"]] == [True]
-    assert (rest["rate"], zero["rate"]) == (1.0, 7.0)
+    assert (rest["lr"], zero["lr"]) == (training.config.learning_rate, 7 * training.config.learning_rate)
 
 
 def test_the_kept_tokens_of_a_frozen_tower_train_the_same_weights(config):
