@@ -320,6 +320,7 @@ def prepare(name: str) -> dict[str, datasets.DatasetDict]:
 
     Raises:
         ValueError: The name is not registered.
+        OSError: What the cache holds of it is damaged.
     """
     if name not in BUILDERS:
         raise ValueError(f"unknown dataset {name!r}; there are {', '.join(sorted(BUILDERS))}")
@@ -327,7 +328,7 @@ def prepare(name: str) -> dict[str, datasets.DatasetDict]:
     builder = datasets.load.get_dataset_builder_class(module)
     default = builder.DEFAULT_CONFIG_NAME
     names = [config for config in builder.builder_configs if config == default or config.startswith(f"{default}-")]
-    return {config: _prepared(builder, module, config) for config in sorted(names, key=len)}
+    return {config: _prepared(name, builder, module, config) for config in sorted(names, key=len)}
 
 
 def find_unopened(names: Iterable[str]) -> dict[str, str]:
@@ -361,8 +362,21 @@ def find_unopened(names: Iterable[str]) -> dict[str, str]:
     return failed
 
 
-def _prepared(builder: type[RegisteredBuilder], module: DatasetModule, config: str) -> datasets.DatasetDict:
+def _prepared(name: str, builder: type[RegisteredBuilder], module: DatasetModule, config: str) -> datasets.DatasetDict:
     # Not load_dataset(name), which a folder of that name in the working directory would take over.
-    own = builder(config_name=config, hash=module.hash, **module.builder_kwargs)
+    folder = Path(datasets.config.HF_DATASETS_CACHE, name, config)
+    with _readable(folder):
+        own = builder(config_name=config, hash=module.hash, **module.builder_kwargs)
     own.download_and_prepare()
-    return own.as_dataset()
+    with _readable(folder):
+        return own.as_dataset()
+
+
+@contextlib.contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (json.JSONDecodeError, pa.ArrowException, OSError) as error:
+        raise OSError(
+            f"what {folder} holds is damaged, as by a power loss ({error}); remove it and prepare it again"
+        ) from error

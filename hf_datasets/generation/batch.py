@@ -92,7 +92,7 @@ class OpenAIBatchChat(OpenAIChat):
             if name:
                 await self._collect(fingerprint, name, {}, cache)
             else:
-                cache.end_batch(fingerprint)
+                self._end(fingerprint, cache)
 
     async def _fill(self, requests: dict[str, Request], cache: AnswerCache) -> dict[str, NoAnswerError]:
         errors: dict[str, NoAnswerError] = {}
@@ -100,6 +100,8 @@ class OpenAIBatchChat(OpenAIChat):
         while waiting:
             sent = self._affordable(waiting)
             fingerprint = cache.plan_batch(self.endpoint, list(sent))
+            if self._budget:
+                cache.note_spending(fingerprint, self._budget[1], sum(map(self.worst_usd, sent.values())))
             batch_id = await self._send(sent, fingerprint)
             cache.name_batch(fingerprint, batch_id)
             errors |= await self._collect(fingerprint, batch_id, sent, cache)
@@ -114,7 +116,7 @@ class OpenAIBatchChat(OpenAIChat):
         """
         limit = self._limits.max_usd
         fitting: dict[str, Request] = {}
-        usd, size = self.meter.usd or 0.0, 0
+        usd, size = self.spent_usd, 0
         for key, request in requests.items():
             usd += self.worst_usd(request)
             size += len(json.dumps(self.body(request))) + 200
@@ -123,7 +125,7 @@ class OpenAIBatchChat(OpenAIChat):
                 break
             fitting[key] = request
         if not fitting:
-            raise GenerationStoppedError(f"the budget of ${limit:g} is used up: ${self.meter.usd:.4f} spent")
+            raise GenerationStoppedError(self.used_up(self.worst_usd(next(iter(requests.values())))))
         return fitting
 
     async def _send(self, requests: dict[str, Request], fingerprint: str) -> str:
@@ -169,7 +171,7 @@ class OpenAIBatchChat(OpenAIChat):
     ) -> dict[str, NoAnswerError]:
         status, file_ids, causes = await self._end_of(batch_id)
         if status == "failed":
-            cache.end_batch(fingerprint)
+            self._end(fingerprint, cache)
             raise GenerationStoppedError(f"the server refused batch {batch_id}: {causes or 'no reason given'}")
         open_keys = set(cache.batch_keys(fingerprint))
         errors: dict[str, NoAnswerError] = {}
@@ -179,8 +181,12 @@ class OpenAIBatchChat(OpenAIChat):
             )
             for line in content.decode("utf-8", errors="replace").split("\n"):
                 self._take(line, open_keys, requests, cache, errors)
-        cache.end_batch(fingerprint)
+        self._end(fingerprint, cache)
         return errors
+
+    def _end(self, fingerprint: str, cache: AnswerCache) -> None:
+        self.note_spending()  # first: after a kill in between it counts twice rather than not at all
+        cache.end_batch(fingerprint, self._budget[1] if self._budget else "")
 
     async def _end_of(self, batch_id: str) -> tuple[str, list[str], str]:
         """The final status of a batch, the files of its answers and errors, and the reasons where it failed."""

@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS answers (
     output_tokens INTEGER, finish_reason TEXT, created TEXT);
 CREATE TABLE IF NOT EXISTS batches (
     fingerprint TEXT PRIMARY KEY, endpoint TEXT, batch_id TEXT, keys TEXT, done INTEGER DEFAULT 0, created TEXT);
+CREATE TABLE IF NOT EXISTS spending (spender TEXT PRIMARY KEY, budget TEXT, usd REAL);
 """
 
 
@@ -133,8 +134,9 @@ class AnswerCache:
         """Record the server's id of a planned batch."""
         self._query("UPDATE batches SET batch_id = ? WHERE fingerprint = ?", batch_id, fingerprint)
 
-    def end_batch(self, fingerprint: str) -> None:
-        """Record that a batch is done."""
+    def end_batch(self, fingerprint: str, budget: str = "") -> None:
+        """Record that a batch is done, and that what it cost of a budget is now noted by who read its answers."""
+        self._query("UPDATE spending SET usd = 0 WHERE spender = ? AND budget = ?", fingerprint, budget)
         self._query("UPDATE batches SET done = 1 WHERE fingerprint = ?", fingerprint)
 
     def open_batches(self, endpoint: str) -> list[tuple[str, str | None]]:
@@ -149,6 +151,15 @@ class AnswerCache:
         rows = self._query("SELECT keys FROM batches WHERE fingerprint = ?", fingerprint)
         keys: list[str] = json.loads(rows[0][0]) if rows else []
         return keys
+
+    def note_spending(self, spender: str, budget: str, usd: float) -> None:
+        """Record what a client or a batch has cost so far at most, in place of what was recorded of it before."""
+        self._query("INSERT OR REPLACE INTO spending VALUES (?, ?, ?)", spender, budget, usd)
+
+    def spent(self, budget: str, *, besides: str = "") -> float:
+        """Dollars that all of a budget have cost at most, but for one of them."""
+        rows = self._query("SELECT total(usd) FROM spending WHERE budget = ? AND spender != ?", budget, besides)
+        return cast(float, rows[0][0])
 
     def _query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import secrets
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
+from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import event_loop
 from hf_datasets.generation.completions import read_completion
 from hf_datasets.generation.errors import (
@@ -56,7 +58,7 @@ class Limits:
     """Rate limits, budget and retries of a client. None is no limit.
 
     `max_tries` bounds how often one request is sent; `max_failures` how many consecutive requests may get no answer
-    before the run stops. `max_usd` is for one client, so for one run of a recipe.
+    before the run stops. `max_usd` is for one client, or for all that `share_budget`.
     """
 
     max_concurrency: int = 8
@@ -156,11 +158,20 @@ class OpenAIChat:
         self._under_way = 0
         self._reserved_usd = 0.0
         self._settled: deque[asyncio.Future[None]] = deque()
+        self._budget: tuple[AnswerCache, str] | None = None
+        self._spender = secrets.token_hex(16)
 
     @property
     def endpoint(self) -> str:
         """Where requests go, without any user name or password in the address."""
         return str(self._client.base_url.copy_with(userinfo=b""))
+
+    def share_budget(self, cache: AnswerCache, name: str) -> None:
+        """Let one `max_usd` hold for all clients that share it, in whatever process, also one that was killed.
+
+        The cache holds what each has cost at most, before a request is sent: a killed run cannot tell afterwards.
+        """
+        self._budget = cache, name
 
     async def answer(self, request: Request) -> Answer:
         """The model's answer.
@@ -323,14 +334,16 @@ class OpenAIChat:
         """Reserve the highest cost of the request; waits while the reservations of other requests exceed the budget."""
         limit = self._limits.max_usd
         usd = 0.0 if limit is None else self.worst_usd(request)
-        while limit is not None and (self.meter.usd or 0.0) + self._reserved_usd + usd > limit:
+        while limit is not None and self.spent_usd + self._reserved_usd + usd > limit:
             if self._stopped:
                 raise self._stopped
             if not self._under_way:
-                self._stop(f"the budget of ${limit:g} is used up: ${self.meter.usd:.4f} spent, next up to ${usd:.4f}")
+                self._stop(self.used_up(usd))
             settled = asyncio.get_running_loop().create_future()
             self._settled.append(settled)
             await settled
+        if limit is not None:
+            self.note_spending(self._reserved_usd + usd)
         self._under_way += 1
         self._reserved_usd += usd
         return usd
@@ -342,6 +355,29 @@ class OpenAIChat:
             settled = self._settled.popleft()
             if not settled.done():
                 settled.set_result(None)
+        if not self._under_way and self._limits.max_usd is not None:
+            self.note_spending()
+
+    @property
+    def spent_usd(self) -> float:
+        """Dollars that count against the budget: of this client, and of those that share it."""
+        others = self._budget[0].spent(self._budget[1], besides=self._spender) if self._budget else 0.0
+        return (self.meter.usd or 0.0) + others
+
+    def used_up(self, usd: float) -> str:
+        """The words of a budget that is not enough for a request of at most so many dollars."""
+        own, spent = self.meter.usd or 0.0, self.spent_usd
+        earlier = f", ${spent - own:.4f} of it by other runs with the same output" if spent > own else ""
+        return (
+            f"the budget of ${self._limits.max_usd:g} is used up: ${spent:.4f} spent{earlier}, next up to ${usd:.4f}; "
+            "raise it to go on"
+        )
+
+    def note_spending(self, reserved_usd: float = 0.0) -> None:
+        """Record what this client has cost so far, and what is being sent may cost."""
+        if self._budget:
+            cache, name = self._budget
+            cache.note_spending(self._spender, name, (self.meter.usd or 0.0) + reserved_usd)
 
 
 def _close(client: openai.AsyncOpenAI) -> None:

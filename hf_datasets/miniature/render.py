@@ -24,6 +24,7 @@ from PIL import Image
 from tqdm.auto import tqdm
 
 from hf_datasets.drafts import remove, replacing, write_json
+from hf_datasets.long_videos import read_header
 from hf_datasets.miniature.competitions import (
     Competition,
     MiniatureConfig,
@@ -73,16 +74,15 @@ def prepare_miniature(
     config = replace(config or MiniatureConfig(), seed=seed)
     parent = Path(root) if root is not None else Path(datasets.config.HF_DATASETS_CACHE) / "subtle-miniature"
     folder = parent / fingerprint(config)
-    if not (folder / PLAN_FILE).is_file():
-        write_json(folder / PLAN_FILE, config.values())
-    if (folder / "clips.parquet").is_file():
+    if (folder / PLAN_FILE).is_file() and _is_whole(folder / "clips.parquet"):
         return folder
     (folder / "videos").mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
         for unfinished in folder.rglob("*.tmp"):  # of a killed run: the lock is ours
             remove(unfinished)
+        write_json(folder / PLAN_FILE, config.values())
         competitions = plan_competitions(config)
-        missing = [plan for plan in competitions if not _video_path(folder, plan).is_file()]
+        missing = [plan for plan in competitions if not _is_whole(_video_path(folder, plan))]
         with tqdm(total=len(competitions), initial=len(competitions) - len(missing), desc="Rendering the miniature",
                   unit="video", disable=not progress) as bar:  # fmt: skip
             for _ in _rendered(missing, folder, config, num_workers):
@@ -116,6 +116,17 @@ def contact_sheet(shots: list[Shot], size: int = 112, num_frames: int = 12) -> I
             np.concatenate([frames[i] for i in np.linspace(0, len(frames) - 1, num_frames).round().astype(int)], 1)
         )
     return Image.fromarray(np.concatenate(rows))
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a table or a video is there and not cut, as a power loss may leave it: what is needed is at its end."""
+    if path.suffix == ".mp4":
+        return read_header(path) != (None, None)
+    try:
+        pq.read_metadata(path)
+    except (OSError, pa.ArrowInvalid):
+        return False
+    return True
 
 
 def _video_path(folder: Path, competition: Competition) -> Path:

@@ -1,6 +1,5 @@
 """Measure composed retrieval by mAP@5/10/25/50: one model, several seeds, or all baselines."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from io import BytesIO
@@ -22,7 +21,7 @@ from subtle.run.accelerator import make_accelerator
 from subtle.run.data import load_split, with_split
 from subtle.run.models import load_encoders, load_trained
 from subtle.run.over_seeds import in_percent, summarize
-from subtle.run.results import replacing_files, write_results, writing
+from subtle.run.results import read_json, replacing_files, write_results, writing
 from subtle.run.shared_config import DataConfig, EmbedConfig, QueryParts
 from subtle.run.training import INCIDENTAL
 from subtle.tfcovr.batches import EmbeddingSource, embed_config
@@ -81,7 +80,7 @@ def base_training(config: EvaluateConfig) -> Stage2Config:
         base = parse_config(Stage2Config, None, [config.stage2_config] if config.stage2_config else [])
         override(base, config, [*own, "mixed_precision"])
     else:
-        trained_as = json.loads(made.read_text(encoding="utf-8"))["config"]
+        trained_as = read_json(made)["config"]
         unknown = sorted(trained_as.keys() - asdict(Stage2Config()).keys())
         if unknown:
             raise SystemExit(
@@ -120,7 +119,7 @@ def is_trained(config: Any, folder_flag: str = "--runs_dir") -> bool:
         return False
     # Whether stored embeddings are the model's own is checked when they are opened, wherever they are.
     ignored = {*INCIDENTAL, "embeddings"}
-    wanted, found = asdict(config), json.loads(results.read_text(encoding="utf-8"))["config"]
+    wanted, found = asdict(config), read_json(results)["config"]
     changed = sorted(name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name))
     if changed:
         raise SystemExit(

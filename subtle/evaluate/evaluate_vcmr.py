@@ -1,6 +1,5 @@
 """Measure moment retrieval in a corpus (VCMR), within a video (SVMR) and of whole videos (VR)."""
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import open_dataset, with_split
 from subtle.run.over_seeds import in_percent, summarize
-from subtle.run.results import write_results
+from subtle.run.results import read_json, write_results
 from subtle.run.shared_config import Granularity, MomentDataConfig
 from subtle.train.options import VCMRConfig
 from subtle.train.vcmr import make_features
@@ -76,7 +75,7 @@ def described(folder: Path) -> str:
     results = folder.parent / "results.json"
     if folder.name != "model" or not results.is_file():
         return folder.name
-    trained = json.loads(results.read_text(encoding="utf-8"))["config"]
+    trained = read_json(results)["config"]
     return f"{trained['model']}, {trained['granularity']}"
 
 

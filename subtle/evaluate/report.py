@@ -16,7 +16,7 @@ from subtle.evaluate.options import ReportConfig
 from subtle.run.data import load_split
 from subtle.run.intervals import interval_of_mean
 from subtle.run.pages import render_page
-from subtle.run.results import replacing_files, write_text
+from subtle.run.results import read_json, replacing_files, write_text
 from subtle.run.shared_config import DataConfig, Protocol
 from subtle.tfcovr.clip_names import clip_classes, name_targets
 from subtle.tfcovr.confusion import confusion_counts, confusion_table, most_confused
@@ -33,7 +33,7 @@ def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
         raise SystemExit(
             f"{folder} has no {' and no '.join(missing)}; make it with `python recipes/evaluate_tfcovr.py`"
         )
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    results = read_json(folder / "results.json")
     if "protocol" not in results.get("config", {}) or "coverage" not in results:
         raise SystemExit(
             f"{folder / 'results.json'} is not what evaluate_tfcovr.py writes; give the folder that it wrote to"

@@ -1,11 +1,11 @@
 """What made the features that a model of moments was trained on, kept beside the model, so that others can be made."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from hf_models.feature_store import open_features
 from subtle.fig.data import span_preset
+from subtle.run.results import read_json
 from subtle.run.shared_config import Granularity, MomentDataConfig
 
 FEATURES_FILE = "moment_features.json"
@@ -20,7 +20,7 @@ def features_of(config: MomentDataConfig, granularity: Granularity) -> dict[str,
     video, query = (open_features(config.features, name) for name in ("video", f"query-{granularity}"))
     preset = span_preset(config)
     results = Path(config.features) / "results.json"
-    made = json.loads(results.read_text(encoding="utf-8"))["config"] if results.is_file() else {}
+    made = read_json(results)["config"] if results.is_file() else {}
     return {
         "video": video.details,
         "query": query.details,

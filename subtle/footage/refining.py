@@ -5,7 +5,6 @@ then, and kept by the file's fingerprint, so that no clip of a video is encoded 
 the model reads it sees a stretch around the moment.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.spans import MomentRanking, SpanSearch, end_offsets
 from subtle.fig.feature_makers import FEATURES_FILE, features_of
 from subtle.run.model_folders import WEIGHTS, check_model_folder
+from subtle.run.results import read_json
 from subtle.run.shared_config import MomentDataConfig
 
 VIDEOS_PER_BATCH = 16
@@ -58,9 +58,9 @@ def what_made_features(folder: Path) -> dict[str, Any]:
     """
     described, run = folder / FEATURES_FILE, folder.parent / "results.json"
     if described.is_file():
-        made: dict[str, Any] = json.loads(described.read_text(encoding="utf-8"))
+        made = read_json(described)
     elif run.is_file():
-        config = json.loads(run.read_text(encoding="utf-8"))["config"]
+        config = read_json(run)["config"]
         known = {name: config[name] for name in MomentDataConfig.__dataclass_fields__ if name in config}
         try:
             made = features_of(MomentDataConfig(**known), config.get("granularity", "fine"))

@@ -1,7 +1,6 @@
 """What the build recipes share: the chat client, steps with their counts, and the output folder."""
 
 import dataclasses
-import json
 import os
 import sys
 from collections import Counter
@@ -30,7 +29,7 @@ from hf_datasets.generation.task import Task
 from hf_datasets.publish import Configurations, NoRowsError, write_folder
 from hf_datasets.records import Rejection
 from hf_datasets.registration import REJECTIONS_FILE, write_rejections
-from subtle.run.results import write_results
+from subtle.run.results import read_json, write_results
 from subtle.run.shared_config import BuildConfig
 from subtle.running import visible
 
@@ -97,6 +96,8 @@ class Build:
         self.chat = open_chat(config)
         writes = self.chat.keeps_answers or config.batch
         self.cache = AnswerCache(config.cache) if writes or (config.model and Path(config.cache).is_file()) else None
+        if self.cache is not None and isinstance(self.chat, OpenAIChat) and config.max_usd is not None:
+            self.chat.share_budget(self.cache, str(self.output_dir.resolve()))
         self.steps: list[Step] = []
         self.rejections: list[tuple[str, Rejection]] = []
         self.stopped: str | None = None
@@ -197,7 +198,7 @@ class Build:
     def keeps_earlier(self) -> bool:
         """Whether this run is incomplete and the output folder holds a complete one, which stays; reports it."""
         results = self.output_dir / "results.json"
-        kept = bool(self.incomplete) and results.is_file() and json.loads(results.read_text())["complete"]
+        kept = bool(self.incomplete) and results.is_file() and read_json(results)["complete"]
         if kept:
             sys.stderr.write(f"{self.output_dir} keeps the complete build from before\n")
         return kept
@@ -257,7 +258,7 @@ class Build:
             console.print(explain(self.chat))
         if self.incomplete and not self.config.dry_run:
             what = "stopped" if self.stopped else "incomplete"
-            sys.stderr.write(f"{what}: {self.incomplete}\nRun the same command again to go on; answers are kept.\n")
+            sys.stderr.write(f"{what}: {self.incomplete}\nRun the command again to go on; answers are kept.\n")
 
     @staticmethod
     def _is_ours(folder: Path) -> bool:

@@ -1,6 +1,7 @@
 """`results.json` of every recipe: metrics, configuration, seed, revision of the code, versions, coverage."""
 
 import importlib.metadata
+import json
 import platform
 import subprocess
 from dataclasses import asdict, is_dataclass
@@ -12,6 +13,7 @@ from hf_datasets.drafts import remove, replacing, replacing_files, to_disk, writ
 from subtle.commands import IS_INSTALLED
 
 __all__ = [
+    "read_json",
     "remove",
     "replacing",
     "replacing_files",
@@ -62,3 +64,15 @@ def write_results(output_dir: Path, results: dict[str, Any], *, config: Any, see
     path = Path(output_dir) / "results.json"
     write_json(path, record)
     return path
+
+
+def read_json(path: Path, cure: str = "remove it and run again what wrote it") -> dict[str, Any]:
+    """What a recipe wrote, such as `results.json`.
+
+    Raises:
+        ValueError: The file is damaged; the message names it and the cure.
+    """
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is damaged, as by a power loss ({error}); {cure}") from error

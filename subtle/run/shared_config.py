@@ -217,7 +217,9 @@ class BuildConfig:
     batch: bool = option(False, "Use the Batch API: half the price, answers within a day.")
     offline: bool = option(False, "Answer from the cache only; no network call.")
     dry_run: bool = option(False, "Print what the run would ask and cost; no network call.")
-    max_usd: float | None = option(None, "Stop before this run has cost more, in US dollars; none: no limit.")
+    max_usd: float | None = option(
+        None, "Stop before all runs into --output_dir have cost more, in US dollars; none: no limit."
+    )
     input_usd: float | None = option(
         None, "Price of an unlisted model, in US dollars per million input tokens; none: as listed."
     )

@@ -105,16 +105,13 @@ class Pipeline:
         return {ids_of(asked[row.key][0]): float(score) for row, score in answered}
 
     def judge_build(self) -> Build:
-        """What asks the re-ranker: the same client, or that of another model with what is left of the budget."""
+        """What asks the re-ranker: the same client, or that of another model, which shares the budget."""
         config = self.config
         if not config.reranker:
             return self.build
-        spent = self.build.chat.meter.usd or 0.0
-        left = None if config.max_usd is None else max(config.max_usd - spent, 1e-9)
         other: dict[str, Any] = {
             "model": config.reranker,
             "base_url": config.reranker_base_url or config.base_url,
-            "max_usd": left,
         }
         if config.reranker != config.model:  # the given price is that of --model
             other |= {"input_usd": None, "output_usd": None}

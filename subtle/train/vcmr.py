@@ -1,6 +1,5 @@
 """Train XML, ReLoCLNet or HERO to find moments in a corpus of videos."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,10 @@ from subtle.embedding.options import EmbedMomentsConfig
 from subtle.fig.data import load_moments, span_preset
 from subtle.fig.feature_makers import FEATURES_FILE, features_of
 from subtle.fig.measure import MomentRetrievalMeasure, selection_score
+from subtle.run.checkpoints import AGAIN
 from subtle.run.data import with_split
 from subtle.run.encoded_data import ENCODED_DATA
-from subtle.run.results import replacing, write_json
+from subtle.run.results import read_json, replacing, write_json
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import Device, MomentDataConfig
 from subtle.run.training import TrainingRun, split_batches
@@ -86,7 +86,7 @@ def make_features(config: MomentDataConfig, device: Device) -> None:
     """The features of the miniature where there are none; those of other data take hours and are made on purpose."""
     if config.dataset in PRESETS and config.dataset_config == "mini":
         if (results := Path(config.features) / "results.json").is_file():
-            refuse_of_another_folder(config, json.loads(results.read_text(encoding="utf-8"))["config"])
+            refuse_of_another_folder(config, read_json(results)["config"])
             return
         embed(
             EmbedMomentsConfig(
@@ -203,7 +203,7 @@ class VCMR(TrainingRun):
 
     def publish(self) -> tuple[dict[str, float], dict[str, Any]]:
         """Write the model with its best weights."""
-        metrics = json.loads(self.best_weights.with_suffix(".json").read_text(encoding="utf-8"))
+        metrics = read_json(self.best_weights.with_suffix(".json"), AGAIN)
         if self.accelerator.is_main_process:
             model = self.accelerator.unwrap_model(self.model).cpu()
             model.load_state_dict(load_file(self.best_weights))

@@ -1,7 +1,6 @@
 """The steps of a tuning run as commands, which of them are done, and what the run in a folder was made from."""
 
 import hashlib
-import json
 import math
 import shlex
 from dataclasses import asdict, dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 from subtle.commands import as_typed
 from subtle.run.model_folders import MINIATURE_CLIP
-from subtle.run.results import write_json
+from subtle.run.results import read_json, write_json
 
 SYSTEMS = ("two-stage", "stage-2-only", "text-only", "video-only", "zero-shot average")
 LOCK, MADE_FROM, EXAMPLE = "tune.lock", "tune.json", "example"
@@ -219,7 +218,7 @@ def check_same(plan: Plan, wanted: dict[str, Any]) -> None:
     """
     path = plan.output / MADE_FROM
     if path.is_file():
-        earlier = json.loads(path.read_text(encoding="utf-8"))
+        earlier = read_json(path, "give --restart to begin again")
         changed = sorted(name for name in wanted | earlier if wanted.get(name) != earlier.get(name))
         if changed:
             raise ValueError(

@@ -1,6 +1,5 @@
 """What `tune.py` says of its clips and its model: warnings, the table of results, the summary and the model's card."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from hf_datasets.records import Rejection
 from subtle.commands import as_typed
-from subtle.run.results import write_json, write_text
+from subtle.run.results import read_json, write_json, write_text
 from subtle.tuning.amounts import Amounts
 from subtle.tuning.plan import Plan, is_miniature
 from subtle.tuning.texts import cut_texts, texts_of
@@ -96,7 +95,7 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
     )
     predictions = pl.read_parquet(output / "comparison" / "predictions.parquet")
     videos = dict(clips.select("clip_id", "video_id").iter_rows())
-    gallery = json.loads((output / "comparison" / "results.json").read_text(encoding="utf-8"))["gallery_size"]
+    gallery = read_json(output / "comparison" / "results.json")["gallery_size"]
     found = compare(
         output / "comparison", systems, videos, gallery_size=gallery, cutoffs=CUTOFFS, seed=plan.config.seed
     )

@@ -96,6 +96,19 @@ def test_a_prepared_name_opens_in_a_process_that_imports_only_datasets(numbers, 
     assert printed(bare(tmp_path, code), tmp_path) == "[3, 3, 3]\n"
 
 
+@pytest.mark.parametrize("name", ["numbers-train.arrow", "dataset_info.json"])
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_what_a_power_loss_cut_in_the_cache_is_named_with_the_cure(numbers, tmp_path, name, share):
+    prepare(numbers)
+    (path,) = (tmp_path / "cache/numbers/mini").rglob(name)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(OSError, match=r"is damaged, as by a power loss .* remove it and prepare it again") as raised:
+        prepare(numbers)
+    assert str(tmp_path / "cache/numbers/mini") in str(raised.value)
+    shutil.rmtree(tmp_path / "cache/numbers/mini")
+    assert len(prepare(numbers)["mini"]["train"]) == 3
+
+
 def test_a_reader_never_fails_while_others_prepare_and_are_killed(numbers, tmp_path, monkeypatch):
     prepare(numbers)
     reader = bare(tmp_path, READER, str(tmp_path))

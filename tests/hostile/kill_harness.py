@@ -50,6 +50,7 @@ class Job:
         status: with which a complete run ends.
         processes: how many `accelerate launch` starts; with one it starts by itself.
         tolerance: largest difference of two arrays, relative to the largest value.
+        environment: further variables of a run that writes below a folder.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Job:
     tolerance: float = 0.0
     status: int = 0
     processes: int = 1
+    environment: Callable[[Path], Mapping[str, str]] = lambda folder: {}
 
 
 @dataclass
@@ -110,6 +112,7 @@ class Run:
             "ACCELERATE_USE_CPU": "true",
             "HF_HUB_OFFLINE": "1",
             "HF_DATASETS_CACHE": str(folder / "cache"),
+            **job.environment(folder / "out"),
         }
         (folder / "here").mkdir(parents=True, exist_ok=True)
         self.start = time.monotonic()

@@ -37,7 +37,7 @@ def use_tiny_miniature() -> None:
     tiny = competitions.MiniatureConfig(**TINY)
     whole = miniature.prepare_miniature
     miniature.prepare_miniature = lambda *args, **options: whole(*args, **{"config": tiny, **options})
-    competitions.with_more_competitions = lambda *_: tiny
+    competitions.with_more_competitions = lambda *_, **__: tiny
 
 
 def start_command(name: str) -> None:
@@ -55,7 +55,7 @@ def start_command(name: str) -> None:
 
 
 def start_recipe(path: str) -> None:
-    """A recipe; builds poll a batch more often and need no scene detector; the quickstart is small."""
+    """A recipe; builds poll a batch more often and need no scene detector; the quickstart and `tune` are small."""
     from subtle import options as config
 
     run_recipe = config.run_recipe
@@ -67,6 +67,10 @@ def start_recipe(path: str) -> None:
     config.run_recipe = run_marked
     if "quickstart" in path:
         use_tiny_miniature()
+    if "tune" in path:  # each further system takes a second to train
+        from subtle.tuning import plan
+
+        plan.SYSTEMS = ("two-stage", "text-only", "zero-shot average")
     if "build_" in path:
         from hf_datasets.generation.batch import OpenAIBatchChat
 

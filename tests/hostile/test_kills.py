@@ -3,19 +3,39 @@
 `KILLS_PER_RECIPE` (7) kills of each, by `KILL_SIGNALS` ("9 15 2"), come at moments that `KILL_SEED` (0) decides.
 """
 
+import importlib.util
 import json
 import os
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from chat_server import ChatServer
 from colored_videos import write_colored_video
+from small_runs import make_runs
 
+from hf_datasets.generation.prices import Price, message_tokens, num_bytes
 from hf_datasets.tfcovr.labels import parse_description
 from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.tfcovr.modifications.writer import write_modification
-from tests.hostile.kill_harness import Job, hunt
-from tests.hostile.outcomes import built, embeddings, features, finished, indexed, prepared, rendered, trained
+from subtle.vlm.models import make_tiny
+from tests.fixtures.hub_server import environment, serve
+from tests.hostile.kill_harness import Job, Run, hunt
+from tests.hostile.outcomes import (
+    built,
+    embeddings,
+    features,
+    finished,
+    indexed,
+    measured,
+    prepared,
+    published,
+    rendered,
+    trained,
+    tuned,
+)
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 KILLS, SEED = (int(os.environ.get(name, value)) for name, value in (("KILLS_PER_RECIPE", "7"), ("KILL_SEED", "0")))
@@ -58,7 +78,11 @@ def chat():
 
 
 def flags(options):
-    return [part for name, value in options.items() for part in (f"--{name}", value)]
+    return [
+        word
+        for name, value in options.items()
+        for word in (f"--{name}", *(value if isinstance(value, list | tuple) else [value]))
+    ]
 
 
 def recipe(name, options, outcome, *, title=None, tolerance=0.0, status=0, processes=1):
@@ -158,11 +182,25 @@ def trainings(tiny, embedded, tiny_comp, moment_features):
 
     def job(name):
         own = {"cache_dir": "frames"} if name == "stage1" else {}
-        return recipe(name, lambda folder: {**options[name], **own, "device": "cpu"}, trained)
+        return recipe(name, lambda folder: {**options[name], **own, "device": "cpu"}, trained, tolerance=TRAINED_ALIKE)
 
     stage2 = {**options["stage2"], "epochs": 10, "device": "cpu"}
-    two = recipe("stage2", lambda folder: stage2, trained, title="stage2 on two processes", processes=2)
+    two = recipe(
+        "stage2",
+        lambda folder: stage2,
+        trained,
+        title="stage2 on two processes",
+        processes=2,
+        tolerance=TRAINED_ALIKE,
+    )
     return {name: job(name) for name in options} | {two.name: two}
+
+
+@pytest.fixture
+def evaluators(built_moments, tiny, text_clip):
+    options = {"build": built_moments, "video_dir": tiny["dataset"].replace("/data", "/videos"), "model": text_clip}
+    options |= {"epochs": 4, "batch_size": 8, "num_frames": 2, "num_workers": 0, "device": "cpu"}
+    return {"noise_evaluator": recipe("noise_evaluator", lambda out: options, trained, tolerance=TRAINED_ALIKE)}
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +233,13 @@ def indexing(tiny, tmp_path_factory):
     options = {"model": tiny["vision_model"], "window_seconds": 1.0, "stride_seconds": 0.25, "batch_size": 3}
     words = ["--source", folder, *flags(options | {"num_workers": 1, "moments_per_read": 2, "device": "cpu"})]
     command = lambda out: [RECIPES / "index.py", "--output", out / "run", *words]  # noqa: E731
-    return {"index": Job("index", command, lambda out: indexed(out / "run"))}
+    on_ray = ["--engine", "ray", "--num_actors", 2, "--cpus_per_actor", 1]
+    return {
+        "index": Job("index", command, lambda out: indexed(out / "run")),
+        "index --engine ray": Job(
+            "index --engine ray", lambda out: [*command(out), *on_ray], lambda out: indexed(out / "run")
+        ),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -203,28 +247,182 @@ def commands():
     """`python -m hf_datasets`, which renders into a folder or prepares in the cache, and the quickstart."""
     return {
         "render": Job("render", lambda folder: ["hf_datasets", "render", "--root", folder], rendered),
-        "quickstart": recipe("quickstart", lambda folder: {}, finished),
+        "quickstart": recipe("quickstart", lambda folder: {}, finished, tolerance=TRAINED_ALIKE),
         "prepare": Job("prepare", lambda folder: ["hf_datasets", "prepare", "tfcovr", "activitynet_comp"], prepared),
     }
+
+
+@pytest.fixture
+def publishing(tmp_path):
+    """`publish` of a model, from each folder to a Hub of its own."""
+    make_runs(tmp_path / "runs", only=["stage2"])
+    command = lambda out: [  # noqa: E731
+        RECIPES / "publish.py", "model", tmp_path / "runs/stage2/model", "--repo", "org/retriever", "--tag", "v1",
+    ]  # fmt: skip
+    with ExitStack() as stack:
+
+        @cache
+        def hub_of(out):
+            out.mkdir(parents=True)
+            return stack.enter_context(serve())[1]
+
+        yield {
+            "publish": Job(
+                "publish",
+                command,
+                lambda out: published(hub_of(out).repository("org/retriever")),
+                environment=lambda out: environment(hub_of(out), tmp_path / "home"),
+            )
+        }
+
+
+@pytest.fixture(scope="module")
+def tunings(tuning_clips, tuning_base):
+    options = {"clips": tuning_clips / "clips.csv", "video_dir": tuning_clips / "videos", "base": tuning_base}
+    options |= {"min_clips": 24, "num_frames": 2, "batch_size": 4, "stage1_epochs": 2, "stage2_epochs": 4}
+    words = flags(options | {"num_queries": 1, "num_workers": 0, "device": "cpu"})
+    command = lambda out: [RECIPES / "tune.py", "--output", out / "run", *words]  # noqa: E731
+    return {"tune": Job("tune", command, lambda out: tuned(out / "run"), TRAINED_ALIKE)}
+
+
+@pytest.fixture(scope="module")
+def adaptations(tiny, tmp_path_factory):
+    """The fine-tuning of a small vision-language model, and of some rows of the table of baselines."""
+    model = make_tiny("tiny-random-qwen3-vl", tmp_path_factory.mktemp("vlm") / "model")
+    vlm = {"dataset": tiny["dataset"], "model": model, "num_frames": 2, "epochs": 4, "batch_size": 8, "rank": 4}
+    vlm |= {"chunk_size": 16, "head_dim": 32, "head_layers": 1, "num_workers": 0, "device": "cpu"}
+    vlm |= {"activation_checkpointing": "false", "checkpoint_steps": 3}
+    rows = {**tiny, "projection_dim": 16, "fusion_hidden_dim": 16, "batch_size": 64, "epochs": 2, "seeds": [0, 1]}
+    rows |= {"rows": ["clip-mlp-1", "blip-covr"], "split": "test", "device": "cpu", "checkpoint_steps": 3}
+    own = lambda out: rows | {"embeddings": out / "base", "cache_dir": out / "frames"}  # noqa: E731
+    return {
+        "finetune_vlm": recipe("finetune_vlm", lambda out: vlm, trained, tolerance=TRAINED_ALIKE),
+        "finetune_baseline": recipe("finetune_baseline", own, measured, tolerance=1e-5),
+    }
+
+
+@pytest.fixture(scope="module")
+def measurements(tiny, embedded, tiny_comp, moment_features, tmp_path_factory):
+    """What measures, and first trains what it compares; the untrained baselines."""
+    root = tmp_path_factory.mktemp("measurements")
+    clip = Path(tiny["vision_model"]).parent / "clip"
+    every = {"num_workers": 0, "device": "cpu"}
+
+    def training(name, **options):
+        (root / f"{name}.yaml").write_text(yaml.safe_dump(options))
+        return root / f"{name}.yaml"
+
+    stage2 = {**tiny, "embeddings": embedded, "projection_dim": 16, "fusion_hidden_dim": 32, "batch_size": 45}
+    stage2 = training("stage2", **stage2, epochs=4, checkpoint_steps=7)
+    vidclip = training("vidclip", model=tiny_comp["model"], num_frames=4, epochs=2, batch_size=8, checkpoint_steps=3)
+    vcmr = training("vcmr", epochs=4, batch_size=50, checkpoint_steps=4)
+    moments = {"dataset": moment_features, "features": moment_features / "features", "min_clips": 1, "max_clips": 4}
+    moments |= {"max_video_clips": 12, "nms_threshold": 0.5, "architectures": ["xml"], "seeds": [0, 1]}
+    systems = {"systems": ["two-stage", "text-only"], "seeds": [0, 1], "stage2_config": stage2}
+    options = {
+        "evaluate_tfcovr": {"dataset": tiny["dataset"], "embeddings": embedded, **systems, **every},
+        "evaluate_comp": {
+            "data_dir": tiny_comp["data_dir"], "objectives": ["clip", "comploss"], "vidclip_config": vidclip, **every,
+        },
+        "evaluate_vcmr": {**moments, "vcmr_config": vcmr, "device": "cpu"},
+    }  # fmt: skip
+
+    def job(name):
+        return recipe(
+            name,
+            lambda out: {"compare": "true", "runs_dir": out / "runs", **options[name]},
+            measured,
+            tolerance=1e-5,
+        )
+
+    rows = {"models": [clip], "ways": ["average", "text"], "batch_size": 2, "shard_size": 2, **every}
+    rows |= dict.fromkeys(("tf_cvr", "aim_k400_8", "aim_k400_16", "aim_k400_32"), "none")
+    zero_shot = recipe("zero_shot", lambda out: {"dataset": tiny["dataset"], **rows}, measured, tolerance=1e-5)
+    return {name: job(name) for name in options} | {"zero_shot": zero_shot}
 
 
 JOBS = {
     **dict.fromkeys(["build_tfcovr", "build_comp", "build_fig"], "builds"),
     **dict.fromkeys(["build_tfcovr --batch", "build_comp --batch", "build_fig --batch"], "builds"),
     **dict.fromkeys(["stage1", "stage2", "stage2 on two processes", "vidclip", "vcmr"], "trainings"),
+    "noise_evaluator": "evaluators",
     **dict.fromkeys(["embed", "embed_moments"], "encodings"),
     "index": "indexing",
+    "index --engine ray": "indexing",
+    **dict.fromkeys(["finetune_vlm", "finetune_baseline"], "adaptations"),
+    **dict.fromkeys(["evaluate_tfcovr", "evaluate_comp", "evaluate_vcmr", "zero_shot"], "measurements"),
+    "tune": "tunings",
+    "publish": "publishing",
     **dict.fromkeys(["render", "prepare", "quickstart"], "commands"),
 }
-MOST_KILLS = {"quickstart": 3}  # of what takes minutes
+TRAINED_ALIKE = 1e-3  # what one sums up in another order, an optimizer makes larger: tests/fixtures/trained_alike.py
+MOST_KILLS = {"quickstart": 3, "index --engine ray": 3}  # of what takes minutes
+
+
+def job_of(name, request):
+    """The job of a name; its test is skipped where it needs what is not installed."""
+    if "ray" in name.split() and importlib.util.find_spec("ray") is None:
+        pytest.skip("needs the extra ray")
+    return request.getfixturevalue(JOBS[name])[name]
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_killed_and_resumed_run_ends_as_one_that_was_not_killed(name, request, tmp_path, record_property):
-    job = request.getfixturevalue(JOBS[name])[name]
+    job = job_of(name, request)
     kills = min(KILLS, MOST_KILLS.get(name, KILLS))
     report = hunt(job, tmp_path, kills, SEED)
     record_property("kills", report.row())
     record_property("times", report.times())
     assert not report.faults, "\n\n".join(report.faults)
     assert report.row()["kills"] == kills
+
+
+class BillingServer(ChatServer):
+    """Charges each request that arrives, with a token for each byte, also where nobody waits for its answer."""
+
+    price = Price("m", input_usd=10.0, output_usd=100.0)
+
+    def completion(self, body, fault=None):
+        return super().completion(body, fault) | {
+            "usage": {"prompt_tokens": self.tokens(body), "completion_tokens": 10}
+        }
+
+    def tokens(self, body):
+        return message_tokens(body["messages"], None, num_bytes)
+
+    @property
+    def billed(self):
+        lines = [line for batch in self.batches.values() for line in self.files[batch["input_file_id"]].splitlines()]
+        bodies = [*self.bodies, *(json.loads(line)["body"] for line in lines)]
+        return sum(self.price.usd(self.tokens(body), 10) for body in bodies)
+
+    @property
+    def is_asked(self):
+        return self.at_once > 2 or any(one["status"] == "in_progress" and one["polls"] for one in self.batches.values())
+
+
+@pytest.mark.parametrize("batch", ["false", "true"])
+def test_runs_that_are_killed_never_cost_more_than_the_budget_in_all(batch, tmp_path):
+    budget, folder = 1.0, tmp_path / "build"
+    with BillingServer(answer, seconds=lambda body: 0.3) as server:
+        server.batch_polls = 10
+        asked = {"model": "m", "base_url": server.url, "input_usd": 10, "output_usd": 100, "max_output_tokens": 20}
+        asked |= {"cache": tmp_path / "answers.sqlite", "batch": batch, "limit": 60}
+
+        def start(max_usd):
+            return Run(recipe("build_tfcovr", lambda _: asked | {"max_usd": max_usd}, built), folder)
+
+        for _ in range(3):
+            run, before = start(budget), server.billed
+            run.wait(lambda before=before: server.is_asked and server.billed > before)
+            run.end()
+        for _ in range(2):
+            run = start(budget)
+            assert run.wait()
+            assert "the budget of $1 is used up" in run.errors()
+            assert server.billed <= budget
+        assert server.billed > 0.7 * budget
+        run = start(100)
+        assert run.wait()
+        assert run.is_complete, run.errors()[-2000:]
+        assert budget < server.billed <= 100

@@ -2,7 +2,10 @@
 
 import json
 import shutil
+import threading
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiohttp import web
@@ -14,7 +17,7 @@ from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
 from hf_datasets.generation.prices import Price, message_tokens, text_tokens
-from hf_datasets.generation.requests_and_answers import Answer, GenerationStoppedError
+from hf_datasets.generation.requests_and_answers import Answer, GenerationStoppedError, Request
 from hf_datasets.records import Rejection
 
 BAD_ROW = ROWS[4]
@@ -176,6 +179,31 @@ def test_requests_that_the_server_charged_without_an_answer_arriving_count_again
             list(generate(SentenceTask(), [f"{row} {number}" for number in range(40) for row in ROWS], chat))
     assert sum(charged) <= chat.meter.usd
     assert 0.9 < chat.meter.usd <= 1.0
+
+
+def test_what_another_client_has_sent_and_not_read_counts_against_a_budget_that_is_shared(cache):
+    with ChatServer(answer) as server:
+        server.gate, server.gate_after = threading.Event(), 3
+
+        def client():
+            limits = Limits(max_usd=0.2, max_concurrency=4)
+            chat = OpenAIChat("m", base_url=server.url, limits=limits, price=PRICE, sampling=SHORT)
+            chat.share_budget(cache, "a build")
+            return chat
+
+        first, second = client(), client()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(list, generate(SentenceTask(), ROWS[:7], first))
+            while server.at_once < 4:
+                time.sleep(0.01)
+            sent = [Request(SentenceTask(), row, SentenceTask().messages(row)) for row in ROWS[3:7]]
+            assert second.spent_usd == pytest.approx(first.meter.usd + sum(map(first.worst_usd, sent)))
+            server.gate.set()
+            assert waiting.result() == EXPECTED[:7]
+        assert second.spent_usd == first.spent_usd == first.meter.usd
+        with pytest.raises(GenerationStoppedError, match=r"budget of \$0.2 is used up: .* by other runs"):
+            list(generate(SentenceTask(), ROWS[7:], second))
+        assert sum(server.answered.values()) * PRICE.usd(100, 10) <= 0.2
 
 
 def test_a_server_that_is_not_there_charges_nothing():

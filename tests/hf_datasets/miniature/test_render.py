@@ -1,5 +1,6 @@
 """The miniature's plan and files: sizes, splits, determinism, resume, pictures."""
 
+import shutil
 from collections import Counter
 from itertools import pairwise
 
@@ -134,6 +135,18 @@ def test_a_killed_run_resumes_with_the_missing_videos(tmp_path, monkeypatch):
     assert len(list(folder.glob("videos/*.mp4"))) == 6
     prepare_miniature(tmp_path, config=SMALL, num_workers=0, progress=False)
     assert len(drawn) == 7, "a complete folder is not rendered again"
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_what_a_power_loss_cut_is_rendered_again(folder, tmp_path, share):
+    again = tmp_path / folder.name
+    shutil.copytree(folder, again)
+    (video,) = sorted(again.glob("videos/*.mp4"))[:1]
+    for path in (video, again / "clips.parquet", again / "miniature.json"):
+        path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    assert prepare_miniature(tmp_path, config=SMALL, num_workers=0, progress=False) == again
+    for path in folder.rglob("*.*"):
+        assert (again / path.relative_to(folder)).read_bytes() == path.read_bytes(), path
 
 
 def test_another_seed_or_size_is_another_folder():

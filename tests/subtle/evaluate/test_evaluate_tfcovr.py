@@ -246,3 +246,11 @@ def test_search_uses_cosines(config):
     evaluate_tfcovr.run(config)
     scores = torch.tensor(pl.read_parquet(Path(config.output_dir) / "predictions.parquet")["scores"].to_list())
     assert scores.abs().max() <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_a_trained_system_whose_results_were_cut_is_named_with_the_cure(tmp_path, share):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"config": {"seed": 0}})[: int(share * 20)])
+    with pytest.raises(ValueError, match=r"results.json is damaged, .* remove it and run again what wrote it"):
+        evaluate_tfcovr.is_trained(Stage2Config(output_dir=str(tmp_path)))
