@@ -13,16 +13,17 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from benchmarks.timing import Ratio
 from subtle.run.results import write_json
+from subtle.run.screen import Screen
 
 SHARED = {"timing", "index_ways"}
 FILES = Path(__file__).parent.glob("[!_]*.py")
 NAMES = sorted(path.stem for path in FILES if path.stem not in SHARED)
-MARKS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
+MARKS = {True: Text("met", "green"), False: Text("missed", "red"), None: Text()}
 
 
 def show(name: str, ratios: list[Ratio]) -> Table:
@@ -57,7 +58,7 @@ def main() -> int:
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     results = {}
-    console = Console(width=None if sys.stdout.isatty() else 160)  # 80 columns break every cell of a log
+    console = Screen(width=None if sys.stdout.isatty() else 160)  # 80 columns break every cell of a log
     for name in arguments.names or NAMES:
         options = {"sizes": arguments.sizes} if arguments.sizes else {}
         results[name] = list(importlib.import_module(f"benchmarks.{name}").measure(**options))

@@ -18,13 +18,13 @@ from typing import Any
 import av
 import numpy as np
 import torch
-from rich.console import Console
 from torchvision.transforms.functional import to_tensor
 from torchvision.transforms.v2 import InterpolationMode, functional
 
 from benchmarks.timing import Ratio, interleave
 from hf_datasets.video import frame_indices, read_frames
 from hf_datasets.video.pool import VideoReaderPool, VideoRequest
+from subtle.run.screen import Screen
 
 WIDTH, HEIGHT, BLOCK, BITS, RATE = 426, 240, 24, 17, 25
 NUM_FRAMES = 12
@@ -49,7 +49,7 @@ class Clip:
         return [self.first + index for index in frame_indices(self.last - self.first, NUM_FRAMES)]
 
 
-console = Console()
+console = Screen()
 Way = Callable[[Clip], np.ndarray]  # -> (T, H, W, 3)
 
 

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,7 +105,7 @@ def opening(name_or_path: str | Path, *, checked: bool = False) -> Iterator[None
     compared with the headers of the folder's weights. Names on the Hub are not compared.
 
     Args:
-        name_or_path: What is opened inside the context.
+        name_or_path: What is opened inside the context: a model, or an adapter of PEFT.
         checked: Whether its sizes were compared before.
 
     Raises:
@@ -123,18 +123,51 @@ def opening(name_or_path: str | Path, *, checked: bool = False) -> Iterator[None
     try:
         if not checked and (Path(name_or_path) / "config.json").is_file():
             _check_sizes(Path(name_or_path))
+        if not checked and (Path(name_or_path) / "adapter_config.json").is_file():
+            _check_adapter(Path(name_or_path))
         yield
     except (OSError, ImportError):
         raise  # there is no such model, or a package is missing, and the message says so
-    except Exception as error:  # transformers fails in as many ways as there are fields
+    except BaseException as error:  # transformers fails in as many ways as there are fields, and tokenizers panics
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise  # an interrupt
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if type(error) is ValueError and frame.f_globals.get("__name__", "").startswith("hf_models"):
-            raise  # one of ours, which says what is wrong
-        cause = " ".join(str(error).split())[:300]
-        raise ValueError(
-            f"{name_or_path} cannot be opened as a model ({type(error).__name__}: {cause}); copy it again, or save it "
-            "anew with `save_pretrained`"
-        ) from error
+            if str(name_or_path) in str(error):
+                raise  # one of ours, which says what is wrong
+            raise ValueError(f"{name_or_path}: {error}") from error
+        raise ValueError(not_opened(name_or_path, error)) from error
+
+
+def open_whole(model_class: Any, name_or_path: str | Path, **options: Any) -> Any:
+    """A model all of whose weights are in its files; transformers would make those that are not at random.
+
+    Args:
+        model_class: Of transformers, or ours.
+        name_or_path: A folder or a name on the Hub.
+        options: Of `from_pretrained`.
+
+    Raises:
+        ValueError: Weights are missing or of another shape, or the folder is damaged.
+        OSError: There is no such model.
+    """
+    with opening(name_or_path):
+        model, report = model_class.from_pretrained(name_or_path, output_loading_info=True, **options)
+        if lost := sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}):
+            raise ValueError(
+                f"{len(lost)} weights of {name_or_path} are missing or do not fit, such as {', '.join(lost[:3])}; it "
+                "was not saved to its end, or its configuration is of another model: copy it again"
+            )
+    return model
+
+
+def not_opened(name_or_path: str | Path, error: BaseException) -> str:
+    """What to say of a model that a library failed to open."""
+    cause = " ".join(str(error).split())[:300]
+    return (
+        f"{name_or_path} cannot be opened as a model ({type(error).__name__}: {cause}); copy it again, or save it anew "
+        "with `save_pretrained`"
+    )
 
 
 def _check_sizes(folder: Path) -> None:
@@ -176,6 +209,27 @@ def _check_sizes(folder: Path) -> None:
     _check_unread(folder, model, set(shapes))
 
 
+def _check_adapter(folder: Path) -> None:
+    """Compare the numbers of an adapter's configuration with the shapes of its weights: PEFT makes it before it reads.
+
+    Raises:
+        ValueError: One is larger than they are.
+    """
+    shapes = _shapes_in(folder, "adapter_model")
+    if not shapes:
+        return  # PEFT says that there are none
+    most = max(len(shapes), *(max(shape, default=0) for shape in shapes.values()))
+    rank = max((min(shape) for shape in shapes.values() if len(shape) > 1), default=0)
+    fields = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    found = [("r", value) for _, value in numbers_in(fields.get("rank_pattern"))]
+    for name, value in [*found, *numbers_in(fields)]:
+        if "alpha" not in name and value > (ASKED_GROWTH * rank if name == "r" else most):
+            raise ValueError(
+                f"the configuration of {folder} asks for {name}={value:,}, and its weights have {len(shapes):,} "
+                f"tensors of at most {most:,} rows and rank {rank:,}; copy it again, or save it anew"
+            )
+
+
 def _check_unread(folder: Path, model: nn.Module, names: set[str]) -> None:
     """Refuse weights of layers that the configuration leaves out: the model would load, and compute something else.
 
@@ -196,12 +250,20 @@ def _check_unread(folder: Path, model: nn.Module, names: set[str]) -> None:
                 )
 
 
-def _shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of each weight in a folder's files of safetensors, from their headers."""
+def _shapes_in(folder: Path, stem: str = "model") -> dict[str, tuple[int, ...]]:
+    """Name -> shape of each weight in a folder's files of safetensors, from their headers; of torch, where it has none.
+
+    Raises:
+        ValueError: A file of torch describes more than stands in it.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
-    for path in sorted(folder.glob("model*.safetensors")):
+    for path in sorted(folder.glob(f"{stem}*.safetensors")):
         with safe_open(path, "pt") as file:
             shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    for path in () if shapes else sorted(folder.glob(f"{'pytorch_' * (stem == 'model')}{stem}*.bin")):
+        weights = {name: weight for name, weight in _load_torch(path).items() if torch.is_tensor(weight)}
+        _check_described(weights.values(), path)
+        shapes |= {name: tuple(weight.shape) for name, weight in weights.items()}
     return shapes
 
 
@@ -248,7 +310,11 @@ def _check_weights(weights: dict[Any, Tensor], path: Path) -> None:
                 f"{name!r} of {str(path)!r} is {weight.dtype} ({weight.layout}) of shape {tuple(weight.shape)} on "
                 f"{weight.device}; weights are dense floating-point numbers on the CPU"
             )
-    described, held = sum(weight.nbytes for weight in weights.values()), path.stat().st_size
+    _check_described(weights.values(), path)
+
+
+def _check_described(weights: Iterable[Tensor], path: Path) -> None:
+    described, held = sum(weight.nbytes for weight in weights), path.stat().st_size
     if described > MAX_GROWTH * held:
         raise ValueError(
             f"{str(path)!r} has {held:,} bytes but describes weights of {described:,}; it is damaged or hostile"

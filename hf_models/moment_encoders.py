@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig
 
-from hf_models.checkpoints import opening
+from hf_models.checkpoints import open_whole, opening
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 from hf_models.query_texts import check_length, check_text
 
@@ -269,17 +269,20 @@ def load_moment_encoder(
     if model_type in COMPOSED_MODEL_TYPES:
         from transformers import AutoModel, AutoProcessor
 
+        from hf_models.encoders.loading import check_pixels
+
         with opening(name_or_path):
             processor = AutoProcessor.from_pretrained(name_or_path)
             check_num_frames(name_or_path, processor.video_processor.num_frames, num_frames)
-            composed = ComposedMomentEncoder(AutoModel.from_pretrained(name_or_path).to(device).eval(), processor)
+            check_pixels(processor, name_or_path)
+            composed = ComposedMomentEncoder(open_whole(AutoModel, name_or_path).to(device).eval(), processor)
             composed.query(torch.zeros(composed.num_frames, 3, 48, 64, dtype=torch.uint8), "a")  # damage shows now
             return composed
     if model_type == "aim":
         from transformers import AutoModel, AutoVideoProcessor
 
         with opening(name_or_path):
-            model = AutoModel.from_pretrained(name_or_path).to(device).eval()
+            model = open_whole(AutoModel, name_or_path).to(device).eval()
             check_num_frames(name_or_path, model.config.num_frames, num_frames)
             return VideoMomentEncoder(model, AutoVideoProcessor.from_pretrained(name_or_path))
     from hf_models.encoders import load_encoder

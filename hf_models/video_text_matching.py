@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, BlipForImageTextRetrieval, BlipTextConfig
 
+from hf_models.checkpoints import open_whole, opening
 from hf_models.vidclip.layers_vidclip import limited_scale
 from hf_models.vidclip.modeling_vidclip import VidCLIPModel
 from hf_models.vidclip.modeling_vidclip_matching import HEAD_FILE, Encoded, VidCLIPMatcher
@@ -88,31 +89,32 @@ def load_matcher(
     Raises:
         ValueError: The model is of another family, or its head would be new and must not be.
     """
-    kind = AutoConfig.from_pretrained(name_or_path).model_type
-    if kind not in ("vidclip_matcher", "vidclip", "clip", "blip"):
-        raise ValueError(f"{name_or_path} is a {kind} model; give a CLIP, a VidCLIP or a BLIP")
-    has_head = kind not in ("vidclip", "clip") or (Path(name_or_path) / HEAD_FILE).is_file()
-    if needs_trained_head and not has_head:
-        raise ValueError(
-            f"{name_or_path} is a {kind} model without a {HEAD_FILE}, so its matching head is untrained; "
-            "`subtle noise_evaluator` trains one"
+    with opening(name_or_path):
+        kind = AutoConfig.from_pretrained(name_or_path).model_type
+        if kind not in ("vidclip_matcher", "vidclip", "clip", "blip"):
+            raise ValueError(f"{name_or_path} is a {kind} model; give a CLIP, a VidCLIP or a BLIP")
+        has_head = kind not in ("vidclip", "clip") or (Path(name_or_path) / HEAD_FILE).is_file()
+        if needs_trained_head and not has_head:
+            raise ValueError(
+                f"{name_or_path} is a {kind} model without a {HEAD_FILE}, so its matching head is untrained; "
+                "`subtle noise_evaluator` trains one"
+            )
+        if kind == "blip":
+            matcher: Matcher = BlipMatcher(open_whole(BlipForImageTextRetrieval, name_or_path), max_frames=num_frames)
+        elif kind == "vidclip_matcher":
+            matcher = open_whole(VidCLIPMatcher, name_or_path)
+        elif kind == "vidclip":
+            matcher = VidCLIPMatcher.from_vidclip(name_or_path)
+        else:
+            longest = AutoConfig.from_pretrained(name_or_path).text_config.max_position_embeddings
+            tokens = max(MAX_TEXT_TOKENS, longest)
+            model = VidCLIPModel.from_clip(name_or_path, num_frames=num_frames, max_text_tokens=tokens)
+            matcher = VidCLIPMatcher.from_vidclip(model)
+        return (
+            matcher,
+            AutoImageProcessor.from_pretrained(name_or_path),
+            AutoTokenizer.from_pretrained(name_or_path),
         )
-    if kind == "blip":
-        matcher: Matcher = BlipMatcher(BlipForImageTextRetrieval.from_pretrained(name_or_path), max_frames=num_frames)
-    elif kind == "vidclip_matcher":
-        matcher = VidCLIPMatcher.from_pretrained(name_or_path)
-    elif kind == "vidclip":
-        matcher = VidCLIPMatcher.from_vidclip(name_or_path)
-    else:
-        longest = AutoConfig.from_pretrained(name_or_path).text_config.max_position_embeddings
-        tokens = max(MAX_TEXT_TOKENS, longest)
-        model = VidCLIPModel.from_clip(name_or_path, num_frames=num_frames, max_text_tokens=tokens)
-        matcher = VidCLIPMatcher.from_vidclip(model)
-    return (
-        matcher,
-        AutoImageProcessor.from_pretrained(name_or_path),
-        AutoTokenizer.from_pretrained(name_or_path),
-    )
 
 
 class Scorer:

@@ -8,13 +8,19 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, NoReturn, TextIO, TypeVar, cast
 
 from subtle.commands import as_typed
 
 Config = TypeVar("Config")
 PACKAGES = ("hf_datasets", "hf_models", "metrics", "subtle")
+OPENERS = {
+    ("transformers", "from_pretrained"): ("pretrained_model_name_or_path",),
+    ("peft", "from_pretrained"): ("model_id", "pretrained_model_name_or_path"),
+    ("polars", "read_parquet"): ("source",),
+}
+"""What of other libraries opens files -> its argument that names them; whatever fails in it, the file is damaged."""
 HINTS = dict.fromkeys((errno.EMFILE, errno.ENFILE), "; allow more with `ulimit -n 4096` and run again")
 INTERRUPTED = 130  # the exit status that a shell gives a program that an interrupt ended
 
@@ -63,6 +69,24 @@ def visible(text: str, *, kept: str = "") -> str:
     return CONTROL_CHARACTERS.sub(lambda one: one[0] if one[0] in kept else repr(one[0])[1:-1], text)
 
 
+class VisibleOutput:
+    """Standard output while a recipe runs: what it prints is often of a file, and is shown as it is written.
+
+    Args:
+        stream: Where it goes.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        return self.stream.write(visible(text, kept="\n\t"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
 def end_at_once(*_: object) -> NoReturn:
     """Exit on an interrupt before there is anything to clean up."""
     say_interrupted()
@@ -87,14 +111,15 @@ def run_recipe(main: Callable[[Config], int | None], config: Config) -> int:
     if is_script:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return main(config) or 0
+        with redirect_stdout(cast("TextIO", VisibleOutput(sys.stdout))):
+            return main(config) or 0
     except KeyboardInterrupt:
         say_interrupted()
         return INTERRUPTED
     except SystemExit as stop:
         code = stop.code
         raise SystemExit(visible(as_typed(code), kept="\n") if isinstance(code, str) else code) from None
-    except Exception as error:
+    except BaseException as error:  # also a panic of a library in Rust, as over a damaged file
         if not say_mistake(error):
             raise
         return 2
@@ -113,7 +138,7 @@ def check_first(check: Callable[[Config], object], config: Config) -> None:
         raise SystemExit(2) from None
 
 
-def say_mistake(error: Exception) -> bool:
+def say_mistake(error: BaseException) -> bool:
     """Say in one line what a user can fix; False for a bug."""
     mistake = users_mistake(error)
     if mistake is not None:
@@ -144,7 +169,25 @@ def users_mistake(error: BaseException | None) -> BaseException | None:
             return error
         if isinstance(error, (ValueError, ImportError)) and raised_by_us(error):
             return error
+        if damaged := damaged_file(error):
+            return damaged
         error = error.__cause__
+    return None
+
+
+def damaged_file(error: BaseException) -> ValueError | None:
+    """The error, told with the model or file that another library opened as it failed; None where it opened none."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        library, opener = frame.f_globals.get("__name__", "").partition(".")[0], frame.f_code.co_name
+        arguments = [frame.f_locals.get(argument) for argument in OPENERS.get((library, opener), ())]
+        name = next((one for one in arguments if one is not None), None)
+        if name is None:
+            continue
+        if opener == "from_pretrained":
+            from hf_models.checkpoints import not_opened
+
+            return ValueError(not_opened(name, error))
+        return ValueError(f"{name} cannot be read ({type(error).__name__}: {error}); delete it and make it again")
     return None
 
 

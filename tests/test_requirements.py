@@ -1,10 +1,9 @@
-"""The packages that the tests may be pinned to, and the document that says what protects against what."""
+"""The packages that the tests may be pinned to."""
 
 import re
 import tomllib
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
@@ -36,15 +35,3 @@ def test_the_pins_are_versions_that_the_project_allows():
 
 def same(first, second):
     return re.sub(r"[-_.]+", "-", first).lower() == re.sub(r"[-_.]+", "-", second).lower()
-
-
-REFERENCES = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize(("file", "name"), REFERENCES)
-def test_a_protection_is_held_by_a_test_that_exists(file, name):
-    assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
-
-
-def test_the_protections_are_found():
-    assert len(REFERENCES) > 15

@@ -8,6 +8,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
 
+from hf_models.checkpoints import opening
 from hf_models.encoders.configuration_layer_head import LayerHeadConfig
 from hf_models.encoders.modeling_layer_head import LayerHead
 from hf_models.encoders.protocol import Encoder
@@ -29,14 +30,32 @@ def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
     Raises:
         ValueError: It was trained on another model, or its weights are not all there.
     """
+    check_base(read_adapter(adapter).base_model_name_or_path, adapter, name_or_path)
+    with opening(adapter, checked=True):
+        try:
+            model.load_adapter(adapter)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(f"the adapter {adapter} does not fit {name_or_path}: {str(error)[:600]}") from None
+        check_whole(model.get_adapter_state_dict(), adapter)
+
+
+def read_adapter(adapter: str) -> Any:
+    """The configuration of a PEFT adapter.
+
+    Raises:
+        ValueError: It is damaged, asks for more than its weights are, or names a module, which PEFT would import.
+        OSError: There is no such adapter.
+    """
     from peft import PeftConfig
 
-    check_base(PeftConfig.from_pretrained(adapter).base_model_name_or_path, adapter, name_or_path)
-    try:
-        model.load_adapter(adapter)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"the adapter {adapter} does not fit {name_or_path}: {str(error)[:600]}") from None
-    check_whole(model.get_adapter_state_dict(), adapter)
+    with opening(adapter):
+        config = PeftConfig.from_pretrained(adapter)
+        if getattr(config, "megatron_config", None) is not None:
+            raise ValueError(
+                f"the adapter {adapter} asks PEFT to run the module {config.megatron_core!r} (megatron_config in its "
+                "adapter_config.json), which is refused; where you trust it, set megatron_config to null"
+            )
+    return config
 
 
 def check_whole(wanted: Iterable[str], adapter: str) -> None:
@@ -70,6 +89,8 @@ def check_base(base: str | None, adapter: str, name_or_path: str) -> None:
     Raises:
         ValueError: It was trained on another model.
     """
+    if base is not None and not isinstance(base, str):
+        raise ValueError(f"the adapter {adapter} names no model as its base but {base!r}; copy it again")
     if base and base != name_or_path and Path(base).resolve() != Path(name_or_path).resolve():
         raise ValueError(
             f"the adapter {adapter} was trained on {base}, not on {name_or_path}; load {base} with it, or, where the "
@@ -86,7 +107,8 @@ def load_head(adapter: str, name_or_path: str, kind: type[Encoder]) -> LayerHead
     """
     if cached_file(adapter, "config.json", **MAY_BE_MISSING) is None:
         return None
-    config = PreTrainedConfig.get_config_dict(adapter)[0]
+    with opening(adapter, checked=True):
+        config = PreTrainedConfig.get_config_dict(adapter)[0]
     if config.get("model_type") != LayerHeadConfig.model_type:
         return None
     base = config.get("base_model_name_or_path")
@@ -96,7 +118,8 @@ def load_head(adapter: str, name_or_path: str, kind: type[Encoder]) -> LayerHead
             f"{adapter} is a head over the layers of a language model, and {name_or_path} embeds otherwise; "
             f"load {base} with it"
         )
-    loaded: Any = LayerHead.from_pretrained(adapter, output_loading_info=True)
+    with opening(adapter):
+        loaded: Any = LayerHead.from_pretrained(adapter, output_loading_info=True)
     head: LayerHead = loaded[0]
     report = loaded[1]
     if missing := sorted(report["missing_keys"]):
@@ -113,5 +136,6 @@ def refuse_adapter(name_or_path: str) -> None:
     if (Path(name_or_path) / "adapter_config.json").is_file():
         from peft import PeftConfig
 
-        base = PeftConfig.from_pretrained(name_or_path).base_model_name_or_path
+        with opening(name_or_path):
+            base = PeftConfig.from_pretrained(name_or_path).base_model_name_or_path
         raise ValueError(f"{name_or_path} is an adapter of {base}; load that model with adapter={name_or_path!r}")

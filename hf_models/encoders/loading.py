@@ -66,6 +66,10 @@ ENCODERS: dict[str, type[Encoder]] = {
 """The encoder of each `model_type`."""
 MOST_SIDE = 8192
 """Of a frame, in pixels."""
+MOST_FRAMES = 2048
+"""Of a clip, as a configuration says."""
+PATCHES = {name: name for name in ("patch_size", "temporal_patch_size")} | {"merge_size": "spatial_merge_size"}
+"""Field of an image processor -> field of a vision model."""
 SIDES = {"height", "width", "shortest_edge", "longest_edge"}
 for _config, _model, _processor in (
     (LanguageBindConfig, LanguageBindModel, CLIPProcessor),
@@ -244,7 +248,10 @@ def choose_frames(kind: type[Encoder], config: Any, num_frames: int | None, name
     fixed = kind.fixed_frames(config)
     if fixed is not None and num_frames not in {None, fixed}:
         raise ValueError(f"{name} takes {fixed} frames, not {num_frames}; leave num_frames out")
-    return fixed or num_frames or default_frames(config, kind.default_frames)
+    frames = fixed or num_frames or default_frames(config, kind.default_frames)
+    if num_frames is None and not 1 <= frames <= MOST_FRAMES:
+        raise ValueError(f"the configuration of {name} asks for {frames:,} frames of a clip; copy it again")
+    return frames
 
 
 def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
@@ -261,6 +268,7 @@ def load_processor(name_or_path: str, kind: type[Encoder], config: Any) -> Any:
             f"{wanted.__name__}; save the processor of the model that it was trained from into the folder"
         )
     check_pixels(processor, name_or_path)
+    check_patches(processor, config, name_or_path)
     read = getattr(getattr(config, "qformer_config", None) or config.get_text_config(), "vocab_size", None)
     tokenizer = getattr(processor, "tokenizer", None)
     written = getattr(tokenizer, "vocab_size", 0)  # less added tokens that none reads
@@ -281,14 +289,31 @@ def check_pixels(processor: Any, name_or_path: str) -> None:
         ValueError: It does.
     """
     for part in (getattr(processor, name, None) for name in ("image_processor", "video_processor")):
-        fields = dict(numbers_in(part.to_dict())) if part else {}
-        most = MOST_SIDE**2 if "min_pixels" in fields or "Qwen" in type(part).__name__ else MOST_SIDE
-        for name in SIDES & fields.keys():
-            if fields[name] > most:
+        fields = list(numbers_in(part.to_dict())) if part else []
+        most = MOST_SIDE**2 if "min_pixels" in dict(fields) or "Qwen" in type(part).__name__ else MOST_SIDE
+        for name, value in fields:
+            if name in SIDES and value > most:
                 raise ValueError(
-                    f"the processor of {name_or_path} makes frames with {name}={fields[name]:,}; save the processor of "
+                    f"the processor of {name_or_path} makes frames with {name}={value:,}; save the processor of "
                     "the model that it was trained from into the folder"
                 )
+
+
+def check_patches(processor: Any, config: Any, name_or_path: str) -> None:
+    """Refuse a processor that cuts frames into other patches than the model reads, or marks them by another token.
+
+    Raises:
+        ValueError: It does.
+    """
+    images, vision = getattr(processor, "image_processor", None), getattr(config, "vision_config", None)
+    pairs = [(images, vision, *names) for names in PATCHES.items()]
+    for maker, reader, name, other in [*pairs, (processor, config, "image_token_id", "image_token_id")]:
+        made, read = getattr(maker, name, None), getattr(reader, other, None)
+        if made is not None and hasattr(reader, other) and made != read:
+            raise ValueError(
+                f"the processor of {name_or_path} has {name}={made}, and the model reads {read}; save the processor of "
+                "the model that it was trained from into the folder"
+            )
 
 
 @torch.inference_mode()

@@ -52,7 +52,8 @@ def search_moments(
 
     Raises:
         ValueError: The query is of another length or not finite, the limit or `probes` is below 1, the condition is
-            wrong, there is no approximate index, or what was found is no moment: the index is damaged.
+            wrong, there is no approximate index, or a moment or (unless `probes` is given) any vector of the index is
+            damaged.
         OSError: The index cannot be read.
     """
     table = index.moments(model.key)
@@ -60,14 +61,11 @@ def search_moments(
         raise ValueError(f"the query must be {model.dimensions} finite numbers, not {query.shape}")
     if limit < 1:
         raise ValueError(f"limit must be at least 1, not {limit}")
-    if probes is not None and probes < 1:
-        raise ValueError(f"probes must be at least 1, not {probes}")
+    if probes is None:
+        index.check_vectors(model.key)
+    else:  # few vectors are looked at, and those that are found are checked below
+        check_probes(index.path, table, probes)
     condition = " AND ".join(f"({part})" for part in conditions(where, folder, exclude_fingerprint))
-    if probes is not None and not is_partitioned(table):
-        raise ValueError(
-            f"{index.path} has no approximate index; run `subtle index` on it again with --approximate, or search "
-            "exactly"
-        )
     fetched = limit + EXTRA_ROWS
     while True:
         with reading(index.path):
@@ -83,6 +81,20 @@ def search_moments(
         if rows.num_rows < fetched or is_decided(scores, limit):
             return ranked(rows, scores, limit)
         fetched *= 4  # so many are alike that ties could be cut
+
+
+def check_probes(path: str, table: Any, probes: int) -> None:
+    """Refuse an approximate search that cannot be.
+
+    Raises:
+        ValueError: `probes` is below 1, or there is no approximate index.
+    """
+    if probes < 1:
+        raise ValueError(f"probes must be at least 1, not {probes}")
+    if not is_partitioned(table):
+        raise ValueError(
+            f"{path} has no approximate index; run `subtle index` on it again with --approximate, or search exactly"
+        )
 
 
 def conditions(where: str | None, folder: str | None, exclude_fingerprint: str | None) -> list[str]:

@@ -32,6 +32,8 @@ MODELS = "models"
 NAMES_PER_DELETION = 500
 COMMITS_PER_COMPACTION = 50  # each one adds a file, and all files are looked into by the next
 KEEP_VERSIONS_SECONDS = 600.0  # searches that are running read them
+UNUSABLE = "NOT coalesce(array_max(vector) < 1e15 AND array_min(vector) > -1e15, false)"
+"""Vectors that are missing, not finite, or whose products may not be; NaN is the largest number."""
 
 
 def primary_key(name: str) -> pa.Field:
@@ -156,6 +158,7 @@ class MomentIndex:
             )
         self.models = self._read_models()
         self._on_disk = FilesOnDisk(Path(self.path))
+        self._usable: dict[str, int] = {}  # key of a model -> version of its moments whose vectors were looked at
         self._commits, self._tidied = 0, time.monotonic() - KEEP_VERSIONS_SECONDS
 
     @classmethod
@@ -285,6 +288,22 @@ class MomentIndex:
         """
         return self._table(f"moments_{key}", moment_schema(self.models[key].dimensions))
 
+    def check_vectors(self, key: str) -> None:
+        """Look once at all vectors of a model: LanceDB leaves a moment whose score is no number out of what it finds.
+
+        Raises:
+            ValueError: One cannot be searched.
+        """
+        table = self.moments(key)
+        if self._usable.get(key) == table.version:
+            return
+        with _reading(self.path):
+            wrong = table.search().where(UNUSABLE).select(["moment_id"]).limit(1).to_list()
+        if wrong:
+            what = f"the vector of the moment {wrong[0]['moment_id']!r} is missing, not finite or beyond 1e15"
+            raise ValueError(_damaged(self.path, what))
+        self._usable[key] = table.version
+
     def files(self, key: str) -> dict[str, dict[str, Any]]:
         """What is done, by video.
 
@@ -305,9 +324,15 @@ class MomentIndex:
         return table
 
     def incomplete(self, key: str) -> set[str]:
-        """Videos that have fewer or more moments than their files' rows say, as after `create` went back."""
+        """Videos that have fewer or more moments than their files' rows say, as after `create` went back.
+
+        Raises:
+            ValueError: A moment names no video.
+        """
         with _reading(self.path):
             videos = self.moments(key).search().select(["video"]).limit(None).to_arrow()["video"]
+        if videos.null_count:
+            raise ValueError(_damaged(self.path, "a moment names no video"))
         found = {row["values"]: row["counts"] for row in videos.combine_chunks().value_counts().to_pylist()}
         expected = {video: row["num_moments"] for video, row in self.files(key).items() if row["num_moments"]}
         return {video for video, _ in found.items() ^ expected.items()}

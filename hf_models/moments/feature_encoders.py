@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, AutoVideoProcessor
 
+from hf_models.checkpoints import opening
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 
 FRAMES_PER_CLIP = 4
@@ -29,12 +30,14 @@ class ClipEncoder:
     """
 
     def __init__(self, model: str | Path, *, frames_per_clip: int | None = None) -> None:
-        whole = AutoModel.from_pretrained(model).eval()
+        with opening(model):
+            whole = AutoModel.from_pretrained(model).eval()
         self.sees_videos = "video" in whole.input_modalities
         # Not what a CLIP projects for whole captions: half the width, and less about colors and counts.
         self.model = whole if self.sees_videos else getattr(whole, "vision_model", whole)
         loader = AutoVideoProcessor if self.sees_videos else AutoImageProcessor
-        self.processor = loader.from_pretrained(model)
+        with opening(model, checked=True):
+            self.processor = loader.from_pretrained(model)
         trained_with = getattr(self.model.config, "num_frames", None) if self.sees_videos else None
         self.frames_per_clip = frames_per_clip or trained_with or FRAMES_PER_CLIP
 
@@ -101,8 +104,9 @@ class TokenEncoder:
     """
 
     def __init__(self, model: str | Path) -> None:
-        self.tokenizer = AutoTokenizer.from_pretrained(model)
-        whole = AutoModel.from_pretrained(model).eval()
+        with opening(model):
+            self.tokenizer = AutoTokenizer.from_pretrained(model)
+            whole = AutoModel.from_pretrained(model).eval()
         tower = getattr(whole, "text_model", whole)
         self.model = tower.get_encoder() if tower.config.is_encoder_decoder else tower
         positions = getattr(self.model.config, "max_position_embeddings", None) or math.inf

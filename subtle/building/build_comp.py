@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Table
 
 from hf_datasets import comp
@@ -18,6 +17,7 @@ from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
 from hf_datasets.records import CaptionedVideo
 from subtle.building.options import BuildCompConfig
 from subtle.run.build import Build
+from subtle.run.screen import Screen
 
 CARD = Path(comp.__file__).with_name("README.md")
 KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
@@ -87,5 +87,5 @@ def main(config: BuildCompConfig) -> int:
         {"source": tables}, card=CARD, source=Path(config.source).name, max_iou=config.max_iou, **facts
     )
     if not config.dry_run:
-        Console(width=120).print(counts_table(source_of(config), counts))
+        Screen(width=120).print(counts_table(source_of(config), counts))
     return status

@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 from datasets import DatasetDict, concatenate_datasets
 from matplotlib.figure import Figure
-from rich.console import Console
 from rich.table import Table
 
 from hf_datasets.fig.clusters import TFIDF, CaptionMap, plot_maps
@@ -20,6 +19,7 @@ from subtle.fig.user_study import aggregate, as_rows, read_answers, write_forms
 from subtle.run.data import open_dataset
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing_files, write_results, writing
+from subtle.run.screen import Screen
 
 GRANULARITIES = ("coarse", "fine")
 
@@ -71,7 +71,7 @@ def table_2(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGCo
 
 def show(tables: dict[str, Any], config: AnalyzeFIGConfig) -> None:
     """Print Tables 1 and 2."""
-    console = Console()
+    console = Screen()
     first = Table("split", "moments", "videos", "span (s)", "score", "late ends", "coarse words", "fine words")
     first.columns[0].no_wrap = True
     for name, row in {**tables["table_1"]["splits"], "all": tables["table_1"]["all"]}.items():
@@ -176,7 +176,7 @@ def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     for kind, result in results.items():
         rates = (f"{result.static_percent:.0f}", f"{result.dynamic_percent:.0f}", f"{result.accuracy:.2f}")
         table.add_row(kind, str(result.items), str(result.answers), *rates)
-    console = Console()
+    console = Screen()
     console.print(table)
     console.print(
         f"total S {total:.2f}; R counts {'each answer' if config.vote == 'single' else 'the majority of each item'}"

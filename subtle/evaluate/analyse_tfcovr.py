@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 from datasets import Dataset, DatasetDict, concatenate_datasets
 from matplotlib.figure import Figure
-from rich.console import Console
 from rich.table import Table
 
 from hf_datasets.spreadsheets import as_csv
@@ -20,6 +19,7 @@ from subtle.evaluate.options import AnalyzeTFCoVRConfig
 from subtle.run.data import load_splits
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing_files, write_results, write_text, writing
+from subtle.run.screen import Screen
 from subtle.tfcovr.label_pairs import CHANGES, GROUPS, PairComparison, compare_pairs
 
 
@@ -62,7 +62,7 @@ def spread(summary: dict[str, float | None], digits: int = 2) -> str:
 
 def show(tables: dict[str, Any]) -> None:
     """Print the statistics of rows and clips, a line per split."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Screen(width=None if sys.stdout.isatty() else 120)
     first = Table("split", "rows", "query clips", "label pairs", "texts", "targets", "words of a text")
     for name, split in tables["rows"].items():
         counts = (f"{split[key]:,}" for key in ("rows", "query_clips", "label_pairs", "texts"))
@@ -80,7 +80,7 @@ def show(tables: dict[str, Any]) -> None:
 
 def show_pairs(found: dict[str, Any], model: str) -> None:
     """Print in what the pairs by attributes and by texts differ."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Screen(width=None if sys.stdout.isatty() else 120)
     table = Table("change", "pairs", "mean cosine", "both", "only attributes", "only texts", "neither")
     for row in found["changes"]:
         cosine = "none" if row["cosine"] is None else f"{row['cosine']:.2f}"

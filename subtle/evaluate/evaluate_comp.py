@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 
 from hf_datasets.comp.contrasts import SpanReader
 from hf_datasets.comp.counterfactuals import Counterfactual
@@ -23,6 +22,7 @@ from subtle.run.data import with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.over_seeds import average, summarize
 from subtle.run.results import replacing_files, write_results, writing
+from subtle.run.screen import Screen
 from subtle.run.shared_config import ContrastConfig
 from subtle.train.options import VidCLIPRunConfig
 from subtle.train.vidclip import run as train
@@ -176,7 +176,7 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
             thresholds=thresholds,
             signature=outcome.signature,
         )
-    Console(width=140).print(table(results, title_of(config, data.coverage)))
+    Screen(width=140).print(table(results, title_of(config, data.coverage)))
     return results
 
 

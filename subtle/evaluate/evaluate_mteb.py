@@ -15,7 +15,6 @@ from mteb.models import ModelMeta
 from mteb.models.model_implementations import MODEL_REGISTRY
 from mteb.results import TaskResult
 from mteb.types import EncodeKwargs
-from rich.console import Console
 from rich.table import Table
 from transformers import AutoConfig
 
@@ -28,6 +27,7 @@ from subtle.mteb.encoders import AverageEncoder, ComposedEncoder, RandomEncoder,
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
 from subtle.run.results import replacing, write_json, write_results
+from subtle.run.screen import Screen
 
 AVERAGED = sorted(ENCODERS.keys() - {"xclip", "pe_video", "vjepa2"})  # whose similarities are dot products
 HALVES = {"text-only": "text", "video-only": "video"}
@@ -172,7 +172,7 @@ def run(config: EvaluateMTEBConfig) -> dict[str, dict[str, float]]:
     tasks = [open_task(name, config) for name in config.tasks]
     models = systems(config, device)
     figures: dict[str, dict[str, float]] = {name: {} for name in models}
-    console = Console(width=140)
+    console = Screen(width=140)
     for task in tasks:
         results = {}
         for name, model in models.items():

@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
@@ -22,6 +21,7 @@ from subtle.run.data import load_split, with_split
 from subtle.run.models import load_encoders, load_trained
 from subtle.run.over_seeds import in_percent, summarize
 from subtle.run.results import read_json, replacing_files, write_results, writing
+from subtle.run.screen import Screen
 from subtle.run.shared_config import DataConfig, EmbedConfig, QueryParts
 from subtle.run.training import INCIDENTAL
 from subtle.tfcovr.batches import EmbeddingSource, embed_config
@@ -80,7 +80,7 @@ def base_training(config: EvaluateConfig) -> Stage2Config:
         base = parse_config(Stage2Config, None, [config.stage2_config] if config.stage2_config else [])
         override(base, config, [*own, "mixed_precision"])
     else:
-        trained_as = read_json(made)["config"]
+        trained_as = read_json(made, config=dict)["config"]
         unknown = sorted(trained_as.keys() - asdict(Stage2Config()).keys())
         if unknown:
             raise SystemExit(
@@ -119,7 +119,7 @@ def is_trained(config: Any, folder_flag: str = "--runs_dir") -> bool:
         return False
     # Whether stored embeddings are the model's own is checked when they are opened, wherever they are.
     ignored = {*INCIDENTAL, "embeddings"}
-    wanted, found = asdict(config), read_json(results)["config"]
+    wanted, found = asdict(config), read_json(results, config=dict)["config"]
     changed = sorted(name for name in (wanted | found).keys() - ignored if wanted.get(name) != found.get(name))
     if changed:
         raise SystemExit(
@@ -181,7 +181,7 @@ def show(results: dict[str, dict[str, float]], coverage: dict[str, int], signatu
     table = Table("system", *(f"mAP@{k}" for k in CUTOFFS), title="Composed retrieval, %", title_justify="left")
     for name, values in results.items():
         table.add_row(name, *(in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS))
-    console = Console()
+    console = Screen()
     console.print(table)
     console.print(
         f"coverage: {coverage['queries_ranked']:,} of {coverage['queries']:,} queries, "

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 from accelerate import Accelerator
-from rich.console import Console
 from rich.table import Table
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
+from hf_models.checkpoints import open_whole
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded, write_submission
@@ -25,8 +25,10 @@ from subtle.fig.recall_table import SHOWN, show_recall
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import open_dataset, with_split
+from subtle.run.model_folders import check_model_folder
 from subtle.run.over_seeds import in_percent, summarize
 from subtle.run.results import read_json, write_results
+from subtle.run.screen import Screen
 from subtle.run.shared_config import Granularity, MomentDataConfig
 from subtle.train.options import VCMRConfig
 from subtle.train.vcmr import make_features
@@ -75,16 +77,15 @@ def described(folder: Path) -> str:
     results = folder.parent / "results.json"
     if folder.name != "model" or not results.is_file():
         return folder.name
-    trained = read_json(results)["config"]
-    return f"{trained['model']}, {trained['granularity']}"
+    trained = read_json(results, config=dict)["config"]
+    return f"{trained.get('model')}, {trained.get('granularity')}"
 
 
 def load_model(folder: Path) -> MomentRetrievalModel:
     """A model that finds moments, in evaluation mode."""
-    if not (folder / "config.json").is_file():
-        raise SystemExit(f"{folder} is not a model folder; `python recipes/vcmr.py` makes outputs/vcmr/model")
+    check_model_folder(str(folder))
     disable_progress_bar()
-    model = AutoModel.from_pretrained(folder)
+    model = open_whole(AutoModel, folder)
     if not isinstance(model, MomentRetrievalModel):
         raise SystemExit(f"{folder} holds a {type(model).__name__}, not a model that finds moments")
     model.eval()
@@ -212,7 +213,7 @@ def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict
     for name, values in results.items():
         table.add_row(name, *(in_percent(values, metric) for metric in METRICS), f"{values['seconds']:.3f}")
     error = max(values[f"{metric}_error"] for values in results.values() for metric in METRICS)
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Screen(width=None if sys.stdout.isatty() else 160).print(table)
     print(
         f"VCMR recall in %, {config.split}, {len(queries.rows)} queries ({queried}), mean ± standard deviation over "
         f"seeds; another set of as many queries moves a figure by up to {100 * error:.1f} (its standard error)"

@@ -8,7 +8,6 @@ from typing import Any
 import evaluate
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 
 import metrics
 from hf_datasets.comp.contrasts import Span, span_of
@@ -23,6 +22,7 @@ from subtle.evaluate.options import JudgeConfig
 from subtle.run.build import Build
 from subtle.run.data import with_split
 from subtle.run.results import write_results
+from subtle.run.screen import Screen
 
 
 def frames_of(config: JudgeConfig, span: Span) -> list[dict[str, Any]]:
@@ -132,5 +132,5 @@ def main(config: JudgeConfig) -> int:
         sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
         return 1
     title = f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
-    Console(width=120).print(table({build.chat.model: measured}, title))
+    Screen(width=120).print(table({build.chat.model: measured}, title))
     return int(build.incomplete is not None)

@@ -33,8 +33,8 @@ def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
         raise SystemExit(
             f"{folder} has no {' and no '.join(missing)}; make it with `python recipes/evaluate_tfcovr.py`"
         )
-    results = read_json(folder / "results.json")
-    if "protocol" not in results.get("config", {}) or "coverage" not in results:
+    results = read_json(folder / "results.json", config=dict, figures=dict)
+    if "protocol" not in results["config"] or not isinstance(results.get("coverage"), dict):
         raise SystemExit(
             f"{folder / 'results.json'} is not what evaluate_tfcovr.py writes; give the folder that it wrote to"
         )

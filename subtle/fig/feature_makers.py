@@ -20,7 +20,7 @@ def features_of(config: MomentDataConfig, granularity: Granularity) -> dict[str,
     video, query = (open_features(config.features, name) for name in ("video", f"query-{granularity}"))
     preset = span_preset(config)
     results = Path(config.features) / "results.json"
-    made = read_json(results)["config"] if results.is_file() else {}
+    made = read_json(results, config=dict)["config"] if results.is_file() else {}
     return {
         "video": video.details,
         "query": query.details,

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from hf_models.moments.dataset import MomentSplit
@@ -11,6 +10,7 @@ from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded
 from hf_models.moments.spans import MomentRanking
 from subtle.fig.measure import MomentRetrievalMeasure, columns
+from subtle.run.screen import Screen
 
 
 def without_moment(split: MomentSplit, share: float, seed: int) -> np.ndarray:
@@ -102,4 +102,4 @@ def show_figures(title: str, figures: dict[str, dict[str, float]]) -> None:
     table = Table("", *figures, title=title.replace("_", " "))
     for name in names:
         table.add_row(name, *(f"{values[name]:.4g}" for values in figures.values()))
-    Console().print(table)
+    Screen().print(table)

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from subtle.run.intervals import Interval
 from subtle.run.over_seeds import in_percent
+from subtle.run.screen import Screen
 
 COLUMNS = ("R@1\nIoU 0.5", "R@10\nIoU 0.5", "R@1\nIoU 0.7", "R@10\nIoU 0.7")
 TASKS = {
@@ -32,7 +32,7 @@ def show_recall(
             ]
             table.add_row(name if task == next(iter(TASKS)) else "", task, *shown)
         table.add_section()
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Screen(width=None if sys.stdout.isatty() else 160)
     console.print(table)
     console.print(
         f"coverage: {coverage['queries_used']:,} of {coverage['queries']:,} queries, {coverage['videos_used']:,} of "

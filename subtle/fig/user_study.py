@@ -5,7 +5,6 @@ whether it adds dynamic detail, and how accurate it is. The form does not show w
 `items.json` has it.
 """
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from tqdm import tqdm
 
 from subtle.run.inline_video import encode_clip
 from subtle.run.pages import render_page
-from subtle.run.results import write_json, write_text
+from subtle.run.results import read_json, write_json, write_text
 
 KINDS = ("static", "dynamic")
 ITEMS_FILE = "items.json"
@@ -140,9 +139,7 @@ def read_answers(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]
     """
     if not (folder / ITEMS_FILE).is_file():
         raise SystemExit(f"{folder} holds no {ITEMS_FILE}; give the folder that the forms were written to")
-    kinds = {
-        item_id: item["kind"] for item_id, item in json.loads((folder / ITEMS_FILE).read_text(encoding="utf-8")).items()
-    }
+    kinds = {item_id: item["kind"] for item_id, item in read_json(folder / ITEMS_FILE).items()}
     files: list[AnswerFile] = []
     seen: dict[tuple[str, str], Path] = {}
     for path in sorted(folder.glob("answers*.json")):

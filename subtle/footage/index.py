@@ -20,7 +20,6 @@ from subtle.footage.sources import Source, folder_source, miniature_source, tabl
 from subtle.footage.text_queries import keep_text_queries
 from subtle.footage.updating import Changes, Indexer, compare, only_writer, storing
 from subtle.run.results import write_results
-from subtle.running import visible
 
 SHOWN = 20
 
@@ -141,7 +140,7 @@ def show(what: str, reasons: list[str]) -> None:
     if reasons:
         print(f"  {len(reasons):,} {what}:")
         for reason in reasons[:SHOWN]:
-            print(f"    {visible(' '.join(reason.split()))}")
+            print(f"    {' '.join(reason.split())}")
         if len(reasons) > SHOWN:
             print("    ... all of them are in results.json")
 

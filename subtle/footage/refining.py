@@ -25,6 +25,7 @@ from hf_datasets.video.failures import VideoError
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_datasets.video.segments import count_segments, group_frames
 from hf_datasets.video.spans import read_spans, timeline_of
+from hf_models.checkpoints import open_whole
 from hf_models.feature_store import FeatureStore
 from hf_models.moment_encoders import key_of
 from hf_models.moments.corpus import VideoBatch, encode_corpus
@@ -58,9 +59,9 @@ def what_made_features(folder: Path) -> dict[str, Any]:
     """
     described, run = folder / FEATURES_FILE, folder.parent / "results.json"
     if described.is_file():
-        made = read_json(described)
+        made: dict[str, Any] = read_json(described)
     elif run.is_file():
-        config = read_json(run)["config"]
+        config = read_json(run, config=dict)["config"]
         known = {name: config[name] for name in MomentDataConfig.__dataclass_fields__ if name in config}
         try:
             made = features_of(MomentDataConfig(**known), config.get("granularity", "fine"))
@@ -115,7 +116,7 @@ def load_moment_model(folder: Path) -> MomentRetrievalModel:
         )
     check_model_folder(str(folder))
     disable_progress_bar()
-    model = AutoModel.from_pretrained(folder)
+    model = open_whole(AutoModel, folder)
     if not isinstance(model, MomentRetrievalModel):
         raise ValueError(f"{folder} holds a {type(model).__name__}; --refine takes what `subtle vcmr` trained")
     if model.config.subtitle_feature_size is not None:

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from filelock import FileLock, Timeout
-from rich.console import Console
 
 from hf_datasets.tables import read_text_table
 from hf_datasets.tfcovr.own_clips import OwnClips
@@ -22,6 +21,7 @@ from subtle.footage.options import TuneConfig
 from subtle.options import parse_config
 from subtle.run import build
 from subtle.run.results import remove, writing
+from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
 from subtle.run.training import LOCK_TIMEOUT_SECONDS
 from subtle.tfcovr.stage2_config import Stage2Config
@@ -99,12 +99,13 @@ def seconds_of(plan: Plan) -> dict[str, float]:
     )
 
 
-def show_plan(plan: Plan, console: Console) -> None:
+def show_plan(plan: Plan, console: Screen) -> None:
     """Print the steps as commands, and what they would take."""
     config, seconds = plan.config, seconds_of(plan)
     for step in steps_of(plan):
         about = f", about {in_words(seconds[step.name])}" if seconds else ""
-        console.print(f"[bold]{step.name}[/]{about}\n  {step.command}", highlight=False, soft_wrap=True)
+        console.print(f"{step.name}{about}", style="bold", highlight=False)
+        console.print(f"  {step.command}", highlight=False, soft_wrap=True)
     base = read_base(config.base, offline=True)
     memory = training_bytes(base, batch_size=plan.batch_size, frames=config.num_frames) if base else 0.0
     for name, text in facts(base, config.base, memory).items():
@@ -113,7 +114,7 @@ def show_plan(plan: Plan, console: Console) -> None:
     console.print(f"time: {total}. These are estimates; nothing was trained or written.", soft_wrap=True)
 
 
-def run_steps(plan: Plan, console: Console) -> int:
+def run_steps(plan: Plan, console: Screen) -> int:
     """Run what is not done yet; an exit status."""
     steps, estimates = steps_of(plan), seconds_of(plan)
     todo = [step for step in steps if not step.is_done]
@@ -126,11 +127,11 @@ def run_steps(plan: Plan, console: Console) -> int:
         left = sum(estimates.get(other.name, 0.0) for other in todo[todo.index(step) :])
         pace = took / expected if expected else 1.0
         about = f", about {in_words(left * pace)} left" if estimates else ""
-        console.rule(f"[bold]{number} of {len(steps)}: {step.name}[/]{about}", align="left")
+        console.rule(f"{number} of {len(steps)}: {step.name}{about}", align="left")
         console.print(step.command, style="dim", highlight=False, soft_wrap=True)
         start = time.monotonic()
         if status := status_of(step):
-            console.print(f"[red]stopped at “{step.name}”; see above, then run the same command again to go on")
+            console.print(f"stopped at “{step.name}”; see above, then run the same command again to go on", style="red")
             return status
         check_step(step, plan)
         took += time.monotonic() - start
@@ -153,7 +154,7 @@ def status_of(step: Step) -> int:
     return main(parse_config(config_class, None, list(step.arguments))) or 0
 
 
-def tune(config: TuneConfig, table: Path, video_dir: Path, console: Console) -> int:
+def tune(config: TuneConfig, table: Path, video_dir: Path, console: Screen) -> int:
     own = read_clips(table, video_dir)
     is_divided = has_splits(table, own)
     amounts = count(own.clips, min_clips=config.min_clips, has_splits=is_divided)
@@ -210,7 +211,7 @@ def forget(output: Path) -> None:
 
 
 def main(config: TuneConfig) -> int:
-    console = Console()
+    console = Screen()
     if config.clips is not None:
         return tune(config, *places_of(config), console)
     with TemporaryDirectory() as aside:

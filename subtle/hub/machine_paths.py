@@ -1,6 +1,5 @@
 """Keep paths and names of the machine that made a result out of what is published."""
 
-import json
 import platform
 import re
 from collections.abc import Callable, Iterator
@@ -74,18 +73,3 @@ def _clean_text(text: str, shipped: Callable[[str], str], pattern: re.Pattern[st
     text = pattern.sub(PLACEHOLDER, text)
     host = platform.node()
     return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "<host>", text) if len(host) > 1 else text
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds.
-
-    Raises:
-        ValueError: It cannot be read as JSON, or is not an object.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} does not hold a JSON object")
-    return value

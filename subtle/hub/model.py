@@ -11,13 +11,13 @@ import hf_models
 from hf_datasets.drafts import draft_of
 from hf_models.cards import CURVE_FILE, draw_training_curve, write_benchmark_results, write_card
 from subtle.fig.feature_makers import FEATURES_FILE
-from subtle.hub.machine_paths import SHIPPED, read_json, without_paths
+from subtle.hub.machine_paths import SHIPPED, without_paths
 from subtle.hub.model_card import card_data, card_text
 from subtle.hub.model_kinds import AIM
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.hub.runs import Part, Run, benchmark_results, find_run
 from subtle.run.model_folders import WEIGHTS
-from subtle.run.results import write_json
+from subtle.run.results import read_json, write_json
 
 PICKLED = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz", ".h5", ".msgpack"})
 """Files that run code when they are loaded, or hold weights that nothing here reads."""

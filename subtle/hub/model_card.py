@@ -1,6 +1,5 @@
 """The card of a model folder: how to load it, what was measured, how it was trained, its limits."""
 
-import json
 import re
 from pathlib import Path
 from string import Template
@@ -9,9 +8,9 @@ from typing import Any
 from huggingface_hub import ModelCardData
 
 from hf_models.cards import CURVE_FILE, Measurement, cell, eval_results, options_table, results_table
-from subtle.hub.machine_paths import read_json
 from subtle.hub.model_kinds import PROJECT, ModelKind
 from subtle.hub.runs import Run
+from subtle.run.results import read_json
 
 PYTHON_BLOCK = re.compile(r"^```python\n.*?^```\n?", re.MULTILINE | re.DOTALL)
 NEIGHBOR = re.compile(r"\]\(\.\./([\w.-]+)\)")
@@ -123,7 +122,7 @@ def how_to_load(kind: ModelKind, folder: Path, repo_id: str, base: str | None) -
     code = kind.code.substitute(repo=repo_id, base=base or "")
     parts = [f"```bash\n{kind.install}\n```", f"```python\n{code}```"]
     if (folder / SENTENCE_TRANSFORMERS_MODULES).is_file():
-        takes = json.loads((folder / SENTENCE_TRANSFORMERS_FILE).read_text(encoding="utf-8"))["modality_config"]
+        takes = read_json(folder / SENTENCE_TRANSFORMERS_FILE, modality_config=dict)["modality_config"]
         calls = "\n".join(line for modality, line in ENCODE.items() if modality in takes)
         code = SENTENCE_TRANSFORMERS.substitute(repo=repo_id, calls=calls)
         parts.append(f'With `pip install "sentence-transformers>=6"`:\n\n```python\n{code}```')

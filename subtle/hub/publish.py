@@ -16,7 +16,6 @@ from subtle.hub.hub_errors import explained
 from subtle.hub.options import PublishConfig, What
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.hub.upload import Plan, check_token, look_up, look_up_if_possible, make_plan, upload
-from subtle.running import visible
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -170,9 +169,9 @@ def make_plans(publications: list[Publication], config: PublishConfig, api: HfAp
             tag=config.tag,
             private_folders=(config.output_dir, config.data_dir, config.video_dir),
         )
-        print(visible("\n".join(plan.lines()), kept="\n"))
+        print("\n".join(plan.lines()))
         if note:
-            print(f"  {visible(note)}")
+            print(f"  {note}")
         yield plan
 
 

@@ -12,9 +12,10 @@ from huggingface_hub import ModelCard
 from hf_datasets.names import task_id
 from hf_datasets.registration import RENDERED
 from hf_models.cards import Measurement
-from subtle.hub.machine_paths import SHIPPED, read_json
+from subtle.hub.machine_paths import SHIPPED
 from subtle.hub.model_kinds import ADAPTER, KINDS, ModelKind
 from subtle.run.model_folders import WEIGHTS
+from subtle.run.results import read_json
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
 
 Part = Literal["model", "adapter"]

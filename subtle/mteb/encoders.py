@@ -23,6 +23,7 @@ from transformers import AutoModel, AutoProcessor
 from hf_datasets.video import VideoError, frame_indices
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_models import TFCoVRForComposedRetrieval
+from hf_models.checkpoints import open_whole, opening
 from hf_models.encoders import VideoTextEncoder
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 
@@ -262,8 +263,10 @@ def load_composed(
         device: Where it runs.
         options: Of `ComposedEncoder`.
     """
-    model = AutoModel.from_pretrained(folder).to(device).eval()
-    return ComposedEncoder(model, AutoProcessor.from_pretrained(folder), name, **options)
+    model = open_whole(AutoModel, folder).to(device).eval()
+    with opening(folder, checked=True):
+        processor = AutoProcessor.from_pretrained(folder)
+    return ComposedEncoder(model, processor, name, **options)
 
 
 def digest_of(*parts: str) -> str:

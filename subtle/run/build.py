@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
 
@@ -30,6 +29,7 @@ from hf_datasets.publish import Configurations, NoRowsError, write_folder
 from hf_datasets.records import Rejection
 from hf_datasets.registration import REJECTIONS_FILE, write_rejections
 from subtle.run.results import read_json, write_results
+from subtle.run.screen import Screen
 from subtle.run.shared_config import BuildConfig
 from subtle.running import visible
 
@@ -198,7 +198,7 @@ class Build:
     def keeps_earlier(self) -> bool:
         """Whether this run is incomplete and the output folder holds a complete one, which stays; reports it."""
         results = self.output_dir / "results.json"
-        kept = bool(self.incomplete) and results.is_file() and read_json(results)["complete"]
+        kept = bool(self.incomplete) and results.is_file() and read_json(results, complete=bool)["complete"]
         if kept:
             sys.stderr.write(f"{self.output_dir} keeps the complete build from before\n")
         return kept
@@ -250,7 +250,7 @@ class Build:
 
     def show(self) -> None:
         """Print the steps and the reasons."""
-        console = Console(width=None if sys.stdout.isatty() else 120)
+        console = Screen(width=None if sys.stdout.isatty() else 120)
         console.print(steps_table(self.steps, self.chat))
         if any(step.rejected for step in self.steps):
             console.print(reasons_table(self.steps))

@@ -13,6 +13,7 @@ HOW_TO_MAKE = {
     "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, "
     "`make quickstart` makes everything",
     "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
+    "outputs/vcmr/model": "`python recipes/vcmr.py` makes it",
     "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
     MINIATURE_CLIP: "it ships with the recipes, and `python recipes/pretrain_miniature.py` makes it again",
     MINIATURE_VIDCLIP: "it ships with the recipes, and `python recipes/vidclip.py "
@@ -22,12 +23,12 @@ HOW_TO_MAKE = {
 
 
 def check_model_folder(name_or_path: str) -> None:
-    """Exit with a hint on how to make it where a folder (not a name on the Hub) is not a model.
+    """Exit with a hint on how to make it where a folder (not a name on the Hub) is not a model or an adapter.
 
     Raises:
         ValueError: Its configuration is damaged, or asks for another model than its weights are.
     """
-    if (Path(name_or_path) / "config.json").is_file():
+    if any((Path(name_or_path) / name).is_file() for name in ("config.json", "adapter_config.json")):
         from hf_models.checkpoints import opening
 
         with opening(name_or_path):

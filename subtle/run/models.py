@@ -13,6 +13,7 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models import AIMVideoProcessor, TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models.checkpoints import open_whole
 from hf_models.tfcovr.configuration_tfcovr import COMPOSED_MODEL_TYPES
 from subtle.run.model_folders import HOW_TO_MAKE, MINIATURE_CLIP, MINIATURE_VIDCLIP, check_model_folder  # noqa: F401 - also imported from here
 from subtle.run.shared_config import EncoderConfig
@@ -47,7 +48,7 @@ def load_trained(folder: str) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcess
     """A model that stage 2 wrote, in evaluation mode, and its processor."""
     disable_progress_bar()
     check_model_folder(folder)
-    model = AutoModel.from_pretrained(folder)
+    model = open_whole(AutoModel, folder)
     if not isinstance(model, TFCoVRForComposedRetrieval):
         raise SystemExit(f"{folder} holds a {type(model).__name__}, not a model that stage 2 wrote")
     return model.eval(), AutoProcessor.from_pretrained(folder)

@@ -66,13 +66,26 @@ def write_results(output_dir: Path, results: dict[str, Any], *, config: Any, see
     return path
 
 
-def read_json(path: Path, cure: str = "remove it and run again what wrote it") -> dict[str, Any]:
-    """What a recipe wrote, such as `results.json`.
+def read_json(path: Path, cure: str = "remove it and run again what wrote it", **parts: type) -> dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Args:
+        path: What a recipe or `save_pretrained` wrote.
+        cure: What to do where it is damaged.
+        parts: Name -> type of what it must hold.
 
     Raises:
-        ValueError: The file is damaged; the message names it and the cure.
+        ValueError: It cannot be read as JSON, is not an object, or lacks a part; the message names it and the cure.
     """
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is damaged, as by a power loss ({error}); {cure}") from error
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is damaged, as by a power loss: it cannot be read as JSON ({error}); {cure}"
+        ) from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} does not hold a JSON object; {cure}")
+    wrong = [name for name, kind in parts.items() if not isinstance(value.get(name), kind)]
+    if wrong:
+        raise ValueError(f"{path} holds no {' and no '.join(wrong)}; it is damaged, or no recipe wrote it; {cure}")
+    return value

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from transformers import AutoConfig
 
 from hf_models.encoders import estimate
 from subtle.run.data import load_splits
+from subtle.run.screen import Screen
 from subtle.table.differences import row_name
 from subtle.table.rows import row_folder
 from subtle.table.variations import Run
@@ -65,7 +65,7 @@ def print_costs(
         left = [seconds for done, seconds in own if not done]
         table.add_row(kind, str(len(own)), str(len(left)), in_words(sum(left)))
     total = sum(seconds for _, done, seconds in steps if not done)
-    console = Console()
+    console = Screen()
     console.print(table)
     console.print(f"in all about {in_words(total)}, at {speed / UTILIZATION / 1e12:.2g} TFLOPS; a rule of thumb")
     for name in models_of(runs):

@@ -16,12 +16,14 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoImageProcessor, AutoVideoProcessor, CLIPModel
 
 from hf_models import AIMAdapterConfig, AIMForVideoClassification, AIMModel, AIMVideoProcessor
+from hf_models.checkpoints import open_whole
 from hf_models.encoders import Estimate, ImageEncoder, Usage
 from hf_models.encoders.estimates import CONTEXT_BYTES, check_memory, estimate_model
 from hf_models.encoders.loading import load_processor, load_whole
 from hf_models.encoders.protocol import Encoder, pooled, unit
 from hf_models.tfcovr.merging_aim import to_aim
 from hf_models.tfcovr.modeling_aim import load_clip_vision
+from subtle.run.model_folders import check_model_folder
 
 ADAPTER = "adapter_config.json"
 
@@ -116,6 +118,8 @@ def load_aim(
         ValueError: the AIM was built on another CLIP, some of its weights are missing, or the GPU is too small.
         OSError: there is no such model.
     """
+    for name in {name_or_path, text_model or name_or_path}:
+        check_model_folder(name)
     check_memory(estimate_aim(name_or_path, text_model, num_frames), device, name_or_path)
     base = base_of(name_or_path, text_model)
     clip, tokenizer = load_clip(base) if text_model else (None, None)
@@ -163,14 +167,7 @@ def whole_aim(name_or_path: str) -> tuple[AIMModel, Any]:
     Raises:
         ValueError: some weights are missing.
     """
-    loaded: Any = AIMModel.from_pretrained(name_or_path, output_loading_info=True)
-    model, report = loaded
-    if missing := sorted(report["missing_keys"]):
-        raise ValueError(
-            f"{len(missing)} weights of {name_or_path} are missing, such as {', '.join(missing[:3])}; it was not saved "
-            "to its end"
-        )
-    return model, AutoVideoProcessor.from_pretrained(name_or_path)
+    return open_whole(AIMModel, name_or_path), AutoVideoProcessor.from_pretrained(name_or_path)
 
 
 def check_base(aim: AIMModel, clip: CLIPModel, name: str, base: str) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import torch
 from peft import PeftConfig
-from rich.console import Console
 from rich.table import Table
 from transformers import AutoConfig
 
 from hf_models.encoders import Estimate, estimate, short_name
 from hf_models.encoders.estimates import FREE_SHARE, TOKENS_OF_IMAGE, TOKENS_OF_TEXT, parts_of, tokens_of_frame
 from hf_models.encoders.loading import read_config
+from subtle.run.screen import Screen
 from subtle.table.aim import estimate_aim, is_adapter, is_aim
 
 WIDTH = 140
@@ -111,7 +111,7 @@ def show_costs(costs: Sequence[Cost], tflops: float) -> None:
     for cost in costs:
         table.add_row(cost.name, short_name(cost.model) if cost.model else "not configured", *cells(cost), cost.note)
     table.add_row("all", "", "", f"{download_gigabytes(costs):.2f}", "", f"{sum(c.hours or 0 for c in costs):.2f}", "")
-    Console(width=WIDTH).print(table)
+    Screen(width=WIDTH).print(table)
 
 
 def cells(cost: Cost) -> Iterable[str]:

@@ -12,11 +12,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from subtle.run.over_seeds import in_percent
 from subtle.run.results import replacing_files, write_json, write_results
+from subtle.run.screen import Screen
 from subtle.run.training import INCIDENTAL
 
 # What may differ between two measurements of a row without making it another one.
@@ -317,12 +317,12 @@ def show(
     for row in cells:
         shown = ["-" if row[0] in notes and cell == notes[row[0]] else cell for cell in row]
         table.add_row(*(shown[place] for place in places))
-    console = Console()
+    console = Screen()
     if console.width < WIDTH:
-        console = Console(width=WIDTH)
+        console = Screen(width=WIDTH)
     console.print(table)
     for name, note in notes.items():
-        console.print(f"{name}: {note}", highlight=False, markup=False)
+        console.print(f"{name}: {note}", highlight=False)
 
 
 def as_markdown(head: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import short_name
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import with_split
+from subtle.run.screen import Screen
 from subtle.table.aim import AIMEncoder, is_aim
 from subtle.table.caption_texts import Captions, captions_for, check_share
 from subtle.table.costs import Cost, cost_of, show_costs
@@ -152,7 +152,7 @@ class Table2:
         config = self.row_config(row, model, extra)
         if is_done(self.output_dir, row.name, config):
             return
-        Console(stderr=True).print(f"{row.name}: {model}", highlight=False)
+        Screen(stderr=True).print(f"{row.name}: {model}", highlight=False)
         started = time.monotonic()
         try:
             encoder = self.encoder(model)
@@ -218,7 +218,7 @@ class Table2:
             files = {"captions": config.captions, "rewritten": config.rewritten}
             clips = list(self.benchmark.clips.values())
             self.captions[needs] = captions_for(needs, self.benchmark.rows, clips, **files)
-            Console(stderr=True).print(f"{needs}: {self.captions[needs]}", highlight=False)
+            Screen(stderr=True).print(f"{needs}: {self.captions[needs]}", highlight=False)
         found = self.captions[needs]
         check_share(found, config.min_caption_share, CAPTION_FLAGS[needs])
         return found.by_query(self.benchmark.rows) if needs == "descriptions" else found

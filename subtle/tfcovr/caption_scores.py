@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from hf_datasets.tfcovr.caption_scores import (
@@ -17,6 +15,7 @@ from hf_datasets.tfcovr.caption_scores import (
 )
 from hf_datasets.tfcovr.captions import Sport
 from hf_datasets.tfcovr.labels import Label
+from subtle.run.screen import Screen
 from subtle.tfcovr.captions import Scored
 
 BASELINES = {"majority": majority, "chance": chance}
@@ -108,7 +107,7 @@ def report(
         number: Of labels that are shown for each sport.
         title: What was captioned.
     """
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Screen(width=None if sys.stdout.isatty() else 160)
     parts = []
     for sport in ATTRIBUTES:
         if not any(sport in by_sport for by_sport in systems.values()):
@@ -119,7 +118,7 @@ def report(
         for heading, (head, *lines) in shown.items():
             table = Table(*head, title=heading, title_justify="left", show_lines=head[0] == "label")
             for line in lines:
-                table.add_row(*map(escape, line))
+                table.add_row(*line)
             console.print(table)
             parts.append(as_markdown(heading, [head, *lines]))
     return "\n".join(parts)

@@ -168,6 +168,7 @@ def adapted_model(config: ClassifierConfig, names: Sequence[str], *, new_head: b
         return get_peft_model(tower, AIMAdapterConfig(**fields, **head_fields(config, names)))
     if not (Path(config.init_from) / "adapter_config.json").is_file():
         raise ValueError("it is not an adapter folder (there is no adapter_config.json in it)")
+    check_model_folder(config.init_from)
     trained = AIMAdapterConfig.from_pretrained(config.init_from)
     new_head = new_head and bool(difference_of_heads(trained, config, names))
     if new_head:

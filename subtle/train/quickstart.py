@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 import hf_datasets.__main__ as datasets_command
@@ -18,6 +17,7 @@ from subtle.embedding import embed
 from subtle.evaluate import evaluate_tfcovr, report
 from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.options import parse_config, run_recipe
+from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
 from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
@@ -104,15 +104,15 @@ def steps(output_dir: Path) -> list[Step]:
 
 
 def main(config: QuickstartConfig) -> int:
-    console = Console()
+    console = Screen()
     seconds = {"import libraries": time.monotonic() - BEGIN}
     for step in steps(Path(config.output_dir)):
-        console.rule(f"[bold]{step.title}", align="left")
+        console.rule(step.title, align="left")
         console.print(step.command, style="dim", highlight=False)
         start = time.monotonic()
         status = status_of(step)
         if status:
-            console.print(f"[red]stopped at “{step.title}”; fix it and run this again to go on")
+            console.print(f"stopped at “{step.title}”; fix it and run this again to go on", style="red")
             return status
         seconds[step.title] = time.monotonic() - start
     show(seconds, console)
@@ -129,7 +129,7 @@ def status_of(step: Step) -> int:
         return stop.code if isinstance(stop.code, int) else 1
 
 
-def show(seconds: dict[str, float], console: Console) -> None:
+def show(seconds: dict[str, float], console: Screen) -> None:
     """Print the seconds of each step."""
     table = Table("step", "seconds", title="Time", title_justify="left")
     table.columns[1].justify = "right"

@@ -86,7 +86,7 @@ def make_features(config: MomentDataConfig, device: Device) -> None:
     """The features of the miniature where there are none; those of other data take hours and are made on purpose."""
     if config.dataset in PRESETS and config.dataset_config == "mini":
         if (results := Path(config.features) / "results.json").is_file():
-            refuse_of_another_folder(config, read_json(results)["config"])
+            refuse_of_another_folder(config, read_json(results, config=dict)["config"])
             return
         embed(
             EmbedMomentsConfig(

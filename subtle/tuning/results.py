@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
-from rich.console import Console
 from rich.table import Table
 
 from hf_datasets.records import Rejection
 from subtle.commands import as_typed
 from subtle.run.results import read_json, write_json, write_text
+from subtle.run.screen import Screen
+from subtle.running import visible
 from subtle.tuning.amounts import Amounts
 from subtle.tuning.plan import Plan, is_miniature
 from subtle.tuning.texts import cut_texts, texts_of
@@ -68,11 +69,11 @@ def show_amounts(amounts: Amounts, rejections: Sequence[Rejection], *, is_drawn_
     reasons = Counter(rejection.reason.partition(":")[0] for rejection in rejections)
     for reason, number in reasons.most_common():
         first = next(one.reason for one in rejections if one.reason.startswith(reason))
-        sys.stderr.write(f"left out: {number:,} x {' '.join(first.split())}\n")
+        sys.stderr.write(visible(f"left out: {number:,} x {' '.join(first.split())}") + "\n")
     for line in amounts.missing:
-        sys.stderr.write(f"too little: {line}\n")
+        sys.stderr.write(visible(f"too little: {line}") + "\n")
     for line in () if amounts.missing else amounts.little:
-        sys.stderr.write(f"little: {line}\n")
+        sys.stderr.write(visible(f"little: {line}") + "\n")
     if is_drawn_base and not amounts.missing:
         sys.stderr.write(f"NOTE: {DRAWN}\n")
 
@@ -95,7 +96,7 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
     )
     predictions = pl.read_parquet(output / "comparison" / "predictions.parquet")
     videos = dict(clips.select("clip_id", "video_id").iter_rows())
-    gallery = read_json(output / "comparison" / "results.json")["gallery_size"]
+    gallery = read_json(output / "comparison" / "results.json", gallery_size=int)["gallery_size"]
     found = compare(
         output / "comparison", systems, videos, gallery_size=gallery, cutoffs=CUTOFFS, seed=plan.config.seed
     )
@@ -139,7 +140,7 @@ def show(plan: Plan, summary: dict[str, Any]) -> None:
     table = Table("system", "", *(f"mAP@{k}" for k in CUTOFFS), title=title, title_justify="left")
     for name, row in summary["figures"].items():
         table.add_row(name, MEANING.get(name, ""), *(cell(row, f"map@{k}") for k in CUTOFFS))
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    Screen(width=None if sys.stdout.isatty() else 140).print(table)
     output, videos = plan.output, plan.video_dir
     print("\n".join(summary["verdict"]))
     print(f"report: {(output / 'report' / 'index.html').resolve()}")

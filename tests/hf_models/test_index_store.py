@@ -108,3 +108,27 @@ def test_a_commit_that_is_over_is_on_the_disk(index, monkeypatch):
     new = {path for path in Path(index.path).rglob("*") if "_transactions" not in path.parts} - before
     assert len(new) >= 4, "data and version of two tables"
     assert {path.stat().st_ino for path in new} | {path.parent.stat().st_ino for path in new} <= written
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 3e38, -3e38, None], ids=str)
+def test_a_vector_that_cannot_be_scored_is_an_error_and_no_moment_that_is_silently_left_out(index, wrong):
+    replace_videos(index, "a", number=40)
+    assert search_moments(index, MODEL, np.ones(4), limit=2)[0]["moment_id"] == "a#39"
+    vector = pa.array([None if wrong is None else [1.0, wrong, -wrong, 0]], pa.list_(pa.float32(), 4))
+    row = moments_of("b", number=1)
+    rows = [moments_of("a", number=40), row.set_column(row.num_columns - 1, row.schema.field("vector"), vector)]
+    how = {"mode": "overwrite", "on_bad_vectors": "fill", "fill_value": float("nan")}  # as it is given
+    index.database.create_table("moments_k", pa.concat_tables(rows), **how)
+    with pytest.raises(ValueError, match=r"vector of the moment 'b#0' is missing, not finite or beyond 1e15"):
+        search_moments(index, MODEL, np.ones(4), limit=2)
+    index.moments("k").delete("moment_id = 'b#0'")
+    assert len(search_moments(index, MODEL, np.ones(4), limit=2)) == 2
+
+
+def test_a_moment_without_a_video_is_named_when_an_index_is_updated(index):
+    replace_videos(index, "a")
+    rows = moments_of("a").to_pylist()
+    rows[0]["video"] = None
+    index.database.create_table("moments_k", pa.Table.from_pylist(rows, schema=moment_schema(4)), mode="overwrite")
+    with pytest.raises(ValueError, match="a moment names no video"):
+        index.incomplete("k")

@@ -1,5 +1,9 @@
 """Encoders of moments: each family gives one vector for a moment and for a query, and says what it depends on."""
 
+import json
+import shutil
+from functools import reduce
+
 import numpy as np
 import pytest
 import torch
@@ -92,3 +96,28 @@ def test_vidclip_reads_videos_and_texts():
     encoder = load_moment_encoder("recipes/weights/miniature-vidclip")
     moment = torch.zeros(encoder.num_frames, 3, 64, 64, dtype=torch.uint8)
     assert encoder({"frames": [moment]})["vector"].shape[1:] == encoder.query(text="a dive").shape
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        (
+            "config.json",
+            ["text_config", "num_hidden_layers"],
+            5,
+            r"48 weights of .* are missing or do not fit, such as",
+        ),
+        ("config.json", ["text_model_class"], "x", "text_model_class 'x' is not a model class"),
+        ("tokenizer_config.json", ["model_max_length"], 1, "the text has 3 tokens and the model reads 1"),
+        ("processor_config.json", ["video_processor", "size", "height"], 10**7, "makes frames with height=10,000,000"),
+    ],
+)
+def test_a_model_of_composed_retrieval_that_is_damaged_is_refused_by_its_name(tmp_path, name, place, value, message):
+    folder = shutil.copytree("recipes/weights/miniature-tfcovr", tmp_path / "model")
+    fields = json.loads((folder / name).read_text())
+    *parents, last = place
+    reduce(dict.__getitem__, parents, fields)[last] = value
+    (folder / name).write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match=message) as refusal:
+        load_moment_encoder(str(folder))
+    assert str(folder) in str(refusal.value)

@@ -237,7 +237,7 @@ def test_an_index_that_changes_and_is_cut_again_and_again_holds_what_its_folder_
             )
             newest.write_bytes(newest.read_bytes()[: dice.choice((0, newest.stat().st_size // 2))])
         with found.one(number):
-            signal.alarm(120)
+            signal.alarm(120 + INDEXED // 10)
             assert index.run(config)["files_quarantined"] == 0
             opened = MomentIndex(config.output)
             rows = opened.moments(opened.active.key).search().select(["moment_id", "video", "fingerprint"])

@@ -1,4 +1,4 @@
-"""Mutated model folders: each opens and works as it was, or is refused in one error that names it.
+"""Mutated folders of models and adapters: each opens and works as it was, or is refused in one error that names it.
 
 Every file of JSON in a folder is mutated, and the file of weights is cut or its header changed. What decides the shape
 of the model stands in its weights, too: where it is mutated and the model loads, its embeddings must be the same.
@@ -20,7 +20,9 @@ import pytest
 import torch
 from mutations import edited, mutated_value, places_in
 from odd_values import LONG_RUN
+from peft import LoraConfig, get_peft_model
 from small_encoders import blip, clip, gme, random_videos, save_small, siglip, v_jepa_2, x_clip
+from transformers import AutoModel
 
 from hf_models.encoders import load_encoder
 from hf_models.moment_encoders import load_moment_encoder
@@ -28,6 +30,7 @@ from hf_models.moment_encoders import load_moment_encoder
 WEIGHTS = Path(__file__).parents[2] / "recipes" / "weights"
 FAMILIES = {make.__name__: make for make in (blip, clip, gme, siglip, v_jepa_2, x_clip)}
 SHIPPED = ("miniature-clip", "miniature-tfcovr", "miniature-vidclip")
+KINDS = (*FAMILIES, *SHIPPED, "adapter")
 SIZES = (0, -1, 1, 3, 5, 1000, 200_000, 10_000_000, 10**9, 2**40)
 SHAPES = re.compile(
     "hidden_size|intermediate_size|layers$|vocab_size|max_position|image_size|patch_size|projection_dim|num_channels"
@@ -38,15 +41,23 @@ FOLDERS = LONG_RUN // 2
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(0)]
 
 
-def opened(name, folder):
-    """What a folder gives for fixed clips and texts."""
+def save_adapter(base, folder):
+    """Save a LoRA of a small CLIP, whose changes are not zero."""
+    config = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    torch.manual_seed(0)
+    get_peft_model(AutoModel.from_pretrained(base), config).save_pretrained(folder)
+    return folder
+
+
+def opened(name, folder, base):
+    """What a folder gives for fixed clips and texts; `base` is the model of an adapter."""
     videos = random_videos(2, 4, 64 if name in SHIPPED else 16)
     if name == "miniature-tfcovr":
         encoder = load_moment_encoder(str(folder))
         frames = random_videos(1, encoder.num_frames, 64)
         with torch.inference_mode():
             return torch.from_numpy(encoder.query(frames[0], "with 2 turns"))
-    encoder = load_encoder(str(folder))
+    encoder = load_encoder(base, adapter=str(folder)) if base else load_encoder(str(folder))
     parts = [encoder.encode_video(videos)]
     if encoder.reads_texts:
         parts.append(encoder.encode_text(["a dog runs", "a dog sits then runs"]))
@@ -63,7 +74,8 @@ def leaves(value, path=""):
 
 def mutate(dice, folder):
     """Mutate one file of a folder; whether what decides the shape of the model changed, and nothing else."""
-    path = dice.choice([folder / "config.json"] * 6 + sorted(folder.glob("*.json")) + [folder / "model.safetensors"])
+    config = folder / ("adapter_config.json" if (folder / "adapter_config.json").is_file() else "config.json")
+    path = dice.choice([config] * 6 + sorted(folder.glob("*.json")) + sorted(folder.glob("*.safetensors")))
     content = path.read_bytes()
     if path.suffix == ".safetensors":
         size = struct.unpack("<Q", content[:8])[0]
@@ -108,11 +120,11 @@ def time_limit(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
-def outcome(name, folder, decides_shape, expected):
+def outcome(name, folder, base, decides_shape, expected):
     """What becomes of a mutated folder, and the trace of what should not be."""
     try:
         with time_limit(SECONDS):
-            found = opened(name, folder)
+            found = opened(name, folder, base)
     except HangError:
         return "hang", traceback.format_exc()
     except (ValueError, OSError, ImportError) as error:
@@ -124,15 +136,19 @@ def outcome(name, folder, decides_shape, expected):
     return ("wrong", "other embeddings") if decides_shape and not same else ("works", "")
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, *SHIPPED])
+@pytest.mark.parametrize("name", KINDS)
 def test_a_mutated_model_folder_works_or_is_refused_by_its_name(name, tmp_path, record_property, capfd):
-    whole = WEIGHTS / name if name in SHIPPED else Path(save_small(FAMILIES[name], tmp_path / "whole"))
-    expected, counts, faults = opened(name, whole), Counter(), []
+    base = str(save_small(clip, tmp_path / "base")) if name == "adapter" else None
+    if base:
+        whole = save_adapter(base, tmp_path / "whole")
+    else:
+        whole = WEIGHTS / name if name in SHIPPED else Path(save_small(FAMILIES[name], tmp_path / "whole"))
+    expected, counts, faults = opened(name, whole, base), Counter(), []
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for seed in range(FOLDERS // 9 + 1):
+    for seed in range(FOLDERS // len(KINDS)):
         folder = tmp_path / "mutated"
         shutil.copytree(whole, folder, copy_function=shutil.copyfile)
-        what, trace = outcome(name, folder, mutate(Random(f"{name} {seed}"), folder), expected)
+        what, trace = outcome(name, folder, base, mutate(Random(f"{name} {seed}"), folder), expected)
         counts[what] += 1
         faults += [f"{name} {seed}: {what}\n{trace[-1500:]}"] if what not in {"clear error", "works"} else []
         shutil.rmtree(folder)

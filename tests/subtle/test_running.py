@@ -1,6 +1,7 @@
 """How recipes end: one line for a user's mistake, a traceback for a bug, exit status 130 when interrupted."""
 
 import gc
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from subtle.run.results import read_json
 from subtle.running import run_recipe
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -40,6 +42,57 @@ def test_a_mistake_of_the_user_is_one_line(capsys, tmp_path):
         assert run_recipe(main, None) == 2
         shown = capsys.readouterr().err
         assert (message in shown, shown.count("\n"), shown.startswith("error: ")) == (True, 1, True), shown
+
+
+DAMAGE = [
+    ("miniature-clip", "config.json", "[]", "AutoModel"),
+    ("miniature-clip", "config.json", '{"model_type": "clip", "text_config": 3}', "AutoConfig"),
+    ("miniature-clip", "model.safetensors", "x", "AutoModel"),
+    ("miniature-clip", "tokenizer.json", "{", "AutoTokenizer"),
+    ("miniature-clip", "processor_config.json", "[1]", "AutoProcessor"),
+    ("miniature-aim", "adapter_config.json", "[]", "AIMAdapterConfig"),
+    ("miniature-aim", "adapter_config.json", "{", "AIMAdapterConfig"),
+]
+
+
+@pytest.mark.parametrize(("model", "name", "text", "opener"), DAMAGE, ids=str)
+def test_whatever_a_library_says_of_a_damaged_model_is_one_line_that_names_its_folder(
+    tmp_path, capsys, model, name, text, opener
+):
+    import transformers
+
+    import hf_models
+
+    folder = shutil.copytree(RECIPES / "weights" / model, tmp_path / "model")
+    (folder / name).write_text(text)
+    load = getattr(transformers, opener, None) or getattr(hf_models, opener)
+    assert run_recipe(lambda _: load.from_pretrained(folder), None) == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {folder} cannot be opened as a model (")
+
+
+def test_a_damaged_parquet_file_of_an_earlier_run_is_one_line_that_names_it(tmp_path, capsys):
+    import polars as pl
+
+    (tmp_path / "a.parquet").write_text("PAR1")
+    assert run_recipe(lambda _: pl.read_parquet(tmp_path / "*.parquet"), None) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/*.parquet cannot be read (ComputeError: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read as JSON"),
+        ("[" * 100_000, "cannot be read as JSON"),
+        ("[]", "does not hold a JSON object"),
+        ("{}", "holds no config and no size"),
+        ('{"config": 3, "size": 1}', "holds no config; it is damaged"),
+    ],
+)
+def test_damaged_results_of_an_earlier_run_are_refused(tmp_path, text, message):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_json(tmp_path / "results.json", config=dict, size=int)
 
 
 class UnreadableVideos:

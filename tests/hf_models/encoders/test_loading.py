@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from transformers import (
     Qwen2VLConfig,
 )
 
+from hf_models.checkpoints import opening
 from hf_models.encoders import ENCODERS, GMEEncoder, estimate, load_encoder
 from hf_models.encoders.estimates import check_memory, estimate_model
 
@@ -179,6 +181,58 @@ def test_an_adapter_changes_its_own_model_only(adapter, folder_of, encoder_of, c
         load_encoder(adapter)
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"r": 10**9}, r"asks for r=1,000,000,000, and its weights have .* rank 2; copy it again"),
+        ({"rank_pattern": {".*": 5000}}, "asks for r=5,000, and its weights have"),
+        ({"layers_to_transform": [10**9]}, "asks for layers_to_transform=1,000,000,000"),
+        ({"target_modules": 3}, "cannot be opened as a model|does not fit"),
+        ({"base_model_name_or_path": {"a": 1}}, "names no model as its base but"),
+        ({"peft_type": "none"}, r"cannot be opened as a model \(KeyError"),
+    ],
+    ids=str,
+)
+def test_an_adapter_that_asks_for_more_than_its_weights_is_refused(adapter, folder_of, tmp_path, fields, message):
+    folder = shutil.copytree(adapter, tmp_path / "adapter")
+    change(folder, "adapter_config.json", **fields)
+    with pytest.raises(ValueError, match=message):
+        load_encoder(folder_of(clip), adapter=str(folder))
+
+
+def test_an_adapter_has_no_module_run(adapter, folder_of, tmp_path, monkeypatch):
+    """PEFT imports `megatron.core` where a configuration asks for it; in a working directory it is anyone's."""
+    folder = shutil.copytree(adapter, tmp_path / "adapter")
+    (tmp_path / "megatron").mkdir()
+    (tmp_path / "megatron/core.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+    change(folder, "adapter_config.json", megatron_config={"a": 1}, megatron_core="megatron.core")
+    with pytest.raises(ValueError, match=r"asks PEFT to run the module 'megatron\.core'"):
+        load_encoder(folder_of(clip), adapter=str(folder))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_weights_of_torch_are_compared_with_the_configuration_too(copy_of, adapter, tmp_path):
+    folder = copy_of(clip)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    load_encoder(str(folder))
+    config = json.loads((folder / "config.json").read_text())
+    change(folder, "config.json", text_config={**config["text_config"], "vocab_size": 10_000_000})
+    with pytest.raises(ValueError, match=r"asks for 160,\d{3},\d{3} weights, and its files hold"):
+        load_encoder(str(folder))
+    torch.save({"a": torch.zeros(1).expand(10**9)}, folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"describes weights of 4,000,000,000; it is damaged or hostile"):
+        load_encoder(str(folder))
+    lora = shutil.copytree(adapter, tmp_path / "lora")
+    torch.save(load_file(lora / "adapter_model.safetensors"), lora / "adapter_model.bin")
+    (lora / "adapter_model.safetensors").unlink()
+    with opening(lora):
+        change(lora, "adapter_config.json", r=10**9)
+    with pytest.raises(ValueError, match="asks for r=1,000,000,000"), opening(lora):
+        pytest.fail("it was opened")
+
+
 def qwen_2_vl_2b():
     vision = {"depth": 32, "embed_dim": 1280, "hidden_size": 1536, "num_heads": 16}
     text = {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12}
@@ -227,3 +281,31 @@ def test_a_gpu_that_is_too_small_is_said_before_loading(folder_of, monkeypatch):
     with pytest.raises(ValueError, match=r"0\.6 GB at batch size 1, and cuda:0 has 0\.1 GB free of 8\.0; take a"):
         load_encoder(folder_of(clip), "cuda:0")
     check_memory(estimate(folder_of(clip)), "cpu", "any")
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "place", "value", "message"),
+    [
+        (gme, "config.json", ["image_token_id"], 0, "has image_token_id=12, and the model reads 0; save the processor"),
+        (gme, "config.json", ["vision_config", "spatial_merge_size"], -1, "has merge_size=1, and the model reads -1"),
+        (gme, "processor_config.json", ["image_processor", "patch_size"], 8, "has patch_size=8, and the model reads 4"),
+        (v_jepa_2, "config.json", ["frames_per_clip"], 200_000, "asks for 200,000 frames of a clip"),
+        (x_clip, "processor_config.json", ["image_processor", "crop_size", "width"], 10**7, "makes frames with width="),
+    ],
+)
+def test_a_processor_of_other_patches_sizes_or_frames_is_refused(copy_of, make, name, place, value, message):
+    folder = copy_of(make)
+    fields = json.loads((folder / name).read_text())
+    *parents, last = place
+    reduce(dict.__getitem__, parents, fields)[last] = value
+    (folder / name).write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match=message):
+        load_encoder(str(folder))
+
+
+def test_a_panic_of_a_tokenizer_is_an_error_that_names_the_folder_and_an_interrupt_is_none():
+    panic = type("PanicException", (BaseException,), {})
+    with pytest.raises(ValueError, match=r"a/b cannot be opened as a model \(PanicException: no entry"), opening("a/b"):
+        raise panic("no entry found for key")
+    with pytest.raises(KeyboardInterrupt), opening("a/b"):
+        raise KeyboardInterrupt

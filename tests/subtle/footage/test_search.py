@@ -445,6 +445,15 @@ def test_a_span_that_is_none_is_named_and_left_out_of_an_export(config, indexed,
     assert len(json.loads((tmp_path / "out/moments.json").read_text())) == 2
 
 
+def test_a_search_changes_no_file_of_the_index(config, indexed, tmp_path):
+    folder = shutil.copytree(indexed.output, tmp_path / "index")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    text = replace(config, index=str(folder), clip=None, start_seconds=None, end_seconds=None)
+    for asked in (replace(config, index=str(folder)), text, replace(text, export=str(tmp_path / "out"), limit=1)):
+        assert run_recipe(search.main, replace(asked, video_dir=indexed.video_dir)) == 0
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
 def changed(folder, source, table, **columns):
     """A copy of an index in which columns of a table have other values in the first row."""
     shutil.copytree(source, folder)
