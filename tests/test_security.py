@@ -162,8 +162,8 @@ WARNINGS = {
     "`read_frames` alone runs in your own process.",
     "Decode untrusted videos in a container.",
     "`trust_remote_code=True` and `evaluate.load` of a name on the Hub run the code they load.",
-    "A pickle of FineDiving or a checkpoint to convert runs no code, but one made for it can take much time and memory, "
-    "or end the process.",
+    "A pickle of FineDiving or a checkpoint to convert runs no code, but one made for it can take much time and "
+    "memory, or end the process.",
     "Get them from their authors.",
     "`--output_dir` of a training run holds pickles of states, which `accelerate` loads.",
     "Resume only runs of your own.",
