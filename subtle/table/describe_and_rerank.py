@@ -24,15 +24,14 @@ from subtle.table.embedding import Work
 from subtle.table.models import load_model
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, shortlist, to_score
-from subtle.table.rows import finish_table, is_done, read_rows, write_failure, write_row
+from subtle.table.rows import is_done, read_rows, write_failure, write_row
 from subtle.table.scoring import Benchmark, Measured, Ranked, measure_ranked, rank_row
-from subtle.table.zero_shot_rows import CUTS
-from subtle.tfcovr.measure import ComposedRetrievalMeasure
+from subtle.table.table import finish_table
+from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
 
 RETRIEVED, RERANKED = "describe, retrieve", "describe, retrieve, re-rank"
 LABEL_ATTRIBUTES = "label attributes (upper bound)"
 """What the re-ranker without a model is called: it knows the labels, so it is an upper bound, no model's."""
-METRICS = [f"map@{cut}" for cut in CUTS]
 TITLE = "Composed retrieval by description and re-ranking"
 Scores = dict[tuple[str, str], float]
 """Ids of a query and a clip -> score."""
@@ -72,7 +71,7 @@ class Pipeline:
         encoder = load_model(config.encoder, self.device, trust_remote_code=config.trust_remote_code)
         work = Work(config.batch_size, config.shard_size, config.num_workers)
         folder, frames = self.output_dir / "embeddings", (None, config.target_frames)
-        most = max(CUTS[-1], config.shortlist)
+        most = max(CUTOFFS[-1], config.shortlist)
         return rank_row(
             self.benchmark, encoder, "captions", folder, frames, extra_texts=described.texts, work=work, k=most
         )
@@ -279,7 +278,7 @@ class Pipeline:
         """Write the table; the exit status."""
         found = {name: row for name, row in read_rows([self.output_dir]).items() if name in self.names}
         made: dict[str, Any] = {"config": self.config, "seed": self.config.seed}
-        status = finish_table(self.output_dir, found, self.names, METRICS, TITLE, **made)
+        status = finish_table(self.output_dir, found, self.names, TITLE, **made)
         return int(bool(status or self.incomplete))
 
 

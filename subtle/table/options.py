@@ -11,6 +11,19 @@ from subtle.tfcovr.stage2_config import Stage2Config
 
 
 @dataclass
+class TableConfig:
+    """The rows to measure, and those of other machines."""
+
+    rows: list[str] | None = option(None, "Rows to measure now, by name; none: all.")
+    merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
+    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
+    tflops: float | None = option(
+        None, "Speed of the machine for --dry_run, in 10^12 operations per second; none: as measured here."
+    )
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
+
+
+@dataclass
 class RowModelsConfig:
     """The model of each row of Table 2: a folder or a name on the Hub; none: the row is not measured."""
 
@@ -32,7 +45,7 @@ class RowModelsConfig:
 
 
 @dataclass
-class ZeroShotConfig(RowModelsConfig, DataConfig):
+class ZeroShotConfig(TableConfig, RowModelsConfig, DataConfig):
     """Which rows to measure, on what, and how."""
 
     models: list[str] = option(
@@ -52,11 +65,6 @@ class ZeroShotConfig(RowModelsConfig, DataConfig):
         None, "Table of query_id, target_caption that says what to find; none: label captions."
     )
     min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable captions with which a row is measured.")
-    rows: list[str] | None = option(None, "Rows to measure, by name; none: all.")
-    merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
-    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
-    tflops: float = option(100.0, "Operations that the machine sustains, in 10^12 per second, for --dry_run.")
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     gallery: Literal["clips", "targets"] = option(
         "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
     )
@@ -85,15 +93,10 @@ BY_THE_ROW = ("end_to_end", "query", "query_frames", "project_text")
 
 
 @dataclass
-class FinetuneConfig(Stage2Config):
+class FinetuneConfig(TableConfig, Stage2Config):
     """What is trained and measured; the options of stage 2 below hold for all rows."""
 
-    rows: list[str] | None = option(None, "Rows to measure, by name; none: all.")
-    merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
-    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
-    tflops: float = option(100.0, "Operations that the machine sustains, in 10^12 per second, for --dry_run.")
     seeds: list[int] = option([0], "Seeds of the training, in place of --seed.")
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     clip_model: str | None = option(MINIATURE_CLIP, "CLIP of its two rows: a folder or a name on the Hub; none: none.")
     blip2_model: str | None = option(
         "random", "BLIP-2 of its four rows; random: a small one without training, made here; none: none."
@@ -132,7 +135,7 @@ MINIATURE = {
 
 
 @dataclass
-class AblateConfig(RunConfig, FrameCacheConfig, DataConfig):
+class AblateConfig(TableConfig, RunConfig, FrameCacheConfig, DataConfig):
     """What to vary, on what, and how often."""
 
     variations: dict[str, Any] = option(
@@ -144,17 +147,10 @@ class AblateConfig(RunConfig, FrameCacheConfig, DataConfig):
     shuffled: bool = option(False, "Measure each model on shuffled frames, too.")
     stage1_config: str | None = option(None, "YAML file of stage1.py that variations of stage 1 start from.")
     stage2_config: str | None = option(None, "YAML file of stage2.py that all variations start from.")
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     embeddings: str = option(
         "outputs/embeddings/stage1", "Folder of embed.py's embeddings for variations that keep the encoders."
     )
     num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
-    rows: list[str] | None = option(None, "Variations to run now; none: all.")
-    merge: list[str] | None = option(None, "Output folders of other machines, whose rows are taken over; none: none.")
-    dry_run: bool = option(False, "Print what would be trained, downloaded and how long it takes; run nothing.")
-    tflops: float | None = option(
-        None, "Speed to expect in a dry run, in 10^12 operations per second; none: as measured here."
-    )
     output_dir: str = option("outputs/ablation", "Folder for the table, its rows and what is trained.")
 
 

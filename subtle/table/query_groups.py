@@ -12,7 +12,7 @@ from hf_datasets.miniature.differences import SAME_TEXT, difference_between
 from subtle.run.over_seeds import in_percent
 from subtle.run.results import replacing
 from subtle.table.differences import SHOWN, Result, read_queries
-from subtle.table.rows import show
+from subtle.table.table import show
 
 MORE = "more than one"
 NOT_STATED = "not stated"

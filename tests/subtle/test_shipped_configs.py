@@ -1,7 +1,6 @@
 """Every configuration file that ships can be read by the recipe or launcher that it is for."""
 
 import contextlib
-import importlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,6 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from datasets import Dataset, DatasetDict
 
-from tests.fixtures.verbs import module_of, options_of
 from subtle.embedding.embed import EmbedConfig
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import parse_config
@@ -19,6 +17,7 @@ from subtle.table.ablate import STAGES, planned
 from subtle.table.options import AblateConfig, FinetuneConfig, ZeroShotConfig
 from subtle.table.variations import read_variations
 from subtle.train.stage2 import Stage2Config
+from tests.fixtures.verbs import module_of, options_of
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 CONFIGS = {
@@ -90,14 +89,16 @@ def trained_and_measured(monkeypatch, folder, verb, *words):
     monkeypatch.setattr(f"{module.__name__}.{train}", stop)
     if verb == "ablate":
         monkeypatch.setattr(module, "check_model_folder", lambda _: None)
-        monkeypatch.setattr(module, "finish", lambda *_: 0)
+        monkeypatch.setattr(module.Ablation, "finish", lambda *_: 0)
     if verb == "evaluate_vcmr":
         monkeypatch.setattr(module, "make_features", lambda *_: None)
     if verb == "evaluate_comp":
         monkeypatch.setattr(module, "load", lambda _: module.Measured([], {}, []))
     given = [word for option, file in files.items() for word in (f"--{option}", f"{file}.yaml")]
     with contextlib.suppress(SystemExit):
-        module.main(parse_config(options_of(verb), None, [*options, *given, "--output_dir", str(folder / "out"), *words]))
+        module.main(
+            parse_config(options_of(verb), None, [*options, *given, "--output_dir", str(folder / "out"), *words])
+        )
     return trained[0], opened
 
 

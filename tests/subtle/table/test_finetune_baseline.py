@@ -76,7 +76,7 @@ def test_one_command_measures_all_ten_rows_and_a_second_one_measures_none(shared
     assert columns["blip2-video"]["weights"] == "random weights"
     assert columns["blip-covr-ecde"]["weights"] == "random weights; label captions"
     assert [columns[name]["query frames"] for name in ("blip2-text", "clip-mlp-1", "clip-mlp-15")] == ["-", 1, 15]
-    monkeypatch.setattr(finetune_baseline, "measure_row", None)
+    monkeypatch.setattr(finetune_baseline.Table3, "measure", None)
     assert finetune_baseline.main(shared) == 0
     assert results_of(shared.output_dir)["figures"] == table["figures"]
     with pytest.raises(ValueError, match="measured with other learning_rate; name another --output_dir"):
