@@ -14,7 +14,7 @@ from hf_datasets.generation.relevance import RelevanceTask
 from hf_datasets.registration import write_rejections
 from hf_models.encoders import short_name
 from subtle.run.accelerator import make_accelerator
-from subtle.run.build import Build
+from subtle.run.build import Build, run
 from subtle.run.data import with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing_files, write_results
@@ -298,7 +298,13 @@ def ids_of(pair: Pair) -> tuple[str, str]:
     return pair.query["query_id"], pair.clip["clip_id"]
 
 
-def main(config: DescribeAndRerankConfig) -> int:
-    disable_progress_bar()
+def measure(config: DescribeAndRerankConfig) -> int:
+    """Measure the rows, or say what they will cost; the exit status."""
     pipeline = Pipeline(config)
     return pipeline.dry_run() if config.dry_run else pipeline.run()
+
+
+def main(config: DescribeAndRerankConfig) -> int:
+    """The same, with what answers requests where it is asked for; the exit status."""
+    disable_progress_bar()
+    return run(measure, config)

@@ -36,7 +36,7 @@ def variation_of(row: Row) -> str:
         ValueError: It is a row of another recipe's table.
     """
     if "variation" not in row.details:
-        raise ValueError(f"{row.folder} holds a row of another table; give folders that ablate.py wrote")
+        raise ValueError(f"{row.folder} holds a row of another table; give folders of a table of the kind ablate")
     return str(row.details["variation"])
 
 

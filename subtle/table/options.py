@@ -1,17 +1,32 @@
-"""The options of `zero_shot`, `finetune_baseline`, `ablate`, `describe_and_rerank`."""
+"""The options of a table, by the kind of its rows; imports nothing that takes long."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from subtle.options import option
+import yaml
+
+from subtle.commands import find_config
+from subtle.options import is_yaml, option
 from subtle.run.model_folders import MINIATURE_AIM, MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.run.shared_config import BuildConfig, DataConfig, Device, FrameCacheConfig, Protocol, RunConfig
 from subtle.tfcovr.finetuned_rows import ROWS
 from subtle.tfcovr.stage2_config import Stage2Config
 
+Kind = Literal["zero_shot", "finetune_baseline", "ablate", "describe_and_rerank"]
+
 
 @dataclass
-class TableConfig:
+class KindConfig:
+    """The kind of rows, which decides the other options."""
+
+    kind: Kind = option("zero_shot", "Kind of rows; first in a table's YAML file.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
+
+
+@dataclass
+class TableConfig(KindConfig):
     """The rows to measure, and those of other machines."""
 
     rows: list[str] | None = option(None, "Rows to measure now, by name; none: all.")
@@ -20,7 +35,6 @@ class TableConfig:
     tflops: float | None = option(
         None, "Speed of the machine for --dry_run, in 10^12 operations per second; none: as measured here."
     )
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
 
 
 @dataclass
@@ -96,6 +110,7 @@ BY_THE_ROW = ("end_to_end", "query", "query_frames", "project_text")
 class FinetuneConfig(TableConfig, Stage2Config):
     """What is trained and measured; the options of stage 2 below hold for all rows."""
 
+    kind: Kind = "finetune_baseline"
     seeds: list[int] = option([0], "Seeds of the training, in place of --seed.")
     clip_model: str | None = option(MINIATURE_CLIP, "CLIP of its two rows: a folder or a name on the Hub; none: none.")
     blip2_model: str | None = option(
@@ -138,6 +153,7 @@ MINIATURE = {
 class AblateConfig(TableConfig, RunConfig, FrameCacheConfig, DataConfig):
     """What to vary, on what, and how often."""
 
+    kind: Kind = "ablate"
     variations: dict[str, Any] = option(
         MINIATURE, "Rows: {name: {option: value, stage1: {option: value}, against: name}}."
     )
@@ -155,10 +171,10 @@ class AblateConfig(TableConfig, RunConfig, FrameCacheConfig, DataConfig):
 
 
 @dataclass
-class DescribeAndRerankConfig(BuildConfig, DataConfig):
+class DescribeAndRerankConfig(KindConfig, BuildConfig, DataConfig):
     """What writes the descriptions, what retrieves, what re-ranks, and on what it is measured."""
 
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
+    kind: Kind = "describe_and_rerank"
     gallery: Literal["clips", "targets"] = option(
         "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
     )
@@ -208,3 +224,29 @@ class DescribeAndRerankConfig(BuildConfig, DataConfig):
         for name in ("max_queries", "num_frames", "max_side", "target_frames", "batch_size", "shard_size"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
+
+
+KINDS: dict[str, type[KindConfig]] = {
+    "zero_shot": ZeroShotConfig,
+    "finetune_baseline": FinetuneConfig,
+    "ablate": AblateConfig,
+    "describe_and_rerank": DescribeAndRerankConfig,
+}
+
+
+def options_of_kind(words: Sequence[str]) -> type[KindConfig]:
+    """The options of the kind that a command line or its YAML file names; what is wrong is said when they are read.
+
+    >>> options_of_kind(["--kind", "ablate"]).__name__, options_of_kind(["--kind=typo"]).__name__
+    ('AblateConfig', 'ZeroShotConfig')
+    """
+    kind: Any = None
+    for place, word in enumerate(words):
+        if word == "--kind" or word.startswith("--kind="):
+            kind = word.partition("=")[2] or "".join(words[place + 1 : place + 2])
+    if kind is None and words and is_yaml(words[0]):
+        try:
+            kind = yaml.safe_load(find_config(Path(words[0])).read_text(encoding="utf-8"))["kind"]
+        except (yaml.YAMLError, ValueError, OSError, RecursionError, TypeError, KeyError):
+            kind = None
+    return KINDS.get(str(kind), ZeroShotConfig)

@@ -1,6 +1,7 @@
 """A table: rows that are made and measured one by one, kept, resumed, merged over machines, and printed."""
 
 import csv
+import importlib
 import io
 import sys
 from abc import ABC, abstractmethod
@@ -352,3 +353,9 @@ def as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, Row
             [name, *(text_of(columns.get(one)) for one in headings), *(values.get(one, "") for one in metrics), reason]
         )
     return text.getvalue()
+
+
+def main(config: Any) -> int:
+    """Measure a table of any kind; the exit status."""
+    status: int = importlib.import_module(f"subtle.table.{config.kind}").main(config)
+    return status
