@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 
 from hf_datasets.comp.contrasts import SpanReader
 from hf_datasets.comp.counterfactuals import Counterfactual
@@ -15,7 +14,7 @@ from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_models.encoders import VideoTextEncoder, load_encoder, short_name
 from subtle.comp.data import load_pairs, load_rows, pairs_of
-from subtle.comp.scores import Scores, table
+from subtle.comp.scores import Scores, show_scores
 from subtle.evaluate.options import EvaluateCompConfig
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
@@ -176,7 +175,7 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
             thresholds=thresholds,
             signature=outcome.signature,
         )
-    Console(width=140).print(table(results, title_of(config, data.coverage)))
+    show_scores(results, title_of(config, data.coverage))
     return results
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import evaluate
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 
 import metrics
 from hf_datasets.comp.contrasts import Span, span_of
@@ -19,7 +18,7 @@ from hf_datasets.generation.images import image_part
 from hf_datasets.registration import write_rejections
 from hf_datasets.video import read_frames
 from subtle.comp.data import load_rows, pairs_of
-from subtle.comp.scores import table
+from subtle.comp.scores import show_scores
 from subtle.evaluate.options import JudgeConfig
 from subtle.run.build import Build
 from subtle.run.data import with_split
@@ -145,5 +144,5 @@ def main(config: JudgeConfig) -> int:
         sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
         return 1
     title = f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
-    Console(width=120).print(table({build.chat.model: measured}, title))
+    show_scores({build.chat.model: measured}, title)
     return int(build.incomplete is not None)

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import EncodedSplit, Rankings, Shortlist, encode_split, rank_encoded, search_in
 from hf_models.moments.spans import MomentRanking
 from subtle.fig.measure import MomentRetrievalMeasure, columns
+from subtle.run.printing import show
 
 CUTS = (1, 10, 100)
 
@@ -161,7 +160,5 @@ def shortlist_of(config: Any, output_dir: Path) -> Shortlist | None:
 def show_figures(title: str, figures: dict[str, dict[str, float]]) -> None:
     """Print the rest of what was measured."""
     names = [name for name in next(iter(figures.values())) if not name.endswith("_std")]
-    table = Table("", *figures, title=title.replace("_", " "))
-    for name in names:
-        table.add_row(name, *(f"{values[name]:.4g}" for values in figures.values()))
-    Console().print(table)
+    cells = [[name, *(f"{values[name]:.4g}" for values in figures.values())] for name in names]
+    show(["", *figures], cells, title.replace("_", " "))

@@ -38,6 +38,31 @@ class TableConfig(KindConfig):
 
 
 @dataclass
+class RetrievalConfig(DataConfig):
+    """What is ranked, and how clips and texts are encoded for it."""
+
+    gallery: Literal["clips", "targets"] = option(
+        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
+    )
+    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
+    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable captions with which a row is measured.")
+    target_frames: int | None = option(None, "Frames of a target; none: as many as the model was made for.")
+    trust_remote_code: bool = option(False, "Let a model run the code that its folder or repository holds.")
+    batch_size: int = option(16, "Clips, texts or queries per forward pass.")
+    shard_size: int = option(256, "Clips, texts or queries per file of embeddings; a kill costs at most one file.")
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+
+    def check_numbers(self, *names: str) -> None:
+        """Refuse a share that is none, and numbers that must be above 0: those here, and those of these names."""
+        if not 0 <= self.min_caption_share <= 1:
+            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
+        for name in (*names, "target_frames", "batch_size", "shard_size"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
+                raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
+
+
+@dataclass
 class RowModelsConfig:
     """The model of each row of Table 2: a folder or a name on the Hub; none: the row is not measured."""
 
@@ -59,7 +84,7 @@ class RowModelsConfig:
 
 
 @dataclass
-class ZeroShotConfig(TableConfig, RowModelsConfig, DataConfig):
+class ZeroShotConfig(TableConfig, RowModelsConfig, RetrievalConfig):
     """Which rows to measure, on what, and how."""
 
     models: list[str] = option(
@@ -71,35 +96,20 @@ class ZeroShotConfig(TableConfig, RowModelsConfig, DataConfig):
     query_frames: int | None = option(
         None, "Frames of a query's clip for --models; 1: the middle frame; none: as many as the model was made for."
     )
-    target_frames: int | None = option(None, "Frames of a target for --models; none: as many as it was made for.")
     captions: str | None = option(
         None, "Table of clip_id, caption that describes the query clips; none: label captions."
     )
     rewritten: str | None = option(
         None, "Table of query_id, target_caption that says what to find; none: label captions."
     )
-    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable captions with which a row is measured.")
-    gallery: Literal["clips", "targets"] = option(
-        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
-    )
-    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
-    trust_remote_code: bool = option(False, "Let a model run the code that its folder or repository holds.")
-    batch_size: int = option(16, "Clips, texts or queries per forward pass.")
-    shard_size: int = option(256, "Clips, texts or queries per file of embeddings; a kill costs at most one file.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     output_dir: str = option("outputs/zero_shot", "Folder for the rows, the embeddings and the table.")
     seed: int = option(0, "Seed to record; nothing here is random.")
 
     def __post_init__(self) -> None:
         if self.models == ["none"]:
             self.models = []
-        if not 0 <= self.min_caption_share <= 1:
-            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
-        for name in ("batch_size", "shard_size", "query_frames", "target_frames", "tflops"):
-            if getattr(self, name) is not None and getattr(self, name) <= 0:
-                raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
+        self.check_numbers("query_frames", "tflops")
 
 
 NAMES = [row.name for row in ROWS]
@@ -171,14 +181,10 @@ class AblateConfig(TableConfig, RunConfig, FrameCacheConfig, DataConfig):
 
 
 @dataclass
-class DescribeAndRerankConfig(KindConfig, BuildConfig, DataConfig):
+class DescribeAndRerankConfig(KindConfig, BuildConfig, RetrievalConfig):
     """What writes the descriptions, what retrieves, what re-ranks, and on what it is measured."""
 
     kind: Kind = "describe_and_rerank"
-    gallery: Literal["clips", "targets"] = option(
-        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
-    )
-    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
     max_queries: int | None = option(None, "Queries to measure on, drawn by the seed; none: all.")
     describe: Literal["frames", "captions"] = option(
         "frames",
@@ -190,9 +196,7 @@ class DescribeAndRerankConfig(KindConfig, BuildConfig, DataConfig):
         None, "For --describe captions: sport of clips without a label of TF-CoVR; none: they are rejected."
     )
     any_form: bool = option(False, "For --describe captions: accept English lines without the form of its prompts.")
-    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable descriptions with which it is measured.")
     encoder: str = option(MINIATURE_CLIP, "Model of videos and texts that retrieves: a folder or a name on the Hub.")
-    target_frames: int | None = option(None, "Frames of a target for it; none: as many as it was made for.")
     shortlist: int = option(20, "Clips of each query that are re-ranked; 0: no re-ranking.")
     reranker: str | None = option(None, "Another chat model that re-ranks; none: --model.")
     reranker_base_url: str | None = option(None, "URL of its OpenAI-compatible server; none: as --base_url.")
@@ -201,29 +205,20 @@ class DescribeAndRerankConfig(KindConfig, BuildConfig, DataConfig):
     )
     num_frames: int = option(8, "Frames of each clip that the chat models or --matcher see.")
     max_side: int = option(448, "Longer side of such a frame, in pixels; smaller frames stay as they are.")
-    trust_remote_code: bool = option(False, "Let --encoder run the code that its folder or repository holds.")
-    batch_size: int = option(16, "Clips or texts per forward pass of --encoder.")
-    shard_size: int = option(256, "Clips or texts per file of embeddings; a kill costs at most one file.")
-    num_workers: int = option(2, "Processes that decode for --encoder; 0: this one decodes.")
-    device: Device = option("auto", "Where --encoder and --matcher compute; auto: on the GPU where there is one.")
     max_output_tokens: int = 160
     output_dir: str = "outputs/describe_and_rerank"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_numbers("max_queries", "num_frames", "max_side")
         if self.matcher and self.reranker:
             raise ValueError("--matcher and --reranker both re-rank: give one of them")
         if self.reranker and not self.model:
             raise ValueError("--reranker is another chat model beside --model: name that one, too")
         if self.reranker_base_url and not self.reranker:
             raise ValueError("--reranker_base_url is the server of --reranker: name that model")
-        if not 0 <= self.min_caption_share <= 1:
-            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
         if self.shortlist < 0:
             raise ValueError(f"--shortlist is {self.shortlist}; it is a number of clips, 0 for no re-ranking")
-        for name in ("max_queries", "num_frames", "max_side", "target_frames", "batch_size", "shard_size"):
-            if getattr(self, name) is not None and getattr(self, name) <= 0:
-                raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
 
 
 KINDS: dict[str, type[KindConfig]] = {

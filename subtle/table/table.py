@@ -13,10 +13,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from accelerate import PartialState
-from rich.console import Console
-from rich.table import Table as Printed
 
 from subtle.run.over_seeds import in_percent
+from subtle.run.printing import show
 from subtle.run.results import replacing_files, write_results
 from subtle.running import message_of, users_mistake
 from subtle.table.costs import Cost, Machine, costs_as_cells
@@ -26,10 +25,6 @@ from subtle.tuning.estimates import UTILIZATION
 
 METRICS = [f"map@{k}" for k in CUTOFFS]
 NOT_MEASURED = "not measured"
-WIDTH = 100
-"""Columns of what is printed where no terminal says how many it has."""
-WIDEST = 40
-"""Characters of a cell beyond which it takes several lines."""
 
 
 class Named(Protocol):
@@ -296,40 +291,6 @@ def finish_table(
 
 def text_of(value: Any) -> str:
     return "" if value is None else str(value)
-
-
-def show(head: Sequence[str], cells: Sequence[Sequence[str]], title: str, first: Sequence[str] = ()) -> None:
-    """Print a table without empty columns; those that do not fit beside the others follow below, in parts.
-
-    Args:
-        head: headings, that of the names first.
-        cells: of each row.
-        title: of the table.
-        first: headings that come before all others where not all fit.
-    """
-    console = Console()
-    room = console.width if console.is_terminal else WIDTH
-    widths = []
-    for place, heading in enumerate(head):
-        longest = max((len(row[place]) for row in cells), default=0)
-        widths.append(max(longest if not place else min(longest, WIDEST), *map(len, heading.split() or [""])))
-    left = [place for place in range(1, len(head)) if any(row[place] for row in cells)]
-    left.sort(key=lambda place: head[place] not in first)
-    while left or title:
-        part, free = [0], room - widths[0] - 4
-        for place in left:
-            if widths[place] + 3 <= free or part == [0]:
-                part.append(place)
-                free -= widths[place] + 3
-        left = [place for place in left if place not in part]
-        printed = Printed(title=title or None, title_justify="left")
-        for place in sorted(part):
-            printed.add_column(head[place], width=widths[place], no_wrap=not place, overflow="fold")
-        for row in cells:
-            if title or any(row[place] for place in part[1:]):
-                printed.add_row(*(row[place] for place in sorted(part)))
-        Console(width=max(room, widths[0] + widths[part[-1]] + 7), markup=False, highlight=False).print(printed)
-        title = ""
 
 
 def as_markdown(head: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> str:

@@ -13,8 +13,6 @@ from subtle.run.shared_config import DataConfig, EncoderConfig
 from subtle.table.rows import IGNORED
 
 SHUFFLED = ", frames shuffled"  # what the name of a row ends with where its model was measured so
-# Options that are younger than this table: at these values they are left out, so that rows from before them stay.
-LATER = {"temporal_pooling": "mean", "factored_labels": False, "model": "tfcovr"}
 OF_ALL = {*DataConfig.__dataclass_fields__, *IGNORED, "seed", "mixed_precision"}
 
 
@@ -95,15 +93,10 @@ def read_options(name: str, options: Mapping[str, Any], stage: str, stages: Mapp
     return read
 
 
-def without_later(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options without those of `LATER` that have its values."""
-    return {name: value for name, value in options.items() if name not in LATER or value != LATER[name]}
-
-
 def key_of(config: Any, *, without: tuple[str, ...] = ()) -> str:
     """A hash of the options that decide the outcome, but the seed."""
     ignored = {*IGNORED, "seed", *without}
-    values = without_later({name: value for name, value in asdict(config).items() if name not in ignored})
+    values = {name: value for name, value in asdict(config).items() if name not in ignored}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -142,7 +135,6 @@ class Run:
 def portable(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options that decide the weights; models that ship are named without their folder."""
     kept = {name: value for name, value in options.items() if name not in {*IGNORED, "data_dir", "video_dir"}}
-    kept = without_later(kept)
     shipped = {str(folder): folder.name for folder in WEIGHTS.iterdir()}
     return {name: shipped.get(value, value) if isinstance(value, str) else value for name, value in kept.items()}
 

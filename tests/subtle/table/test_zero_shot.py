@@ -222,7 +222,8 @@ def test_clips_without_labels_have_no_label_captions(small, options, tiny, tmp_p
     for path in data.glob("mini/*.parquet"):
         pl.read_parquet(path).with_columns(target_label=pl.lit(None, pl.String)).write_parquet(path)
     assert zero_shot.main(ZeroShotConfig(**options | {"dataset": str(data), "tf_cvr": small["clip"]})) == 1
-    assert "36 no label" in results_of(options)["failed"]["TF-CVR"]
+    first = ", ".join(pl.read_parquet(data / "mini/test.parquet")["query_id"][:5])
+    assert f"36 no label; such as of {first})" in results_of(options)["failed"]["TF-CVR"]
     assert "--rewritten" in results_of(options)["failed"]["TF-CVR"]
 
 
