@@ -25,7 +25,7 @@ from subtle.table.models import load_model
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, shortlist, to_score
 from subtle.table.rows import is_done, read_rows, write_failure, write_row
-from subtle.table.scoring import Benchmark, Measured, Ranked, measure_ranked, rank_row
+from subtle.table.scoring import Benchmark, Ranked, measure_ranked, rank_row
 from subtle.table.table import finish_table
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
 
@@ -209,9 +209,7 @@ class Pipeline:
 
     def write(self, name: str, ranked: Ranked, described: Captions, columns: dict[str, Any], **counts: int) -> None:
         """Write a measured row."""
-        measured: Measured = measure_ranked(self.benchmark, ranked, self.measure)
-        coverage = measured.coverage | counts | {"descriptions": described.coverage}
-        shown = f"{coverage['queries_ranked']:,} of {coverage['queries']:,}"
+        measured = measure_ranked(self.benchmark, ranked, self.measure)
         config = self.row_config(described, is_reranked=name == RERANKED)
         write_row(
             self.output_dir,
@@ -219,9 +217,9 @@ class Pipeline:
             measured.metrics,
             config=config,
             seed=self.config.seed,
-            columns=columns | {"queries": shown},
-            data=self.benchmark.data(measured.signature),
-            coverage=coverage,
+            columns=columns | measured.columns,
+            data=measured.data,
+            coverage=measured.details["coverage"] | counts | {"descriptions": described.coverage},
         )
 
     def row_config(self, described: Captions, *, is_reranked: bool) -> dict[str, Any]:

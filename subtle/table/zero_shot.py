@@ -25,7 +25,7 @@ from subtle.table.models import load_model
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import WAYS, WayName
 from subtle.table.rows import Row, is_done
-from subtle.table.scoring import Benchmark, measure_row
+from subtle.table.scoring import Benchmark, measure_ranked, rank_row
 from subtle.table.table import Measured, Table, run_table
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 
@@ -167,26 +167,25 @@ class Table2(Table[ZeroShotRow]):
         """Embed, rank and measure a row."""
         started = time.monotonic()
         encoder, extra = self.encoder(row.model), self.extra_texts(row)
-        found = measure_row(
+        ranked = rank_row(
             self.benchmark,
             encoder,
             row.way,
             self.output_dir / "embeddings",
             (row.query_frames, row.target_frames),
-            self.score,
             extra_texts=None if extra is None else extra.texts,
             work=self.work,
         )
+        found = measure_ranked(self.benchmark, ranked, self.score)
         target = row.target_frames or encoder.num_frames
-        columns = self.columns(row) | {"target frames": target}
-        columns["query frames"] = (row.query_frames or encoder.num_frames) if WAYS[row.way].reads_video else "-"
-        columns["queries"] = f"{found.coverage['queries_ranked']:,} of {found.coverage['queries']:,}"
-        columns["license"] = encoder.usage.license
+        found.columns |= {"target frames": target, "license": encoder.usage.license}
+        found.columns["query frames"] = (row.query_frames or encoder.num_frames) if WAYS[row.way].reads_video else "-"
         if isinstance(encoder, AIMEncoder) and encoder.num_frames != target:
-            columns["model"] += f" (made for {encoder.num_frames} frames, stretched)"
-        seconds = round(time.monotonic() - started, 1)
-        details = {"coverage": found.coverage, "usage": vars(encoder.usage), "encoded": found.num_encoded}
-        return Measured(found.metrics, self.benchmark.data(found.signature), columns, details | {"seconds": seconds})
+            made_for = f" (made for {encoder.num_frames} frames, stretched)"
+            found.columns["model"] = self.columns(row)["model"] + made_for
+        found.details |= {"usage": vars(encoder.usage), "encoded": ranked.num_encoded}
+        found.details["seconds"] = round(time.monotonic() - started, 1)
+        return found
 
     def extra_texts(self, row: ZeroShotRow) -> Captions | None:
         """The captions that a row takes, by query id; None where it takes none.
