@@ -23,10 +23,10 @@ from hf_datasets.generation.relevance import INSTRUCTIONS, PairToScore, Relevanc
 from hf_datasets.generation.requests_and_answers import Answer
 from hf_datasets.records import Rejection
 from subtle.options import run_recipe
-from subtle.table import describe_and_rerank
 from subtle.table.describe_and_rerank import RERANKED, RETRIEVED
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, rerank, to_score
+from subtle.table.table import main
 from tests.fixtures import small_encoders
 from tests.fixtures.small_encoders import save_small
 
@@ -68,7 +68,7 @@ def call(options, caches):
     def make(server=None, **changes):
         chat = {"model": "tiny", "base_url": server.url} if server else {}
         config = DescribeAndRerankConfig(**options | chat | changes)
-        return run_recipe(describe_and_rerank.main, config)
+        return run_recipe(main, config)
 
     return make
 
