@@ -25,8 +25,7 @@ VERBS = {
     "Composed retrieval (TF-CoVR)": (
         *("build_tfcovr", "analyse_tfcovr"),
         *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
-        *("zero_shot", "finetune_baseline", "ablate", "finetune_vlm"),
-        *("caption_clips", "rewrite_captions", "describe_and_rerank"),
+        *("table", "finetune_vlm", "caption_clips", "rewrite_captions"),
     ),
     "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
     "Your own footage": ("index", "search", "tune"),

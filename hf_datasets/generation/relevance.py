@@ -1,6 +1,6 @@
 """How well a clip fits a query, 0 to 10, by a chat model that sees frames of both: what a re-ranker asks.
 
-`subtle describe_and_rerank` asks this, and so does `subtle search` with `--rerank`.
+`subtle table --kind describe_and_rerank` asks this, and so does `subtle search` with `--rerank`.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,7 +5,6 @@ from typing import Any
 
 import evaluate
 import torch
-from rich.table import Table
 from torch import Tensor
 from tqdm import tqdm
 
@@ -15,6 +14,7 @@ from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_models.encoders import VideoTextEncoder
 from hf_models.retrieval import recall_at_1
 from subtle.run.over_seeds import in_percent
+from subtle.run.printing import show
 from subtle.run.shards import batched
 
 COLUMNS = {
@@ -166,17 +166,14 @@ class Scores:
         return torch.cat(parts)
 
 
-def table(results: dict[str, dict[str, Any]], title: str) -> Table:
-    """One line per model, in percent."""
+def show_scores(results: dict[str, dict[str, Any]], title: str) -> None:
+    """Print one line per model, in percent, and chance."""
     shown = [name for name in COLUMNS if any(name in row for row in results.values())]
-    made = Table(title=title, title_justify="left")
-    made.add_column("model")
-    for name in shown:
-        made.add_column(COLUMNS[name], justify="right")
-    for model, row in results.items():
-        made.add_row(LABELS.get(model, model), *(in_percent(row, name) if name in row else "" for name in shown))
+    cells = [
+        [LABELS.get(model, model), *(in_percent(row, name) if name in row else "" for name in shown)]
+        for model, row in results.items()
+    ]
     kinds = sum(name.startswith("accuracy/") for name in shown)
     chance = CHANCE | {"comprehensive_accuracy": f"{100 * 0.5**kinds:.1f}"}
-    made.add_section()
-    made.add_row("chance", *("50.0" if name.startswith("accuracy/") else chance.get(name, "") for name in shown))
-    return made
+    cells.append(["chance", *("50.0" if name.startswith("accuracy/") else chance.get(name, "") for name in shown)])
+    show(["model", *(COLUMNS[name] for name in shown)], cells, title)

@@ -14,7 +14,7 @@ from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_models.encoders import VideoTextEncoder, load_encoder, short_name
 from subtle.comp.data import load_pairs, load_rows, pairs_of
-from subtle.comp.scores import Scores, table
+from subtle.comp.scores import Scores, show_scores
 from subtle.evaluate.options import EvaluateCompConfig
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
@@ -22,7 +22,6 @@ from subtle.run.data import with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.over_seeds import average, summarize
 from subtle.run.results import replacing_files, write_results, writing
-from subtle.run.screen import Screen
 from subtle.run.shared_config import ContrastConfig
 from subtle.train.options import VidCLIPRunConfig
 from subtle.train.vidclip import run as train
@@ -176,7 +175,7 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
             thresholds=thresholds,
             signature=outcome.signature,
         )
-    Screen(width=140).print(table(results, title_of(config, data.coverage)))
+    show_scores(results, title_of(config, data.coverage))
     return results
 
 

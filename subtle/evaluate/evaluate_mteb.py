@@ -15,7 +15,6 @@ from mteb.models import ModelMeta
 from mteb.models.model_implementations import MODEL_REGISTRY
 from mteb.results import TaskResult
 from mteb.types import EncodeKwargs
-from rich.table import Table
 from transformers import AutoConfig
 
 from hf_models.encoders import ENCODERS, load_encoder, short_name
@@ -26,8 +25,8 @@ from subtle.mteb.composed import CUTS, KEPT, LEFT_OUT
 from subtle.mteb.encoders import AverageEncoder, ComposedEncoder, RandomEncoder, digest_of, load_composed
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
+from subtle.run.printing import show
 from subtle.run.results import replacing, write_json, write_results
-from subtle.run.screen import Screen
 
 AVERAGED = sorted(ENCODERS.keys() - {"xclip", "pe_video", "vjepa2"})  # whose similarities are dot products
 HALVES = {"text-only": "text", "video-only": "video"}
@@ -138,25 +137,26 @@ def meta_of(model: Any) -> ModelMeta:
     return model if isinstance(model, ModelMeta) else model.mteb_model_meta
 
 
-def table_of(task: Any, results: dict[str, dict[str, Any]]) -> Table:
-    """One task: composed retrieval with two lines per model, the query's own clip left out and kept."""
+def show_task(task: Any, results: dict[str, dict[str, Any]]) -> None:
+    """Print one task: composed retrieval with two lines per model, the query's own clip left out and kept."""
+    title = f"{task.metadata.name}, %"
     if not isinstance(task, ComposedRetrieval):
         shown = [name for name in SHOWN if any(name in scores for scores in results.values())]
-        made = Table("model", *shown, title=f"{task.metadata.name}, %", title_justify="left")
-        for name, scores in results.items():
-            made.add_row(name, *(percent(scores.get(column)) for column in shown))
-        return made
+        cells = [[name, *(percent(scores.get(column)) for column in shown)] for name, scores in results.items()]
+        show(["model", *shown], cells, title)
+        return
     columns = [f"map_at_{k}" for k in CUTS if k > 1] + ["recall_at_1", "recall_at_10"]
     titles = [name.replace("map_at_", "mAP@").replace("recall_at_", "R@") for name in columns]
-    heads = ("model", "query's own clip", *titles, "own clip first")
-    made = Table(*heads, title=f"{task.metadata.name}, %", title_justify="left")
-    for name, scores in results.items():
-        for how, text in ((LEFT_OUT, "left out"), (KEPT, "kept")):
-            first = percent(scores.get("own_clip_ranked_first")) if how == KEPT else ""
-            made.add_row(
-                name if how == LEFT_OUT else "", text, *(percent(scores[f"{c}_{how}"]) for c in columns), first
-            )
-    return made
+    cells = [
+        [
+            f"{name}, own clip {text}",
+            *(percent(scores[f"{column}_{how}"]) for column in columns),
+            percent(scores.get("own_clip_ranked_first")) if how == KEPT else "",
+        ]
+        for name, scores in results.items()
+        for how, text in ((LEFT_OUT, "left out"), (KEPT, "kept"))
+    ]
+    show(["model", *titles, "own clip first"], cells, title)
 
 
 def percent(value: float | None) -> str:
@@ -172,7 +172,6 @@ def run(config: EvaluateMTEBConfig) -> dict[str, dict[str, float]]:
     tasks = [open_task(name, config) for name in config.tasks]
     models = systems(config, device)
     figures: dict[str, dict[str, float]] = {name: {} for name in models}
-    console = Screen(width=140)
     for task in tasks:
         results = {}
         for name, model in models.items():
@@ -180,7 +179,7 @@ def run(config: EvaluateMTEBConfig) -> dict[str, dict[str, float]]:
                 continue
             results[name] = result_of(model, task, config)
             figures[name] |= {f"{task.metadata.name}/{score}": value for score, value in results[name].items()}
-        console.print(table_of(task, results))
+        show_task(task, results)
     revisions = {task.metadata.name: task.metadata.dataset["revision"] for task in tasks}
     revisions |= {name: meta_of(model).revision for name, model in models.items()}
     details = {"revisions": revisions, "splits": {task.metadata.name: task.split for task in tasks}}

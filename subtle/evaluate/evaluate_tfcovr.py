@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 import torch
-from rich.table import Table
 
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries
@@ -20,8 +19,8 @@ from subtle.run.accelerator import make_accelerator
 from subtle.run.data import load_split, with_split
 from subtle.run.models import load_encoders, load_trained
 from subtle.run.over_seeds import in_percent, summarize
+from subtle.run.printing import show
 from subtle.run.results import read_json, replacing_files, write_results, writing
-from subtle.run.screen import Screen
 from subtle.run.shared_config import DataConfig, EmbedConfig, QueryParts
 from subtle.run.training import INCIDENTAL
 from subtle.tfcovr.batches import EmbeddingSource, embed_config
@@ -176,14 +175,11 @@ def predictions(queries: Queries, ranked: list[list[str]], scores: list[list[flo
     )
 
 
-def show(results: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
+def show_results(results: dict[str, dict[str, float]], coverage: dict[str, int], signature: str) -> None:
     """Print the table, with coverage and protocol."""
-    table = Table("system", *(f"mAP@{k}" for k in CUTOFFS), title="Composed retrieval, %", title_justify="left")
-    for name, values in results.items():
-        table.add_row(name, *(in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS))
-    console = Screen()
-    console.print(table)
-    console.print(
+    cells = [[name, *(in_percent(values, f"map@{k}", digits=2) for k in CUTOFFS)] for name, values in results.items()]
+    show(["system", *(f"mAP@{k}" for k in CUTOFFS)], cells, "Composed retrieval, %")
+    print(
         f"coverage: {coverage['queries_ranked']:,} of {coverage['queries']:,} queries, "
         f"{coverage['targets_in_gallery']:,} of {coverage['targets']:,} targets, "
         f"{coverage['gallery_clips_ranked']:,} of {coverage['gallery_clips']:,} gallery clips\n{signature}"
@@ -220,7 +216,7 @@ def run(config: EvaluateConfig) -> dict[str, dict[str, float]]:
                 coverage={name: several[0].coverage for name, several in evaluations.items()},
                 by_seed={name: [evaluation.metrics for evaluation in several] for name, several in evaluations.items()},
             )
-        show(results, first.coverage, first.signature)
+        show_results(results, first.coverage, first.signature)
     return results
 
 

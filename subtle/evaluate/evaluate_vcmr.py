@@ -1,6 +1,5 @@
 """Measure moment retrieval in a corpus (VCMR), within a video (SVMR) and of whole videos (VR)."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import polars as pl
 from accelerate import Accelerator
-from rich.table import Table
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
@@ -27,8 +25,8 @@ from subtle.run.accelerator import make_accelerator
 from subtle.run.data import open_dataset, with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.over_seeds import in_percent, summarize
+from subtle.run.printing import show
 from subtle.run.results import read_json, write_results
-from subtle.run.screen import Screen
 from subtle.run.shared_config import Granularity, MomentDataConfig
 from subtle.train.options import VCMRConfig
 from subtle.train.vcmr import make_features
@@ -209,15 +207,14 @@ def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict
         coverage={"queries": len(rows), "queries_used": len(queries.rows)},
         models=[str(folder) for _, folder in models],
     )
-    table = Table("search", *(f"R@{k}\nIoU {iou}" for iou in IOU for k in K), "s/query")
-    for name, values in results.items():
-        table.add_row(name, *(in_percent(values, metric) for metric in METRICS), f"{values['seconds']:.3f}")
+    figures = {name: [in_percent(values, metric) for metric in METRICS] for name, values in results.items()}
+    cells = [[name, *figures[name], f"{values['seconds']:.3f}"] for name, values in results.items()]
     error = max(values[f"{metric}_error"] for values in results.values() for metric in METRICS)
-    Screen(width=None if sys.stdout.isatty() else 160).print(table)
-    print(
+    title = (
         f"VCMR recall in %, {config.split}, {len(queries.rows)} queries ({queried}), mean ± standard deviation over "
         f"seeds; another set of as many queries moves a figure by up to {100 * error:.1f} (its standard error)"
     )
+    show(["search", *(f"R@{k} IoU {iou}" for iou in IOU for k in K), "s/query"], cells, title)
     return results
 
 

@@ -17,12 +17,11 @@ from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.images import image_parts
 from hf_datasets.registration import write_rejections
 from subtle.comp.data import load_rows, pairs_of
-from subtle.comp.scores import table
+from subtle.comp.scores import show_scores
 from subtle.evaluate.options import JudgeConfig
 from subtle.run.build import Build
 from subtle.run.data import with_split
 from subtle.run.results import write_results
-from subtle.run.screen import Screen
 
 
 def frames_of(config: JudgeConfig, span: Span) -> list[dict[str, Any]]:
@@ -132,5 +131,5 @@ def main(config: JudgeConfig) -> int:
         sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
         return 1
     title = f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
-    Screen(width=120).print(table({build.chat.model: measured}, title))
+    show_scores({build.chat.model: measured}, title)
     return int(build.incomplete is not None)

@@ -3,14 +3,13 @@
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from hf_models.moments.dataset import MomentSplit
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.ranking import EncodedSplit, encode_split, rank_encoded
 from hf_models.moments.spans import MomentRanking
 from subtle.fig.measure import MomentRetrievalMeasure, columns
-from subtle.run.screen import Screen
+from subtle.run.printing import show
 
 
 def without_moment(split: MomentSplit, share: float, seed: int) -> np.ndarray:
@@ -99,7 +98,5 @@ def measure_without_moment(
 def show_figures(title: str, figures: dict[str, dict[str, float]]) -> None:
     """Print the rest of what was measured."""
     names = [name for name in next(iter(figures.values())) if not name.endswith("_std")]
-    table = Table("", *figures, title=title.replace("_", " "))
-    for name in names:
-        table.add_row(name, *(f"{values[name]:.4g}" for values in figures.values()))
-    Screen().print(table)
+    cells = [[name, *(f"{values[name]:.4g}" for values in figures.values())] for name in names]
+    show(["", *figures], cells, title.replace("_", " "))

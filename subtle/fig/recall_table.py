@@ -1,16 +1,13 @@
 """The table of moment retrieval's figures: three tasks, one below the other, for each system."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rich.table import Table
-
 from subtle.run.intervals import Interval
 from subtle.run.over_seeds import in_percent
-from subtle.run.screen import Screen
+from subtle.run.printing import show
 
-COLUMNS = ("R@1\nIoU 0.5", "R@10\nIoU 0.5", "R@1\nIoU 0.7", "R@10\nIoU 0.7")
+COLUMNS = ("R@1 IoU 0.5", "R@10 IoU 0.5", "R@1 IoU 0.7", "R@10 IoU 0.7")
 TASKS = {
     task: [f"{task.lower()}_recall@{k}_iou@{iou}" for iou in (0.5, 0.7) for k in (1, 10)] for task in ("VCMR", "SVMR")
 } | {"VR": ["vr_recall@1", "vr_recall@10"]}  # without an IoU
@@ -24,17 +21,15 @@ def show_recall(
     signature: str,
 ) -> None:
     """Print the table, with coverage and protocol."""
-    table = Table("trained on -> queried with", "%", *COLUMNS)
+    cells = []
     for name, values in results.items():
         for task, metrics in TASKS.items():
             shown = [
                 f"{in_percent(values, metric)} {intervals[name][metric].bounds_in_percent(1)}" for metric in metrics
             ]
-            table.add_row(name if task == next(iter(TASKS)) else "", task, *shown)
-        table.add_section()
-    console = Screen(width=None if sys.stdout.isatty() else 160)
-    console.print(table)
-    console.print(
+            cells.append([f"{name}, {task}", *shown, *[""] * (len(COLUMNS) - len(shown))])
+    show(["trained on -> queried with", *COLUMNS], cells, "Recall, %")
+    print(
         f"coverage: {coverage['queries_used']:,} of {coverage['queries']:,} queries, {coverage['videos_used']:,} of "
         f"{coverage['videos']:,} videos; mean ± standard deviation over seeds, [95 % interval over videos and seeds]\n"
         f"{signature}"

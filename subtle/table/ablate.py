@@ -1,38 +1,43 @@
 """Vary options of TF-CoVR's two stages, each with several seeds: Table 5 (beta), Table D3 (text encoder), your own."""
 
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import torch
-from accelerate import Accelerator, PartialState
+from accelerate import PartialState
 
+from hf_models.encoders import Estimate
 from hf_models.fingerprints import weights_fingerprint
-from subtle.evaluate.evaluate_tfcovr import Evaluation, Prepared, evaluate, is_trained, write_table
+from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained, write_table
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import adopt, option, override, parse_config
 from subtle.run.accelerator import make_accelerator
-from subtle.run.data import load_split, with_split
+from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.models import load_trained
 from subtle.run.results import replacing
 from subtle.run.shared_config import DataConfig
-from subtle.running import message_of, users_mistake
-from subtle.table.ablation_costs import print_costs
-from subtle.table.differences import METRICS, QUERIES, differences, over_seeds, row_name, variation_of
+from subtle.table.costs import OPERATIONS, PASSES, Cost, Forward, Machine
+from subtle.table.differences import QUERIES, differences, over_seeds, row_name, variation_of
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import by_group, groups_of, write_groups
-from subtle.table.rows import data_of, finish_table, is_done, read_rows, row_folder, write_failure, write_row
+from subtle.table.rows import Row, data_of, row_folder
+from subtle.table.table import METRICS, Measured, Table, finish_table, run_table
 from subtle.table.variations import Run, Variation, plan_run, read_variations
 from subtle.tfcovr.batches import embed_config
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
 from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
 from subtle.train.options import Stage1Config
+from subtle.tuning.estimates import OVERHEAD_SECONDS
 from subtle.tuning.verdict import average_precisions
+
+AIM_ATTENDS_TWICE = 1.35
+"""What AIM's second attention, over time, makes of CLIP's operations."""
 
 
 @dataclass
@@ -77,51 +82,6 @@ def planned(config: AblateConfig, variations: dict[str, Variation]) -> list[Run]
     ]
 
 
-@dataclass
-class Measurement:
-    """What all runs are measured with, and on."""
-
-    config: EvaluateConfig
-    accelerator: Accelerator
-    measure: ComposedRetrievalMeasure
-    videos: dict[str, str]
-    data: dict[str, str]
-
-    @classmethod
-    def of(cls, config: AblateConfig, accelerator: Accelerator) -> "Measurement":
-        """Reads queries and clips, so that a mistake about the data ends the run before anything is trained."""
-        shared = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__}
-        protocol = EvaluateConfig(**shared, split=config.split)
-        assert config.split is not None  # `with_split` filled it
-        clips = load_split(config, config.split, clips=True)
-        queries, gallery = load_split(config, config.split), gallery_ids(protocol)
-        data = data_of(config, config.split, queries, gallery, protocol.protocol)
-        videos = dict(zip(clips["clip_id"], clips["video_id"], strict=True))
-        return cls(protocol, accelerator, ComposedRetrievalMeasure(), videos, data)
-
-    def __call__(self, run: Run, *, shuffled: bool) -> tuple[Evaluation, dict[str, str]]:
-        """Measure a trained run; also the fingerprints of its encoders."""
-        trained = str(Path(run.stage2.output_dir) / "model")
-        model, processor = load_trained(trained)
-        own: dict[str, Any] = {}
-        folder = run.stage2.embeddings
-        if run.stage2.end_to_end:  # its encoders are nobody else's
-            folder, own = f"{Path(trained).parent / 'embeddings'}", {"vision_model": trained, "text_model": trained}
-        if shuffled:
-            folder, own = f"{folder}-shuffled", {**own, "shuffle_frames": True, "splits": [self.config.split]}
-            if not run.stage2.end_to_end:
-                take_clips(run, "-shuffled")
-        ready = Prepared(model, processor, embed_config(run.stage2, folder, **own), run.stage2.query)
-        encoders = {kind: weights_fingerprint(getattr(model, f"{kind}_model")) for kind in ("vision", "text")}
-        return evaluate(ready, self.config, self.accelerator.device, self.measure), encoders
-
-    def per_query(self, found: Evaluation) -> pl.DataFrame:
-        """Each query with its video and its average precision at every cut-off."""
-        values = average_precisions(found.predictions, CUTOFFS, "standard")
-        queries = found.predictions.select("query_id", video_id=pl.col("query_clip_id").replace_strict(self.videos))
-        return queries.with_columns(pl.Series(name, values[:, place]) for place, name in enumerate(METRICS))
-
-
 def train(run: Run) -> None:
     """Both stages, as far as they are not trained yet."""
     if run.stage1 and not is_trained(run.stage1):
@@ -140,89 +100,172 @@ def take_clips(run: Run, order: str) -> None:
     PartialState().wait_for_everyone()
 
 
-def left(run: Run, config: AblateConfig) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a run that no folder holds yet: their names and configurations."""
-    for shuffled in (False, True) if config.shuffled and not run.stage2.shuffle_frames else (False,):
-        name, settings = row_name(run.variation.name, run.seed, shuffled), run.config | {"shuffled": shuffled}
-        if not any(is_done(folder, name, settings) for folder in (config.output_dir, *(config.merge or ()))):
-            yield name, settings
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A row: a variation with one seed, measured on its frames in order or shuffled."""
+
+    run: Run
+    shuffled: bool
+
+    @property
+    def name(self) -> str:
+        """In the folder of rows."""
+        return row_name(self.run.variation.name, self.run.seed, self.shuffled)
 
 
-def run_one(run: Run, config: AblateConfig, measurement: Measurement) -> None:
-    """Train and measure one variation with one seed, and write its rows; those that are there stay."""
-    for name, settings in left(run, config):
-        columns, shuffled = {"changes": run.variation.changes}, settings["shuffled"]
-        try:
-            train(run)
-            found, encoders = measurement(run, shuffled=shuffled)
-        except (Exception, SystemExit) as error:
-            if (reason := reason_of(error)) is None:
-                raise
-            measurement.accelerator.print(f"{name} could not be measured: {reason}")
-            if measurement.accelerator.is_main_process:
-                write_failure(config.output_dir, name, reason, columns)
-            continue
-        if measurement.accelerator.is_main_process:
-            write_table(measurement.per_query(found), row_folder(config.output_dir, name) / QUERIES)
-            data = measurement.data | {"signature": found.signature}
-            about: dict[str, Any] = {"config": settings, "seed": run.seed, "columns": columns, "data": data}
-            details: dict[str, Any] = {"variation": run.variation.name, "shuffled": shuffled, "encoders": encoders}
-            write_row(config.output_dir, name, found.metrics, **about, **details, coverage=found.coverage)
+class Ablation(Table[MeasuredRun]):
+    """All variations with all seeds; the table that is printed has their means."""
+
+    def __init__(self, config: AblateConfig) -> None:
+        self.variations = read_variations(config.variations, STAGES)
+        runs = planned(config, self.variations)
+        super().__init__(with_split(config))
+        self.title = config.title
+        self.seed = config.seed
+        self.rows = [
+            MeasuredRun(run, shuffled)
+            for run in runs
+            for shuffled in ((False, True) if config.shuffled and not run.stage2.shuffle_frames else (False,))
+        ]
+
+    def asked(self) -> list[MeasuredRun]:
+        """All: `planned` leaves other variations out."""
+        return list(self.rows)
+
+    def settings(self, row: MeasuredRun) -> dict[str, Any]:
+        """What decides the figures of a run."""
+        return row.run.config | {"shuffled": row.shuffled}
+
+    def columns(self, row: MeasuredRun) -> dict[str, Any]:
+        """What is varied."""
+        return {"changes": row.run.variation.changes}
+
+    def seed_of(self, row: MeasuredRun) -> int:
+        """The one that it was trained with."""
+        return row.run.seed
+
+    def prepare(self, rows: Sequence[MeasuredRun]) -> None:
+        """Read queries and clips, so that a mistake about the data ends the run before anything is trained."""
+        if not rows:
+            return
+        for row in rows:
+            if not row.run.stage1 and "vision_model" not in row.run.variation.stage2:
+                check_model_folder(row.run.stage2.vision_model)  # what all start from; a model of one row fails with it
+        config = self.config
+        folder, precision = self.output_dir, config.mixed_precision
+        self.device = make_accelerator(config.device, folder, mixed_precision=precision).device
+        shared = {name: getattr(config, name) for name in DataConfig.__dataclass_fields__}
+        self.protocol = EvaluateConfig(**shared, split=config.split)
+        self.score = ComposedRetrievalMeasure()
+        clips = load_split(config, config.split, clips=True)
+        queries, gallery = load_split(config, config.split), gallery_ids(self.protocol)
+        self.data = data_of(config, config.split, queries, gallery, self.protocol.protocol)
+        self.videos = dict(zip(clips["clip_id"], clips["video_id"], strict=True))
+
+    def measure(self, row: MeasuredRun) -> Measured:
+        """Train a run as far as it is not, and measure it; each query's results are written beside its row."""
+        run = row.run
+        train(run)
+        trained = str(Path(run.stage2.output_dir) / "model")
+        model, processor = load_trained(trained)
+        own: dict[str, Any] = {}
+        folder = run.stage2.embeddings
+        if run.stage2.end_to_end:  # its encoders are nobody else's
+            folder, own = f"{Path(trained).parent / 'embeddings'}", {"vision_model": trained, "text_model": trained}
+        if row.shuffled:
+            folder, own = f"{folder}-shuffled", {**own, "shuffle_frames": True, "splits": [self.config.split]}
+            if not run.stage2.end_to_end:
+                take_clips(run, "-shuffled")
+        ready = Prepared(model, processor, embed_config(run.stage2, folder, **own), run.stage2.query)
+        encoders = {kind: weights_fingerprint(getattr(model, f"{kind}_model")) for kind in ("vision", "text")}
+        found = evaluate(ready, self.protocol, self.device, self.score)
+        if PartialState().is_main_process:
+            values = average_precisions(found.predictions, CUTOFFS, "standard")
+            queries = found.predictions.select("query_id", video_id=pl.col("query_clip_id").replace_strict(self.videos))
+            queries = queries.with_columns(pl.Series(name, values[:, place]) for place, name in enumerate(METRICS))
+            write_table(queries, row_folder(self.output_dir, row.name) / QUERIES)
+        details: dict[str, Any] = {"variation": run.variation.name, "shuffled": row.shuffled, "encoders": encoders}
+        data = self.data | {"signature": found.signature}
+        return Measured(found.metrics, data, details=details | {"coverage": found.coverage})
+
+    def finish(self, found: Mapping[str, Row]) -> int:
+        """Put the seeds of each variation together, and compare them."""
+        config, variations = self.config, self.variations
+        named = {variation_of(row) for row in found.values() if row.metrics is not None}
+        if others := sorted(named - variations.keys()):
+            print(f"left out, because --variations has no such name: {', '.join(others)}")
+        results = over_seeds(found, variations, config.seeds, shuffled=config.shuffled)
+        compared = differences(results, variations)
+        table = {row.name: row for row in (result.as_row(compared) for result in results.values()) if row}
+        status = finish_table(
+            self.output_dir,
+            table,
+            [result.label for result in results.values()],
+            self.title,
+            config=config,
+            seed=self.seed,
+            asked=[result.label for result in results.values() if result.variation.name in (config.rows or variations)],
+            differences=[asdict(one) for one in compared],
+            by_seed={result.label: result.by_seed for result in results.values()},
+        )
+        if table:
+            groups = groups_of(load_split(config, config.split))
+            write_groups(by_group(results.values(), groups), self.output_dir)
+        return status
+
+    def costs(self, machine: Machine) -> list[Cost]:
+        """What is left of each variation; a training or a folder of embeddings that several share counts once."""
+        sizes = {split: len(clips) for split, clips in load_splits(self.config, clips=True).items()}
+        num_triplets = len(load_splits(self.config)["train"])
+        forwards: dict[str, Forward] = {}
+        models: dict[str, dict[str, Estimate | None]] = {}
+        left: dict[tuple[str, str], tuple[str, float]] = {}
+        for row in self.rows:
+            variation = row.run.variation.name
+            base = row.run.stage1.base if row.run.stage1 else row.run.stage2.vision_model
+            for model in (base, row.run.stage2.text_model):
+                forwards.setdefault(model, Forward.of(model, None))
+                models.setdefault(variation, {})[model] = forwards[model].estimate
+            for *step, is_done, hours in steps_of(row, forwards[base].frame, machine, sizes, num_triplets):
+                if not is_done:
+                    left.setdefault((step[0], step[1]), (variation, hours))
+        found = []
+        for variation, estimates in models.items():
+            own = Counter(kind for (kind, _), (one, _) in left.items() if one == variation)
+            hours = sum(hours for one, hours in left.values() if one == variation)
+            note = ", ".join(f"{kind}: {number}" for kind, number in own.items()) or "all is trained"
+            found.append(Cost(variation, estimates, hours, note))
+        return found
 
 
-def reason_of(error: BaseException) -> str | None:
-    """Why a row could not be measured, where its options or this machine are the reason; None for a bug."""
-    if isinstance(error, SystemExit):
-        return str(error.code)
-    if isinstance(error, torch.OutOfMemoryError):
-        return f"out of memory on this device: {message_of(error)}"
-    mistake = users_mistake(error)
-    return None if mistake is None else message_of(mistake)
+def steps_of(
+    row: MeasuredRun, frame: float, machine: Machine, sizes: Mapping[str, int], num_triplets: int
+) -> Iterator[tuple[str, str, bool, float]]:
+    """What a row takes: kind, folder, whether it is done, hours.
 
-
-def finish(config: AblateConfig, variations: dict[str, Variation]) -> int:
-    """Put the rows together and write the table; the exit status."""
-    rows = read_rows([config.output_dir, *(config.merge or ())])
-    if others := sorted({variation_of(row) for row in rows.values() if row.metrics is not None} - variations.keys()):
-        print(f"left out, because --variations has no such name: {', '.join(others)}")
-    results = over_seeds(rows, variations, config.seeds, shuffled=config.shuffled)
-    found = differences(results, variations)
-    table = {row.name: row for row in (result.as_row(found) for result in results.values()) if row}
-    names = [result.label for result in results.values()]
-    by_seed = {result.label: result.by_seed for result in results.values()}
-    details: dict[str, Any] = {"differences": [asdict(one) for one in found], "by_seed": by_seed}
-    status = finish_table(
-        config.output_dir, table, names, METRICS, config.title, config=config, seed=config.seed, **details
-    )
-    if table:
-        assert config.split is not None  # `with_split` filled it
-        groups = groups_of(load_split(config, config.split))
-        write_groups(by_group(results.values(), groups), Path(config.output_dir))
-    return status
-
-
-def run(config: AblateConfig) -> int:
-    """Train, measure and compare all variations; the exit status."""
-    variations = read_variations(config.variations, STAGES)
-    runs = planned(config, variations)
-    if config.dry_run:
-        speed: dict[str, Any] = {"device": config.device, "tflops": config.tflops}
-        print_costs(runs, config.output_dir, shuffled=config.shuffled, is_trained=is_trained, **speed)
-        return 0
-    config = with_split(config)
-    read_rows([config.output_dir, *(config.merge or ())])  # what cannot be merged is said before anything is trained
-    accelerator = make_accelerator(config.device, Path(config.output_dir), mixed_precision=config.mixed_precision)
-    if pending := [one for one in runs if any(left(one, config))]:
-        for one in pending:
-            if not one.stage1 and "vision_model" not in one.variation.stage2:
-                check_model_folder(one.stage2.vision_model)  # what all start from; a model of one row fails with it
-        measurement = Measurement.of(config, accelerator)
-        for number, one in enumerate(pending, start=1):
-            accelerator.print(f"{number} of {len(pending)}: {one.name}")
-            run_one(one, config, measurement)
-    accelerator.wait_for_everyone()
-    return finish(config, variations) if accelerator.is_main_process else 0
+    Args:
+        row: a run and how it is measured.
+        frame: operations of its encoder for a frame.
+        machine: that computes it.
+        sizes: clips of each split.
+        num_triplets: to train on.
+    """
+    stage1, stage2 = row.run.stage1, row.run.stage2
+    clip = frame * ((stage1 or stage2).num_frames or 12) * AIM_ATTENDS_TWICE
+    num_clips = sum(sizes.values())
+    if stage1:
+        hours = machine.hours(PASSES * sizes["train"] * stage1.epochs * clip, num_clips)
+        yield "stage 1", stage1.output_dir, is_trained(stage1), hours
+    folder = f"{stage2.embeddings}{'-shuffled' * row.shuffled}"
+    yield "embeddings", folder, Path(folder, "results.json").is_file(), machine.hours(num_clips * clip, num_clips)
+    hidden, inner = stage2.fusion_hidden_dim, stage2.fusion_projection_dim
+    width, seen = stage2.projection_dim or hidden, num_triplets * stage2.epochs
+    weights = 2 * width * inner + 2 * inner * hidden + hidden * width
+    hours = machine.hours(PASSES * seen * (OPERATIONS * weights + 2 * clip * stage2.end_to_end))
+    overhead = OVERHEAD_SECONDS * seen / stage2.batch_size / 3600
+    yield "stage 2", stage2.output_dir, is_trained(stage2), hours + overhead
 
 
 def main(config: AblateConfig) -> int:
-    return run(config)
+    """Train, measure and compare all variations, or say what that will cost; the exit status."""
+    return run_table(Ablation(config))

@@ -157,7 +157,7 @@ def from_labels(labels: Mapping[str, tuple[str | None, str | None]]) -> Captions
     """Captions by id from labels and their descriptions."""
     written = {one: caption_from(*named) for one, named in labels.items()}
     usable = {one: text for one, text in written.items() if text}
-    return Captions(usable, LABEL_CAPTIONS, dict.fromkeys(written.keys() - usable.keys(), "no label"))
+    return Captions(usable, LABEL_CAPTIONS, {one: "no label" for one in written if one not in usable})
 
 
 def caption_from(label: str | None, description: str | None) -> str | None:

@@ -1,26 +1,26 @@
-"""What a row of a table will cost, from the model's configuration alone: download, GPU memory, hours.
+"""What the rows of a table will cost, from the models' configurations alone: download, memory, hours.
 
-The hours are a rule of thumb: 2 operations for each parameter and token, at the throughput that `--tflops` states;
-decoding is not in them.
+Hours are a rule of thumb: 2 operations for each parameter and token in a forward pass, three times as many in training,
+at `UTILIZATION` of the machine's speed, and the decoding of clips.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from peft import PeftConfig
-from rich.table import Table
 from transformers import AutoConfig
 
 from hf_models.encoders import Estimate, estimate, short_name
 from hf_models.encoders.estimates import FREE_SHARE, TOKENS_OF_IMAGE, TOKENS_OF_TEXT, parts_of, tokens_of_frame
 from hf_models.encoders.loading import read_config
-from subtle.run.screen import Screen
 from subtle.table.aim import estimate_aim, is_adapter, is_aim
+from subtle.tuning.estimates import DECODING_SECONDS, UTILIZATION, flops_per_second
 
-WIDTH = 140
 OPERATIONS = 2
 """For each parameter and token: one multiplication and one addition."""
+PASSES = 3
+"""Of a training step, forward and backward, in units of a forward pass."""
 
 
 @dataclass(frozen=True)
@@ -29,57 +29,95 @@ class Cost:
 
     Attributes:
         name: of the row.
-        model: a folder or a name on the Hub; None where none is configured.
-        estimate: of the model; None where it cannot be estimated.
-        hours: of encoding, without decoding.
-        note: why it cannot be estimated, or will be refused.
+        models: folders or names on the Hub, each with its estimate; None where it cannot be estimated.
+        hours: of computing and decoding; None where they cannot be estimated.
+        note: what is left to do, why it cannot be estimated, or why it will be refused.
     """
 
     name: str
-    model: str | None
-    estimate: Estimate | None = None
+    models: Mapping[str, Estimate | None] = field(default_factory=dict)
     hours: float | None = None
     note: str = ""
 
 
-def cost_of(
-    name: str,
-    model: str,
-    num_frames: int | None,
-    frames_and_texts: tuple[int, int],
-    tflops: float,
-    *,
-    aim_text: str | None = None,
-    device: torch.device | str = "cpu",
-    trust_remote_code: bool = False,
-) -> Cost:
-    """The cost of one row.
+@dataclass(frozen=True)
+class Machine:
+    """What the rows are computed with.
 
-    Args:
-        name: of the row.
-        model: a folder or a name on the Hub.
-        num_frames: the most frames that it reads of a clip; None: as many as the model was made for.
-        frames_and_texts: how many frames and how many texts the row encodes.
-        tflops: 10^12 operations per second that the machine sustains.
-        aim_text: the CLIP of an AIM.
-        device: where it shall run; a GPU that is too small is noted.
-        trust_remote_code: as of `load_encoder`.
+    Attributes:
+        device: where; a GPU that is too small is noted.
+        speed: operations per second that a run reaches.
+        num_workers: processes that decode.
     """
-    try:
-        if is_aim(model):
-            found = estimate_aim(model, aim_text, num_frames)
-            tokens = tokens_per_frame(AutoConfig.from_pretrained(aim_text or model))
-        else:
-            base = str(PeftConfig.from_pretrained(model).base_model_name_or_path) if is_adapter(model) else model
-            config = read_config(base, trust_remote_code=trust_remote_code)
-            fixed = num_frames if config is None else None  # a number that the model does not take is said later
-            found = estimate(base, fixed, trust_remote_code=trust_remote_code)
-            tokens = tokens_per_frame(config)
-    except (ValueError, OSError, ImportError) as error:
-        return Cost(name, model, note=" ".join(str(error).split())[:200])
-    frames, texts = frames_and_texts
-    operations = OPERATIONS * found.parameters * (frames * tokens + texts * TOKENS_OF_TEXT)
-    return Cost(name, model, found, operations / (tflops * 1e12) / 3600, too_small(found, device))
+
+    device: torch.device
+    speed: float
+    num_workers: int
+
+    @classmethod
+    def of(cls, device: str, tflops: float | None, num_workers: int) -> "Machine":
+        """A machine by the options of a recipe; its speed is measured where they do not say it."""
+        where = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+        peak = tflops * 1e12 if tflops else flops_per_second(where.type)
+        return cls(where, UTILIZATION * peak, max(num_workers, 1))
+
+    def hours(self, operations: float, clips: int = 0) -> float:
+        """Of computing, and of decoding so many clips."""
+        return (operations / self.speed + clips * DECODING_SECONDS / self.num_workers) / 3600
+
+    def too_small(self, found: Estimate) -> str:
+        """Why a GPU will be refused, or nothing."""
+        if self.device.type != "cuda":
+            return ""
+        free, _ = torch.cuda.mem_get_info(self.device)
+        if found.memory_bytes <= FREE_SHARE * free:
+            return ""
+        return f"refused: {self.device} has {free / 1e9:.1f} GB free"
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A model with the operations of a forward pass over one frame, and over one text; or why they are not known."""
+
+    model: str
+    estimate: Estimate | None = None
+    frame: float = 0.0
+    text: float = 0.0
+    note: str = ""
+
+    @classmethod
+    def of(
+        cls, model: str, num_frames: int | None, *, aim_text: str | None = None, trust_remote_code: bool = False
+    ) -> "Forward":
+        """Estimate; no weight is read.
+
+        Args:
+            model: a folder or a name on the Hub.
+            num_frames: the most frames that it reads of a clip; None: as many as the model was made for.
+            aim_text: the CLIP of an AIM.
+            trust_remote_code: as of `load_encoder`.
+        """
+        try:
+            if is_aim(model):
+                found = estimate_aim(model, aim_text, num_frames)
+                tokens = tokens_per_frame(AutoConfig.from_pretrained(aim_text or model))
+            else:
+                base = str(PeftConfig.from_pretrained(model).base_model_name_or_path) if is_adapter(model) else model
+                config = read_config(base, trust_remote_code=trust_remote_code)
+                fixed = num_frames if config is None else None  # a number that the model does not take is said later
+                found = estimate(base, fixed, trust_remote_code=trust_remote_code)
+                tokens = tokens_per_frame(config)
+        except (ValueError, OSError, ImportError) as error:
+            return cls(model, note=" ".join(str(error).split())[:200])
+        operations = OPERATIONS * found.parameters
+        return cls(model, found, operations * tokens, operations * TOKENS_OF_TEXT)
+
+    def cost(self, name: str, machine: Machine, *, frames: int, texts: float, clips: int) -> Cost:
+        """Of a row that encodes so many frames and texts, and decodes so many clips."""
+        if self.estimate is None:
+            return Cost(name, {self.model: None}, note=self.note)
+        hours = machine.hours(self.frame * frames + self.text * texts, clips)
+        return Cost(name, {self.model: self.estimate}, hours, machine.too_small(self.estimate))
 
 
 def tokens_per_frame(config: object) -> int:
@@ -87,47 +125,24 @@ def tokens_per_frame(config: object) -> int:
     image_tokens = TOKENS_OF_IMAGE.get(getattr(config, "model_type", ""))
     if config is None or image_tokens is not None:
         return (image_tokens or max(TOKENS_OF_IMAGE.values())) + TOKENS_OF_TEXT
-    return max((tokens_of_frame(part, None) for part in (config, *parts_of(config)) if has_patches(part)), default=1)
+    seen = (part for part in (config, *parts_of(config)) if isinstance(getattr(part, "patch_size", None), int))
+    return max((tokens_of_frame(part, None) for part in seen), default=1)
 
 
-def has_patches(part: object) -> bool:
-    return isinstance(getattr(part, "patch_size", None), int)
-
-
-def too_small(found: Estimate, device: torch.device | str) -> str:
-    """Why a GPU will be refused, or nothing."""
-    if torch.device(device).type != "cuda":
-        return ""
-    free, _ = torch.cuda.mem_get_info(device)
-    if found.memory_bytes <= FREE_SHARE * free:
-        return ""
-    return f"refused: {device} has {free / 1e9:.1f} GB free"
-
-
-def show_costs(costs: Sequence[Cost], tflops: float) -> None:
-    """Print the costs, one line for each row, and their sum: a model that several rows share is downloaded once."""
-    head = ("row", "model", "parameters", "download, GB", "memory, GB", f"hours at {tflops:g} TFLOPS", "")
-    table = Table(*head, title="Before anything is loaded", title_justify="left")
+def costs_as_cells(costs: Sequence[Cost]) -> tuple[list[str], list[list[str]]]:
+    """The headings and cells of a table of costs, and their sum: a model that rows share is downloaded once."""
+    head = ["row", "models", "parameters", "download, GB", "memory, GB", "hours", "note"]
+    cells = []
     for cost in costs:
-        table.add_row(cost.name, short_name(cost.model) if cost.model else "not configured", *cells(cost), cost.note)
-    table.add_row("all", "", "", f"{download_gigabytes(costs):.2f}", "", f"{sum(c.hours or 0 for c in costs):.2f}", "")
-    Screen(width=WIDTH).print(table)
-
-
-def cells(cost: Cost) -> Iterable[str]:
-    """Parameters, download, memory and hours of one row."""
-    if cost.estimate is None or cost.hours is None:
-        return ["", "", "", ""]
-    found = cost.estimate
-    return [
-        f"{found.parameters / 1e6:,.0f}M",
-        f"{found.download_bytes / 1e9:.2f}",
-        f"{found.memory_bytes / 1e9:.2f}",
-        f"{cost.hours:.2f}",
-    ]
-
-
-def download_gigabytes(costs: Sequence[Cost]) -> float:
-    """Of all models together, each once."""
-    sizes = {cost.model: cost.estimate.download_bytes for cost in costs if cost.estimate is not None}
-    return sum(sizes.values()) / 1e9
+        known = [found for found in cost.models.values() if found]
+        sizes = [
+            f"{sum(found.parameters for found in known) / 1e6:,.0f}M",
+            f"{sum(found.download_bytes for found in known) / 1e9:.2f}",
+            f"{max((found.memory_bytes for found in known), default=0) / 1e9:.2f}",
+        ]
+        models = ", ".join(map(short_name, cost.models)) or "not configured"
+        hours = "" if cost.hours is None else f"{cost.hours:.2f}"
+        cells.append([cost.name, models, *(sizes if known else ["", "", ""]), hours, cost.note])
+    every = {model: found.download_bytes for cost in costs for model, found in cost.models.items() if found}
+    total = sum(cost.hours or 0 for cost in costs)
+    return head, [*cells, ["all", "", "", f"{sum(every.values()) / 1e9:.2f}", "", f"{total:.2f}", ""]]

@@ -14,7 +14,7 @@ from hf_datasets.generation.relevance import RelevanceTask
 from hf_datasets.registration import write_rejections
 from hf_models.encoders import short_name
 from subtle.run.accelerator import make_accelerator
-from subtle.run.build import Build
+from subtle.run.build import Build, run
 from subtle.run.data import with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing_files, write_results
@@ -24,15 +24,14 @@ from subtle.table.embedding import Work
 from subtle.table.models import load_model
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, shortlist, to_score
-from subtle.table.rows import finish_table, is_done, read_rows, write_failure, write_row
-from subtle.table.scoring import Benchmark, Measured, Ranked, measure_ranked, rank_row
-from subtle.table.zero_shot_rows import CUTS
-from subtle.tfcovr.measure import ComposedRetrievalMeasure
+from subtle.table.rows import is_done, read_rows, write_failure, write_row
+from subtle.table.scoring import Benchmark, Ranked, measure_ranked, rank_row
+from subtle.table.table import finish_table
+from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
 
 RETRIEVED, RERANKED = "describe, retrieve", "describe, retrieve, re-rank"
 LABEL_ATTRIBUTES = "label attributes (upper bound)"
 """What the re-ranker without a model is called: it knows the labels, so it is an upper bound, no model's."""
-METRICS = [f"map@{cut}" for cut in CUTS]
 TITLE = "Composed retrieval by description and re-ranking"
 Scores = dict[tuple[str, str], float]
 """Ids of a query and a clip -> score."""
@@ -72,7 +71,7 @@ class Pipeline:
         encoder = load_model(config.encoder, self.device, trust_remote_code=config.trust_remote_code)
         work = Work(config.batch_size, config.shard_size, config.num_workers)
         folder, frames = self.output_dir / "embeddings", (None, config.target_frames)
-        most = max(CUTS[-1], config.shortlist)
+        most = max(CUTOFFS[-1], config.shortlist)
         return rank_row(
             self.benchmark, encoder, "captions", folder, frames, extra_texts=described.texts, work=work, k=most
         )
@@ -207,9 +206,7 @@ class Pipeline:
 
     def write(self, name: str, ranked: Ranked, described: Captions, columns: dict[str, Any], **counts: int) -> None:
         """Write a measured row."""
-        measured: Measured = measure_ranked(self.benchmark, ranked, self.measure)
-        coverage = measured.coverage | counts | {"descriptions": described.coverage}
-        shown = f"{coverage['queries_ranked']:,} of {coverage['queries']:,}"
+        measured = measure_ranked(self.benchmark, ranked, self.measure)
         config = self.row_config(described, is_reranked=name == RERANKED)
         write_row(
             self.output_dir,
@@ -217,9 +214,9 @@ class Pipeline:
             measured.metrics,
             config=config,
             seed=self.config.seed,
-            columns=columns | {"queries": shown},
-            data=self.benchmark.data(measured.signature),
-            coverage=coverage,
+            columns=columns | measured.columns,
+            data=measured.data,
+            coverage=measured.details["coverage"] | counts | {"descriptions": described.coverage},
         )
 
     def row_config(self, described: Captions, *, is_reranked: bool) -> dict[str, Any]:
@@ -276,7 +273,7 @@ class Pipeline:
         """Write the table; the exit status."""
         found = {name: row for name, row in read_rows([self.output_dir]).items() if name in self.names}
         made: dict[str, Any] = {"config": self.config, "seed": self.config.seed}
-        status = finish_table(self.output_dir, found, self.names, METRICS, TITLE, **made)
+        status = finish_table(self.output_dir, found, self.names, TITLE, **made)
         return int(bool(status or self.incomplete))
 
 
@@ -296,7 +293,13 @@ def ids_of(pair: Pair) -> tuple[str, str]:
     return pair.query["query_id"], pair.clip["clip_id"]
 
 
-def main(config: DescribeAndRerankConfig) -> int:
-    disable_progress_bar()
+def measure(config: DescribeAndRerankConfig) -> int:
+    """Measure the rows, or say what they will cost; the exit status."""
     pipeline = Pipeline(config)
     return pipeline.dry_run() if config.dry_run else pipeline.run()
+
+
+def main(config: DescribeAndRerankConfig) -> int:
+    """The same, with what answers requests where it is asked for; the exit status."""
+    disable_progress_bar()
+    return run(measure, config)

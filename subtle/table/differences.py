@@ -11,10 +11,9 @@ import polars as pl
 from subtle.run.intervals import Interval, interval_of_mean, interval_of_ratio
 from subtle.run.over_seeds import summarize
 from subtle.table.rows import Row, changes
+from subtle.table.table import METRICS
 from subtle.table.variations import SHUFFLED, Variation
-from subtle.tfcovr.measure import CUTOFFS
 
-METRICS = [f"map@{k}" for k in CUTOFFS]
 SHOWN = METRICS[-1]
 QUERIES = "queries.parquet"
 FRAMES_SHUFFLED = "frames shuffled"
@@ -37,7 +36,7 @@ def variation_of(row: Row) -> str:
         ValueError: It is a row of another recipe's table.
     """
     if "variation" not in row.details:
-        raise ValueError(f"{row.folder} holds a row of another table; give folders that ablate.py wrote")
+        raise ValueError(f"{row.folder} holds a row of another table; give folders of a table of the kind ablate")
     return str(row.details["variation"])
 
 

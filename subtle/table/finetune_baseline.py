@@ -4,7 +4,6 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import PartialState
 from transformers import AutoConfig
 from transformers.utils.logging import disable_progress_bar
@@ -20,23 +19,20 @@ from subtle.run.models import load_trained
 from subtle.run.over_seeds import summarize
 from subtle.run.shared_config import DataConfig
 from subtle.table.caption_texts import Captions, describe_clips, read_captions
-from subtle.table.costs import Cost, cost_of, show_costs
+from subtle.table.costs import PASSES, Cost, Forward, Machine
 from subtle.table.cross_attention import CrossAttentionConfig, CrossAttentionTraining, rank_split
-from subtle.table.failures import reason_of
-from subtle.table.options import NAMES, FinetuneConfig
+from subtle.table.options import FinetuneConfig
 from subtle.table.random_models import EMBEDDING_SIZE, RANDOM, random_model
-from subtle.table.rows import data_of, finish_table, is_done, read_rows, slug, write_failure, write_row
+from subtle.table.rows import data_of, slug
+from subtle.table.table import METRICS, Measured, Table, run_table
 from subtle.tfcovr.batches import embed_config
 from subtle.tfcovr.finetuned_rows import ROWS, FineTunedRow
-from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure
+from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1
 from subtle.train.options import Stage1Config
 from subtle.train.stage2 import Stage2
 
-METRICS = [f"map@{k}" for k in CUTOFFS]
-PASSES = 3
-"""Of a trained encoder, forward and backward, in units of a forward pass."""
 RunConfig = Stage2Config | CrossAttentionConfig
 
 
@@ -89,36 +85,6 @@ def with_random_models(run: RunConfig, config: FinetuneConfig) -> RunConfig:
         folder = random_model(kind, Path(config.output_dir) / "models" / f"random-{kind}", MINIATURE_CLIP)
     changes: dict[str, Any] = dict.fromkeys(names, folder)
     return replace(run, **changes)
-
-
-def row_config(row: FineTunedRow, config: FinetuneConfig) -> dict[str, Any]:
-    """The options that decide a row's figures."""
-    run = asdict(run_config(row, config, config.seeds[0]))
-    return {
-        **{name: value for name, value in run.items() if name != "seed"},
-        "seeds": config.seeds,
-        "split": config.split,
-        "captions": config.captions if row.enriched else None,
-    }
-
-
-def columns_of(row: FineTunedRow, config: FinetuneConfig) -> dict[str, Any]:
-    """What the table says of a row."""
-    name = getattr(config, row.source)
-    weights = "" if name is None else "random weights" if name == RANDOM else short_name(name)
-    if row.enriched and name is not None:
-        weights += f"; {Path(config.captions).name if config.captions else 'label captions'}"
-    shown: dict[str, Any] = {
-        "model": row.model,
-        "modalities": row.modalities,
-        "fusion": row.fusion,
-        "query frames": row.query_frames or "-",
-        "target frames": row.target_frames,
-        "weights": weights,
-    }
-    if config.dataset_config == "release":
-        shown["paper: mAP@50"] = row.paper[-1]
-    return shown
 
 
 def needs_stage1(config: FinetuneConfig) -> bool:
@@ -195,129 +161,92 @@ def measure_cross_attention(
     return metrics, details | ({"captions": captions.coverage} if captions else {})
 
 
-def measure_row(row: FineTunedRow, config: FinetuneConfig) -> None:
-    """Train and measure a row with all its seeds, and write it."""
-    several: list[dict[str, float]] = []
-    details: dict[str, Any] = {}
-    for seed in config.seeds:
-        run = with_random_models(run_config(row, config, seed), config)
-        if isinstance(run, CrossAttentionConfig):
-            metrics, details = measure_cross_attention(run, config)
-        else:
-            metrics, details = measure_stage2(run, config)
-        several.append(metrics)
-    if PartialState().is_main_process:
-        assert config.split is not None  # `with_split` filled it
+class Table3(Table[FineTunedRow]):
+    """The rows of one run, each with all its seeds."""
+
+    title = "Trained on TF-CoVR's triplets (Table 3)"
+    rows = ROWS
+
+    def hint(self, row: FineTunedRow) -> str:
+        """The option that a row without a model misses."""
+        return "" if getattr(self.config, row.source) else f"not measured: name a model with --{row.source}"
+
+    def settings(self, row: FineTunedRow) -> dict[str, Any]:
+        """The options that decide a row's figures."""
+        config = self.config
+        run = asdict(run_config(row, config, config.seeds[0]))
+        return {
+            **{name: value for name, value in run.items() if name != "seed"},
+            "seeds": config.seeds,
+            "split": config.split,
+            "captions": config.captions if row.enriched else None,
+        }
+
+    def columns(self, row: FineTunedRow) -> dict[str, Any]:
+        """What the table says of a row."""
+        config = self.config
+        name = getattr(config, row.source)
+        weights = "" if name is None else "random weights" if name == RANDOM else short_name(name)
+        if row.enriched and name is not None:
+            weights += f"; {Path(config.captions).name if config.captions else 'label captions'}"
+        shown: dict[str, Any] = {
+            "model": row.model,
+            "modalities": row.modalities,
+            "fusion": row.fusion,
+            "query frames": row.query_frames or "-",
+            "target frames": row.target_frames,
+            "weights": weights,
+        }
+        if config.dataset_config == "release":
+            shown["paper: mAP@50"] = row.paper[-1]
+        return shown
+
+    def measure(self, row: FineTunedRow) -> Measured:
+        """Train and measure a row with all its seeds."""
+        config, several = self.config, []
+        for seed in config.seeds:
+            run = with_random_models(run_config(row, config, seed), config)
+            if isinstance(run, CrossAttentionConfig):
+                metrics, details = measure_cross_attention(run, config)
+            else:
+                metrics, details = measure_stage2(run, config)
+            several.append(metrics)
         gallery = load_split(config, config.split, clips=True)["clip_id"]
         data = data_of(config, config.split, load_split(config, config.split), gallery, details["signature"])
-        write_row(
-            config.output_dir,
-            row.name,
-            summarize(several),
-            config=row_config(row, config),
-            seed=config.seeds[0],
-            columns=columns_of(row, config),
-            data=data,
-            by_seed=several,
-            **details,
-        )
+        return Measured(summarize(several), data, details={"by_seed": several, **details})
 
-
-def hint_of(row: FineTunedRow, config: FinetuneConfig) -> str | None:
-    """How to measure a row that has no model."""
-    return None if getattr(config, row.source) else f"not measured: name a model with --{row.source}"
-
-
-def wanted(config: FinetuneConfig) -> list[FineTunedRow]:
-    """The rows to measure that have a model."""
-    return [row for row in ROWS if row.name in (config.rows or NAMES) and not hint_of(row, config)]
-
-
-def measure_rows(config: FinetuneConfig) -> None:
-    """Measure the wanted rows that neither this folder nor those of --merge hold, whatever happens to each."""
-    brought = read_rows([config.output_dir, *config.merge])
-    todo = []
-    for row in wanted(config):
-        try:
-            made = row_config(row, config)
-        except (OSError, ValueError) as error:  # its model's configuration cannot be read
-            fail(row, config, error)
-            continue
-        is_brought = row.name in brought and brought[row.name].metrics is not None
-        if not is_done(config.output_dir, row.name, made) and not is_brought:
-            todo.append(row)
-    for number, row in enumerate(todo, start=1):
-        say(f"{row.name} ({number} of {len(todo)} to measure)")
-        try:
-            measure_row(row, config)
-        except (Exception, SystemExit) as error:
-            fail(row, config, error)
-
-
-def fail(row: FineTunedRow, config: FinetuneConfig, error: BaseException) -> None:
-    """Keep why a row could not be measured.
-
-    Raises:
-        BaseException: It is a bug.
-    """
-    reason = reason_of(error, "the GPU ran out of memory; lower --batch_size")
-    say(f"{row.name} failed: {reason}")
-    if PartialState().is_main_process:
-        write_failure(config.output_dir, row.name, reason, columns_of(row, config))
-
-
-def costs(config: FinetuneConfig) -> list[Cost]:
-    """What each row will cost as if nothing were stored; no weight is read."""
-    assert config.split is not None  # `with_split` filled it
-    splits = ("train", "validation", config.split)
-    num_clips = sum(len(load_split(config, split, clips=True)) for split in splits)
-    num_triplets, num_texts = len(load_split(config, "train")), sum(len(load_split(config, split)) for split in splits)
-    runs = config.epochs * len(config.seeds)
-    found = []
-    for row in ROWS:
-        if row.name not in (config.rows or NAMES):
-            continue
-        name = getattr(config, row.source)
-        frames, texts = num_clips * row.target_frames, num_texts
-        if row.query_frames not in {None, row.target_frames}:
-            frames += num_clips * row.query_frames
-        if row.fusion == "CA":  # every batch runs the vision encoder, and the text encoder there and back
-            frames += runs * num_triplets
-            texts += runs * num_triplets * PASSES * (1 + row.enriched)
-        if name is None or name == RANDOM:
-            note = hint_of(row, config) or "made here, with random weights"
-            found.append(Cost(row.name, name, note=note))
-        elif row.source == "vision_model" and needs_stage1(config):
-            found.append(Cost(row.name, name, note="its video encoder is trained first, by stage1.py"))
-        else:
-            most = max(row.query_frames or 1, row.target_frames)
-            device = "cuda" if torch.cuda.is_available() and config.device != "cpu" else "cpu"
-            found.append(cost_of(row.name, name, most, (frames, texts), config.tflops, device=device))
-    return found
-
-
-def say(line: str) -> None:
-    if PartialState().is_main_process:
-        print(line, flush=True)
+    def costs(self, machine: Machine) -> list[Cost]:
+        """With all that a row embeds as if nothing were stored."""
+        config = self.config
+        splits = ("train", "validation", config.split)
+        num_clips = sum(len(load_split(config, split, clips=True)) for split in splits)
+        num_texts = sum(len(load_split(config, split)) for split in splits)
+        num_triplets = len(load_split(config, "train"))
+        runs = config.epochs * len(config.seeds)
+        found = []
+        for row in self.asked():
+            name = getattr(config, row.source)
+            clips, frames, texts = num_clips, num_clips * row.target_frames, num_texts
+            if row.query_frames not in {None, row.target_frames}:
+                frames += num_clips * (row.query_frames or 0)
+                clips += num_clips
+            if row.fusion == "CA":  # every batch runs the vision encoder, and the text encoder there and back
+                frames += runs * num_triplets
+                texts += runs * num_triplets * PASSES * (1 + row.enriched)
+            if name is None or name == RANDOM:
+                note = self.hint(row) or "made here, with random weights"
+                found.append(Cost(row.name, {name: None} if name else {}, note=note))
+            elif row.source == "vision_model" and needs_stage1(config):
+                note = "its video encoder is trained first, by stage1.py"
+                found.append(Cost(row.name, {name: None}, note=note))
+            else:
+                forward = Forward.of(name, max(row.query_frames or 1, row.target_frames))
+                found.append(forward.cost(row.name, machine, frames=frames, texts=texts, clips=clips))
+        return found
 
 
 def main(config: FinetuneConfig) -> int:
+    """Train and measure the rows, or say what they will cost; the exit status."""
     disable_progress_bar()  # a dozen bars of a millisecond each would bury the one that matters
     stage1_config(config)
-    config = with_split(config)
-    if config.dry_run:
-        show_costs(costs(config), config.tflops)
-        return 0
-    measure_rows(config)
-    if not PartialState().is_main_process:
-        return 0
-    return finish_table(
-        config.output_dir,
-        read_rows([config.output_dir, *config.merge]),
-        NAMES,
-        METRICS,
-        "Trained on TF-CoVR's triplets (Table 3)",
-        config=config,
-        seed=config.seeds[0],
-        hints={row.name: hint for row in ROWS if (hint := hint_of(row, config))},
-    )
+    return run_table(Table3(with_split(config)))

@@ -1,13 +1,65 @@
-"""The options of `zero_shot`, `finetune_baseline`, `ablate`, `describe_and_rerank`."""
+"""The options of a table, by the kind of its rows; imports nothing that takes long."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from subtle.options import option
+import yaml
+
+from subtle.commands import find_config
+from subtle.options import is_yaml, option
 from subtle.run.model_folders import MINIATURE_AIM, MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.run.shared_config import BuildConfig, DataConfig, Device, FrameCacheConfig, Protocol, RunConfig
 from subtle.tfcovr.finetuned_rows import ROWS
 from subtle.tfcovr.stage2_config import Stage2Config
+
+Kind = Literal["zero_shot", "finetune_baseline", "ablate", "describe_and_rerank"]
+
+
+@dataclass
+class KindConfig:
+    """The kind of rows, which decides the other options."""
+
+    kind: Kind = option("zero_shot", "Kind of rows; first in a table's YAML file.")
+    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
+
+
+@dataclass
+class TableConfig(KindConfig):
+    """The rows to measure, and those of other machines."""
+
+    rows: list[str] | None = option(None, "Rows to measure now, by name; none: all.")
+    merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
+    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
+    tflops: float | None = option(
+        None, "Speed of the machine for --dry_run, in 10^12 operations per second; none: as measured here."
+    )
+
+
+@dataclass
+class RetrievalConfig(DataConfig):
+    """What is ranked, and how clips and texts are encoded for it."""
+
+    gallery: Literal["clips", "targets"] = option(
+        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
+    )
+    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
+    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable captions with which a row is measured.")
+    target_frames: int | None = option(None, "Frames of a target; none: as many as the model was made for.")
+    trust_remote_code: bool = option(False, "Let a model run the code that its folder or repository holds.")
+    batch_size: int = option(16, "Clips, texts or queries per forward pass.")
+    shard_size: int = option(256, "Clips, texts or queries per file of embeddings; a kill costs at most one file.")
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+
+    def check_numbers(self, *names: str) -> None:
+        """Refuse a share that is none, and numbers that must be above 0: those here, and those of these names."""
+        if not 0 <= self.min_caption_share <= 1:
+            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
+        for name in (*names, "target_frames", "batch_size", "shard_size"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
+                raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
 
 
 @dataclass
@@ -32,7 +84,7 @@ class RowModelsConfig:
 
 
 @dataclass
-class ZeroShotConfig(RowModelsConfig, DataConfig):
+class ZeroShotConfig(TableConfig, RowModelsConfig, RetrievalConfig):
     """Which rows to measure, on what, and how."""
 
     models: list[str] = option(
@@ -44,40 +96,20 @@ class ZeroShotConfig(RowModelsConfig, DataConfig):
     query_frames: int | None = option(
         None, "Frames of a query's clip for --models; 1: the middle frame; none: as many as the model was made for."
     )
-    target_frames: int | None = option(None, "Frames of a target for --models; none: as many as it was made for.")
     captions: str | None = option(
         None, "Table of clip_id, caption that describes the query clips; none: label captions."
     )
     rewritten: str | None = option(
         None, "Table of query_id, target_caption that says what to find; none: label captions."
     )
-    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable captions with which a row is measured.")
-    rows: list[str] | None = option(None, "Rows to measure, by name; none: all.")
-    merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
-    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
-    tflops: float = option(100.0, "Operations that the machine sustains, in 10^12 per second, for --dry_run.")
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
-    gallery: Literal["clips", "targets"] = option(
-        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
-    )
-    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
-    trust_remote_code: bool = option(False, "Let a model run the code that its folder or repository holds.")
-    batch_size: int = option(16, "Clips, texts or queries per forward pass.")
-    shard_size: int = option(256, "Clips, texts or queries per file of embeddings; a kill costs at most one file.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     output_dir: str = option("outputs/zero_shot", "Folder for the rows, the embeddings and the table.")
     seed: int = option(0, "Seed to record; nothing here is random.")
 
     def __post_init__(self) -> None:
         if self.models == ["none"]:
             self.models = []
-        if not 0 <= self.min_caption_share <= 1:
-            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
-        for name in ("batch_size", "shard_size", "query_frames", "target_frames", "tflops"):
-            if getattr(self, name) is not None and getattr(self, name) <= 0:
-                raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
+        self.check_numbers("query_frames", "tflops")
 
 
 NAMES = [row.name for row in ROWS]
@@ -85,15 +117,11 @@ BY_THE_ROW = ("end_to_end", "query", "query_frames", "project_text")
 
 
 @dataclass
-class FinetuneConfig(Stage2Config):
+class FinetuneConfig(TableConfig, Stage2Config):
     """What is trained and measured; the options of stage 2 below hold for all rows."""
 
-    rows: list[str] | None = option(None, "Rows to measure, by name; none: all.")
-    merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
-    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
-    tflops: float = option(100.0, "Operations that the machine sustains, in 10^12 per second, for --dry_run.")
+    kind: Kind = "finetune_baseline"
     seeds: list[int] = option([0], "Seeds of the training, in place of --seed.")
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     clip_model: str | None = option(MINIATURE_CLIP, "CLIP of its two rows: a folder or a name on the Hub; none: none.")
     blip2_model: str | None = option(
         "random", "BLIP-2 of its four rows; random: a small one without training, made here; none: none."
@@ -132,9 +160,10 @@ MINIATURE = {
 
 
 @dataclass
-class AblateConfig(RunConfig, FrameCacheConfig, DataConfig):
+class AblateConfig(TableConfig, RunConfig, FrameCacheConfig, DataConfig):
     """What to vary, on what, and how often."""
 
+    kind: Kind = "ablate"
     variations: dict[str, Any] = option(
         MINIATURE, "Rows: {name: {option: value, stage1: {option: value}, against: name}}."
     )
@@ -144,29 +173,18 @@ class AblateConfig(RunConfig, FrameCacheConfig, DataConfig):
     shuffled: bool = option(False, "Measure each model on shuffled frames, too.")
     stage1_config: str | None = option(None, "YAML file of stage1.py that variations of stage 1 start from.")
     stage2_config: str | None = option(None, "YAML file of stage2.py that all variations start from.")
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
     embeddings: str = option(
         "outputs/embeddings/stage1", "Folder of embed.py's embeddings for variations that keep the encoders."
     )
     num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
-    rows: list[str] | None = option(None, "Variations to run now; none: all.")
-    merge: list[str] | None = option(None, "Output folders of other machines, whose rows are taken over; none: none.")
-    dry_run: bool = option(False, "Print what would be trained, downloaded and how long it takes; run nothing.")
-    tflops: float | None = option(
-        None, "Speed to expect in a dry run, in 10^12 operations per second; none: as measured here."
-    )
     output_dir: str = option("outputs/ablation", "Folder for the table, its rows and what is trained.")
 
 
 @dataclass
-class DescribeAndRerankConfig(BuildConfig, DataConfig):
+class DescribeAndRerankConfig(KindConfig, BuildConfig, RetrievalConfig):
     """What writes the descriptions, what retrieves, what re-ranks, and on what it is measured."""
 
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
-    gallery: Literal["clips", "targets"] = option(
-        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
-    )
-    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
+    kind: Kind = "describe_and_rerank"
     max_queries: int | None = option(None, "Queries to measure on, drawn by the seed; none: all.")
     describe: Literal["frames", "captions"] = option(
         "frames",
@@ -178,9 +196,7 @@ class DescribeAndRerankConfig(BuildConfig, DataConfig):
         None, "For --describe captions: sport of clips without a label of TF-CoVR; none: they are rejected."
     )
     any_form: bool = option(False, "For --describe captions: accept English lines without the form of its prompts.")
-    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable descriptions with which it is measured.")
     encoder: str = option(MINIATURE_CLIP, "Model of videos and texts that retrieves: a folder or a name on the Hub.")
-    target_frames: int | None = option(None, "Frames of a target for it; none: as many as it was made for.")
     shortlist: int = option(20, "Clips of each query that are re-ranked; 0: no re-ranking.")
     reranker: str | None = option(None, "Another chat model that re-ranks; none: --model.")
     reranker_base_url: str | None = option(None, "URL of its OpenAI-compatible server; none: as --base_url.")
@@ -189,26 +205,43 @@ class DescribeAndRerankConfig(BuildConfig, DataConfig):
     )
     num_frames: int = option(8, "Frames of each clip that the chat models or --matcher see.")
     max_side: int = option(448, "Longer side of such a frame, in pixels; smaller frames stay as they are.")
-    trust_remote_code: bool = option(False, "Let --encoder run the code that its folder or repository holds.")
-    batch_size: int = option(16, "Clips or texts per forward pass of --encoder.")
-    shard_size: int = option(256, "Clips or texts per file of embeddings; a kill costs at most one file.")
-    num_workers: int = option(2, "Processes that decode for --encoder; 0: this one decodes.")
-    device: Device = option("auto", "Where --encoder and --matcher compute; auto: on the GPU where there is one.")
     max_output_tokens: int = 160
     output_dir: str = "outputs/describe_and_rerank"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_numbers("max_queries", "num_frames", "max_side")
         if self.matcher and self.reranker:
             raise ValueError("--matcher and --reranker both re-rank: give one of them")
         if self.reranker and not self.model:
             raise ValueError("--reranker is another chat model beside --model: name that one, too")
         if self.reranker_base_url and not self.reranker:
             raise ValueError("--reranker_base_url is the server of --reranker: name that model")
-        if not 0 <= self.min_caption_share <= 1:
-            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
         if self.shortlist < 0:
             raise ValueError(f"--shortlist is {self.shortlist}; it is a number of clips, 0 for no re-ranking")
-        for name in ("max_queries", "num_frames", "max_side", "target_frames", "batch_size", "shard_size"):
-            if getattr(self, name) is not None and getattr(self, name) <= 0:
-                raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
+
+
+KINDS: dict[str, type[KindConfig]] = {
+    "zero_shot": ZeroShotConfig,
+    "finetune_baseline": FinetuneConfig,
+    "ablate": AblateConfig,
+    "describe_and_rerank": DescribeAndRerankConfig,
+}
+
+
+def options_of_kind(words: Sequence[str]) -> type[KindConfig]:
+    """The options of the kind that a command line or its YAML file names; what is wrong is said when they are read.
+
+    >>> options_of_kind(["--kind", "ablate"]).__name__, options_of_kind(["--kind=typo"]).__name__
+    ('AblateConfig', 'ZeroShotConfig')
+    """
+    kind: Any = None
+    for place, word in enumerate(words):
+        if word == "--kind" or word.startswith("--kind="):
+            kind = word.partition("=")[2] or "".join(words[place + 1 : place + 2])
+    if kind is None and words and is_yaml(words[0]):
+        try:
+            kind = yaml.safe_load(find_config(Path(words[0])).read_text(encoding="utf-8"))["kind"]
+        except (yaml.YAMLError, ValueError, OSError, RecursionError, TypeError, KeyError):
+            kind = None
+    return KINDS.get(str(kind), ZeroShotConfig)

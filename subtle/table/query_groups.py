@@ -10,9 +10,9 @@ import polars as pl
 from hf_datasets.miniature.actions import ALL_ACTIONS
 from hf_datasets.miniature.differences import SAME_TEXT, difference_between
 from subtle.run.over_seeds import in_percent
+from subtle.run.printing import show
 from subtle.run.results import replacing
 from subtle.table.differences import SHOWN, Result, read_queries
-from subtle.table.rows import show
 
 MORE = "more than one"
 NOT_STATED = "not stated"

@@ -1,22 +1,15 @@
 """Results of a table, row by row: measured one by one, on one machine or several, and put together at the end."""
 
-import csv
 import hashlib
-import io
 import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from rich.table import Table
-
-from subtle.run.over_seeds import in_percent
-from subtle.run.results import replacing_files, write_json, write_results
-from subtle.run.screen import Screen
+from subtle.run.results import write_json, write_results
 from subtle.run.training import INCIDENTAL
 
 # What may differ between two measurements of a row without making it another one.
@@ -233,116 +226,3 @@ def check_data(rows: Sequence[Row]) -> None:
                     f"{first.folder} and {row.folder} were measured on different data ({name}: {one!r} and {other!r}); "
                     "only rows on the same data make a table"
                 )
-
-
-def finish_table(
-    output_dir: str | Path,
-    rows: Mapping[str, Row],
-    expected_names: Sequence[str],
-    metrics: Sequence[str],
-    title: str,
-    *,
-    config: Any = None,
-    seed: int = 0,
-    hints: Mapping[str, str] = MappingProxyType({}),
-    only_in_files: Sequence[str] = (),
-    **details: Any,
-) -> int:
-    """Print the table and write it as `results.json`, `table.md` and `table.csv` in the output folder.
-
-    Args:
-        output_dir: of the table.
-        rows: what `read_rows` gave.
-        expected_names: the table's rows in their order; rows beyond these follow.
-        metrics: those that the table shows, in percent; `table.csv` and `results.json` have fractions.
-        title: of the table.
-        config: of the recipe.
-        seed: of the recipe.
-        hints: row -> how to measure it, where it was not.
-        only_in_files: headings that the printed table leaves out.
-        details: whatever else `results.json` should hold.
-
-    Returns:
-        The exit status: 1 where a row failed, else 0.
-    """
-    names = [*expected_names, *(name for name in rows if name not in expected_names)]
-    headings = list(dict.fromkeys(heading for name in names if name in rows for heading in rows[name].columns))
-    measured = {name: rows[name].metrics for name in names if name in rows and rows[name].metrics is not None}
-    failed = {name: rows[name].reason for name in names if name in rows and rows[name].reason is not None}
-    head, cells = ["row", *headings, *metrics], []
-    notes = {name: failed.get(name) or hints.get(name, NOT_MEASURED) for name in names if name not in measured}
-    for name in names:
-        values, columns = measured.get(name), rows[name].columns if name in rows else {}
-        shown = [text_of(columns.get(heading)) for heading in headings]
-        if values is None:
-            figures = [notes[name], *[""] * (len(metrics) - 1)]
-        else:
-            figures = [in_percent(values, metric, digits=2) if metric in values else "" for metric in metrics]
-        cells.append([name, *shown, *figures])
-    data = next((rows[name].data for name in measured), {})
-    with replacing_files(Path(output_dir)) as draft:
-        (draft / "table.md").write_text(as_markdown(head, cells, title), encoding="utf-8")
-        (draft / "table.csv").write_text(as_csv(names, headings, rows), encoding="utf-8", newline="")
-        write_results(
-            draft,
-            measured,
-            config=config,
-            seed=seed,
-            data=data,
-            rows={name: {"columns": rows[name].columns, "config": rows[name].config} for name in names if name in rows},
-            failed=failed,
-            not_measured=[name for name in names if name not in rows],
-            **details,
-        )
-    show(head, cells, f"{title}, %", notes, only_in_files)
-    return 1 if failed else 0
-
-
-def text_of(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
-def show(
-    head: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    title: str,
-    notes: Mapping[str, str] = MappingProxyType({}),
-    left_out: Sequence[str] = (),
-) -> None:
-    """Print a table, and below it why rows have no figures."""
-    places = [place for place, heading in enumerate(head) if heading not in left_out]
-    table = Table(title=title, title_justify="left")
-    for place in places:
-        table.add_column(head[place], no_wrap=not place, overflow="fold")  # a row's name is found by its whole text
-    for row in cells:
-        shown = ["-" if row[0] in notes and cell == notes[row[0]] else cell for cell in row]
-        table.add_row(*(shown[place] for place in places))
-    console = Screen()
-    if console.width < WIDTH:
-        console = Screen(width=WIDTH)
-    console.print(table)
-    for name, note in notes.items():
-        console.print(f"{name}: {note}", highlight=False)
-
-
-def as_markdown(head: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> str:
-    """A table in Markdown under its title."""
-    lines = [head, ["---"] * len(head), *cells]
-    escaped = [[" ".join(cell.split()).replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join([f"{title}, %", "", *(f"| {' | '.join(line)} |" for line in escaped), ""])
-
-
-def as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, Row]) -> str:
-    """All rows with all their metrics as fractions."""
-    metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row.metrics or ()))
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["row", *headings, *metrics, "reason"])
-    for name in names:
-        row = rows.get(name)
-        columns, values = (row.columns, row.metrics or {}) if row else ({}, {})
-        reason = (row.reason or "") if row else NOT_MEASURED
-        writer.writerow(
-            [name, *(text_of(columns.get(one)) for one in headings), *(values.get(one, "") for one in metrics), reason]
-        )
-    return text.getvalue()

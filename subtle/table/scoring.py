@@ -13,6 +13,7 @@ from subtle.run.data import load_split, load_splits
 from subtle.table.embedding import Clip, Embedded, Work, embed_clips
 from subtle.table.queries import WayName, compose_queries
 from subtle.table.rows import data_of
+from subtle.table.table import Measured
 from subtle.tfcovr.measure import ComposedRetrievalMeasure, gallery_ids
 
 
@@ -49,16 +50,6 @@ class Benchmark:
     def data(self, signature: str) -> dict[str, str]:
         """What a row is measured on; see `rows.data_of`."""
         return data_of(self.config, self.config.split, self.rows, self.gallery, signature)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A row's metrics, its coverage, and how many clips, texts and queries were encoded for it now."""
-
-    metrics: dict[str, float]
-    signature: str
-    coverage: dict[str, Any]
-    num_encoded: int
 
 
 @dataclass(frozen=True)
@@ -115,30 +106,15 @@ def rank_row(
 
 
 def measure_ranked(benchmark: Benchmark, ranked: Ranked, measure: ComposedRetrievalMeasure) -> Measured:
-    """The metrics of rankings by the protocol of the benchmark."""
-    measured = measure(ranked.ids, ranked.queries, benchmark.config.protocol)
+    """The metrics of rankings by the protocol of the benchmark, and their coverage."""
+    found = measure(ranked.ids, ranked.queries, benchmark.config.protocol)
+    coverage = ranked.queries.coverage | {"queries_without": ranked.missing}
     return Measured(
-        metrics={name: value for name, value in measured.items() if name.startswith("map@")},
-        signature=measured["signature"],
-        coverage=ranked.queries.coverage | {"queries_without": ranked.missing},
-        num_encoded=ranked.num_encoded,
+        {name: value for name, value in found.items() if name.startswith("map@")},
+        benchmark.data(found["signature"]),
+        {"queries": f"{coverage['queries_ranked']:,} of {coverage['queries']:,}"},
+        {"coverage": coverage},
     )
-
-
-def measure_row(
-    benchmark: Benchmark,
-    encoder: Any,
-    way: WayName,
-    folder: Path,
-    frames: tuple[int | None, int | None],
-    measure: ComposedRetrievalMeasure,
-    *,
-    extra_texts: Mapping[str, str] | None,
-    work: Work,
-) -> Measured:
-    """Embed, rank and measure; see `rank_row`."""
-    ranked = rank_row(benchmark, encoder, way, folder, frames, extra_texts=extra_texts, work=work)
-    return measure_ranked(benchmark, ranked, measure)
 
 
 def place(benchmark: Benchmark, made: Embedded, targets: Embedded) -> Queries:

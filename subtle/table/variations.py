@@ -119,11 +119,6 @@ class Run:
     clips_from: str | None = None
 
     @property
-    def name(self) -> str:
-        """Of its row."""
-        return f"{self.variation.name}, seed {self.seed}"
-
-    @property
     def config(self) -> dict[str, Any]:
         """What decides its figures, without folders of this machine; where stage 1 is trained, with its options."""
         config = asdict(self.stage2)

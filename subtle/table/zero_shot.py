@@ -1,13 +1,15 @@
-"""Measure models that were not trained on the dataset: TF-CoVR's Table 2, and any further model, by one command."""
+"""Measure models that were not trained on the dataset: TF-CoVR's Table 2, and any further model."""
 
 import gc
 import hashlib
 import json
 import time
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import short_name
@@ -17,29 +19,93 @@ from subtle.run.data import with_split
 from subtle.run.screen import Screen
 from subtle.table.aim import AIMEncoder, is_aim
 from subtle.table.caption_texts import Captions, captions_for, check_share
-from subtle.table.costs import Cost, cost_of, show_costs
+from subtle.table.costs import Cost, Forward, Machine
 from subtle.table.embedding import Work, clips_of
-from subtle.table.failures import reason_of
 from subtle.table.models import load_model
 from subtle.table.options import ZeroShotConfig
-from subtle.table.queries import WAYS
-from subtle.table.rows import finish_table, is_done, read_rows, write_failure, write_row
-from subtle.table.scoring import Benchmark, Measured, measure_row
-from subtle.table.zero_shot_rows import CUTS, TABLE_2, ZeroShotRow, further_rows
+from subtle.table.queries import WAYS, WayName
+from subtle.table.rows import Row, is_done
+from subtle.table.scoring import Benchmark, measure_ranked, rank_row
+from subtle.table.table import Measured, Table, run_table
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 
-METRICS = [f"map@{cut}" for cut in CUTS]
 CAPTION_FLAGS = {"descriptions": "--captions", "rewritten": "--rewritten"}
-TITLE = "Composed retrieval without training on the dataset"
+
+
+@dataclass(frozen=True)
+class ZeroShotRow:
+    """A row: a model that was not trained on the dataset, and how it is asked.
+
+    Attributes:
+        name: in the table.
+        option: the option that names its model; empty for those of --models.
+        way: a name of `WAYS`.
+        query_frames: frames of the query's clip, 1: the middle one; None: as many as the model was made for.
+        target_frames: frames of each target; None: the same.
+        paper: the paper's mAP@5, 10, 25 and 50 in percent, on the release.
+        model: where no option names it.
+    """
+
+    name: str
+    option: str
+    way: WayName
+    query_frames: int | None
+    target_frames: int | None
+    paper: tuple[float, ...] = ()
+    model: str = ""
+
+    @property
+    def modalities(self) -> str:
+        """What of the query the model sees."""
+        way = WAYS[self.way]
+        return " + ".join(["video"] * way.reads_video + ["text"] * way.reads_text)
+
+
+TABLE_2 = (
+    ZeroShotRow("GME-Qwen2-VL-2B", "gme", "prompt", 1, 15, (2.28, 2.64, 3.29, 3.81)),
+    ZeroShotRow("MM-Embed", "mm_embed", "prompt", 1, 15, (2.39, 2.81, 3.61, 4.14)),
+    ZeroShotRow("E5-V", "e5_v", "average", 1, 15, (3.14, 3.78, 4.65, 5.22)),
+    ZeroShotRow("BLIP2, text", "blip2", "text", None, 15, (1.34, 1.79, 2.20, 2.50)),
+    ZeroShotRow("BLIP2, video", "blip2", "video", 1, 15, (1.74, 2.20, 3.06, 3.62)),
+    ZeroShotRow("BLIP-CoVR", "blip_covr", "cross-attention", 1, 15, (2.33, 2.99, 3.90, 4.50)),
+    ZeroShotRow("BLIP-CoVR-ECDE", "blip_covr_ecde", "ecde", 1, 15, (0.78, 0.88, 1.16, 1.37)),
+    ZeroShotRow("TF-CVR", "tf_cvr", "captions", None, 15, (0.56, 0.76, 0.99, 1.24)),
+    ZeroShotRow("LanguageBind", "languagebind", "average", None, None, (3.43, 4.37, 5.26, 5.92)),
+    ZeroShotRow("AIM (k400), 8 frames", "aim_k400_8", "average", 8, 8, (3.75, 4.37, 5.47, 6.12)),
+    ZeroShotRow("AIM (k400), 16 frames", "aim_k400_16", "average", 16, 16, (4.23, 5.14, 6.37, 7.13)),
+    ZeroShotRow("AIM (k400), 32 frames", "aim_k400_32", "average", 32, 32, (4.22, 5.15, 6.50, 7.30)),
+    ZeroShotRow("AIM (diving48), 32 frames", "aim_diving48_32", "average", 32, 32, (4.81, 5.78, 6.82, 7.51)),
+)
+"""As the paper prints them. LanguageBind's 8 frames are the model's own number."""
+
+
+def further_rows(
+    models: Sequence[str], ways: Sequence[WayName], query_frames: int | None, target_frames: int | None
+) -> list[ZeroShotRow]:
+    """A row for each further model and way, named after both.
+
+    Example:
+        >>> [row.name for row in further_rows(["openai/clip-vit-base-patch32"], ["average", "text"], None, None)]
+        ['clip-vit-base-patch32, average', 'clip-vit-base-patch32, text']
+    """
+    models = list(dict.fromkeys(models))
+    short = [short_name(model) for model in models]
+    names = [model if short.count(name) > 1 else name for model, name in zip(models, short, strict=True)]
+    return [
+        ZeroShotRow(f"{name}, {way}", "", way, query_frames, target_frames, model=model)
+        for model, name in zip(models, names, strict=True)
+        for way in ways
+    ]
 
 
 def rows_of(config: ZeroShotConfig) -> list[ZeroShotRow]:
-    """All rows of the table, Table 2 first.
+    """All rows of the table, Table 2 first, each with its model; empty where none is configured.
 
     Raises:
         SystemExit: `--rows` names one that there is not.
     """
-    rows = [*TABLE_2, *further_rows(config.models, config.ways, config.query_frames, config.target_frames)]
+    table2 = [replace(row, model=getattr(config, row.option) or "") for row in TABLE_2]
+    rows = [*table2, *further_rows(config.models, config.ways, config.query_frames, config.target_frames)]
     names = [row.name for row in rows]
     for name in config.rows or ():
         if name not in names:
@@ -48,162 +114,78 @@ def rows_of(config: ZeroShotConfig) -> list[ZeroShotRow]:
     return rows
 
 
-def model_of(row: ZeroShotRow, config: ZeroShotConfig) -> str | None:
-    """The model that is configured for a row."""
-    return getattr(config, row.option) if row.option else row.model
+class Table2(Table[ZeroShotRow]):
+    """The rows of one run, one after the other, each with its model."""
 
-
-class Table2:
-    """One run: the rows that are to be measured, one after the other, each with its model."""
+    title = "Composed retrieval without training on the dataset"
 
     def __init__(self, config: ZeroShotConfig) -> None:
         self.rows = rows_of(config)
-        self.config = config = with_split(config)
-        self.output_dir = Path(config.output_dir)
-        self.accelerator = make_accelerator(config.device, self.output_dir)
-        self.device = self.accelerator.device
+        super().__init__(with_split(config))
         self.loading: dict[str, Any] = {"aim_text": config.aim_text, "trust_remote_code": config.trust_remote_code}
-        self.benchmark = Benchmark.load(config)
+        self.benchmark = Benchmark.load(self.config)
         self.work = Work(config.batch_size, config.shard_size, config.num_workers, config.timeout_seconds)
         self.captions: dict[str, Captions] = {}
-        self.measure = ComposedRetrievalMeasure()
+        self.score = ComposedRetrievalMeasure()
         self.loaded: tuple[str, Any] | None = None
 
-    def wanted(self) -> list[tuple[ZeroShotRow, str]]:
-        """The rows to measure that have a model, with it."""
-        chosen = [row for row in self.rows if self.config.rows is None or row.name in self.config.rows]
-        return [(row, model) for row in chosen if (model := model_of(row, self.config))]
+    def hint(self, row: ZeroShotRow) -> str:
+        """The option that a row without a model misses."""
+        return "" if row.model else f"not measured: name a model with --{row.option}"
 
-    def hints(self) -> dict[str, str]:
-        """How to measure the rows that have no model."""
-        return {
-            row.name: f"not measured: name a model with --{row.option}"
-            for row in self.rows
-            if not model_of(row, self.config)
-        }
+    def asked(self) -> list[ZeroShotRow]:
+        """Rows of one model follow each other, so that each is loaded once."""
+        rows = super().asked()
+        order = {row.model: place for place, row in reversed(list(enumerate(rows)))}
+        return sorted(rows, key=lambda row: order[row.model])
 
-    def costs(self) -> list[Cost]:
-        """What every wanted row will cost; no weight is read."""
-        named = {row.name: model for row, model in self.wanted()}
-        return [
-            self.cost(row, named[row.name]) if row.name in named else Cost(row.name, None)
-            for row in self.rows
-            if self.config.rows is None or row.name in self.config.rows
-        ]
+    def prepare(self, rows: Sequence[ZeroShotRow]) -> None:  # noqa: ARG002
+        """Where all are measured."""
+        self.device = make_accelerator(self.config.device, self.output_dir).device
 
-    def cost(self, row: ZeroShotRow, model: str) -> Cost:
-        """What one row will cost, with all that it embeds as if nothing were stored."""
-        num_targets, num_queries = len(self.benchmark.clips), len(self.benchmark.rows)
+    def costs(self, machine: Machine) -> list[Cost]:
+        """With all that a row embeds as if nothing were stored."""
+        return [self.cost(row, machine) if row.model else Cost(row.name) for row in super().asked()]
+
+    def cost(self, row: ZeroShotRow, machine: Machine) -> Cost:
+        """Of one row."""
+        clips, num_queries = len(self.benchmark.clips), len(self.benchmark.rows)
         way = WAYS[row.way]
         composes = row.way in {"prompt", "cross-attention", "ecde"}
-        query_clips = num_queries * (1 + (row.way == "ecde")) if composes else len(self.query_clips())
-        frames = (row.target_frames or 12) * num_targets
+        of_queries = len(clips_of(self.benchmark.rows, list(self.benchmark.clips.values())))
+        query_clips = num_queries * (1 + (row.way == "ecde")) if composes else of_queries
+        frames = (row.target_frames or 12) * clips
         if way.reads_video and (composes or row.query_frames != row.target_frames):
             frames += (row.query_frames or 12) * query_clips
-        most = max(row.query_frames or 0, row.target_frames or 0) or None
+            clips += query_clips
         texts = num_queries if composes or way.needs else len({one["modification_text"] for one in self.benchmark.rows})
-        return cost_of(
-            row.name,
-            model,
-            most,
-            (frames, texts * way.reads_text),
-            self.config.tflops,
-            device=self.device,
-            **self.loading,
-        )
+        most = max(row.query_frames or 0, row.target_frames or 0) or None
+        forward = Forward.of(row.model, most, **self.loading)
+        return forward.cost(row.name, machine, frames=frames, texts=texts * way.reads_text, clips=clips)
 
-    def query_clips(self) -> list[Any]:
-        """The clips of all queries."""
-        return clips_of(self.benchmark.rows, list(self.benchmark.clips.values()))
-
-    def run(self) -> int:
-        """Measure what is missing and write the table; the exit status."""
-        wanted = self.wanted()
-        # Rows of one model follow each other, so that each is loaded once.
-        order = {model: place for place, (_, model) in reversed(list(enumerate(wanted)))}
-        for row, model in sorted(wanted, key=lambda one: order[one[1]]):
-            self.run_row(row, model)
-        found = read_rows([self.output_dir, *self.config.merge])
-        names = [row.name for row in self.rows]
-        counts = [row.details.get("coverage", {}).get("queries_ranked") for row in found.values() if row.metrics]
-        hidden = ["license", "queries"] if set(counts) <= {len(self.benchmark.rows)} else ["license"]
-        made: dict[str, Any] = {
-            "config": self.config,
-            "seed": self.config.seed,
-            "hints": self.hints(),
-            "only_in_files": hidden,
-        }
-        return finish_table(self.output_dir, found, names, METRICS, TITLE, **made)
-
-    def run_row(self, row: ZeroShotRow, model: str) -> None:
-        """Measure a row, unless it is measured; what goes wrong with it becomes its reason.
-
-        Raises:
-            ValueError: the row was measured with another configuration.
-        """
-        columns = self.columns(row, model)
-        try:
-            extra = self.extra_texts(row)
-        except ValueError as error:
-            is_done(self.output_dir, row.name, {})  # an earlier measurement was of other captions
-            write_failure(self.output_dir, row.name, str(error), columns)
-            return
-        columns["captions"] = extra.source if extra else ""
-        config = self.row_config(row, model, extra)
-        if is_done(self.output_dir, row.name, config):
-            return
-        Screen(stderr=True).print(f"{row.name}: {model}", highlight=False)
-        started = time.monotonic()
-        try:
-            encoder = self.encoder(model)
-            measured = self.measured(row, encoder, extra)
-        except (Exception, SystemExit) as error:
-            memory = f"the GPU ran out of memory at batch size {self.config.batch_size}; lower --batch_size"
-            write_failure(self.output_dir, row.name, reason_of(error, memory), columns)
-            return
-        self.write(row, config, columns | frames_of(row, encoder), measured, time.monotonic() - started, encoder)
-
-    def measured(self, row: ZeroShotRow, encoder: Any, extra: Captions | None) -> Measured:
+    def measure(self, row: ZeroShotRow) -> Measured:
         """Embed, rank and measure a row."""
-        return measure_row(
+        started = time.monotonic()
+        encoder, extra = self.encoder(row.model), self.extra_texts(row)
+        ranked = rank_row(
             self.benchmark,
             encoder,
             row.way,
             self.output_dir / "embeddings",
             (row.query_frames, row.target_frames),
-            self.measure,
             extra_texts=None if extra is None else extra.texts,
             work=self.work,
         )
-
-    def write(
-        self,
-        row: ZeroShotRow,
-        config: dict[str, Any],
-        columns: dict[str, Any],
-        measured: Measured,
-        seconds: float,
-        encoder: Any,
-    ) -> None:
-        """Write a measured row."""
-        coverage = measured.coverage
-        columns["queries"] = f"{coverage['queries_ranked']:,} of {coverage['queries']:,}"
-        if isinstance(encoder, AIMEncoder) and encoder.num_frames != columns["target frames"]:
-            columns["model"] += f" (made for {encoder.num_frames} frames, stretched)"
-        columns["license"] = encoder.usage.license
-        write_row(
-            self.output_dir,
-            row.name,
-            measured.metrics,
-            config=config,
-            seed=self.config.seed,
-            columns=columns,
-            data=self.benchmark.data(measured.signature),
-            coverage=coverage,
-            usage=vars(encoder.usage),
-            seconds=round(seconds, 1),
-            encoded=measured.num_encoded,
-        )
+        found = measure_ranked(self.benchmark, ranked, self.score)
+        target = row.target_frames or encoder.num_frames
+        found.columns |= {"target frames": target, "license": encoder.usage.license}
+        found.columns["query frames"] = (row.query_frames or encoder.num_frames) if WAYS[row.way].reads_video else "-"
+        if isinstance(encoder, AIMEncoder) and encoder.num_frames != target:
+            made_for = f" (made for {encoder.num_frames} frames, stretched)"
+            found.columns["model"] = self.columns(row)["model"] + made_for
+        found.details |= {"usage": vars(encoder.usage), "encoded": ranked.num_encoded}
+        found.details["seconds"] = round(time.monotonic() - started, 1)
+        return found
 
     def extra_texts(self, row: ZeroShotRow) -> Captions | None:
         """The captions that a row takes, by query id; None where it takes none.
@@ -223,28 +205,39 @@ class Table2:
         check_share(found, config.min_caption_share, CAPTION_FLAGS[needs])
         return found.by_query(self.benchmark.rows) if needs == "descriptions" else found
 
-    def columns(self, row: ZeroShotRow, model: str) -> dict[str, Any]:
+    def columns(self, row: ZeroShotRow) -> dict[str, Any]:
         """What the table says of a row before its model is loaded."""
-        config = self.config
-        found: dict[str, Any] = {"model": short_name(model), "modalities": row.modalities}
+        config, needs = self.config, WAYS[row.way].needs
+        found: dict[str, Any] = {"model": short_name(row.model), "modalities": row.modalities}
         found |= {"fusion": WAYS[row.way].fusion, "query frames": row.query_frames, "target frames": row.target_frames}
-        found["captions"] = ""
+        found["captions"] = self.captions[needs].source if needs in self.captions else ""
         if row.paper and (config.dataset, config.dataset_config) == ("tfcovr", "release"):
             found["paper"] = " / ".join(f"{value:.2f}" for value in row.paper)
         return found
 
-    def row_config(self, row: ZeroShotRow, model: str, extra: Captions | None) -> dict[str, Any]:
+    def settings(self, row: ZeroShotRow) -> dict[str, Any]:
         """All that decides the figures of a row; no folder of this machine but the model's."""
         config = self.config
         made = {name: getattr(config, name) for name in ("dataset_config", "split", "gallery", "protocol")}
-        made |= {"model": model, "way": row.way, "query_frames": row.query_frames, "target_frames": row.target_frames}
-        made["data"] = self.benchmark.data("")["fingerprint"]
-        if is_aim(model):
+        made |= {"model": row.model, "way": row.way, "query_frames": row.query_frames}
+        made |= {"target_frames": row.target_frames, "data": self.benchmark.data("")["fingerprint"]}
+        if is_aim(row.model):
             made["aim_text"] = config.aim_text
+        try:
+            extra = self.extra_texts(row)
+        except ValueError:
+            is_done(self.output_dir, row.name, {})  # an earlier measurement was of other captions
+            raise
         if extra is not None:
             texts = json.dumps(extra.texts, sort_keys=True).encode()
             made |= {"captions": extra.source, "captions_digest": hashlib.sha256(texts).hexdigest()[:16]}
         return made
+
+    def finish(self, found: Mapping[str, Row]) -> int:
+        """Licenses are in the files, and whether every row ranks all queries is said where one does not."""
+        counts = {row.details.get("coverage", {}).get("queries_ranked") for row in found.values() if row.metrics}
+        self.only_in_files = ("license", "queries") if counts <= {len(self.benchmark.rows)} else ("license",)
+        return super().finish(found)
 
     def encoder(self, model: str) -> Any:
         """The encoder of a model; the one before it is given back first."""
@@ -257,24 +250,8 @@ class Table2:
         return self.loaded[1]
 
 
-def frames_of(row: ZeroShotRow, encoder: Any) -> dict[str, Any]:
-    """The numbers of frames that a row really read."""
-    target = row.target_frames or encoder.num_frames
-    query = (row.query_frames or encoder.num_frames) if WAYS[row.way].reads_video else "-"
-    return {"query frames": query, "target frames": target}
-
-
-def run(config: ZeroShotConfig) -> int:
+def main(config: ZeroShotConfig) -> int:
     """Measure the rows, or say what they will cost; the exit status."""
     disable_progress_bar()
-    table = Table2(config)
-    if not table.accelerator.is_main_process:  # on several GPUs: other --rows on each, and --merge
-        return 0
-    if config.dry_run:
-        show_costs(table.costs(), config.tflops)
-        return 0
-    return table.run()
-
-
-def main(config: ZeroShotConfig) -> int:
-    return run(config)
+    # On several GPUs: other --rows on each, and --merge.
+    return run_table(Table2(config)) if PartialState().is_main_process else 0

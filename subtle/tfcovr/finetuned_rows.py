@@ -13,7 +13,7 @@ class FineTunedRow:
     Attributes:
         name: of the row, for flags and files.
         model: as the paper calls it.
-        source: which option of `finetune_baseline.py` names the model.
+        source: which option names the model.
         fusion: as the paper abbreviates it: a perceptron, cross attention, or none.
         query: the parts of the query that it sees.
         query_frames: of the query's clip; None: it sees none.

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
-from rich.table import Table
 
 from hf_datasets.records import Rejection
 from subtle.commands import as_typed
+from subtle.run.printing import show
 from subtle.run.results import read_json, write_json, write_text
-from subtle.run.screen import Screen
 from subtle.running import visible
 from subtle.tuning.amounts import Amounts
 from subtle.tuning.plan import Plan, is_miniature
@@ -117,7 +116,7 @@ def summarize(plan: Plan, amounts: Amounts, systems: Sequence[str]) -> dict[str,
     }
     write_text(output / "model" / "README.md", card(plan, summary, predictions))
     write_json(output / "summary.json", summary)
-    show(plan, summary)
+    show_summary(plan, summary)
     return summary
 
 
@@ -133,14 +132,14 @@ def cell(row: dict[str, Any], name: str) -> str:
     return f"{100 * row[name]:.1f}{spread}"
 
 
-def show(plan: Plan, summary: dict[str, Any]) -> None:
+def show_summary(plan: Plan, summary: dict[str, Any]) -> None:
     """Print the table and what to do next."""
     held_out, clips = counted(summary["held_out_videos"], "held-out video"), counted(summary["gallery"], "clip")
     title = f"{summary['queries']:,} queries of {held_out}, {clips}"
-    table = Table("system", "", *(f"mAP@{k}" for k in CUTOFFS), title=title, title_justify="left")
-    for name, row in summary["figures"].items():
-        table.add_row(name, MEANING.get(name, ""), *(cell(row, f"map@{k}") for k in CUTOFFS))
-    Screen(width=None if sys.stdout.isatty() else 140).print(table)
+    head = ["system", "what it is", *(f"mAP@{k}" for k in CUTOFFS)]
+    figures = summary["figures"].items()
+    cells = [[name, MEANING.get(name, ""), *(cell(row, f"map@{k}") for k in CUTOFFS)] for name, row in figures]
+    show(head, cells, title, first=head[2:])
     output, videos = plan.output, plan.video_dir
     print("\n".join(summary["verdict"]))
     print(f"report: {(output / 'report' / 'index.html').resolve()}")

@@ -14,7 +14,7 @@ from subtle.embedding.embed import EmbedConfig
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import parse_config
 from subtle.table.ablate import STAGES, planned
-from subtle.table.options import AblateConfig, FinetuneConfig, ZeroShotConfig
+from subtle.table.options import AblateConfig, FinetuneConfig, ZeroShotConfig, options_of_kind
 from subtle.table.variations import read_variations
 from subtle.train.stage2 import Stage2Config
 from tests.fixtures.verbs import module_of, options_of
@@ -35,6 +35,7 @@ FILES = [(path, kind) for name, kind in CONFIGS.items() for path in sorted((RECI
 @pytest.mark.parametrize(("path", "kind"), FILES, ids=lambda value: getattr(value, "stem", ""))
 def test_a_configuration_file_is_read(path, kind):
     config = parse_config(kind, None, [str(path)])
+    assert not hasattr(config, "kind") or options_of_kind([path.name]) is kind
     assert ("release" in config.dataset_config) == any(part in path.stem for part in ON_REAL_DATA)
 
 
@@ -89,7 +90,7 @@ def trained_and_measured(monkeypatch, folder, verb, *words):
     monkeypatch.setattr(f"{module.__name__}.{train}", stop)
     if verb == "ablate":
         monkeypatch.setattr(module, "check_model_folder", lambda _: None)
-        monkeypatch.setattr(module, "finish", lambda *_: 0)
+        monkeypatch.setattr(module.Ablation, "finish", lambda *_: 0)
     if verb == "evaluate_vcmr":
         monkeypatch.setattr(module, "make_features", lambda *_: None)
     if verb == "evaluate_comp":

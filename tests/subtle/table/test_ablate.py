@@ -12,11 +12,11 @@ from subtle.embedding import embed
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.run.data import load_split
-from subtle.table import ablate
 from subtle.table.ablate import STAGES
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import groups_of
 from subtle.table.rows import write_row
+from subtle.table.table import main
 from subtle.table.variations import read_variations
 from subtle.train import stage2
 
@@ -59,7 +59,7 @@ def trainings(monkeypatch):
 
 
 def test_each_variation_has_the_mean_over_seeds_and_its_paired_difference(config, trainings):
-    assert ablate.run(config) == 0
+    assert main(config) == 0
     results = results_of(config)
     assert list(results["figures"]) == list(VARIATIONS)
     by_seed = results["by_seed"]["HN-NCE/0.5"]
@@ -76,13 +76,13 @@ def test_each_variation_has_the_mean_over_seeds_and_its_paired_difference(config
     low, high = (float(bound) for bound in own.strip("[]").split(", "))
     assert low <= 100 * results["figures"]["plain"]["map@50"] <= high
     assert len(trainings) == 4
-    assert ablate.run(config) == 0
+    assert main(config) == 0
     assert len(trainings) == 4
 
 
 def test_a_row_has_the_figures_of_the_evaluation_and_each_query_its_own(config, embedded, tmp_path):
     config.seeds = [3]
-    ablate.run(config)
+    main(config)
     for row in Path(config.output_dir, "rows").iterdir():
         queries = pl.read_parquet(row / "queries.parquet")
         assert queries["map@25"].mean() == pytest.approx(
@@ -101,7 +101,7 @@ def test_a_row_has_the_figures_of_the_evaluation_and_each_query_its_own(config, 
 
 
 def test_groups_of_queries_have_the_mean_over_their_queries_and_seeds(config):
-    assert ablate.run(config) == 0
+    assert main(config) == 0
     groups = pl.read_csv(Path(config.output_dir, "groups.csv"))
     rows = load_split(config, "test").to_polars().select("query_id", "change_type")
     by_seed = [
@@ -129,14 +129,14 @@ def test_queries_are_grouped_by_the_one_thing_in_which_rendered_labels_differ():
 def test_equal_variations_are_trained_once(config, trainings):
     config.variations = {"a": {"loss": "infonce"}, "b": {"loss": "infonce", "against": None}}
     config.seeds = [0]
-    ablate.run(config)
+    main(config)
     assert len(trainings) == 1
     assert results_of(config)["differences"] == []
     assert results_of(config)["figures"]["a"] == results_of(config)["figures"]["b"]
 
 
 def test_a_killed_run_goes_on_and_ends_alike(config, monkeypatch, tmp_path):
-    ablate.run(config)
+    main(config)
     whole = results_of(config)["by_seed"]
     config.output_dir = str(tmp_path / "again")
     train, count = stage2.run, iter(range(10))
@@ -149,16 +149,16 @@ def test_a_killed_run_goes_on_and_ends_alike(config, monkeypatch, tmp_path):
     with monkeypatch.context() as patched:
         patched.setattr(stage2, "run", killed)
         with pytest.raises(KeyboardInterrupt):
-            ablate.run(config)
+            main(config)
     assert len(list(Path(config.output_dir, "rows").glob("*/results.json"))) == 2
-    assert ablate.run(config) == 0
+    assert main(config) == 0
     assert results_of(config)["by_seed"] == whole
 
 
 def test_a_variation_that_cannot_be_run_is_a_row_with_its_reason(config, capsys):
     config.seeds = [0]
     config.variations = {"plain": {}, "broken": {"text_model": "a/b/c"}}
-    assert ablate.run(config) == 1
+    assert main(config) == 1
     assert "a/b/c is not a model folder" in results_of(config)["failed"]["broken"]
     assert list(results_of(config)["figures"]) == ["plain"]
     assert "a/b/c is not a model" in Path(config.output_dir, "table.md").read_text()
@@ -167,22 +167,22 @@ def test_a_variation_that_cannot_be_run_is_a_row_with_its_reason(config, capsys)
 def test_a_base_that_is_missing_ends_the_run_at_once(config):
     Path(config.stage2_config).write_text("vision_model: no/such/folder")
     with pytest.raises(SystemExit, match="no/such/folder is not a model folder"):
-        ablate.run(config)
+        main(config)
 
 
 def test_rows_of_two_machines_make_one_table(config, tmp_path, trainings):
     config.rows = ["plain"]
-    ablate.run(config)
+    main(config)
     assert results_of(config)["not_measured"] == ["HN-NCE/0.5"]
     elsewhere = config.output_dir
     config.output_dir, config.rows, config.merge = str(tmp_path / "b"), None, [elsewhere]
     trainings.clear()
-    ablate.run(config)
+    main(config)
     assert [one.loss for one in trainings] == ["hn_nce", "hn_nce"]
     assert results_of(config)["not_measured"] == []
     assert [one["seeds"] for one in results_of(config)["differences"]] == [[0, 1]]
     config.output_dir, config.merge = str(tmp_path / "c"), [elsewhere, str(tmp_path / "b")]
-    ablate.run(config)
+    main(config)
     assert len(trainings) == 2
     assert results_of(config)["not_measured"] == []
 
@@ -190,7 +190,7 @@ def test_rows_of_two_machines_make_one_table(config, tmp_path, trainings):
 def test_a_folder_to_merge_that_holds_no_rows_is_named_before_anything_is_trained(config, tmp_path, trainings):
     config.merge = [str(tmp_path / "typo")]
     with pytest.raises(ValueError, match="typo holds no row of a table"):
-        ablate.run(config)
+        main(config)
     assert not trainings
 
 
@@ -199,23 +199,23 @@ def test_a_row_of_another_recipe_is_refused(config, tmp_path):
     write_row(tmp_path / "zero", "CLIP", {"map@5": 0.5}, config={}, seed=0, columns={}, data={})
     config.rows, config.seeds = ["plain"], [0]
     with pytest.raises(ValueError, match=r"different data|a row of another table"):
-        ablate.run(config)
+        main(config)
 
 
 def test_rows_that_other_options_gave_are_refused(config, tmp_path):
     config.rows, config.seeds = ["plain"], [0]
-    ablate.run(config)
+    main(config)
     elsewhere = config.output_dir
     config.output_dir, config.seeds, config.merge = str(tmp_path / "b"), [1], [elsewhere]
     Path(config.stage2_config).write_text(Path(config.stage2_config).read_text().replace("0.003", "0.001"))
     with pytest.raises(ValueError, match="of one variation but were measured with other learning_rate"):
-        ablate.run(config)
+        main(config)
 
 
 def test_shuffled_frames_are_measured_beside_ordered_ones(config):
     config.seeds, config.shuffled = [0], True
     config.variations = {"plain": {}, "without order": {"shuffle_frames": True}}
-    ablate.run(config)
+    main(config)
     results = results_of(config)
     assert list(results["figures"]) == ["plain", "plain, frames shuffled", "without order"]
     headings = {(one["label"], one["heading"]) for one in results["differences"]}
@@ -231,7 +231,7 @@ def test_a_variation_of_stage_1_trains_it_and_its_embeddings(config, tiny):
     config.variations = {"as it is": {}, "two frames": {"stage1": {"num_frames": 2}}}
     config.seeds = [0]
     config.cache_dir = str(Path(config.output_dir).with_name("frames"))
-    assert ablate.run(config) == 0
+    assert main(config) == 0
     (trained,) = Path(config.output_dir, "stage1").glob("*/seed-0/model/config.json")
     assert json.loads(trained.read_text())["num_frames"] == 2
     assert len(list(Path(config.output_dir, "embeddings").iterdir())) == 1
@@ -243,16 +243,16 @@ def test_another_text_encoder_does_not_encode_the_clips_again(config, tiny, embe
     config.variations = {"other": {"text_model": str(Path(config.output_dir).parent / "other")}}
     config.seeds, config.shuffled = [0], False
     monkeypatch.setattr(embed, "encode_clips", lambda todo, *_: pytest.fail("encoded again") if todo else iter(()))
-    assert ablate.run(config) == 0
+    assert main(config) == 0
     (folder,) = Path(config.output_dir, "embeddings").iterdir()
     assert FeatureStore(folder / "video").load()[0] == FeatureStore(Path(embedded) / "video").load()[0]
 
 
 def test_a_dry_run_counts_what_is_left_and_writes_nothing(config, capsys, trainings):
     config.dry_run, config.tflops = True, 1.0
-    assert ablate.run(config) == 0
+    assert main(config) == 0
     shown = capsys.readouterr().out
-    assert "stage 2" in shown
+    assert shown.count("stage 2: 2") == 2
     assert "at 1 TFLOPS; a rule of thumb" in shown
     assert not trainings
     assert not Path(config.output_dir).exists()
@@ -284,7 +284,7 @@ def test_a_mistake_in_a_variation_is_named(given, message):
 def test_unknown_rows_and_repeated_seeds_are_refused(config):
     config.rows = ["typo"]
     with pytest.raises(SystemExit, match="there is no variation typo; there are plain"):
-        ablate.run(config)
+        main(config)
     config.rows, config.seeds = None, [0, 0]
     with pytest.raises(SystemExit, match="--seeds must be different numbers"):
-        ablate.run(config)
+        main(config)

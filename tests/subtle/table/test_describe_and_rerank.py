@@ -23,11 +23,10 @@ from hf_datasets.generation.relevance import INSTRUCTIONS, PairToScore, Relevanc
 from hf_datasets.generation.requests_and_answers import Answer
 from hf_datasets.records import Rejection
 from subtle.options import run_recipe
-from subtle.run.build import run
-from subtle.table import describe_and_rerank
 from subtle.table.describe_and_rerank import RERANKED, RETRIEVED
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, rerank, to_score
+from subtle.table.table import main
 from tests.fixtures import small_encoders
 from tests.fixtures.small_encoders import save_small
 
@@ -69,7 +68,7 @@ def call(options, caches):
     def make(server=None, **changes):
         chat = {"model": "tiny", "base_url": server.url} if server else {}
         config = DescribeAndRerankConfig(**options | chat | changes)
-        return run_recipe(partial(run, describe_and_rerank.main), config)
+        return run_recipe(main, config)
 
     return make
 
@@ -259,8 +258,8 @@ def test_after_kill_9_no_request_is_paid_twice(call, options, tmp_path, warm_pyt
         given = options | {"model": "tiny", "base_url": server.url, "max_concurrency": 2}
         flags = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
         environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-        program = Path(__file__).parents[3] / "recipes" / "describe_and_rerank.py"
-        killed = warm_python.start([program, *flags], env=environment)
+        program = Path(__file__).parents[3] / "recipes" / "table.py"
+        killed = warm_python.start([program, "--kind", "describe_and_rerank", *flags], env=environment)
         deadline = time.monotonic() + 100
         while server.at_once < 2 or len(answered) < QUERIES + 5:
             assert killed.poll() is None, killed.output()

@@ -17,6 +17,7 @@ from subtle.run.checkpoints import Checkpoints
 from subtle.table import cross_attention, finetune_baseline
 from subtle.table.finetune_baseline import run_config
 from subtle.table.options import FinetuneConfig
+from subtle.table.table import main
 from subtle.tfcovr.finetuned_rows import ROWS
 
 SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -68,7 +69,7 @@ def covr(shared, folder, row=CROSS_ATTENTION, **changes):
 
 
 def test_one_command_measures_all_ten_rows_and_a_second_one_measures_none(shared, monkeypatch, capsys):
-    assert finetune_baseline.main(shared) == 0
+    assert main(shared) == 0
     table = results_of(shared.output_dir)
     assert list(table["figures"]) == NAMES
     assert all(0 < metrics["map@50"] <= 1 for metrics in table["figures"].values())
@@ -76,13 +77,13 @@ def test_one_command_measures_all_ten_rows_and_a_second_one_measures_none(shared
     assert columns["blip2-video"]["weights"] == "random weights"
     assert columns["blip-covr-ecde"]["weights"] == "random weights; label captions"
     assert [columns[name]["query frames"] for name in ("blip2-text", "clip-mlp-1", "clip-mlp-15")] == ["-", 1, 15]
-    monkeypatch.setattr(finetune_baseline, "measure_row", None)
-    assert finetune_baseline.main(shared) == 0
+    monkeypatch.setattr(finetune_baseline.Table3, "measure", None)
+    assert main(shared) == 0
     assert results_of(shared.output_dir)["figures"] == table["figures"]
     with pytest.raises(ValueError, match="measured with other learning_rate; name another --output_dir"):
-        finetune_baseline.main(replace(shared, learning_rate=0.5))
+        main(replace(shared, learning_rate=0.5))
     merged = replace(shared, output_dir=f"{shared.output_dir}-elsewhere", merge=[shared.output_dir])
-    assert finetune_baseline.main(merged) == 0
+    assert main(merged) == 0
     assert results_of(merged.output_dir)["figures"] == table["figures"]
 
 
@@ -102,7 +103,7 @@ def test_a_row_that_fails_is_named_and_costs_no_other_row(shared, tiny, tmp_path
     config = replace(shared, vision_model=tiny["vision_model"], embeddings=str(tmp_path / "aim"), blip_model=None)
     config = replace(config, rows=["blip2-text", "clip-mlp-15", "blip-covr", "tf-covr-base"])
     config = replace(config, blip2_model=str(tmp_path / "no-model"), seeds=[0, 1], output_dir=str(tmp_path))
-    assert finetune_baseline.main(config) == 1
+    assert main(config) == 1
     table = results_of(tmp_path)
     assert list(table["figures"]) == ["clip-mlp-15"]
     assert table["figures"]["clip-mlp-15"]["map@50_std"] > 0
@@ -162,7 +163,7 @@ def test_a_clip_without_description_is_left_out_of_ecde_and_counted(shared, tmp_
 
 
 def test_a_dry_run_loads_nothing_and_names_every_row(shared, tmp_path, capsys):
-    assert finetune_baseline.main(replace(shared, dry_run=True, blip_model=None, output_dir=str(tmp_path / "no"))) == 0
+    assert main(replace(shared, dry_run=True, blip_model=None, output_dir=str(tmp_path / "no"))) == 0
     printed = capsys.readouterr().out
     assert all(name in printed for name in NAMES)
     assert "random weights" in printed

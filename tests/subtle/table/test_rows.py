@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from subtle.table.rows import data_of, finish_table, is_done, read_rows, row_folder, write_failure, write_row
+from subtle.table.rows import data_of, is_done, read_rows, row_folder, write_failure, write_row
+from subtle.table.table import finish_table
 
 DATA = {"dataset": "tfcovr", "split": "test", "fingerprint": "abc", "signature": "map_at_k"}
 COLUMNS = {"model": "a CLIP", "frames": 8}
@@ -91,7 +92,7 @@ def test_a_folder_without_rows_and_a_file_that_is_none_are_named(tmp_path):
 def test_every_expected_row_is_in_the_table(tmp_path, capsys):
     write(tmp_path)
     write_failure(tmp_path, "BLIP", "needs 99 GB | of memory", {"model": "a BLIP"})
-    status = finish_table(tmp_path, read_rows([tmp_path]), ["BLIP", "CLIP average", "E5-V"], ["map@5"], "Table 2")
+    status = finish_table(tmp_path, read_rows([tmp_path]), ["BLIP", "CLIP average", "E5-V"], "Table 2")
     assert status == 1
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["figures"] == {"CLIP average": {"map@5": 0.5}}
@@ -114,7 +115,7 @@ def test_every_expected_row_is_in_the_table(tmp_path, capsys):
 
 def test_a_table_without_failures_ends_well(tmp_path):
     write(tmp_path)
-    assert finish_table(tmp_path, read_rows([tmp_path]), ["CLIP average", "other"], ["map@5"], "Table 2") == 0
+    assert finish_table(tmp_path, read_rows([tmp_path]), ["CLIP average", "other"], "Table 2") == 0
 
 
 def test_the_fingerprint_is_of_queries_and_gallery_and_not_of_paths():
@@ -125,3 +126,24 @@ def test_the_fingerprint_is_of_queries_and_gallery_and_not_of_paths():
     assert one == data_of(elsewhere, "test", queries, ["b", "a"], "s")
     assert one != data_of(config, "test", queries, ["a"], "s")
     assert one != data_of(config, "test", [{"query_id": "q", "target_clip_ids": ["b"]}], ["a", "b"], "s")
+
+
+def test_a_printed_table_has_100_columns_breaks_no_figure_and_leaves_out_what_was_not_asked_for(tmp_path, capsys):
+    interval = "+12.34 [10.05, 14.63] (reference)"
+    about = {
+        "changes": "loss infonce",
+        "empty": "",
+        "difference of mAP@50": interval,
+        "mAP@50 lost by shuffling": interval,
+    }
+    values = {f"map@{k}{what}": 0.5 for k in (5, 10, 25, 50) for what in ("", "_std")}
+    write_row(tmp_path, "one [a]", values, config={}, seed=0, columns=about, data=DATA)
+    finish_table(tmp_path, read_rows([tmp_path]), ["one [a]", "asked", "other"], "Table 5", asked=["asked"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    (figures,) = (line for line in lines if "50.00 ± 50.00" in line)
+    assert figures.count("50.00 ± 50.00") == 4
+    assert [line.count(interval) for line in lines if interval in line] == [2]
+    assert "empty" not in " ".join(lines)
+    assert lines[-1] == "asked: not measured"
+    assert not [line for line in lines if "other" in line]

@@ -16,6 +16,7 @@ from subtle.table import costs, models, zero_shot
 from subtle.table.embedding import Work, read_clips
 from subtle.table.options import ZeroShotConfig
 from subtle.table.rows import read_rows
+from subtle.table.table import main
 from tests.fixtures import small_encoders
 from tests.fixtures.colored_videos import write_colored_video
 from tests.fixtures.small_encoders import save_small
@@ -32,8 +33,9 @@ def append_and_die(self, *rows):
     if len(calls) == 3:
         os.kill(os.getpid(), 9)
 FeatureStore.append = append_and_die
-from subtle.table import zero_shot
-zero_shot.run(zero_shot.ZeroShotConfig(**yaml.safe_load(sys.argv[1])))
+from subtle.table.options import ZeroShotConfig
+from subtle.table.table import main
+main(ZeroShotConfig(**yaml.safe_load(sys.argv[1])))
 """
 FURTHER = {"models": ["none"], **dict.fromkeys(("tf_cvr", "aim_k400_8", "aim_k400_16", "aim_k400_32"))}
 
@@ -66,7 +68,7 @@ def test_every_kind_of_row_runs(small, options, capsys):
     named = {name: small[name] for name in ("gme", "mm_embed", "e5_v", "blip2", "blip_covr", "languagebind")}
     named |= {"blip_covr_ecde": small["blip_covr"], "tf_cvr": small["clip"], "aim_text": small["clip"]}
     config = ZeroShotConfig(**options | named | {"aim_k400_8": small["aim"], "aim_diving48_32": small["aim"]})
-    assert zero_shot.run(config) == 0
+    assert main(config) == 0
     rows = read_rows([config.output_dir])
     assert {row.name for row in zero_shot.TABLE_2} - set(rows) == {"AIM (k400), 16 frames", "AIM (k400), 32 frames"}
     assert all(0 < row.metrics["map@50"] <= 1 for row in rows.values())
@@ -92,7 +94,7 @@ def test_languagebind_reads_from_the_first_frame_to_the_last_as_it_was_released(
 
 def test_the_average_of_clip_is_that_of_mteb(small, options, tiny):
     config = ZeroShotConfig(**options | {"models": [small["clip"]], "ways": ["average"]})
-    assert zero_shot.run(config) == 0
+    assert main(config) == 0
     asked = {"models": [small["clip"]], "baselines": ["none"], "dataset": tiny["dataset"], "num_workers": 0}
     theirs = evaluate_mteb.run(EvaluateMTEBConfig(**asked, device="cpu", output_dir=f"{config.output_dir}-mteb"))
     ours = results_of(options)["figures"]["clip, average"]
@@ -108,14 +110,14 @@ def test_a_killed_run_goes_on_and_encodes_nothing_twice(small, options, warm_pyt
     assert warm_python.run(arguments).returncode == -9
     assert stored(options) == 6
     encoded = count_videos(monkeypatch)
-    assert zero_shot.run(ZeroShotConfig(**options)) == 0
+    assert main(ZeroShotConfig(**options)) == 0
     assert sum(encoded[1:]) == 12 - 6  # the first is the trial of a model that is loaded
     assert stored(options) == 12
     whole = options | {"output_dir": f"{options['output_dir']}-whole"}
-    assert zero_shot.run(ZeroShotConfig(**whole)) == 0
+    assert main(ZeroShotConfig(**whole)) == 0
     assert results_of(options)["figures"] == results_of(whole)["figures"]
     del encoded[:]
-    assert zero_shot.run(ZeroShotConfig(**options)) == 0
+    assert main(ZeroShotConfig(**options)) == 0
     assert not encoded
 
 
@@ -156,7 +158,7 @@ def test_what_is_wrong_with_a_row_is_its_reason_and_the_others_are_measured(smal
         "models": [small["v_jepa_2"], mixed, halved, small["clip"]],
         "ways": ["average"],
     }
-    assert zero_shot.run(ZeroShotConfig(**options | wrong)) == 1
+    assert main(ZeroShotConfig(**options | wrong)) == 1
     results = results_of(options)
     assert list(results["figures"]) == ["clip, average"]
     reasons = results["failed"]
@@ -221,40 +223,35 @@ def test_clips_without_labels_have_no_label_captions(small, options, tiny, tmp_p
     data = copytree(tiny["dataset"], tmp_path / "no-labels")
     for path in data.glob("mini/*.parquet"):
         pl.read_parquet(path).with_columns(target_label=pl.lit(None, pl.String)).write_parquet(path)
-    assert zero_shot.run(ZeroShotConfig(**options | {"dataset": str(data), "tf_cvr": small["clip"]})) == 1
-    assert "36 no label" in results_of(options)["failed"]["TF-CVR"]
+    assert main(ZeroShotConfig(**options | {"dataset": str(data), "tf_cvr": small["clip"]})) == 1
+    first = ", ".join(pl.read_parquet(data / "mini/test.parquet")["query_id"][:5])
+    assert f"36 no label; such as of {first})" in results_of(options)["failed"]["TF-CVR"]
     assert "--rewritten" in results_of(options)["failed"]["TF-CVR"]
 
 
 def test_a_dry_run_loads_nothing_and_names_a_gpu_that_is_too_small(small, options, monkeypatch, capsys):
     monkeypatch.setattr(models, "load_encoder", None)
     monkeypatch.setattr(costs.torch.cuda, "mem_get_info", lambda _: (100, 200))
-    monkeypatch.setattr(zero_shot, "make_accelerator", lambda *_: Device())
     chosen = options | {"blip2": small["blip2"], "aim_k400_8": small["aim"], "aim_text": small["clip"]}
-    assert zero_shot.run(ZeroShotConfig(**chosen, dry_run=True)) == 0
+    assert main(ZeroShotConfig(**chosen, dry_run=True)) == 0
     assert "not configured" in capsys.readouterr().out
-    found = {cost.name: cost for cost in zero_shot.Table2(ZeroShotConfig(**chosen)).costs()}
+    machine = costs.Machine(costs.torch.device("cuda"), 1e12, 1)
+    found = {cost.name: cost for cost in zero_shot.Table2(ZeroShotConfig(**chosen)).costs(machine)}
     refused = {name for name, cost in found.items() if cost.note == "refused: cuda has 0.0 GB free"}
     assert refused == {"BLIP2, text", "BLIP2, video", "AIM (k400), 8 frames"}
-    assert found["BLIP2, text"].estimate.download_bytes > 0 < found["BLIP2, text"].hours
-
-
-class Device:
-    """An accelerator with a GPU, as far as a dry run asks."""
-
-    device, is_main_process = zero_shot.torch.device("cuda"), True
+    assert found["BLIP2, text"].models[small["blip2"]].download_bytes > 0 < found["BLIP2, text"].hours
 
 
 def test_rows_of_two_machines_make_one_table(small, options):
     options |= {"models": [small["clip"]], "blip2": small["blip2"]}
     other = options | {"output_dir": f"{options['output_dir']}-other", "rows": ["BLIP2, video"]}
-    assert zero_shot.run(ZeroShotConfig(**other)) == 0
+    assert main(ZeroShotConfig(**other)) == 0
     assert list(results_of(other)["figures"]) == ["BLIP2, video"]
     mine = options | {"rows": ["clip, text"], "merge": [other["output_dir"]]}
-    assert zero_shot.run(ZeroShotConfig(**mine)) == 0
+    assert main(ZeroShotConfig(**mine)) == 0
     assert list(results_of(options)["figures"]) == ["BLIP2, video", "clip, text"]
     with pytest.raises(SystemExit, match="did you mean BLIP2, video"):
-        zero_shot.run(ZeroShotConfig(**options | {"rows": ["BLIP2 video"]}))
+        main(ZeroShotConfig(**options | {"rows": ["BLIP2 video"]}))
 
 
 def test_own_clips_of_any_vocabulary_are_measured(small, options, tmp_path):
@@ -273,7 +270,7 @@ def test_own_clips_of_any_vocabulary_are_measured(small, options, tmp_path):
         "data_dir": str(tmp_path),
         "video_dir": str(tmp_path / "videos"),
     }
-    assert zero_shot.run(ZeroShotConfig(**options | own | {"models": [small["clip"]], "tf_cvr": small["clip"]})) == 0
+    assert main(ZeroShotConfig(**options | own | {"models": [small["clip"]], "tf_cvr": small["clip"]})) == 0
     results = results_of(options)
     assert list(results["figures"]) == ["TF-CVR", *(f"clip, {way}" for way in ("average", "text", "video"))]
     assert results["data"]["dataset_config"] == "own"
@@ -281,6 +278,6 @@ def test_own_clips_of_any_vocabulary_are_measured(small, options, tmp_path):
 
 def test_a_row_of_another_configuration_is_refused(small, options):
     options |= {"models": [small["clip"]], "ways": ["text"]}
-    assert zero_shot.run(ZeroShotConfig(**options)) == 0
+    assert main(ZeroShotConfig(**options)) == 0
     with pytest.raises(ValueError, match="measured with other target_frames"):
-        zero_shot.run(ZeroShotConfig(**options | {"target_frames": 3}))
+        main(ZeroShotConfig(**options | {"target_frames": 3}))
