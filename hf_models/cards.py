@@ -40,6 +40,7 @@ class Measurement:
         split: Split of the dataset.
         signature: The metric's line about its protocol; None where it has none.
         date: When it was measured, in ISO 8601; None where nobody noted it.
+        revision: Commit of the dataset on the Hub that was measured on; None where its rows came from elsewhere.
     """
 
     metric: str
@@ -50,6 +51,7 @@ class Measurement:
     split: str | None = None
     signature: str | None = None
     date: str | None = None
+    revision: str | None = None
 
 
 def eval_results(measurements: Iterable[Measurement], *, task_type: str, task_name: str) -> list[EvalResult]:
@@ -77,6 +79,7 @@ def eval_results(measurements: Iterable[Measurement], *, task_type: str, task_na
             dataset_name=one.dataset.rpartition("/")[2],
             dataset_config=one.config,
             dataset_split=one.split,
+            dataset_revision=one.revision,
             metric_type=one.metric_id,
             metric_name=one.metric,
             metric_value=one.value,
@@ -107,6 +110,7 @@ def write_benchmark_results(
                 dataset_id=one.dataset,
                 task_id=task_id,
                 value=one.value,
+                dataset_revision=one.revision,
                 date=one.date,
                 source_url=source,
                 source_name="results" if source else None,

@@ -94,10 +94,11 @@ def test_a_pinned_model_and_its_sentence_transformer_compute_what_they_did_befor
     torch.testing.assert_close(expected[0], expected[1], atol=1e-5, rtol=0)
 
 
-def test_a_pinned_adapter_finds_its_base_on_the_hub_and_computes_what_it_did_before(published, read, warm_python):
+def test_ours_runs_a_pinned_adapter_on_its_base_as_before_and_notes_which_rows_it_read(published, read, warm_python):
     hub, root, _ = published
-    tasks = {"ours": True, "adapter": read[2]["adapter"]}
+    tasks = {"ours": True, "adapter": read[2]["adapter"], "revision": ["org/tfcovr", "mini"]}
     found = run(warm_python, "hub_reader.py", tasks, root, environment(hub, root / "someone"))
+    assert json.loads(found)["revision"] == hub.repository("org/tfcovr", "dataset").head.sha
     found = json.loads(found)["adapter"]
     tower = CLIPVisionModel.from_pretrained(WEIGHTS / "miniature-clip")
     expected = hub_reader.run_adapter(PeftModel.from_pretrained(tower, WEIGHTS / "miniature-aim").eval())

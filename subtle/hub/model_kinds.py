@@ -226,6 +226,16 @@ KINDS = {
     "vidclip": VIDCLIP,
     "vidclip_matcher": MATCHER,
     "blip": BLIP,
-    **dict.fromkeys(("xml_moment_retrieval", "reloclnet", "hero_moment_retrieval"), MOMENTS),
+    **{
+        name: replace(MOMENTS, about=f"{MOMENTS.about} {method}")
+        for name, method in {
+            "xml_moment_retrieval": "XML ([paper](https://arxiv.org/abs/2001.09099), "
+            "[code](https://github.com/jayleicn/TVRetrieval)).",
+            "reloclnet": "ReLoCLNet ([paper](https://arxiv.org/abs/2105.06247), "
+            "[code](https://github.com/26hzhang/ReLoCLNet)).",
+            "hero_moment_retrieval": "HERO ([paper](https://arxiv.org/abs/2005.00200), "
+            "[code](https://github.com/linjieli222/HERO)).",
+        }.items()
+    },
 }
 """`model_type` of a configuration -> its kind; an adapter's folder has no `model_type`."""

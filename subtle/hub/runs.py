@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 import yaml
@@ -14,7 +15,7 @@ from hf_datasets.registration import RENDERED
 from hf_models.cards import Measurement
 from subtle.hub.machine_paths import SHIPPED, read_json
 from subtle.hub.model_kinds import ADAPTER, KINDS, ModelKind
-from subtle.run.model_folders import WEIGHTS
+from subtle.run.model_folders import MINIATURE_AIM, WEIGHTS
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
 
 Part = Literal["model", "adapter"]
@@ -81,6 +82,11 @@ class Run:
         if base_repo:
             return [base_repo]
         named = self.header.get("base_model") or [self.config.get(name) for name in self.kind.bases]
+        if "auto" in named:  # the adapters that ship, where they fit
+            from subtle.tfcovr.classifiers import misfits_of_shipped  # torch comes with it
+
+            options: Any = SimpleNamespace(**self.config)
+            named = [*named, MINIATURE_AIM] if misfits_of_shipped(options) == [] else named
         found = []
         for name in [named] if isinstance(named, str) else named:
             if base := hub_id(name, namespace):
@@ -134,6 +140,7 @@ def measurements(results: dict[str, Any], namespace: str, split: str | None) -> 
                 split=first if first in SPLITS else split,
                 signature=signature_of(results, metric, own) if own else None,
                 date=results.get("date"),
+                revision=results.get("dataset_revision"),
             )
         )
     return found
@@ -164,13 +171,15 @@ def signature_of(results: dict[str, Any], metric: str, own: str) -> str | None:
 def benchmark_results(measured: list[Measurement], namespace: str) -> dict[str, Measurement]:
     """The value that each benchmark of this project takes of a model, by the id of its task.
 
-    A benchmark is measured on the test split, by the standard protocol, with fine captions.
+    A benchmark is measured on the split that its paper reports on, by the standard protocol, with fine captions.
     """
     found = {}
     for one in measured:
         owner, _, name = (one.dataset or "").rpartition("/")
         metric, _, queries = one.metric.partition(" (")
-        if owner != namespace or name not in DATASETS or one.split != "test" or queries not in {"", "fine queries)"}:
+        has_no_test = name in COMP_DATASETS and one.config == "release"
+        split = "validation" if has_no_test else "test"
+        if owner != namespace or name not in DATASETS or one.split != split or queries not in {"", "fine queries)"}:
             continue
         task = task_id(name, str(one.config))
         is_standard = "tfcovr-official" not in (one.signature or "")

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from hf_models.cards import CURVE_PIXELS, check_card
 from hf_models.tfcovr.modeling_aim import CLIPVisionTower
 from subtle.hub.model import prepare
 from subtle.hub.runs import find_run
+from subtle.train.options import Stage1Config
 from tests.fixtures.videos import numbered_frame, write_video
 
 CLIPS = {"pixel_values": torch.rand(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(3))}
@@ -215,15 +217,32 @@ def test_a_benchmark_takes_the_test_results_of_an_evaluation_beside_the_model(pu
     assert json.loads((folder / "evaluation" / "results.json").read_text())["figures"]["two-stage"]["map@50"] == 0.25
     (entry,) = yaml.safe_load((found["xml"].folder / ".eval_results" / "charades_fig.yaml").read_text())
     assert (entry["dataset"]["task_id"], entry["value"]) == (task_id("charades_fig", "mini"), 0.5)
+    assert "revision" not in entry["dataset"], "the rows came from a builder, not from the Hub"
     card = ModelCard.load(found["xml"].folder / "README.md")
     assert "| vr_recall@1 (coarse queries) | org/charades_fig mini | test | 0.375 |" in card.text
     for name in ("noise", "vidclip", "stage1", "miniature-vidclip"):  # measured on validation, or on no benchmark
         assert not (found[name].folder / ".eval_results").exists()
 
 
+def test_a_benchmark_without_a_test_split_takes_the_results_on_validation(published, tmp_path):
+    run = shutil.copytree(published[0] / "runs" / "vidclip", tmp_path / "vidclip")
+    results = json.loads((run / "results.json").read_text())
+    results["config"]["dataset_config"] = "release"  # which has train and validation alone
+    (run / "results.json").write_text(json.dumps(results | {"dataset_revision": "ab" * 20}))
+    folder = prepare(str(run), "org/name", tmp_path / "prepared", license="cc-by-4.0").folder
+    (entry,) = parse_eval_result_entries(
+        yaml.safe_load((folder / ".eval_results" / "activitynet_comp.yaml").read_text())
+    )
+    assert (entry.task_id, entry.value) == (task_id("activitynet_comp", "release"), 0.31875)
+    assert entry.dataset_revision == "ab" * 20
+    (result,) = check_card(folder).data.eval_results
+    assert (result.dataset_split, result.dataset_revision) == ("validation", "ab" * 20)
+
+
 def test_a_card_names_the_paper_of_its_method(published):
     _, found = published
     numbers = {"stage1": "2302.03024", "stage2": "2506.05274", "vidclip": "2504.03970", "noise": "2410.08593"}
+    numbers |= {"xml": "2001.09099", "reloclnet": "2105.06247", "hero": "2005.00200"}
     for name, number in numbers.items():
         text = (found[name].folder / "README.md").read_text(encoding="utf-8")
         assert f"https://arxiv.org/abs/{number}" in text
@@ -239,11 +258,19 @@ def test_a_model_that_goes_on_from_another_run_names_what_that_run_started_from(
     assert bases == ["org/miniature-clip"]
     first = json.loads((root / "runs" / "stage1" / "results.json").read_text())
     stage1 = shutil.copytree(root / "runs" / "stage1", tmp_path / "stage1")
-    first["config"]["init_from"] = "recipes/weights/miniature-aim"
-    (stage1 / "results.json").write_text(json.dumps(first))
     results["config"]["vision_model"] = str(stage1 / "model")
     (run / "results.json").write_text(json.dumps(results))
-    assert find_run(str(run)).base_models("org", None) == ["org/miniature-clip", "org/miniature-aim"]
+    with_adapters = ["org/miniature-clip", "org/miniature-aim"]
+    for options, expected in (
+        ({"init_from": "recipes/weights/miniature-aim"}, with_adapters),
+        ({"init_from": "auto"}, with_adapters),  # those that ship, which fit
+        ({"init_from": "auto", "num_frames": 8}, with_adapters[:1]),
+        ({"init_from": "auto", "full": True}, with_adapters[:1]),
+        ({"init_from": None}, with_adapters[:1]),
+    ):
+        config = asdict(Stage1Config()) | first["config"] | options
+        (stage1 / "results.json").write_text(json.dumps(first | {"config": config}))
+        assert find_run(str(run)).base_models("org", None) == expected
 
 
 def test_the_curve_is_a_picture_of_the_size_stated(published):

@@ -302,6 +302,19 @@ def test_text_with_a_secret_is_refused_by_file_line_and_kind_and_the_secret_is_n
     assert secret[-12:] not in shown + errors
 
 
+@pytest.mark.parametrize("name", ["vocab.json", "tokenizer.json", "merges.txt"])
+def test_a_vocabulary_may_hold_what_looks_like_a_path_but_no_token(call, folder, name):
+    words = ["/home/someone", "password", "x" * 40, f"hf{'a1' * 17}"]
+    write(folder, {name: json.dumps(dict.fromkeys(words, 1))})
+    assert call(dry_run=True)[::2] == (0, "")
+    for token in (f"hf_{'a1' * 17}", f"ghp_{'aB3' * 12}", f"AKIA{'A1' * 8}"):
+        write(folder, {name: json.dumps(dict.fromkeys([*words, token], 1))})
+        status, shown, errors = call(dry_run=True)
+        assert (status, errors.count("\n")) == (2, 1)
+        assert f"{name}, line 1, holds a" in errors
+        assert token not in shown + errors
+
+
 @pytest.mark.parametrize(
     "path", [r"C:\Users\me\videos", r"C:\\Users\\me", "D:/Users/me", "/mnt/disk/videos", "/root/x"]
 )
