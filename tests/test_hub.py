@@ -106,6 +106,12 @@ def test_ours_runs_a_pinned_adapter_on_its_base_as_before_and_notes_which_rows_i
     assert "pip install subtle-video" in read[0]["adapter"]
 
 
+def test_the_results_that_a_benchmark_takes_reach_the_hub(published):
+    files = published[0].repository("org/retriever").files
+    assert b"TFCoVRMini" in files[".eval_results/tfcovr.yaml"]
+    assert not [name for name in files if name.startswith(".") and "eval" not in name and name != ".gitattributes"]
+
+
 def test_published_metrics_give_the_known_results(read):
     for repo, case in read[2]["metrics"].items():
         found = read[0]["metrics"][repo]

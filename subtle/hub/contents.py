@@ -10,11 +10,10 @@ from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_cla
 from detect_secrets.plugins.base import RegexBasedDetector
 from detect_secrets.plugins.keyword import CONFIG_DENYLIST_REGEX_TO_GROUP, DENYLIST, KeywordDetector
 
+from hf_models.cards import RESULTS_FOLDER
 from subtle.commands import RECIPES
 
-RECORD = ".subtle.json"
-"""What the upload writes into each repository about itself."""
-NOT_PUBLISHED = {".git", ".cache", "__pycache__", ".DS_Store", RECORD}
+NOT_PUBLISHED = {".git", ".cache", "__pycache__", ".DS_Store"}
 """Names of folders and files that tools leave behind."""
 SAMPLE_BYTES = 8192
 """A file with a zero byte among so many first ones is not text."""
@@ -80,8 +79,9 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 
 def is_hidden(path: Path) -> bool:
-    """Whether a file or one of its folders is hidden, as those with keys of a user are."""
-    return any(part.startswith(".") for part in path.parts)
+    """Whether a file or one of its folders is hidden, as those with keys of a user are; the Hub's own are not."""
+    is_of_the_hub = path.parts[:-1] == (RESULTS_FOLDER,) and path.suffix == ".yaml"
+    return any(part.startswith(".") for part in path.parts) and not is_of_the_hub
 
 
 def hidden_files(folder: Path) -> list[str]:

@@ -12,7 +12,6 @@ from huggingface_hub import HfApi
 
 from subtle.hub.contents import files_of, hidden_files
 from subtle.hub.everything import Target, everything, in_order, next_release
-from subtle.hub.hub_errors import explained
 from subtle.hub.options import PublishConfig, What
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.hub.upload import Plan, check_token, look_up, look_up_if_possible, make_plan, upload
@@ -156,20 +155,8 @@ def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> lis
 def make_plans(publications: list[Publication], config: PublishConfig, api: HfApi) -> Iterator[Plan]:
     """What each publication changes; every refusal comes before anything is sent."""
     for publication in publications:
-        if config.dry_run:
-            remote, note = look_up_if_possible(publication)
-        else:
-            with explained(publication.repo_id):
-                remote, note = look_up(api, publication), ""
-        plan = make_plan(
-            publication,
-            remote,
-            replace_card=config.replace_card,
-            take_over=config.take_over,
-            private=config.private,
-            tag=config.tag,
-            private_folders=(config.output_dir, config.data_dir, config.video_dir),
-        )
+        remote, note = look_up_if_possible(publication) if config.dry_run else (look_up(api, publication), "")
+        plan = make_plan(publication, remote, config)
         print(visible("\n".join(plan.lines()), kept="\n"))
         if note:
             print(f"  {visible(note)}")

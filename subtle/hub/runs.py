@@ -7,14 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
-import yaml
-from huggingface_hub import ModelCard
-
 from hf_datasets.names import task_id
 from hf_datasets.registration import RENDERED
 from hf_models.cards import Measurement
 from subtle.hub.machine_paths import SHIPPED, read_json
 from subtle.hub.model_kinds import ADAPTER, KINDS, ModelKind
+from subtle.hub.publication import read_card
 from subtle.run.model_folders import MINIATURE_AIM, WEIGHTS
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
 
@@ -323,8 +321,4 @@ def written_card(model: Path) -> tuple[dict[str, Any], str]:
     path = model / "README.md"
     if not path.is_file() or PEFT_TEMPLATE in path.read_text(encoding="utf-8"):
         return {}, ""
-    try:
-        card = ModelCard.load(path)
-    except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} has no readable YAML header: {' '.join(str(error).split())}") from None
-    return card.data.to_dict(), card.text.strip()
+    return read_card(path)
