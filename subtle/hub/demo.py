@@ -24,8 +24,6 @@ from subtle.run.shared_config import DataConfig, EmbedConfig
 from subtle.tfcovr.clip_embeddings import read_clips
 
 SPACE = SUBTLE / "demo_space"
-NOT_OF_THE_SPACE = {"__init__.py", "__pycache__"}
-"""What makes the folder a package of ours."""
 
 
 def prepare(
@@ -48,7 +46,7 @@ def prepare(
     """
     for name in (model_repo, dataset_repo):
         check_repo_id(name)
-    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=lambda *_: NOT_OF_THE_SPACE)
+    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__init__.py", "__pycache__"))
     settings = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
     settings |= {"model": model_repo, "dataset": dataset_repo, "revision": revision, "code": check_model()}
     write_json(folder / "demo.json", settings)

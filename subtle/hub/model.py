@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from safetensors import SafetensorError, safe_open
 
@@ -35,8 +36,7 @@ def prepare(
     folder: Path,
     *,
     base_repo: str | None = None,
-    part: Part | None = None,
-    merged: bool = False,
+    part: Part | Literal["classifier"] | None = None,
     license: str | None = None,
 ) -> Publication:
     """Write a folder that is complete for the Hub.
@@ -47,8 +47,8 @@ def prepare(
         repo_id: `ORG/NAME`. Datasets, metrics and weights that ship here are taken to be in the same ORG.
         folder: Where to write; what an earlier call wrote there is replaced.
         base_repo: Id on the Hub of the model that this one started from; by default as the run says.
-        part: Which of the two to take of a run that has both; None: the model.
-        merged: Take an adapter of AIM, and publish the classifier that it makes of its base.
+        part: Which of the two to take of a run that has both; "classifier": the adapter of AIM, as the classifier that
+            it makes of its base; None: the model.
         license: As the Hub calls it; None: as the card says, apache-2.0 where all comes from the miniature.
 
     Returns:
@@ -60,21 +60,20 @@ def prepare(
     """
     for name in filter(None, (repo_id, base_repo)):
         check_repo_id(name)
-    run, folder = find_run(str(source), "adapter" if merged else part), Path(folder)
+    run, folder = find_run(str(source), "adapter" if part == "classifier" else part), Path(folder)
     check_place(folder, run.model)
     namespace, _, name = repo_id.partition("/")
     bases = run.base_models(namespace, base_repo)
-    if merged:
+    if part == "classifier":
         adapter = [f"{namespace}/{shipped[1]}"] if (shipped := SHIPPED.fullmatch(str(run.model))) else []
         bases = [*adapter, *bases]
-        run = replace(
-            run, kind=AIM, text="", header={name: value for name, value in run.header.items() if name == "license"}
-        )
+        header = {name: value for name, value in run.header.items() if name == "license"}
+        run = replace(run, kind=AIM, text="", header=header)
     base = base_of_adapter(run, bases) if run.kind.library_name == "peft" else None
     dataset, measurements = run.dataset(namespace), run.measurements(namespace)
     license_id = license or license_of(run)
     with draft_of(folder) as draft:
-        if merged:
+        if part == "classifier":
             save_merged(run, draft)
         else:
             copy_model(run.model, draft)
@@ -213,24 +212,11 @@ def add_code(run: Run, draft: Path) -> None:
 
 
 def has_code(folder: Path) -> bool:
-    """Whether a folder has the files of every class of ours that its configurations name."""
-    for name in ("config.json", "processor_config.json", "video_preprocessor_config.json"):
-        if not (folder / name).is_file():
-            continue
-        settings = read_json(folder / name)
-        names = {
-            settings.get("processor_class"),
-            settings.get("video_processor_type"),
-            *settings.get("architectures", ()),
-        }
-        if not names & set(hf_models.__all__):
-            continue
-        modules = {
-            reference.rpartition("--")[2].partition(".")[0] for reference in settings.get("auto_map", {}).values()
-        }
-        if not modules or not all((folder / f"{module}.py").is_file() for module in modules):
-            return False
-    return True
+    """Whether a folder has the files of code that its configurations name, which those of our classes do."""
+    named = [code for path in folder.glob("*config.json") for code in read_json(path).get("auto_map", {}).values()]
+    return bool(named) and all(
+        (folder / f"{name.rpartition('--')[2].partition('.')[0]}.py").is_file() for name in named
+    )
 
 
 def name_base(path: Path, base: str) -> None:

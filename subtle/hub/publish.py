@@ -4,7 +4,6 @@ import errno
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -61,14 +60,7 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
     if target.what in {"model", "adapter", "classifier"}:
         from subtle.hub import model
 
-        merged = target.what == "classifier"
-        part = None if merged else target.what
-        given: dict[str, Any] = {
-            "base_repo": target.base_repo,
-            "part": part,
-            "merged": merged,
-            "license": config.license,
-        }
+        given: dict[str, Any] = {"base_repo": target.base_repo, "part": target.what, "license": config.license}
         return model.prepare(target.name, target.repo_id, folder, **given)
     if target.what == "demo":
         from subtle.hub import demo
@@ -109,36 +101,19 @@ def copied(source: Path, publication: Publication) -> Publication:
     return publication
 
 
-@contextmanager
-def workplace(config: PublishConfig, targets: list[Target]) -> Iterator[Path]:
-    """Where folders are prepared: a temporary folder, or `--output_dir`, in which they stay.
+def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> list[Publication]:
+    """The folders of all targets, each in `root` under its name on the Hub.
 
     Raises:
         FileExistsError: A folder of `--output_dir` is in the way.
         OSError: The disk is full.
     """
-    kept = Path(config.output_dir) if config.output_dir else None
-    for target in targets:
-        place = None if kept is None else folder_of(target, kept)
-        if place is not None and place.is_dir() and any(place.iterdir()):
-            raise FileExistsError(f"{place} is not empty; remove it, or name another --output_dir")
-    with tempfile.TemporaryDirectory(prefix="subtle-publish-") as temporary:
-        yield kept or Path(temporary)
-
-
-def folder_of(target: Target, root: Path) -> Path:
-    return root / target.repo_id.partition("/")[2]
-
-
-def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> list[Publication]:
-    """The folders of all targets.
-
-    Raises:
-        OSError: The disk is full.
-    """
+    folders = [root / target.repo_id.partition("/")[2] for target in targets]
+    for folder in folders:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise FileExistsError(f"{folder} is not empty; remove it, or name another --output_dir")
     publications = []
-    for target in targets:
-        folder = folder_of(target, root)
+    for target, folder in zip(targets, folders, strict=True):
         try:
             publications.append(prepare(target, config, folder))
         except Exception as error:
@@ -186,7 +161,8 @@ def main(config: PublishConfig) -> None:
     api = HfApi()
     if not config.dry_run:
         check_token(api, targets[0].repo_id)
-    with workplace(config, targets) as root:
+    with tempfile.TemporaryDirectory(prefix="subtle-publish-") as temporary:
+        root = Path(config.output_dir or temporary)
         plans = list(make_plans(prepare_all(targets, config, root), config, api))
         if config.dry_run:
             print("dry run: nothing was sent")

@@ -48,7 +48,7 @@ def published(tmp_path_factory):
     shipped = sorted(path.name for path in WEIGHTS.iterdir())
     found |= {name: prepare(name, f"org/{name}", root / "org" / name) for name in shipped}
     place = root / "org" / "classifier"
-    found["classifier"] = prepare("miniature-aim", "org/classifier", place, merged=True)
+    found["classifier"] = prepare("miniature-aim", "org/classifier", place, part="classifier")
     write_video(root / "video.mp4", 40)  # what the cards' code reads
     Image.fromarray(numbered_frame(7)).save(root / "image.png")
     return root, found
