@@ -26,11 +26,12 @@ from hf_datasets.names import task_id
 from hf_models import (
     AIMForVideoClassification,
 )
-from hf_models.cards import CURVE_PIXELS, check_card
+from hf_models.cards import CURVE_PIXELS
 from hf_models.tfcovr.modeling_aim import CLIPVisionTower
 from subtle.hub.model import prepare
 from subtle.hub.runs import find_run
 from subtle.train.options import Stage1Config
+from tests.fixtures.model_cards import read_card
 from tests.fixtures.videos import numbered_frame, write_video
 
 CLIPS = {"pixel_values": torch.rand(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(3))}
@@ -156,7 +157,7 @@ def test_an_adapter_s_code_runs_with_this_package_and_finds_its_base_by_itself(p
 def test_the_values_of_the_cards_are_those_of_the_results(published):
     _, found = published
     for name, publication in found.items():
-        card, results = check_card(publication.folder), json.loads((publication.folder / "results.json").read_text())
+        card, results = read_card(publication.folder), json.loads((publication.folder / "results.json").read_text())
         figures = results["figures"]
         values = {
             f"{result.dataset_split}/{result.metric_name}": result.metric_value
@@ -235,7 +236,7 @@ def test_a_benchmark_without_a_test_split_takes_the_results_on_validation(publis
     )
     assert (entry.task_id, entry.value) == (task_id("activitynet_comp", "release"), 0.31875)
     assert entry.dataset_revision == "ab" * 20
-    (result,) = check_card(folder).data.eval_results
+    (result,) = read_card(folder).data.eval_results
     assert (result.dataset_split, result.dataset_revision) == ("validation", "ab" * 20)
 
 
