@@ -69,7 +69,7 @@ def prepare(
         bases = [*adapter, *bases]
         header = {name: value for name, value in run.header.items() if name == "license"}
         run = replace(run, kind=AIM, text="", header=header)
-    base = base_of_adapter(run, bases) if run.kind.library_name == "peft" else None
+    base = base_of_adapter(run, bases) if run.kind.is_adapter else None
     dataset, measurements = run.dataset(namespace), run.measurements(namespace)
     license_id = license or license_of(run)
     with draft_of(folder) as draft:
@@ -79,7 +79,7 @@ def prepare(
             copy_model(run.model, draft)
             add_code(run, draft)
         if base:
-            name_base(draft / "adapter_config.json", base)
+            name_base(draft, base)
         forget_machine(draft)
         for place, results in {"": run.results, **run.evaluations}.items():
             cleaned = without_paths(results, shipped=lambda shipped: f"{namespace}/{shipped}")
@@ -219,11 +219,12 @@ def has_code(folder: Path) -> bool:
     )
 
 
-def name_base(path: Path, base: str) -> None:
+def name_base(folder: Path, base: str) -> None:
     """Write the id of its base into an adapter's configuration, for `AutoPeftModel` and for whoever reads it."""
-    settings = hf_models.AIMAdapterConfig.from_pretrained(str(path.parent))
-    settings.base_model_name_or_path, settings.revision = base, None
-    settings.save_pretrained(str(path.parent), auto_mapping_dict=settings.auto_mapping)
+    path = next(folder / name for name in ("adapter_config.json", "config.json") if (folder / name).is_file())
+    settings = read_json(path) | {"base_model_name_or_path": base}
+    settings |= {"revision": None} if "revision" in settings else {}
+    path.write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
 
 
 def forget_machine(draft: Path) -> None:

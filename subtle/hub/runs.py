@@ -11,7 +11,7 @@ from hf_datasets.names import task_id
 from hf_datasets.registration import RENDERED
 from hf_models.cards import Measurement
 from subtle.hub.machine_paths import SHIPPED, read_json
-from subtle.hub.model_kinds import ADAPTER, KINDS, ModelKind
+from subtle.hub.model_kinds import ADAPTERS, KINDS, ModelKind
 from subtle.hub.publication import read_card
 from subtle.run.model_folders import MINIATURE_AIM, WEIGHTS
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
@@ -135,7 +135,7 @@ def measurements(results: dict[str, Any], namespace: str, split: str | None) -> 
                 metric_id=f"{namespace}/{own}" if own else plain_id(metric),
                 dataset=dataset,
                 config=config.get("dataset_config") if dataset else None,
-                split=first if first in SPLITS else split,
+                split=results.get("measured_on") or (first if first in SPLITS else split),
                 signature=signature_of(results, metric, own) if own else None,
                 date=results.get("date"),
                 revision=results.get("dataset_revision"),
@@ -252,8 +252,8 @@ def find_run(source: str, part: Part | None = None) -> Run:
     parts = [folder / name for name in (part or "model", "model")] if folder == run else []
     model = next((path for path in parts if path.is_dir()), folder)
     kind = kind_of(model)
-    if part and (part == "adapter") != (kind is ADAPTER):
-        raise ValueError(f"{model} holds no {part}; it holds {'an adapter' if kind is ADAPTER else 'a model'}")
+    if part and (part == "adapter") != kind.is_adapter:
+        raise ValueError(f"{model} holds no {part}; it holds {'an adapter' if kind.is_adapter else 'a model'}")
     evaluations = {} if model == run else find_evaluations(model)
     return Run(model, read_results(run / "results.json"), kind, *written_card(model), evaluations)
 
@@ -302,14 +302,15 @@ def kind_of(model: Path) -> ModelKind:
     Raises:
         ValueError: None, or one that no recipe writes.
     """
-    if (model / "adapter_config.json").is_file():
-        return ADAPTER
-    if not (model / "config.json").is_file():
-        raise ValueError(f"{model} holds no model (there is no config.json in it); give the folder of a training run")
-    found = read_json(model / "config.json").get("model_type")
-    if found not in KINDS:
-        raise ValueError(f"{model} holds a {found!r} model, which no recipe writes; they write {', '.join(KINDS)}")
-    return KINDS[found]
+    for name, key, kinds in (("adapter_config.json", "peft_type", ADAPTERS), ("config.json", "model_type", KINDS)):
+        if (model / name).is_file():
+            found = str(read_json(model / name).get(key)).partition(":")[0]
+            if found not in kinds:
+                raise ValueError(
+                    f"{model} holds a {found!r} model, which no recipe writes; they write {', '.join(kinds)}"
+                )
+            return kinds[found]
+    raise ValueError(f"{model} holds no model (there is no config.json in it); give the folder of a training run")
 
 
 def written_card(model: Path) -> tuple[dict[str, Any], str]:
