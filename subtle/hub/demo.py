@@ -3,7 +3,7 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +90,9 @@ def encode_clips(
         ValueError: The miniature is damaged; what is rendered decodes.
     """
     failures: dict[str, str] = {}
-    batches = read_clips(rows, processor, EmbedConfig(), failures)
-    with tqdm(total=len(rows), desc="encoding clips", unit="clip") as progress:
-
-        def counted() -> Iterator[dict[str, Any]]:
-            for clip_ids, pixels in batches:
-                yield {"clip_id": clip_ids, "pixel_values": pixels}
-                progress.update(len(clip_ids))
-
-        encoded = encode(model, counted(), features="encode_video")
+    batches = tqdm(read_clips(rows, processor, EmbedConfig(), failures), desc="encoding clips", unit="batch")
+    inputs = ({"clip_id": clip_ids, "pixel_values": pixels} for clip_ids, pixels in batches)
+    encoded = encode(model, inputs, features="encode_video")
     if failures:
         raise ValueError(
             f"{len(failures)} clips of the miniature cannot be read, such as {next(iter(failures.items()))}; render it "

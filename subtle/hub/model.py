@@ -45,7 +45,7 @@ def prepare(
         source: A name in `recipes/weights`; the folder that a recipe wrote, which means its `model`; or the `model` or
             `adapter` in it. A `README.md` beside the weights becomes the card's body, its YAML header comes first.
         repo_id: `ORG/NAME`. Datasets, metrics and weights that ship here are taken to be in the same ORG.
-        folder: Where to write; what an earlier call wrote there is replaced.
+        folder: A folder that does not exist yet, or is empty.
         base_repo: Id on the Hub of the model that this one started from; by default as the run says.
         part: Which of the two to take of a run that has both; "classifier": the adapter of AIM, as the classifier that
             it makes of its base; None: the model.
@@ -56,12 +56,13 @@ def prepare(
 
     Raises:
         ValueError: The source is not a finished run, or holds what must not be published; the message has the cure.
-        OSError: The folder cannot be written.
+        OSError: The folder has files, or cannot be written.
     """
     for name in filter(None, (repo_id, base_repo)):
         check_repo_id(name)
     run, folder = find_run(str(source), "adapter" if part == "classifier" else part), Path(folder)
-    check_place(folder, run.model)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; name another folder, or remove this one")
     namespace, _, name = repo_id.partition("/")
     bases = run.base_models(namespace, base_repo)
     if part == "classifier":
@@ -92,22 +93,6 @@ def prepare(
     named = [*bases, *([dataset] if dataset else []), *(one.metric_id for one in measurements)]
     needs = tuple(dict.fromkeys(one for one in named if one.startswith(f"{namespace}/") and one != repo_id))
     return Publication("model", repo_id, folder, needs)
-
-
-def check_place(folder: Path, model: Path) -> None:
-    """Refuse to replace anything but an earlier publication.
-
-    Raises:
-        ValueError: The folder holds something else, such as the model itself.
-    """
-    earlier = (folder / "README.md").is_file() and (folder / "results.json").is_file()
-    holds_model = folder.resolve() in {model.resolve(), *model.resolve().parents}
-    if (
-        holds_model
-        or (folder.exists() and not folder.is_dir())
-        or (folder.is_dir() and any(folder.iterdir()) and not earlier)
-    ):
-        raise ValueError(f"{folder} is not empty and was not made by publishing; name another folder")
 
 
 def base_of_adapter(run: Run, bases: list[str]) -> str:

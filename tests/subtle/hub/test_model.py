@@ -406,7 +406,7 @@ def test_a_folder_that_sentence_transformers_loads_says_so(run, tmp_path):
 def test_names_that_the_hub_does_not_take_and_places_that_hold_something_else_are_refused(run, tmp_path):
     refused(run, tmp_path, r"names no organization", repo_id="name")
     refused(run, tmp_path, r"is not a name on the Hub", repo_id="org/a b")
-    with pytest.raises(ValueError, match="is not empty and was not made by publishing"):
+    with pytest.raises(FileExistsError, match="is not empty; name another folder"):
         prepare(str(run), "org/name", run)
     assert (run / "results.json").is_file()
 
@@ -431,5 +431,5 @@ def test_weights_of_others_need_a_license_that_somebody_names(run, tmp_path):
     card = ModelCard.load(prepare(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
     assert (card.data.license, card.data.tags[0]) == ("mit", "mine")
     assert card.text.strip().startswith("# My XML\n\nOf my own.\n\n## How to load")
-    again = prepare(str(run), "org/name", tmp_path / "prepared", license="cc-by-4.0")  # in place of the earlier one
+    again = prepare(str(run), "org/name", tmp_path / "again", license="cc-by-4.0")
     assert ModelCard.load(again.folder / "README.md").data.license == "cc-by-4.0"
