@@ -40,6 +40,20 @@ class GenerationCode:
     miniature: Mapping[str, Any] | None = field(default=None)
 
 
+class OwnModules(ModuleFinder):
+    """Follows what modules of this package import of it; where it is installed, all libraries stand beside it."""
+
+    def find_module(self, name: str, path: Any, parent: Any = None) -> Any:
+        """Where a module is.
+
+        Raises:
+            ImportError: It is of another package.
+        """
+        if path is None and name != PACKAGE.name:
+            raise ImportError(name)
+        return super().find_module(name, path, parent)
+
+
 def write_generation_code(folder: Path, code: GenerationCode) -> str:
     """Write `generation/`: the modules that the builder needs, `rebuild.py`, its parameters and the libraries.
 
@@ -84,7 +98,7 @@ def imported_files(modules: Iterable[str]) -> set[Path]:
         >>> sorted(path.as_posix() for path in imported_files(["hf_datasets.names"]) if path.stem == "names")
         ['hf_datasets/names.py']
     """
-    finder = ModuleFinder([str(PACKAGE.parent)])
+    finder = OwnModules([str(PACKAGE.parent)])
     for module in modules:
         finder.import_hook(module)
     return {Path(module.__file__).relative_to(PACKAGE.parent) for module in finder.modules.values() if module.__file__}
