@@ -101,7 +101,8 @@ def imported_files(modules: Iterable[str]) -> set[Path]:
     finder = OwnModules([str(PACKAGE.parent)])
     for module in modules:
         finder.import_hook(module)
-    return {Path(module.__file__).relative_to(PACKAGE.parent) for module in finder.modules.values() if module.__file__}
+    found: Iterable[Any] = finder.modules.values()
+    return {Path(module.__file__).relative_to(PACKAGE.parent) for module in found}
 
 
 def required_libraries(files: Iterable[Path]) -> list[str]:
