@@ -209,7 +209,7 @@ def name_base(folder: Path, base: str) -> None:
     path = next(folder / name for name in ("adapter_config.json", "config.json") if (folder / name).is_file())
     settings = read_json(path) | {"base_model_name_or_path": base}
     settings |= {"revision": None} if "revision" in settings else {}
-    path.write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
+    write_json(path, settings)  # in the order of the file, which is that of the labels
 
 
 def forget_machine(draft: Path) -> None:

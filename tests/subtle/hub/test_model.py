@@ -151,6 +151,8 @@ def test_an_adapter_s_code_runs_with_this_package_and_finds_its_base_by_itself(p
     torch.testing.assert_close(output(found_base, given, "logits"), output(names["model"], given, "logits"))
     settings = json.loads(Path("org/miniature-aim/adapter_config.json").read_text())
     assert settings["base_model_name_or_path"] == "org/miniature-clip"
+    source = json.loads((WEIGHTS / "miniature-aim" / "adapter_config.json").read_text())
+    assert list(settings["id2label"].items()) == list(source["id2label"].items()), "the order is that of the head"
     assert ModelCard.load("org/miniature-aim/README.md").data.base_model == "org/miniature-clip"
 
 
