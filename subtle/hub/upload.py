@@ -76,12 +76,16 @@ class Plan:
         return {name for name, path in self.files.items() if name in there and is_same(path, there[name])}
 
     @property
+    def takes_over(self) -> bool:
+        """Whether all that someone else put there goes."""
+        return self.config.take_over and self.remote.is_strange
+
+    @property
     def keeps_card(self) -> bool:
         """Whether someone edited the card on the Hub, and it stays."""
         there = self.remote.files.get(CARD)
         is_ours = there is None or CARD in self.remote.ours or title_of(there) == OF_THE_HUB
-        takes_over = self.config.take_over and self.remote.is_strange
-        return not (is_ours or CARD in self.same or self.config.replace_card or takes_over)
+        return not (is_ours or CARD in self.same or self.config.replace_card or self.takes_over)
 
     @property
     def sent(self) -> list[str]:
@@ -91,8 +95,8 @@ class Plan:
     @property
     def deleted(self) -> list[str]:
         """Files of the repository that go."""
-        is_taken_over = self.config.take_over and self.remote.is_strange
-        return sorted((set(self.remote.files) if is_taken_over else self.remote.ours) - set(self.files) - {ATTRIBUTES})
+        candidates = set(self.remote.files) if self.takes_over else self.remote.ours
+        return sorted(candidates - set(self.files) - {ATTRIBUTES})
 
     @property
     def is_empty(self) -> bool:
