@@ -1,4 +1,4 @@
-"""Rows -> Parquet and a card in a folder that `load_dataset` opens, and its upload to the Hub."""
+"""Rows -> Parquet and a card in a folder that `load_dataset` opens, and that `subtle publish dataset` sends."""
 
 import os
 import re
@@ -7,24 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-from huggingface_hub import HfApi
 
 from hf_datasets.drafts import draft_of
 from hf_datasets.publishing.cards import COUNTS_END as COUNTS_END
 from hf_datasets.publishing.cards import COUNTS_START as COUNTS_START
 from hf_datasets.publishing.cards import About, card_text
-from hf_datasets.publishing.generation_code import GENERATION_FOLDER, GenerationCode, write_generation_code
+from hf_datasets.publishing.generation_code import GenerationCode, write_generation_code
 from hf_datasets.publishing.shards import MAX_SHARD_BYTES, write_split
 from hf_datasets.records import Rejection
-from hf_datasets.registration import FOLDERS, REJECTIONS_FILE, write_rejections
+from hf_datasets.registration import FOLDERS, write_rejections
 
-PUBLISHED_FILES = (
-    "README.md",
-    REJECTIONS_FILE,
-    "*/*.parquet",
-    f"{GENERATION_FOLDER}/*",
-)
-"""Files that go to the Hub; the `results.json` of a recipe names folders of the machine that it ran on."""
 CONFIGURATION_NAME = re.compile(r"\w[\w.-]*")
 SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
 """What `datasets` takes for a split; both become a folder or file name and a cell of the card's table."""
@@ -98,38 +90,6 @@ def write_folder(
         if rejections:
             write_rejections(draft, ((None, rejection) for rejection in rejections))
     return folder
-
-
-def push_folder(folder: str | os.PathLike[str], repo_id: str, *, private: bool = True, token: str | None = None) -> str:
-    """Upload a folder that `write_folder` made, in one commit, as a dataset on the Hub.
-
-    Only `PUBLISHED_FILES` go: the card, the Parquet files, the rejections and what describes or rebuilds the rows.
-
-    Args:
-        folder: The folder.
-        repo_id: `<namespace>/<name>`; made if it does not exist.
-        private: Whether a new repository is private; an existing one stays as it is.
-        token: By default the one of the environment or of `hf auth login`.
-
-    Returns:
-        The address of the dataset.
-
-    Raises:
-        FileNotFoundError: The folder holds no card.
-    """
-    folder = Path(folder)
-    if not (folder / "README.md").is_file():
-        raise FileNotFoundError(f"{folder} holds no README.md; make the folder with hf_datasets.publish.write_folder")
-    hub = HfApi(token=token)
-    address = hub.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True)
-    hub.upload_folder(
-        repo_id=repo_id,
-        repo_type="dataset",
-        folder_path=folder,
-        allow_patterns=list(PUBLISHED_FILES),
-        commit_message="Publish the dataset",
-    )
-    return str(address)
 
 
 def check_names(configurations: Mapping[str, Iterable[str]]) -> None:

@@ -17,7 +17,6 @@ from huggingface_hub import (
     ModelCard,
     ModelCardData,
     eval_result_entries_to_yaml,
-    parse_eval_result_entries,
 )
 
 CURVE_FILE = "training_curve.png"
@@ -40,6 +39,7 @@ class Measurement:
         split: Split of the dataset.
         signature: The metric's line about its protocol; None where it has none.
         date: When it was measured, in ISO 8601; None where nobody noted it.
+        revision: Commit of the dataset on the Hub that was measured on; None where its rows came from elsewhere.
     """
 
     metric: str
@@ -50,6 +50,7 @@ class Measurement:
     split: str | None = None
     signature: str | None = None
     date: str | None = None
+    revision: str | None = None
 
 
 def eval_results(measurements: Iterable[Measurement], *, task_type: str, task_name: str) -> list[EvalResult]:
@@ -77,6 +78,7 @@ def eval_results(measurements: Iterable[Measurement], *, task_type: str, task_na
             dataset_name=one.dataset.rpartition("/")[2],
             dataset_config=one.config,
             dataset_split=one.split,
+            dataset_revision=one.revision,
             metric_type=one.metric_id,
             metric_name=one.metric,
             metric_value=one.value,
@@ -107,6 +109,7 @@ def write_benchmark_results(
                 dataset_id=one.dataset,
                 task_id=task_id,
                 value=one.value,
+                dataset_revision=one.revision,
                 date=one.date,
                 source_url=source,
                 source_name="results" if source else None,
@@ -205,63 +208,12 @@ def cell(value: object) -> str:
     return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def write_card(folder: str | os.PathLike[str], data: ModelCardData, text: str) -> ModelCard:
-    """Write `README.md` and read it back.
+def write_card(folder: str | os.PathLike[str], data: ModelCardData, text: str) -> None:
+    """Write `README.md`.
 
     Args:
         folder: The model's folder.
         data: The metadata.
         text: The body, Markdown.
-
-    Returns:
-        The card as it was read.
-
-    Raises:
-        ValueError: What was read is not what was written; see `check_card`.
     """
-    card = ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text.strip()}\n")
-    card.save(Path(folder, "README.md"))
-    written = check_card(folder)
-    if written.data.to_dict() != data.to_dict():
-        raise ValueError(f"the metadata of {Path(folder, 'README.md')} read back differ from what was written")
-    return written
-
-
-def check_card(folder: str | os.PathLike[str]) -> ModelCard:
-    """Read a model folder's card and `.eval_results` by huggingface_hub's own classes, and compare them.
-
-    Args:
-        folder: The model's folder.
-
-    Returns:
-        The card.
-
-    Raises:
-        ValueError: There is no card or no licence in it, a file cannot be read, or the card and a file of
-            `.eval_results` give different values for one dataset.
-    """
-    path = Path(folder, "README.md")
-    if not path.is_file():
-        raise ValueError(f"{folder} has no README.md; write_card writes one")
-    try:
-        card: ModelCard = ModelCard.load(path)
-        files = sorted(Path(folder, RESULTS_FOLDER).glob("*.yaml"))
-        entries = [
-            entry
-            for file in files
-            for entry in parse_eval_result_entries(yaml.safe_load(file.read_text(encoding="utf-8")))
-        ]
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the card or the {RESULTS_FOLDER} of {folder} cannot be read: {error}") from error
-    if not card.data.get("license"):
-        raise ValueError(f"{path} names no license; add a line such as `license: apache-2.0` to its YAML header")
-    indexed: dict[str, set[Any]] = {}
-    for result in card.data.get("eval_results", []):
-        indexed.setdefault(result.dataset_type, set()).add(result.metric_value)
-    for entry in entries:
-        if entry.value not in indexed.get(entry.dataset_id, set()):
-            raise ValueError(
-                f"{folder}: {RESULTS_FOLDER} gives {entry.value} for {entry.task_id} of {entry.dataset_id}, which the "
-                "model-index of README.md does not have; write both from the same measurements"
-            )
-    return card
+    ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text.strip()}\n").save(Path(folder, "README.md"))

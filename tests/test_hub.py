@@ -94,15 +94,22 @@ def test_a_pinned_model_and_its_sentence_transformer_compute_what_they_did_befor
     torch.testing.assert_close(expected[0], expected[1], atol=1e-5, rtol=0)
 
 
-def test_a_pinned_adapter_finds_its_base_on_the_hub_and_computes_what_it_did_before(published, read, warm_python):
+def test_ours_runs_a_pinned_adapter_on_its_base_as_before_and_notes_which_rows_it_read(published, read, warm_python):
     hub, root, _ = published
-    tasks = {"ours": True, "adapter": read[2]["adapter"]}
+    tasks = {"ours": True, "adapter": read[2]["adapter"], "revision": ["org/tfcovr", "mini"]}
     found = run(warm_python, "hub_reader.py", tasks, root, environment(hub, root / "someone"))
+    assert json.loads(found)["revision"] == hub.repository("org/tfcovr", "dataset").head.sha
     found = json.loads(found)["adapter"]
     tower = CLIPVisionModel.from_pretrained(WEIGHTS / "miniature-clip")
     expected = hub_reader.run_adapter(PeftModel.from_pretrained(tower, WEIGHTS / "miniature-aim").eval())
     torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), atol=1e-5, rtol=0)
     assert "pip install subtle-video" in read[0]["adapter"]
+
+
+def test_the_results_that_a_benchmark_takes_reach_the_hub(published):
+    files = published[0].repository("org/retriever").files
+    assert b"TFCoVRMini" in files[".eval_results/tfcovr.yaml"]
+    assert not [name for name in files if name.startswith(".") and "eval" not in name and name != ".gitattributes"]
 
 
 def test_published_metrics_give_the_known_results(read):

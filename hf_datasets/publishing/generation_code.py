@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,20 @@ class GenerationCode:
     name: str
     configurations: Mapping[str, Mapping[str, Any]]
     miniature: Mapping[str, Any] | None = field(default=None)
+
+
+class OwnModules(ModuleFinder):
+    """Follows what modules of this package import of it; where it is installed, all libraries stand beside it."""
+
+    def find_module(self, name: str, path: Any, parent: Any = None) -> Any:
+        """Where a module is.
+
+        Raises:
+            ImportError: It is of another package.
+        """
+        if path is None and name != PACKAGE.name:
+            raise ImportError(name)
+        return super().find_module(name, path, parent)
 
 
 def write_generation_code(folder: Path, code: GenerationCode) -> str:
@@ -84,16 +98,11 @@ def imported_files(modules: Iterable[str]) -> set[Path]:
         >>> sorted(path.as_posix() for path in imported_files(["hf_datasets.names"]) if path.stem == "names")
         ['hf_datasets/names.py']
     """
-    found: set[Path] = set()
-    waiting = list(modules)
-    while waiting:
-        parts = waiting.pop().split(".")
-        for number in range(1, len(parts) + 1):
-            path = _file_of(parts[:number])
-            if path is not None and path not in found:
-                found.add(path)
-                waiting += [name for name in _imports(path) if name.partition(".")[0] == PACKAGE.name]
-    return found
+    finder = OwnModules([str(PACKAGE.parent)])
+    for module in modules:
+        finder.import_hook(module)
+    found: Iterable[Any] = finder.modules.values()
+    return {Path(module.__file__).relative_to(PACKAGE.parent) for module in found}
 
 
 def required_libraries(files: Iterable[Path]) -> list[str]:
@@ -105,49 +114,14 @@ def required_libraries(files: Iterable[Path]) -> list[str]:
     Returns:
         Lines for a file of requirements, in the order of the alphabet.
     """
-    names = {
-        name.partition(".")[0]
-        for path in files
-        for name, is_late in _imports(path).items()
-        if not is_late or name.partition(".")[0] in LAZY_BUT_NEEDED
-    }
+    nodes = [node for path in files for node in ast.parse((PACKAGE.parent / path).read_text(encoding="utf-8")).body]
+    imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    imported += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    names = {name.partition(".")[0] for name in imported} | LAZY_BUT_NEEDED
     outside = names - sys.stdlib_module_names - {PACKAGE.name}
     distributions = importlib.metadata.packages_distributions()
     found = {own for name in outside for own in distributions.get(name, ())}
     return sorted(f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in found)
-
-
-def _file_of(parts: list[str]) -> Path | None:
-    place = Path(*parts)
-    for path in (place / "__init__.py", place.with_suffix(".py")):
-        if (PACKAGE.parent / path).is_file():
-            return path
-    return None
-
-
-@cache
-def _imports(path: Path) -> dict[str, bool]:
-    """What a file imports: dotted name (of `from a import b` both `a` and `a.b`) -> whether only later, if at all."""
-    tree = ast.parse((PACKAGE.parent / path).read_text(encoding="utf-8"))
-    late = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    ]
-    inside = {id(node) for block in late for node in ast.walk(block)}
-    found: dict[str, bool] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = path.parts[: len(path.parts) - node.level] if node.level else ()
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        found |= {name: id(node) in inside and found.get(name, True) for name in names}
-    return found
 
 
 def _instructions(code: GenerationCode) -> str:

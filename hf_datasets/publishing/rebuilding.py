@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import datasets.load
-import pyarrow.parquet as pq
 
 from hf_datasets.drafts import draft_of
-from hf_datasets.publishing.shards import GROUP_ROWS, MEDIA_ROWS, has_media, write_split
+from hf_datasets.publishing.shards import GROUP_ROWS, MEDIA_ROWS, has_media, split_files, tables_in, write_split
 from hf_datasets.registration import RegisteredBuilder, registered_module
 
 
@@ -123,10 +122,10 @@ def differences(made: Path, published: Path, config: str) -> tuple[list[str], in
         differ while everything else is equal, as another version of an encoder writes them.
     """
     found, num_media = [], 0
-    splits = {path.name.rpartition("-of-")[0].rpartition("-")[0] for path in _files(made, config, "*")}
-    splits |= {path.name.rpartition("-of-")[0].rpartition("-")[0] for path in _files(published, config, "*")}
-    for split in sorted(splits):
-        rows = (_rows(_files(folder, config, split)) for folder in (made, published))
+    files = [*split_files(made, config), *split_files(published, config)]
+    for split in sorted({path.name.rpartition("-of-")[0].rpartition("-")[0] for path in files}):
+        tables = (tables_in(split_files(folder, config, split)) for folder in (made, published))
+        rows = ((row for table in of_one for row in table.to_pylist()) for of_one in tables)
         for number, (ours, theirs) in enumerate(zip_longest(*rows)):
             if ours is None or theirs is None:
                 where = "the published" if ours is None else "the rebuilt"
@@ -144,17 +143,6 @@ def differences(made: Path, published: Path, config: str) -> tuple[list[str], in
                 )
                 break
     return found, num_media
-
-
-def _files(folder: Path, config: str, split: str) -> list[Path]:
-    return sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
-
-
-def _rows(files: list[Path]) -> Iterator[dict[str, Any]]:
-    for path in files:
-        with pq.ParquetFile(path) as source:
-            for batch in source.iter_batches(MEDIA_ROWS if "video" in source.schema_arrow.names else GROUP_ROWS):
-                yield from batch.to_pylist()
 
 
 def _is_media(value: Any) -> bool:

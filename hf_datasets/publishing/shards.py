@@ -114,6 +114,24 @@ def portable(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
                 yield table.slice(start, GROUP_ROWS)
 
 
+def split_files(folder: Path, config: str, split: str = "*") -> list[Path]:
+    """The files of a split, or of all splits, of a configuration that `write_split` wrote."""
+    return sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
+
+
+def tables_in(files: Iterable[Path]) -> Iterator[pa.Table]:
+    """Read Parquet files.
+
+    Yields:
+        Tables, small where they hold media.
+    """
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            for batch in file.iter_batches(MEDIA_ROWS if has_media(Features.from_arrow_schema(schema)) else GROUP_ROWS):
+                yield pa.Table.from_batches([batch]).replace_schema_metadata(schema.metadata)
+
+
 def _embedded(table: pa.Table) -> Iterator[pa.Table]:
     """Put the media inside.
 

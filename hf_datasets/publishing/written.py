@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hf_datasets.drafts import draft_of
 from hf_datasets.publish import check_names, write_folder
 from hf_datasets.publishing.cards import COUNTS_END, COUNTS_START, About, read_card
 from hf_datasets.publishing.generation_code import GENERATION_FOLDER, PARAMETERS_FILE
-from hf_datasets.publishing.shards import GROUP_ROWS, MEDIA_ROWS, has_media
+from hf_datasets.publishing.shards import has_media, split_files, tables_in
 from hf_datasets.registration import REJECTIONS_FILE
 
 FACT = re.compile(r"(?m)^\* (?!without rows, so not loadable: )([^:\n]+): (.*)$")
@@ -59,7 +59,7 @@ def rewrite_folder(
     card = read_card(source / "README.md")
     found = _configurations(source, card)
     names = _chosen(source, found, configs, videos, license)
-    rows = {name: {split: _tables(source, name, split) for split in found[name]} for name in names}
+    rows = {name: {split: tables_in(split_files(source, name, split)) for split in found[name]} for name in names}
     copied = [REJECTIONS_FILE, GENERATION_FOLDER]
     links = [path for name in copied for path in (source / name, *(source / name).rglob("*")) if path.is_symlink()]
     if links:  # they would publish what they lead to
@@ -119,7 +119,7 @@ def _configurations(source: Path, card: Any) -> dict[str, list[str]]:
         ) from None
     check_names(found)
     missing = [
-        f"{name}/{split}" for name, splits in found.items() for split in splits if not _files(source, name, split)
+        f"{name}/{split}" for name, splits in found.items() for split in splits if not split_files(source, name, split)
     ]
     if missing or not all(found.values()):
         raise ValueError(f"{source} holds no Parquet file of {', '.join(missing) or 'a configuration'}; make it again")
@@ -143,24 +143,12 @@ def _choose_parameters(path: Path, names: Sequence[str]) -> None:
     path.write_text(json.dumps(code, indent=2) + "\n", encoding="utf-8")
 
 
-def _files(source: Path, name: str, split: str) -> list[Path]:
-    return sorted((source / name).glob(f"{split}-*.parquet"))
-
-
 def _holds_media(source: Path, name: str, split: str) -> bool:
-    path = _files(source, name, split)[0]
+    path = split_files(source, name, split)[0]
     try:
         return has_media(Features.from_arrow_schema(pq.read_schema(path)))
     except pa.ArrowInvalid as error:
         raise ValueError(f"{path} is not a Parquet file ({error}); make the folder again") from None
-
-
-def _tables(source: Path, name: str, split: str) -> Iterator[pa.Table]:
-    size = MEDIA_ROWS if _holds_media(source, name, split) else GROUP_ROWS
-    for path in _files(source, name, split):
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(size):
-                yield pa.Table.from_batches([batch]).replace_schema_metadata(file.schema_arrow.metadata)
 
 
 def _facts(text: str) -> dict[str, object]:

@@ -10,18 +10,17 @@ from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_cla
 from detect_secrets.plugins.base import RegexBasedDetector
 from detect_secrets.plugins.keyword import CONFIG_DENYLIST_REGEX_TO_GROUP, DENYLIST, KeywordDetector
 
+from hf_models.cards import RESULTS_FOLDER
 from subtle.commands import RECIPES
 
-RECORD = ".subtle.json"
-"""What the upload writes into each repository about itself."""
-NOT_PUBLISHED = {".git", ".cache", "__pycache__", ".DS_Store", RECORD}
+NOT_PUBLISHED = {".git", ".cache", "__pycache__", ".DS_Store"}
 """Names of folders and files that tools leave behind."""
 SAMPLE_BYTES = 8192
 """A file with a zero byte among so many first ones is not text."""
 BINARY_BYTES = 1 << 17
 """How much of a file that is not text is searched for secrets: the pickled options of a training may hold a token."""
 VOCABULARIES = {"tokenizer.json", "vocab.json", "vocab.txt", "merges.txt"}
-"""Files of tokens, in which a text that looks like a path or a secret is none."""
+"""Files of tokens, in which a text that looks like a path or a password is none."""
 HOMES = (
     r"/(?:home|Users|root|mnt|media|Volumes|scratch)/[^/\s\"'`<>$]+"
     r"|[A-Za-z]:(?:\\{1,2}|/)(?i:users|documents and settings)(?:\\{1,2}|/)[^/\\\s\"'`<>$]+"
@@ -44,6 +43,8 @@ MORE_SECRETS = {
     "a token of GitHub": re.compile(r"\bgithub_pat_\w{22,}"),
 }
 """What `detect-secrets` does not know."""
+PREFIXED = [detector for detector in DETECTORS if detector.secret_type in {"AWS Access Key", "GitHub Token"}]
+"""Those whose secrets begin in a way that no word of a vocabulary does, as those of `MORE_SECRETS` do."""
 LOOKS_MADE = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w+/=.~-]{20,}")
 """A value after `password` or `api_key` that no one would call a word or an expression."""
 
@@ -78,8 +79,9 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 
 def is_hidden(path: Path) -> bool:
-    """Whether a file or one of its folders is hidden, as those with keys of a user are."""
-    return any(part.startswith(".") for part in path.parts)
+    """Whether a file or one of its folders is hidden, as those with keys of a user are; the Hub's own are not."""
+    is_of_the_hub = path.parts[:-1] == (RESULTS_FOLDER,) and path.suffix == ".yaml"
+    return any(part.startswith(".") for part in path.parts) and not is_of_the_hub
 
 
 def hidden_files(folder: Path) -> list[str]:
@@ -105,13 +107,12 @@ def check_text(files: dict[str, Path], folders: Iterable[str]) -> None:
     # A word, a dot or a bracket before the slash makes it the middle of another path or address.
     machine = re.compile(rf"(?<![\w.~*)}}\]<>-])(?:{own}|{HOMES})(?![\w.-])")
     for name, path in files.items():
-        if path.name in VOCABULARIES:
-            continue
+        is_vocabulary = path.name in VOCABULARIES
         is_text, lines = lines_of(path)
         for number, line in enumerate(lines, start=1):
-            if kind := secret_in(line):
+            if kind := secret_in(line, of_words=is_vocabulary):
                 raise ValueError(f"{name}, line {number}, holds {kind}; remove it, and revoke it where others saw it")
-            if is_text and (match := machine.search(line)):
+            if is_text and not is_vocabulary and (match := machine.search(line)):
                 rest = re.match(r"[^\s\"'`<>]{0,80}", line[match.start() :])
                 raise ValueError(
                     f"{name}, line {number}, names {rest[0] if rest else match[0]}, a path of the machine that made "
@@ -119,14 +120,16 @@ def check_text(files: dict[str, Path], folders: Iterable[str]) -> None:
                 )
 
 
-def secret_in(line: str) -> str | None:
-    """The kind of secret that a line holds."""
+def secret_in(line: str, *, of_words: bool = False) -> str | None:
+    """The kind of secret that a line holds; in a line `of_words`, of those that begin as no word does."""
     for kind, pattern in MORE_SECRETS.items():
         if pattern.search(line):
             return kind
-    for detector in DETECTORS:
+    for detector in PREFIXED if of_words else DETECTORS:
         if any(detector.analyze_string(line)):
             return f"a secret ({detector.secret_type})"
+    if of_words:
+        return None
     values = KEYWORDS.analyze_string(line, CONFIG_DENYLIST_REGEX_TO_GROUP) if KEYWORD.search(line) else ()
     return f"a secret ({KEYWORDS.secret_type})" if any(LOOKS_MADE.match(value) for value in values) else None
 

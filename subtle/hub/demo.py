@@ -3,7 +3,7 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from subtle.run.shared_config import DataConfig, EmbedConfig
 from subtle.tfcovr.clip_embeddings import read_clips
 
 SPACE = SUBTLE / "demo_space"
-NOT_OF_THE_SPACE = {"__init__.py", "__pycache__"}
-"""What makes the folder a package of ours."""
 
 
 def prepare(
@@ -48,7 +46,7 @@ def prepare(
     """
     for name in (model_repo, dataset_repo):
         check_repo_id(name)
-    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=lambda *_: NOT_OF_THE_SPACE)
+    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__init__.py", "__pycache__"))
     settings = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
     settings |= {"model": model_repo, "dataset": dataset_repo, "revision": revision, "code": check_model()}
     write_json(folder / "demo.json", settings)
@@ -92,15 +90,9 @@ def encode_clips(
         ValueError: The miniature is damaged; what is rendered decodes.
     """
     failures: dict[str, str] = {}
-    batches = read_clips(rows, processor, EmbedConfig(), failures)
-    with tqdm(total=len(rows), desc="encoding clips", unit="clip") as progress:
-
-        def counted() -> Iterator[dict[str, Any]]:
-            for clip_ids, pixels in batches:
-                yield {"clip_id": clip_ids, "pixel_values": pixels}
-                progress.update(len(clip_ids))
-
-        encoded = encode(model, counted(), features="encode_video")
+    batches = tqdm(read_clips(rows, processor, EmbedConfig(), failures), desc="encoding clips", unit="batch")
+    inputs = ({"clip_id": clip_ids, "pixel_values": pixels} for clip_ids, pixels in batches)
+    encoded = encode(model, inputs, features="encode_video")
     if failures:
         raise ValueError(
             f"{len(failures)} clips of the miniature cannot be read, such as {next(iter(failures.items()))}; render it "

@@ -1,6 +1,5 @@
 """What to do about an error of the Hub or of its client, in one line."""
 
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +8,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 
 OF_ANSWERS = (RuntimeError, ValueError, KeyError, TypeError, AttributeError)
-"""What the client raises of an answer that no Hub gives."""
+"""What the client raises of metadata that the Hub refuses, and of an answer that no Hub gives."""
 LOG_IN = "log in with `hf auth login`, or set HF_TOKEN to a token with write access"
 
 
@@ -26,19 +25,14 @@ def explained(repo_id: str) -> Iterator[None]:
     """
     try:
         yield
-    except PublishingError:
-        raise
     except (httpx2.HTTPError, OfflineModeIsEnabled, LocalTokenNotFoundError, *OF_ANSWERS) as error:
         # Parts of an upload run in threads, whose errors come wrapped.
         cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
-        message = explanation(cause, repo_id)
-        if message is None:
-            raise
-        raise PublishingError(message) from error
+        raise PublishingError(explanation(cause, repo_id)) from error
 
 
-def explanation(error: BaseException, repo_id: str) -> str | None:
-    """The line; None for an error that says nothing about the Hub, which is a bug."""
+def explanation(error: BaseException, repo_id: str) -> str:
+    """The line."""
     if isinstance(error, OfflineModeIsEnabled):
         return f"{repo_id} cannot be reached in offline mode; unset HF_HUB_OFFLINE (a dry run needs no connection)"
     if isinstance(error, LocalTokenNotFoundError):
@@ -50,10 +44,7 @@ def explanation(error: BaseException, repo_id: str) -> str | None:
             f"no connection to {constants.ENDPOINT} ({error or type(error).__name__}); {repo_id} is as it was, or "
             "complete if the connection broke at the very end: run again"
         )
-    if isinstance(error, OF_ANSWERS) and raised_by_client(error):
-        what = "is not accepted" if isinstance(error, (RuntimeError, ValueError)) else "got an answer that no Hub gives"
-        return f"{repo_id} {what}: {' '.join(str(error).split())}"
-    return None
+    return f"{repo_id} is not accepted: {' '.join(str(error).split())}"
 
 
 def of_status(error: HfHubHTTPError, repo_id: str) -> str:
@@ -79,11 +70,3 @@ def of_status(error: HfHubHTTPError, repo_id: str) -> str:
             "arrived are not sent again"
         )
     return f"the Hub refuses {repo_id} ({status}): {' '.join(said.split())}"
-
-
-def raised_by_client(error: BaseException) -> bool:
-    """Whether an error comes from huggingface_hub's own code, or from its HTTP client there."""
-    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    while modules and modules[-1].startswith("httpx2."):
-        modules.pop()
-    return bool(modules) and modules[-1].startswith("huggingface_hub.")

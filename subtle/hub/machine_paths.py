@@ -41,7 +41,27 @@ def without_paths(value: Any, *, shipped: Callable[[str], str] = lambda name: na
     known = "|".join(re.escape(text) for text in sorted(whole, key=len, reverse=True))
     # An option is a path as a whole, blanks and all, and what follows it in a text is of that path.
     pattern = re.compile(rf"(?:{known})[^\s'\"`,;:()|<>]*|{PATH.pattern}") if known else PATH
-    return _clean(value, shipped, pattern)
+    host = platform.node()
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, list):
+            return [clean(item) for item in value]
+        if isinstance(value, dict):
+            cleaned: dict[str, Any] = {}
+            for key, item in value.items():
+                if key not in DROPPED_KEYS:
+                    name = clean(key)
+                    several = f" {len(cleaned)}" if name in cleaned else ""
+                    cleaned[f"{name}{several}"] = clean(item)
+            return cleaned
+        if not isinstance(value, str):
+            return value
+        if found := SHIPPED.fullmatch(value):
+            return shipped(found[1])
+        text = pattern.sub(PLACEHOLDER, value)
+        return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "<host>", text) if len(host) > 1 else text
+
+    return clean(value)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -50,26 +70,3 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _texts(item)
-
-
-def _clean(value: Any, shipped: Callable[[str], str], pattern: re.Pattern[str]) -> Any:
-    if isinstance(value, list):
-        return [_clean(item, shipped, pattern) for item in value]
-    if isinstance(value, dict):
-        cleaned: dict[str, Any] = {}
-        for key, item in value.items():
-            if key not in DROPPED_KEYS:
-                name = _clean(key, shipped, pattern)
-                several = f" {len(cleaned)}" if name in cleaned else ""
-                cleaned[f"{name}{several}"] = _clean(item, shipped, pattern)
-        return cleaned
-    return _clean_text(value, shipped, pattern) if isinstance(value, str) else value
-
-
-def _clean_text(text: str, shipped: Callable[[str], str], pattern: re.Pattern[str]) -> str:
-    found = SHIPPED.fullmatch(text)
-    if found:
-        return shipped(found[1])
-    text = pattern.sub(PLACEHOLDER, text)
-    host = platform.node()
-    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "<host>", text) if len(host) > 1 else text

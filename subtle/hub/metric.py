@@ -6,9 +6,6 @@ from pathlib import Path
 import metrics
 from subtle.hub.publication import Publication
 
-NOT_OF_THE_SPACE = {"__init__.py", "__pycache__"}
-"""What makes the folder a package of ours."""
-
 
 def prepare(name: str, repo_id: str, folder: Path) -> Publication:
     """Copy a metric's folder as a Space; it needs nothing of this project to run or to be loaded.
@@ -30,7 +27,7 @@ def prepare(name: str, repo_id: str, folder: Path) -> Publication:
             f"evaluate.load({repo_id!r}) would look for {repo_id.partition('/')[2]}.py; "
             f"publish the metric as {repo_id.partition('/')[0]}/{name}"
         )
-    shutil.copytree(source, folder, dirs_exist_ok=True, ignore=lambda *_: NOT_OF_THE_SPACE)
+    shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__init__.py", "__pycache__"))
     for path in (folder / "README.md", folder / f"{name}.py"):  # the bare name needs `import metrics`
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace(f'evaluate.load("{name}")', f'evaluate.load("{repo_id}")'), encoding="utf-8")

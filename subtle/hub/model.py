@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from safetensors import SafetensorError, safe_open
 
@@ -35,8 +36,7 @@ def prepare(
     folder: Path,
     *,
     base_repo: str | None = None,
-    part: Part | None = None,
-    merged: bool = False,
+    part: Part | Literal["classifier"] | None = None,
     license: str | None = None,
 ) -> Publication:
     """Write a folder that is complete for the Hub.
@@ -45,10 +45,10 @@ def prepare(
         source: A name in `recipes/weights`; the folder that a recipe wrote, which means its `model`; or the `model` or
             `adapter` in it. A `README.md` beside the weights becomes the card's body, its YAML header comes first.
         repo_id: `ORG/NAME`. Datasets, metrics and weights that ship here are taken to be in the same ORG.
-        folder: Where to write; what an earlier call wrote there is replaced.
+        folder: A folder that does not exist yet, or is empty.
         base_repo: Id on the Hub of the model that this one started from; by default as the run says.
-        part: Which of the two to take of a run that has both; None: the model.
-        merged: Take an adapter of AIM, and publish the classifier that it makes of its base.
+        part: Which of the two to take of a run that has both; "classifier": the adapter of AIM, as the classifier that
+            it makes of its base; None: the model.
         license: As the Hub calls it; None: as the card says, apache-2.0 where all comes from the miniature.
 
     Returns:
@@ -56,31 +56,31 @@ def prepare(
 
     Raises:
         ValueError: The source is not a finished run, or holds what must not be published; the message has the cure.
-        OSError: The folder cannot be written.
+        OSError: The folder has files, or cannot be written.
     """
     for name in filter(None, (repo_id, base_repo)):
         check_repo_id(name)
-    run, folder = find_run(str(source), "adapter" if merged else part), Path(folder)
-    check_place(folder, run.model)
+    run, folder = find_run(str(source), "adapter" if part == "classifier" else part), Path(folder)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; name another folder, or remove this one")
     namespace, _, name = repo_id.partition("/")
     bases = run.base_models(namespace, base_repo)
-    if merged:
+    if part == "classifier":
         adapter = [f"{namespace}/{shipped[1]}"] if (shipped := SHIPPED.fullmatch(str(run.model))) else []
         bases = [*adapter, *bases]
-        run = replace(
-            run, kind=AIM, text="", header={name: value for name, value in run.header.items() if name == "license"}
-        )
-    base = base_of_adapter(run, bases) if run.kind.library_name == "peft" else None
+        header = {name: value for name, value in run.header.items() if name == "license"}
+        run = replace(run, kind=AIM, text="", header=header)
+    base = base_of_adapter(run, bases) if run.kind.is_adapter else None
     dataset, measurements = run.dataset(namespace), run.measurements(namespace)
     license_id = license or license_of(run)
     with draft_of(folder) as draft:
-        if merged:
+        if part == "classifier":
             save_merged(run, draft)
         else:
             copy_model(run.model, draft)
             add_code(run, draft)
         if base:
-            name_base(draft / "adapter_config.json", base)
+            name_base(draft, base)
         forget_machine(draft)
         for place, results in {"": run.results, **run.evaluations}.items():
             cleaned = without_paths(results, shipped=lambda shipped: f"{namespace}/{shipped}")
@@ -93,22 +93,6 @@ def prepare(
     named = [*bases, *([dataset] if dataset else []), *(one.metric_id for one in measurements)]
     needs = tuple(dict.fromkeys(one for one in named if one.startswith(f"{namespace}/") and one != repo_id))
     return Publication("model", repo_id, folder, needs)
-
-
-def check_place(folder: Path, model: Path) -> None:
-    """Refuse to replace anything but an earlier publication.
-
-    Raises:
-        ValueError: The folder holds something else, such as the model itself.
-    """
-    earlier = (folder / "README.md").is_file() and (folder / "results.json").is_file()
-    holds_model = folder.resolve() in {model.resolve(), *model.resolve().parents}
-    if (
-        holds_model
-        or (folder.exists() and not folder.is_dir())
-        or (folder.is_dir() and any(folder.iterdir()) and not earlier)
-    ):
-        raise ValueError(f"{folder} is not empty and was not made by publishing; name another folder")
 
 
 def base_of_adapter(run: Run, bases: list[str]) -> str:
@@ -213,31 +197,19 @@ def add_code(run: Run, draft: Path) -> None:
 
 
 def has_code(folder: Path) -> bool:
-    """Whether a folder has the files of every class of ours that its configurations name."""
-    for name in ("config.json", "processor_config.json", "video_preprocessor_config.json"):
-        if not (folder / name).is_file():
-            continue
-        settings = read_json(folder / name)
-        names = {
-            settings.get("processor_class"),
-            settings.get("video_processor_type"),
-            *settings.get("architectures", ()),
-        }
-        if not names & set(hf_models.__all__):
-            continue
-        modules = {
-            reference.rpartition("--")[2].partition(".")[0] for reference in settings.get("auto_map", {}).values()
-        }
-        if not modules or not all((folder / f"{module}.py").is_file() for module in modules):
-            return False
-    return True
+    """Whether a folder has the files of code that its configurations name, which those of our classes do."""
+    named = [code for path in folder.glob("*config.json") for code in read_json(path).get("auto_map", {}).values()]
+    return bool(named) and all(
+        (folder / f"{name.rpartition('--')[2].partition('.')[0]}.py").is_file() for name in named
+    )
 
 
-def name_base(path: Path, base: str) -> None:
+def name_base(folder: Path, base: str) -> None:
     """Write the id of its base into an adapter's configuration, for `AutoPeftModel` and for whoever reads it."""
-    settings = hf_models.AIMAdapterConfig.from_pretrained(str(path.parent))
-    settings.base_model_name_or_path, settings.revision = base, None
-    settings.save_pretrained(str(path.parent), auto_mapping_dict=settings.auto_mapping)
+    path = next(folder / name for name in ("adapter_config.json", "config.json") if (folder / name).is_file())
+    settings = read_json(path) | {"base_model_name_or_path": base}
+    settings |= {"revision": None} if "revision" in settings else {}
+    write_json(path, settings)  # in the order of the file, which is that of the labels
 
 
 def forget_machine(draft: Path) -> None:

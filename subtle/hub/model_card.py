@@ -76,7 +76,7 @@ def card_data(
         "library_name": "sentence-transformers" if of_sentences and not is_classifier else kind.library_name,
         "pipeline_tag": kind.pipeline_tag,
         "base_model": (bases[0] if len(bases) == 1 else bases) or None,
-        "base_model_relation": ("adapter" if kind.library_name == "peft" else "finetune") if bases else None,
+        "base_model_relation": ("adapter" if kind.is_adapter else "finetune") if bases else None,
         "datasets": [dataset] if dataset else None,
         "metrics": list(metrics) or None,
         "tags": [*kind.tags, *(["synthetic", "miniature"] if run.is_miniature else [])],
@@ -139,6 +139,8 @@ def training(kind: ModelKind, folder: Path) -> list[str]:
     parts = [f"Trained by `subtle {kind.recipe}` of [Subtle]({PROJECT}); `results.json` holds all of it."]
     if (folder / CURVE_FILE).is_file():
         parts.append(f"![Training loss and validation metrics by epoch]({CURVE_FILE})")
+    if results.get("config", {}).get("train_on") == "texts":
+        parts.append("It was trained on texts alone; no video was seen.")
     counts = [f"* {cell(name)}: {value:,}" for name, value in counts_of(results.get("coverage", {}))]
     if counts:
         parts.append("\n".join(["Data used:", "", *counts]))

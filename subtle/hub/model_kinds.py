@@ -21,6 +21,7 @@ class ModelKind:
         code: runs as it stands, with `$repo` and `$base` as ids on the Hub.
         bases: the options of the recipe that name what it starts from.
         has_own_code: whether `trust_remote_code=True` is needed.
+        is_adapter: whether it is put on a base.
     """
 
     about: str
@@ -33,6 +34,7 @@ class ModelKind:
     code: Template
     bases: tuple[str, ...] = ()
     has_own_code: bool = True
+    is_adapter: bool = False
 
 
 CLIP = ModelKind(
@@ -99,6 +101,7 @@ logits = model(**processor(["video.mp4"], return_tensors="pt")).logits
 print(settings.id2label[logits.argmax(-1).item()])
 """),
     bases=("base",),
+    is_adapter=True,
 )
 TFCOVR = ModelKind(
     about="Composed video retrieval: finds the clip that a clip and a sentence of what to change in it ask for. "
@@ -128,6 +131,36 @@ FACTORED = replace(
     about="Composed video retrieval in the space of labels: finds the clip whose label is that which a clip and a "
     "sentence of what to change in it ask for.",
     tags=("factored-covr", "composed-video-retrieval"),
+)
+HEAD = ModelKind(
+    about="Composed video retrieval with a vision-language model: a head over the last token's states of its layers.",
+    recipe="finetune_vlm",
+    library_name="transformers",
+    pipeline_tag=None,
+    tags=("composed-video-retrieval", "video-retrieval"),
+    task=TFCOVR.task,
+    install="pip install subtle-video",
+    code=Template("""\
+from hf_models.encoders import load_encoder
+
+encoder = load_encoder("$base", adapter="$repo")  # encode_video, encode_text, encode_query
+print(encoder.encode_text(["show with 2 turns"]).shape)
+"""),
+    bases=("model",),
+    has_own_code=False,
+    is_adapter=True,
+)
+LORA = replace(
+    HEAD,
+    about="Composed video retrieval with a vision-language model: LoRA adapters of it.",
+    library_name="peft",
+    tags=("lora", *HEAD.tags),
+    code=Template(f"""\
+{HEAD.code.template}
+from peft import AutoPeftModel
+
+model = AutoPeftModel.from_pretrained("$repo")  # the bare model with its adapter
+"""),
 )
 VIDCLIP = ModelKind(
     about="VidCLIP: compares videos of several actions with paragraphs about them, after VideoComp "
@@ -226,6 +259,19 @@ KINDS = {
     "vidclip": VIDCLIP,
     "vidclip_matcher": MATCHER,
     "blip": BLIP,
-    **dict.fromkeys(("xml_moment_retrieval", "reloclnet", "hero_moment_retrieval"), MOMENTS),
+    "layer_head": HEAD,
+    **{
+        name: replace(MOMENTS, about=f"{MOMENTS.about} {method}")
+        for name, method in {
+            "xml_moment_retrieval": "XML ([paper](https://arxiv.org/abs/2001.09099), "
+            "[code](https://github.com/jayleicn/TVRetrieval)).",
+            "reloclnet": "ReLoCLNet ([paper](https://arxiv.org/abs/2105.06247), "
+            "[code](https://github.com/26hzhang/ReLoCLNet)).",
+            "hero_moment_retrieval": "HERO ([paper](https://arxiv.org/abs/2005.00200), "
+            "[code](https://github.com/linjieli222/HERO)).",
+        }.items()
+    },
 }
-"""`model_type` of a configuration -> its kind; an adapter's folder has no `model_type`."""
+"""`model_type` of a configuration -> its kind; an adapter's folder has no `model_type` but a method."""
+ADAPTERS = {"AIM": ADAPTER, "LORA": LORA}
+"""The first word of an adapter's `peft_type` -> its kind."""

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import yaml
+from huggingface_hub import RepoCard
 from huggingface_hub.utils import validate_repo_id
 
 
@@ -32,3 +34,16 @@ def check_repo_id(repo_id: str) -> None:
         raise ValueError(f"{repo_id!r} is not a name on the Hub: {error}") from None
     if "/" not in repo_id:
         raise ValueError(f"{repo_id!r} names no organization or user; write it as ORG/NAME")
+
+
+def read_card(path: Path) -> tuple[dict[str, Any], str]:
+    """The YAML header of a card, and its text.
+
+    Raises:
+        ValueError: The header is not readable.
+    """
+    try:
+        card = RepoCard.load(path, ignore_metadata_errors=True)
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} has no readable YAML header: {' '.join(str(error).split())}") from None
+    return card.data.to_dict(), card.text.strip()

@@ -4,7 +4,6 @@ import errno
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +11,6 @@ from huggingface_hub import HfApi
 
 from subtle.hub.contents import files_of, hidden_files
 from subtle.hub.everything import Target, everything, in_order, next_release
-from subtle.hub.hub_errors import explained
 from subtle.hub.options import PublishConfig, What
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.hub.upload import Plan, check_token, look_up, look_up_if_possible, make_plan, upload
@@ -61,14 +59,7 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
     if target.what in {"model", "adapter", "classifier"}:
         from subtle.hub import model
 
-        merged = target.what == "classifier"
-        part = None if merged else target.what
-        given: dict[str, Any] = {
-            "base_repo": target.base_repo,
-            "part": part,
-            "merged": merged,
-            "license": config.license,
-        }
+        given: dict[str, Any] = {"base_repo": target.base_repo, "part": target.what, "license": config.license}
         return model.prepare(target.name, target.repo_id, folder, **given)
     if target.what == "demo":
         from subtle.hub import demo
@@ -109,36 +100,19 @@ def copied(source: Path, publication: Publication) -> Publication:
     return publication
 
 
-@contextmanager
-def workplace(config: PublishConfig, targets: list[Target]) -> Iterator[Path]:
-    """Where folders are prepared: a temporary folder, or `--output_dir`, in which they stay.
+def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> list[Publication]:
+    """The folders of all targets, each in `root` under its name on the Hub.
 
     Raises:
         FileExistsError: A folder of `--output_dir` is in the way.
         OSError: The disk is full.
     """
-    kept = Path(config.output_dir) if config.output_dir else None
-    for target in targets:
-        place = None if kept is None else folder_of(target, kept)
-        if place is not None and place.is_dir() and any(place.iterdir()):
-            raise FileExistsError(f"{place} is not empty; remove it, or name another --output_dir")
-    with tempfile.TemporaryDirectory(prefix="subtle-publish-") as temporary:
-        yield kept or Path(temporary)
-
-
-def folder_of(target: Target, root: Path) -> Path:
-    return root / target.repo_id.partition("/")[2]
-
-
-def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> list[Publication]:
-    """The folders of all targets.
-
-    Raises:
-        OSError: The disk is full.
-    """
+    folders = [root / target.repo_id.partition("/")[2] for target in targets]
+    for folder in folders:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise FileExistsError(f"{folder} is not empty; remove it, or name another --output_dir")
     publications = []
-    for target in targets:
-        folder = folder_of(target, root)
+    for target, folder in zip(targets, folders, strict=True):
         try:
             publications.append(prepare(target, config, folder))
         except Exception as error:
@@ -155,20 +129,8 @@ def prepare_all(targets: list[Target], config: PublishConfig, root: Path) -> lis
 def make_plans(publications: list[Publication], config: PublishConfig, api: HfApi) -> Iterator[Plan]:
     """What each publication changes; every refusal comes before anything is sent."""
     for publication in publications:
-        if config.dry_run:
-            remote, note = look_up_if_possible(publication)
-        else:
-            with explained(publication.repo_id):
-                remote, note = look_up(api, publication), ""
-        plan = make_plan(
-            publication,
-            remote,
-            replace_card=config.replace_card,
-            take_over=config.take_over,
-            private=config.private,
-            tag=config.tag,
-            private_folders=(config.output_dir, config.data_dir, config.video_dir),
-        )
+        remote, note = look_up_if_possible(publication) if config.dry_run else (look_up(api, publication), "")
+        plan = make_plan(publication, remote, config)
         print("\n".join(plan.lines()))
         if note:
             print(f"  {note}")
@@ -198,7 +160,8 @@ def main(config: PublishConfig) -> None:
     api = HfApi()
     if not config.dry_run:
         check_token(api, targets[0].repo_id)
-    with workplace(config, targets) as root:
+    with tempfile.TemporaryDirectory(prefix="subtle-publish-") as temporary:
+        root = Path(config.output_dir or temporary)
         plans = list(make_plans(prepare_all(targets, config, root), config, api))
         if config.dry_run:
             print("dry run: nothing was sent")

@@ -4,17 +4,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, get_args
-
-import yaml
-from huggingface_hub import ModelCard
 
 from hf_datasets.names import task_id
 from hf_datasets.registration import RENDERED
 from hf_models.cards import Measurement
 from subtle.hub.machine_paths import SHIPPED
-from subtle.hub.model_kinds import ADAPTER, KINDS, ModelKind
-from subtle.run.model_folders import WEIGHTS
+from subtle.hub.model_kinds import ADAPTERS, KINDS, ModelKind
+from subtle.hub.publication import read_card
+from subtle.run.model_folders import MINIATURE_AIM, WEIGHTS
 from subtle.run.results import read_json
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS
 
@@ -82,6 +81,11 @@ class Run:
         if base_repo:
             return [base_repo]
         named = self.header.get("base_model") or [self.config.get(name) for name in self.kind.bases]
+        if "auto" in named:  # the adapters that ship, where they fit
+            from subtle.tfcovr.classifiers import misfits_of_shipped  # torch comes with it
+
+            options: Any = SimpleNamespace(**self.config)
+            named = [*named, MINIATURE_AIM] if misfits_of_shipped(options) == [] else named
         found = []
         for name in [named] if isinstance(named, str) else named:
             if base := hub_id(name, namespace):
@@ -132,9 +136,10 @@ def measurements(results: dict[str, Any], namespace: str, split: str | None) -> 
                 metric_id=f"{namespace}/{own}" if own else plain_id(metric),
                 dataset=dataset,
                 config=config.get("dataset_config") if dataset else None,
-                split=first if first in SPLITS else split,
+                split=results.get("measured_on") or (first if first in SPLITS else split),
                 signature=signature_of(results, metric, own) if own else None,
                 date=results.get("date"),
+                revision=results.get("dataset_revision"),
             )
         )
     return found
@@ -165,13 +170,15 @@ def signature_of(results: dict[str, Any], metric: str, own: str) -> str | None:
 def benchmark_results(measured: list[Measurement], namespace: str) -> dict[str, Measurement]:
     """The value that each benchmark of this project takes of a model, by the id of its task.
 
-    A benchmark is measured on the test split, by the standard protocol, with fine captions.
+    A benchmark is measured on the split that its paper reports on, by the standard protocol, with fine captions.
     """
     found = {}
     for one in measured:
         owner, _, name = (one.dataset or "").rpartition("/")
         metric, _, queries = one.metric.partition(" (")
-        if owner != namespace or name not in DATASETS or one.split != "test" or queries not in {"", "fine queries)"}:
+        has_no_test = name in COMP_DATASETS and one.config == "release"
+        split = "validation" if has_no_test else "test"
+        if owner != namespace or name not in DATASETS or one.split != split or queries not in {"", "fine queries)"}:
             continue
         task = task_id(name, str(one.config))
         is_standard = "tfcovr-official" not in (one.signature or "")
@@ -246,8 +253,8 @@ def find_run(source: str, part: Part | None = None) -> Run:
     parts = [folder / name for name in (part or "model", "model")] if folder == run else []
     model = next((path for path in parts if path.is_dir()), folder)
     kind = kind_of(model)
-    if part and (part == "adapter") != (kind is ADAPTER):
-        raise ValueError(f"{model} holds no {part}; it holds {'an adapter' if kind is ADAPTER else 'a model'}")
+    if part and (part == "adapter") != kind.is_adapter:
+        raise ValueError(f"{model} holds no {part}; it holds {'an adapter' if kind.is_adapter else 'a model'}")
     evaluations = {} if model == run else find_evaluations(model)
     return Run(model, read_results(run / "results.json"), kind, *written_card(model), evaluations)
 
@@ -296,14 +303,15 @@ def kind_of(model: Path) -> ModelKind:
     Raises:
         ValueError: None, or one that no recipe writes.
     """
-    if (model / "adapter_config.json").is_file():
-        return ADAPTER
-    if not (model / "config.json").is_file():
-        raise ValueError(f"{model} holds no model (there is no config.json in it); give the folder of a training run")
-    found = read_json(model / "config.json").get("model_type")
-    if found not in KINDS:
-        raise ValueError(f"{model} holds a {found!r} model, which no recipe writes; they write {', '.join(KINDS)}")
-    return KINDS[found]
+    for name, key, kinds in (("adapter_config.json", "peft_type", ADAPTERS), ("config.json", "model_type", KINDS)):
+        if (model / name).is_file():
+            found = str(read_json(model / name).get(key)).partition(":")[0]
+            if found not in kinds:
+                raise ValueError(
+                    f"{model} holds a {found!r} model, which no recipe writes; they write {', '.join(kinds)}"
+                )
+            return kinds[found]
+    raise ValueError(f"{model} holds no model (there is no config.json in it); give the folder of a training run")
 
 
 def written_card(model: Path) -> tuple[dict[str, Any], str]:
@@ -315,8 +323,4 @@ def written_card(model: Path) -> tuple[dict[str, Any], str]:
     path = model / "README.md"
     if not path.is_file() or PEFT_TEMPLATE in path.read_text(encoding="utf-8"):
         return {}, ""
-    try:
-        card = ModelCard.load(path)
-    except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} has no readable YAML header: {' '.join(str(error).split())}") from None
-    return card.data.to_dict(), card.text.strip()
+    return read_card(path)

@@ -1,36 +1,36 @@
 """A folder and its repository on the Hub: what would change, and the one commit that changes it.
 
-Whose is a file of the repository? `.subtle.json` there lists the files of the last publication and the card that it
-put up. Files on that list which the new folder lacks are deleted in the same commit. All others stay: `.gitattributes`,
-results and discussions that other people added. A card that is no longer the one on record was edited on the Hub, and
-stays too. A repository that someone else filled is left alone, unless it is taken over.
+Whose is a file of the repository? A publication's commits have a title of their own (`TITLE`), and the Hub knows which
+commit changed a file last. Files that one of them changed last, and that the new folder lacks, are deleted in the same
+commit. All others stay: `.gitattributes`, results and discussions that other people added. A card that someone else
+changed last stays too. A repository in which nothing is ours is left alone, unless it is taken over.
 """
 
-import hashlib
 import importlib.metadata
-import json
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, RepoCard, get_token, hf_hub_url
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 from huggingface_hub.errors import LocalTokenNotFoundError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
-from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
-from subtle.hub.contents import RECORD, check_text, files_of, hidden_files, machine_folders, size_text
+from subtle.hub.contents import check_text, files_of, hidden_files, machine_folders, size_text
 from subtle.hub.hub_errors import PublishingError, explained
-from subtle.hub.publication import Publication, check_repo_id
+from subtle.hub.options import PublishConfig
+from subtle.hub.publication import Publication, check_repo_id, read_card
 
 CARD = "README.md"
 STARTS_WITH = {"gradio": "app.py", "docker": "Dockerfile", "static": "index.html"}
 """What a Space runs on -> the file that it starts with."""
-OF_THE_HUB = {".gitattributes", RECORD}
-BUFFER_BYTES = 1 << 20
-MOST_RECORD_BYTES = 20_000_000
+ATTRIBUTES = ".gitattributes"
+TITLE = re.compile(r"Publish \d+ files? with subtle-video \S+")
+OF_THE_HUB = "initial commit"
+"""The title of the commit with which the Hub makes a repository."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,24 @@ class Remote:
     Attributes:
         head: The commit; None where there is none yet.
         files: Its files by path.
-        published: Paths that the last publication put there.
-        card: Git's hash of the card that it put there.
-        is_strange: Someone else filled it: it has commits after its first, which is the Hub's own, and no record.
         private: Whether it is private; None where it is not there yet.
         tags: Name -> commit.
     """
 
     head: str | None = None
     files: dict[str, RepoFile] = field(default_factory=dict)
-    published: frozenset[str] = frozenset()
-    card: str | None = None
-    is_strange: bool = False
     private: bool | None = None
     tags: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def ours(self) -> set[str]:
+        """Files that a publication changed last."""
+        return {name for name, file in self.files.items() if TITLE.fullmatch(title_of(file))}
+
+    @property
+    def is_strange(self) -> bool:
+        """Whether someone else filled it."""
+        return not self.ours and any(title_of(file) != OF_THE_HUB for file in self.files.values())
 
 
 @dataclass(frozen=True)
@@ -63,26 +67,25 @@ class Plan:
     publication: Publication
     files: dict[str, Path]
     remote: Remote
-    replace_card: bool = False
-    take_over: bool = False
-    private: bool = False
-    tag: str | None = None
+    config: PublishConfig
 
     @cached_property
     def same(self) -> set[str]:
         """Files that are there already as they are."""
-        return {
-            name
-            for name, path in self.files.items()
-            if name in self.remote.files and is_same(path, self.remote.files[name])
-        }
+        there = self.remote.files
+        return {name for name, path in self.files.items() if name in there and is_same(path, there[name])}
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether all that someone else put there goes."""
+        return self.config.take_over and self.remote.is_strange
 
     @property
     def keeps_card(self) -> bool:
         """Whether someone edited the card on the Hub, and it stays."""
         there = self.remote.files.get(CARD)
-        is_ours = there is None or self.remote.card in {None, there.blob_id}
-        return not (is_ours or CARD in self.same or self.replace_card)
+        is_ours = there is None or CARD in self.remote.ours or title_of(there) == OF_THE_HUB
+        return not (is_ours or CARD in self.same or self.config.replace_card or self.takes_over)
 
     @property
     def sent(self) -> list[str]:
@@ -92,20 +95,13 @@ class Plan:
     @property
     def deleted(self) -> list[str]:
         """Files of the repository that go."""
-        ours = set(self.remote.files) if self.take_over else self.remote.published
-        return sorted((ours & set(self.remote.files)) - set(self.files) - OF_THE_HUB)
+        candidates = set(self.remote.files) if self.takes_over else self.remote.ours
+        return sorted(candidates - set(self.files) - {ATTRIBUTES})
 
     @property
     def is_empty(self) -> bool:
         """Whether the repository is already what it is to become."""
-        return not self.sent and not self.deleted and self.remote.published == set(self.files)
-
-    def record(self) -> bytes:
-        """The content of `.subtle.json` after the publication."""
-        card = self.remote.card if self.keeps_card else git_hash(self.files[CARD])
-        version = importlib.metadata.version("subtle-video")
-        record = {"published_by": f"subtle-video {version}", "card": card, "files": list(self.files)}
-        return f"{json.dumps(record, indent=2)}\n".encode()
+        return not self.sent and not self.deleted
 
     def lines(self) -> Iterator[str]:
         """The plan as people read it: files with sizes, and what happens to each."""
@@ -118,7 +114,7 @@ class Plan:
             yield f"  {mark} {size_text(path.stat().st_size):>9}  {name}"
         for name in self.deleted:
             yield f"  - {size_text(self.remote.files[name].size):>9}  {name}"
-        others = sorted(set(self.remote.files) - set(self.files) - set(self.deleted) - OF_THE_HUB)
+        others = sorted(set(self.remote.files) - set(self.files) - set(self.deleted) - {ATTRIBUTES})
         if others:
             yield f"  files that others put there stay: {', '.join(others)}"
         if hidden := hidden_files(publication.folder):
@@ -130,51 +126,27 @@ class Plan:
             )
 
 
+def title_of(file: RepoFile) -> str:
+    """The title of the commit that changed a file last."""
+    return file.last_commit.title if file.last_commit else ""
+
+
 def counted(files: Collection[str]) -> str:
     return "1 file" if len(files) == 1 else f"{len(files)} files"
-
-
-def git_hash(path: Path) -> str:
-    """A file's hash as git names it."""
-    return hash_of(path, hashlib.sha1(b"blob %d\0" % path.stat().st_size))
-
-
-def hash_of(path: Path, digest: "hashlib._Hash") -> str:
-    with path.open("rb") as file:
-        while part := file.read(BUFFER_BYTES):
-            digest.update(part)
-    return digest.hexdigest()
 
 
 def is_same(path: Path, there: RepoFile) -> bool:
     """Whether a file is the one in the repository."""
     if path.stat().st_size != there.size:
         return False
-    if there.lfs is not None:
-        return hash_of(path, hashlib.sha256()) == there.lfs.sha256
-    return git_hash(path) == there.blob_id
+    if there.lfs is None:
+        return git_hash(path.read_bytes()) == there.blob_id
+    with path.open("rb") as file:
+        return sha_fileobj(file).hex() == there.lfs.sha256
 
 
-def make_plan(
-    publication: Publication,
-    remote: Remote,
-    *,
-    replace_card: bool = False,
-    take_over: bool = False,
-    private: bool = False,
-    tag: str | None = None,
-    private_folders: tuple[Path | str | None, ...] = (),
-) -> Plan:
+def make_plan(publication: Publication, remote: Remote, config: PublishConfig) -> Plan:
     """What a publication changes.
-
-    Args:
-        publication: The folder and its repository.
-        remote: The repository as it is.
-        replace_card: Replace a card that was edited on the Hub.
-        take_over: Publish into a repository that someone else filled: its other files are deleted, its card replaced.
-        private: Make a new repository private.
-        tag: Name for the commit.
-        private_folders: More folders of this machine that no text may name.
 
     Raises:
         FileNotFoundError: The folder is not there, or has no card.
@@ -183,76 +155,46 @@ def make_plan(
     """
     check_repo_id(publication.repo_id)
     files = files_of(publication.folder)
-    check_text(files, machine_folders(publication.folder, *private_folders))
-    header_of(files[CARD])
+    check_text(files, machine_folders(publication.folder, config.output_dir, config.data_dir, config.video_dir))
+    header = read_card(files[CARD])[0]
     if publication.repo_type == "space":
-        check_space(files)
-    if remote.is_strange and not take_over:
-        some = ", ".join([*sorted(set(remote.files) - OF_THE_HUB)[:3], "..."])
+        check_space(header, files)
+    if remote.is_strange and not config.take_over:
+        some = ", ".join([*sorted(set(remote.files) - {ATTRIBUTES})[:3], "..."])
         raise ValueError(
             f"{publication.repo_id} holds files that this command did not publish ({some}); publish under another "
             "name, or add --take_over to replace them all (the repository's history keeps them)"
         )
-    if private and remote.private is False:
+    if config.private and remote.private is False:
         raise ValueError(
             f"{publication.repo_id} is public; make it private in its settings first, or leave out --private"
         )
-    plan = Plan(publication, files, remote, replace_card, take_over and remote.is_strange, private, tag)
-    if tag in remote.tags and not (plan.is_empty and remote.tags[tag] == remote.head):
-        raise ValueError(f"{publication.repo_id} has a tag {tag} for another commit; name another --tag")
+    plan = Plan(publication, files, remote, config)
+    if config.tag in remote.tags and not (plan.is_empty and remote.tags[config.tag] == remote.head):
+        raise ValueError(f"{publication.repo_id} has a tag {config.tag} for another commit; name another --tag")
     return plan
 
 
 def look_up(api: HfApi, publication: Publication) -> Remote:
     """The repository as it is; an empty one where there is none."""
     where: dict[str, Any] = {"repo_id": publication.repo_id, "repo_type": publication.repo_type}
-    try:
-        info = api.repo_info(**where)
-    except RepositoryNotFoundError:
-        return Remote()
-    if info.sha is None:
-        return Remote(private=info.private)
-    entries = api.list_repo_tree(**where, revision=info.sha, recursive=True)
-    files = {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
-    record = read_record(api, publication, info.sha) if RECORD in files else None
-    return Remote(
-        head=info.sha,
-        files=files,
-        published=frozenset(record["files"] if record else ()),
-        card=record["card"] if record else None,
-        is_strange=record is None and len(api.list_repo_commits(**where)) > 1,
-        private=info.private,
-        tags={tag.name: tag.target_commit for tag in api.list_repo_refs(**where).tags},
-    )
-
-
-def read_record(api: HfApi, publication: Publication, revision: str) -> dict[str, Any] | None:
-    """What the last publication wrote into the repository; None where that is not readable."""
-    address = hf_hub_url(
-        publication.repo_id, RECORD, repo_type=publication.repo_type, revision=revision, endpoint=api.endpoint
-    )
-    content = bytearray()
-    with get_session().stream("GET", address, headers=build_hf_headers(), follow_redirects=True) as response:
-        hf_raise_for_status(response)
-        for part in response.iter_bytes():
-            content += part
-            if len(content) > MOST_RECORD_BYTES:
-                return None
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict) or not isinstance(record.get("card"), str | None):
-        return None
-    files = record.get("files")
-    return record if isinstance(files, list) and all(isinstance(name, str) for name in files) else None
+    with explained(publication.repo_id):
+        try:
+            info = api.repo_info(**where)
+        except RepositoryNotFoundError:
+            return Remote()
+        if info.sha is None:
+            return Remote(private=info.private)
+        entries = api.list_repo_tree(**where, revision=info.sha, recursive=True, expand=True)
+        files = {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
+        tags = {tag.name: tag.target_commit for tag in api.list_repo_refs(**where).tags}
+    return Remote(info.sha, files, info.private, tags)
 
 
 def look_up_if_possible(publication: Publication) -> tuple[Remote, str]:
     """The repository for a dry run, which needs neither connection nor token, and what it was compared with."""
     try:
-        with explained(publication.repo_id):
-            remote = look_up(HfApi(), publication)
+        remote = look_up(HfApi(), publication)
     except PublishingError as error:
         return Remote(), f"compared with nothing: {str(error).partition(';')[0]}"
     if remote.private is None:
@@ -277,66 +219,49 @@ def upload(api: HfApi, plan: Plan) -> str:
 
     Large files go first, and those that the Hub has are not sent again; only the commit makes them visible.
 
-    Args:
-        api: The client.
-        plan: What to do.
-
     Returns:
         The commit.
 
     Raises:
         PublishingError: The Hub refuses or fails; the repository is as it was, or lacks only its tag.
     """
-    publication, remote = plan.publication, plan.remote
+    publication, remote, tag = plan.publication, plan.remote, plan.config.tag
     where: dict[str, Any] = {"repo_id": publication.repo_id, "repo_type": publication.repo_type}
-    sdk = header_of(plan.files[CARD])["sdk"] if publication.repo_type == "space" else None
     with explained(publication.repo_id):
         head = remote.head
         if remote.private is None:
-            api.create_repo(**where, private=plan.private or None, exist_ok=True, space_sdk=sdk)
+            sdk = read_card(plan.files[CARD])[0]["sdk"] if publication.repo_type == "space" else None
+            api.create_repo(**where, private=plan.config.private or None, exist_ok=True, space_sdk=sdk)
             head = api.repo_info(**where).sha
         if not plan.is_empty:
+            version = importlib.metadata.version("subtle-video")
             head = api.create_commit(
                 **where,
                 operations=[
                     *(CommitOperationDelete(name, is_folder=False) for name in plan.deleted),
                     *(CommitOperationAdd(name, plan.files[name]) for name in plan.sent),
-                    CommitOperationAdd(RECORD, plan.record()),
                 ],
-                commit_message=f"Publish {counted(plan.files)}",
+                commit_message=f"Publish {counted(plan.files)} with subtle-video {version}",
                 parent_commit=head,
             ).oid
-    if plan.tag and plan.tag not in remote.tags:
+    if tag and tag not in remote.tags:
         try:
             with explained(publication.repo_id):
-                api.create_tag(**where, tag=plan.tag, revision=head)
+                api.create_tag(**where, tag=tag, revision=head)
         except PublishingError as error:
             cause = " ".join(str(error.__cause__).split())
             raise PublishingError(
-                f"{publication.repo_id} is published as {head}, but without the tag {plan.tag} ({cause}); run again"
+                f"{publication.repo_id} is published as {head}, but without the tag {tag} ({cause}); run again"
             ) from error
     return str(head)
 
 
-def header_of(card: Path) -> dict[str, Any]:
-    """The YAML header of a card.
-
-    Raises:
-        ValueError: It is not readable.
-    """
-    try:
-        return dict(RepoCard.load(card, ignore_metadata_errors=True).data.to_dict())
-    except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{card} has no readable YAML header: {' '.join(str(error).split())}") from None
-
-
-def check_space(files: dict[str, Path]) -> None:
+def check_space(header: dict[str, Any], files: Collection[str]) -> None:
     """See that a Space says what it runs on, and has the file that it starts with.
 
     Raises:
         ValueError: It does not, or has not.
     """
-    header = header_of(files[CARD])
     sdk = header.get("sdk")
     if sdk not in STARTS_WITH:
         raise ValueError(f"README.md has sdk: {sdk!r} in its YAML header; a Space runs on {', '.join(STARTS_WITH)}")

@@ -1,5 +1,6 @@
 """The rows of a dataset that a recipe's configuration names, and how many of them lack a readable video."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,10 +17,12 @@ from hf_datasets.registration import REJECTIONS_FILE, own_cache
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import NO_FILE
 from subtle.options import given_in
+from subtle.run.results import DATASET_COMMITS
 from subtle.run.shared_config import DataConfig
 
 Config = TypeVar("Config")
 DOES_NOT_DECODE = "does not decode"
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def open_dataset(config: Any, split: str | None = None, *, part: str = "", **options: Any) -> Any:
@@ -38,6 +41,11 @@ def open_dataset(config: Any, split: str | None = None, *, part: str = "", **opt
     given = {option: value for option, value in options.items() if value} | own_cache(config.dataset)
     try:
         rows = load_dataset(config.dataset, name, data_dir=config.data_dir, split=split, **given)
+        # `datasets` keeps what it read from the Hub in a folder with the name of the commit.
+        one = rows if isinstance(rows, Dataset) else next(iter(rows.values()))
+        folder = Path(one.cache_files[0]["filename"]).parent.name if one.cache_files else ""
+        if COMMIT.fullmatch(folder):
+            DATASET_COMMITS[config.dataset] = folder
         return with_paths(with_names(rows))
     except (ValueError, FileNotFoundError, VideoError) as error:  # which also says that a split has no row
         what = f"the split {split!r}" if split else "the data"

@@ -25,6 +25,8 @@ __all__ = [
     "writing",
 ]
 
+DATASET_COMMITS: dict[str, str] = {}
+"""Dataset on the Hub -> its commit that this process has read."""
 LIBRARIES = ("subtle-video", "torch", "transformers", "datasets", "accelerate", "peft", "evaluate", "numpy")
 
 
@@ -52,13 +54,16 @@ def code_revision() -> str | None:
 
 def write_results(output_dir: Path, results: dict[str, Any], *, config: Any, seed: int, **details: Any) -> Path:
     """Write `output_dir/results.json`: `results` under the key `figures`, and `details` such as the coverage."""
+    options = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
+    commit = DATASET_COMMITS.get(str(options.get("dataset")))
     record = {
         "figures": results,
-        "config": asdict(config) if is_dataclass(config) and not isinstance(config, type) else config,
+        "config": options,
         "seed": seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "code_revision": code_revision(),
         "versions": versions(),
+        **({"dataset_revision": commit} if commit else {}),
         **details,
     }
     path = Path(output_dir) / "results.json"

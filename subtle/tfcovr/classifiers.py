@@ -64,17 +64,24 @@ def shipped_adapters(config: ClassifierConfig, names: Sequence[str]) -> str | No
 
     Adapters of other classes fit: they have learned to see motion, and only the head is new.
     """
-    is_miniature = Path(config.base).resolve() == Path(MINIATURE_CLIP).resolve()
-    if config.full or not is_miniature:
+    sizes = misfits_of_shipped(config)
+    if sizes is None:
         return None
-    shipped = AIMAdapterConfig.from_pretrained(MINIATURE_AIM)
-    sizes, head = differences_in_size(shipped, config), difference_of_heads(shipped, config, names)
+    head = difference_of_heads(AIMAdapterConfig.from_pretrained(MINIATURE_AIM), config, names)
     if os.environ.get("LOCAL_RANK", "0") == "0" and (sizes or head):
         start = (
             f"{config.base}: the adapters that ship do not fit" if sizes else "the adapters that ship, with a new head"
         )
         print(f"starting from {start}: they have {'; '.join([*sizes, *head])}")
     return None if sizes else MINIATURE_AIM
+
+
+def misfits_of_shipped(config: ClassifierConfig) -> list[str] | None:
+    """How the adapters that ship differ in size from a configuration; None where they are for another base."""
+    is_miniature = Path(config.base).resolve() == Path(MINIATURE_CLIP).resolve()
+    if config.full or not is_miniature:
+        return None
+    return differences_in_size(AIMAdapterConfig.from_pretrained(MINIATURE_AIM), config)
 
 
 def differences_of(trained: AIMAdapterConfig | AIMConfig, config: ClassifierConfig, names: Sequence[str]) -> str:

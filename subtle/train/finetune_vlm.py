@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import set_seed
+from safetensors.torch import load_file
 
 from hf_models.encoders.modeling_layer_head import LayerHead
 from hf_models.fingerprints import weights_fingerprint
@@ -16,6 +17,7 @@ from hf_models.gradient_caching import backward_in_chunks
 from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
 from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive, negatives_of
+from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_batches, identity_of
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
@@ -23,7 +25,6 @@ from subtle.vlm.costs import count_items, describe, estimate_run, refuse_small_g
 from subtle.vlm.items import Batch, Frames, Item, chunks_of, embed, with_frames
 from subtle.vlm.layer_features import LayerFeatures
 from subtle.vlm.models import TINY, TrainedWeights, add_lora, load_frozen, make_tiny, new_head, read_checked_config
-from subtle.vlm.publication import save_adapter
 from subtle.vlm.sources import ClipSource, TextSource, validation_on_clips
 
 NOT_WEIGHTS = ("dry_run", "tflops")
@@ -206,14 +207,13 @@ class FinetuneVLM(TrainingRun):
         measured_on = f"validation, {self.config.validates_on}"
         details = {"measured_on": measured_on, "signature": self.measure.signature, "coverage": self.source.coverage}
         if self.accelerator.is_main_process:
-            save_adapter(
-                self.output_dir / "model",
-                self.trained,
-                self.best_weights,
-                self.encoder,
-                self.config,
-                details | {"metrics": {"map@50": self.progress.best}},
-            )
+            weights = dict(self.trained.named_parameters())
+            for name, value in load_file(self.best_weights).items():
+                weights[name.replace("/", ".")].data.copy_(value)
+            embeddings = {"save_embedding_layers": False} if self.config.method == "lora" else {}
+            trained: Any = self.trained
+            with replacing(self.output_dir / "model") as unfinished:
+                trained.save_pretrained(unfinished, **embeddings)
         return metrics, details | {"base_weights": self.fingerprint}
 
 

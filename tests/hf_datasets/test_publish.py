@@ -5,17 +5,15 @@ import signal
 from pathlib import Path
 
 import datasets
-import huggingface_hub.constants
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from datasets.distributed import split_dataset_by_node
 
-from hf_datasets.publish import COUNTS_END, COUNTS_START, push_folder, write_folder
+from hf_datasets.publish import COUNTS_END, COUNTS_START, write_folder
 from hf_datasets.publishing import shards
 from hf_datasets.records import Rejection
-from tests.fixtures.hub_server import serve
 
 CARDS = sorted(Path(__file__).parents[2].glob("hf_datasets/*/README.md"))
 ROWS = pa.table({"query_id": ["a", "b", "c"], "target_clip_ids": [["x"], ["x", "y"], []]})
@@ -252,30 +250,6 @@ def test_each_card_is_valid_and_names_licenses_and_counts(path, tmp_path):
     assert "## Licenses" in text
     folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=path)
     assert datasets.load_dataset(str(folder), split="train").num_rows == 4
-
-
-def test_a_folder_is_pushed_in_one_commit(tmp_path, card, monkeypatch):
-    rejected = [Rejection("a: b", "raw")]
-    folder = write_folder(CONFIGURATIONS, tmp_path / "out", card=card, rejections=rejected)
-    written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    (folder / "results.json").write_text('{"output_dir": "/home/someone/out"}')
-    with serve() as (address, hub):
-        hub.tokens = {"hf_canary"}
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-        pushed = push_folder(folder, "org/name", token="hf_canary")
-    assert pushed == f"{address}/datasets/org/name"
-    received = hub.repository("org/name", "dataset")
-    assert received.private
-    assert [commit.title for commit in received.commits] == ["initial commit", "Publish the dataset"]
-    assert received.files.keys() - {".gitattributes"} == written >= {"README.md", "rejections.parquet"}
-    assert not any(b"hf_canary" in content for content in received.files.values())
-
-
-def test_a_folder_without_card_is_not_pushed(tmp_path):
-    with pytest.raises(FileNotFoundError, match="holds no README"):
-        push_folder(tmp_path, "org/name")
 
 
 def test_leftovers_of_a_killed_writer_are_removed_by_the_next_one(tmp_path, card):

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hf_datasets.names import BUILDERS, TITLES, task_ids
+from hf_datasets.publishing import generation_code
 from hf_datasets.publishing.cards import kept_for
 from hf_datasets.publishing.generation_code import imported_files
 from hf_datasets.publishing.rebuilding import differences
@@ -24,6 +25,24 @@ ORIGINS = ("mini", "hard", "release", "source", "own")
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def test_of_what_stands_beside_the_package_no_module_is_taken_and_of_the_package_those_that_are_imported(
+    tmp_path, monkeypatch
+):
+    sources = {
+        "hf_datasets/__init__.py": "",
+        "hf_datasets/one.py": "import other\nfrom hf_datasets import two\ndef late():\n    from . import three\n",
+        "hf_datasets/two.py": "",
+        "hf_datasets/three.py": "",
+        "hf_datasets/four.py": "",
+        "other.py": "",  # as public libraries stand beside an installed package
+    }
+    (tmp_path / "hf_datasets").mkdir()
+    for name, text in sources.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(generation_code, "PACKAGE", tmp_path / "hf_datasets")
+    assert {path.as_posix() for path in imported_files(["hf_datasets.one"])} == set(list(sources)[:4])
 
 
 def test_a_changed_row_a_missing_row_and_other_bytes_of_a_video_are_told_apart(tmp_path):

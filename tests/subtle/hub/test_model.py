@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,10 +26,12 @@ from hf_datasets.names import task_id
 from hf_models import (
     AIMForVideoClassification,
 )
-from hf_models.cards import CURVE_PIXELS, check_card
+from hf_models.cards import CURVE_PIXELS
 from hf_models.tfcovr.modeling_aim import CLIPVisionTower
 from subtle.hub.model import prepare
 from subtle.hub.runs import find_run
+from subtle.train.options import Stage1Config
+from tests.fixtures.model_cards import read_card
 from tests.fixtures.videos import numbered_frame, write_video
 
 CLIPS = {"pixel_values": torch.rand(2, FRAMES, 3, 16, 16, generator=torch.Generator().manual_seed(3))}
@@ -46,7 +49,7 @@ def published(tmp_path_factory):
     shipped = sorted(path.name for path in WEIGHTS.iterdir())
     found |= {name: prepare(name, f"org/{name}", root / "org" / name) for name in shipped}
     place = root / "org" / "classifier"
-    found["classifier"] = prepare("miniature-aim", "org/classifier", place, merged=True)
+    found["classifier"] = prepare("miniature-aim", "org/classifier", place, part="classifier")
     write_video(root / "video.mp4", 40)  # what the cards' code reads
     Image.fromarray(numbered_frame(7)).save(root / "image.png")
     return root, found
@@ -148,13 +151,15 @@ def test_an_adapter_s_code_runs_with_this_package_and_finds_its_base_by_itself(p
     torch.testing.assert_close(output(found_base, given, "logits"), output(names["model"], given, "logits"))
     settings = json.loads(Path("org/miniature-aim/adapter_config.json").read_text())
     assert settings["base_model_name_or_path"] == "org/miniature-clip"
+    source = json.loads((WEIGHTS / "miniature-aim" / "adapter_config.json").read_text())
+    assert list(settings["id2label"].items()) == list(source["id2label"].items()), "the order is that of the head"
     assert ModelCard.load("org/miniature-aim/README.md").data.base_model == "org/miniature-clip"
 
 
 def test_the_values_of_the_cards_are_those_of_the_results(published):
     _, found = published
     for name, publication in found.items():
-        card, results = check_card(publication.folder), json.loads((publication.folder / "results.json").read_text())
+        card, results = read_card(publication.folder), json.loads((publication.folder / "results.json").read_text())
         figures = results["figures"]
         values = {
             f"{result.dataset_split}/{result.metric_name}": result.metric_value
@@ -215,15 +220,32 @@ def test_a_benchmark_takes_the_test_results_of_an_evaluation_beside_the_model(pu
     assert json.loads((folder / "evaluation" / "results.json").read_text())["figures"]["two-stage"]["map@50"] == 0.25
     (entry,) = yaml.safe_load((found["xml"].folder / ".eval_results" / "charades_fig.yaml").read_text())
     assert (entry["dataset"]["task_id"], entry["value"]) == (task_id("charades_fig", "mini"), 0.5)
+    assert "revision" not in entry["dataset"], "the rows came from a builder, not from the Hub"
     card = ModelCard.load(found["xml"].folder / "README.md")
     assert "| vr_recall@1 (coarse queries) | org/charades_fig mini | test | 0.375 |" in card.text
     for name in ("noise", "vidclip", "stage1", "miniature-vidclip"):  # measured on validation, or on no benchmark
         assert not (found[name].folder / ".eval_results").exists()
 
 
+def test_a_benchmark_without_a_test_split_takes_the_results_on_validation(published, tmp_path):
+    run = shutil.copytree(published[0] / "runs" / "vidclip", tmp_path / "vidclip")
+    results = json.loads((run / "results.json").read_text())
+    results["config"]["dataset_config"] = "release"  # which has train and validation alone
+    (run / "results.json").write_text(json.dumps(results | {"dataset_revision": "ab" * 20}))
+    folder = prepare(str(run), "org/name", tmp_path / "prepared", license="cc-by-4.0").folder
+    (entry,) = parse_eval_result_entries(
+        yaml.safe_load((folder / ".eval_results" / "activitynet_comp.yaml").read_text())
+    )
+    assert (entry.task_id, entry.value) == (task_id("activitynet_comp", "release"), 0.31875)
+    assert entry.dataset_revision == "ab" * 20
+    (result,) = read_card(folder).data.eval_results
+    assert (result.dataset_split, result.dataset_revision) == ("validation", "ab" * 20)
+
+
 def test_a_card_names_the_paper_of_its_method(published):
     _, found = published
     numbers = {"stage1": "2302.03024", "stage2": "2506.05274", "vidclip": "2504.03970", "noise": "2410.08593"}
+    numbers |= {"xml": "2001.09099", "reloclnet": "2105.06247", "hero": "2005.00200"}
     for name, number in numbers.items():
         text = (found[name].folder / "README.md").read_text(encoding="utf-8")
         assert f"https://arxiv.org/abs/{number}" in text
@@ -239,11 +261,19 @@ def test_a_model_that_goes_on_from_another_run_names_what_that_run_started_from(
     assert bases == ["org/miniature-clip"]
     first = json.loads((root / "runs" / "stage1" / "results.json").read_text())
     stage1 = shutil.copytree(root / "runs" / "stage1", tmp_path / "stage1")
-    first["config"]["init_from"] = "recipes/weights/miniature-aim"
-    (stage1 / "results.json").write_text(json.dumps(first))
     results["config"]["vision_model"] = str(stage1 / "model")
     (run / "results.json").write_text(json.dumps(results))
-    assert find_run(str(run)).base_models("org", None) == ["org/miniature-clip", "org/miniature-aim"]
+    with_adapters = ["org/miniature-clip", "org/miniature-aim"]
+    for options, expected in (
+        ({"init_from": "recipes/weights/miniature-aim"}, with_adapters),
+        ({"init_from": "auto"}, with_adapters),  # those that ship, which fit
+        ({"init_from": "auto", "num_frames": 8}, with_adapters[:1]),
+        ({"init_from": "auto", "full": True}, with_adapters[:1]),
+        ({"init_from": None}, with_adapters[:1]),
+    ):
+        config = asdict(Stage1Config()) | first["config"] | options
+        (stage1 / "results.json").write_text(json.dumps(first | {"config": config}))
+        assert find_run(str(run)).base_models("org", None) == expected
 
 
 def test_the_curve_is_a_picture_of_the_size_stated(published):
@@ -378,7 +408,7 @@ def test_a_folder_that_sentence_transformers_loads_says_so(run, tmp_path):
 def test_names_that_the_hub_does_not_take_and_places_that_hold_something_else_are_refused(run, tmp_path):
     refused(run, tmp_path, r"names no organization", repo_id="name")
     refused(run, tmp_path, r"is not a name on the Hub", repo_id="org/a b")
-    with pytest.raises(ValueError, match="is not empty and was not made by publishing"):
+    with pytest.raises(FileExistsError, match="is not empty; name another folder"):
         prepare(str(run), "org/name", run)
     assert (run / "results.json").is_file()
 
@@ -403,5 +433,5 @@ def test_weights_of_others_need_a_license_that_somebody_names(run, tmp_path):
     card = ModelCard.load(prepare(str(run), "org/name", tmp_path / "prepared").folder / "README.md")
     assert (card.data.license, card.data.tags[0]) == ("mit", "mine")
     assert card.text.strip().startswith("# My XML\n\nOf my own.\n\n## How to load")
-    again = prepare(str(run), "org/name", tmp_path / "prepared", license="cc-by-4.0")  # in place of the earlier one
+    again = prepare(str(run), "org/name", tmp_path / "again", license="cc-by-4.0")
     assert ModelCard.load(again.folder / "README.md").data.license == "cc-by-4.0"

@@ -16,8 +16,8 @@ import pytest
 
 import subtle.hub
 from subtle.hub import publish, upload
-from subtle.hub.contents import RECORD, size_text
-from subtle.hub.everything import Target, everything, in_order, next_release
+from subtle.hub.contents import size_text
+from subtle.hub.everything import VERSION, Target, everything, in_order, next_release
 from subtle.hub.options import PublishConfig, as_flags
 from subtle.hub.publication import Publication
 from subtle.hub.publish import main
@@ -83,7 +83,10 @@ def test_a_folder_is_published_in_one_commit_and_again_in_none(hub, call):
     assert (status, errors) == (0, "")
     assert "org/page (space): 3 files, 57 B" in shown
     repository = page(hub)
-    assert [commit.title for commit in repository.commits] == ["initial commit", "Publish 3 files"]
+    assert [commit.title for commit in repository.commits] == [
+        "initial commit",
+        f"Publish 3 files with subtle-video {VERSION}",
+    ]
     assert repository.private
     assert repository.tags == {"v1": repository.head.sha}
     assert f"org/page: published as {repository.head.sha}\n" in shown
@@ -91,7 +94,7 @@ def test_a_folder_is_published_in_one_commit_and_again_in_none(hub, call):
     assert files["README.md"].decode() == CARD
     assert files["index.html"] == b"<p>one</p>"
     assert files["data/rows.parquet"] == b"PAR1\0one"
-    assert json.loads(files[".subtle.json"])["files"] == ["README.md", "data/rows.parquet", "index.html"]
+    assert files.keys() == {".gitattributes", "README.md", "data/rows.parquet", "index.html"}
     hub.requests.clear()
     status, shown, _ = call()
     assert (status, len(repository.commits), writes(hub)) == (0, 2, [])
@@ -107,7 +110,7 @@ def test_files_that_vanished_are_removed_in_the_same_commit_and_those_of_others_
     assert status == 0
     assert len(page(hub).commits) == 4
     assert page(hub).files.keys() == {
-        *(".gitattributes", ".subtle.json", ".eval_results/other.yaml", "LICENSE"),
+        *(".gitattributes", ".eval_results/other.yaml", "LICENSE"),
         *("README.md", "index.html", "more/new.txt"),
     }
     assert [line.split() for line in shown.splitlines()[1:5]] == [
@@ -117,6 +120,14 @@ def test_files_that_vanished_are_removed_in_the_same_commit_and_those_of_others_
         ["-", "8", "B", "data/rows.parquet"],
     ]
     assert "files that others put there stay: .eval_results/other.yaml, LICENSE" in shown
+
+
+def test_a_file_of_ours_that_someone_changed_stays_when_it_vanishes_here(hub, call, folder):
+    call()
+    page(hub).commit({"data/rows.parquet": b"theirs"})
+    (folder / "data/rows.parquet").unlink()
+    assert "files that others put there stay: data/rows.parquet" in call()[1]
+    assert page(hub).files["data/rows.parquet"] == b"theirs"
 
 
 def test_a_card_that_was_edited_on_the_hub_stays_until_it_may_be_replaced(hub, call, folder):
@@ -218,22 +229,12 @@ def test_a_hub_that_redirects_everything_to_nowhere_is_one_line(hub, call):
     assert "org/page" in errors
 
 
-def test_a_record_of_any_length_is_not_read_whole(hub, call, monkeypatch):
-    call()
-    page(hub).commit({RECORD: b"[" + b" " * 30_000_000 + b"]"})
-    read = []
-    monkeypatch.setattr(upload.json, "loads", lambda content: read.append(len(content)))
-    call(dry_run=True)
-    assert max(read, default=0) < 20_000_000
-
-
 def test_names_of_files_on_the_hub_do_not_write_to_the_terminal(hub, call):
     call()
-    record = json.loads(page(hub).files[RECORD])
-    record["files"].append("a\x1b[31m.txt")
-    page(hub).commit({RECORD: json.dumps(record).encode(), "a\x1b[31m.txt": b"red"})
+    page(hub).commit({"a\x1b[31m.txt": b"red"}, page(hub).head.title)
     status, out, errors = call(dry_run=True)
     assert status == 0
+    assert "-       3 B  a" in out
     assert "a\\x1b[31m.txt" in out
     assert "\x1b" not in out + errors
 
@@ -302,6 +303,19 @@ def test_text_with_a_secret_is_refused_by_file_line_and_kind_and_the_secret_is_n
     assert secret[-12:] not in shown + errors
 
 
+@pytest.mark.parametrize("name", ["vocab.json", "tokenizer.json", "merges.txt"])
+def test_a_vocabulary_may_hold_what_looks_like_a_path_but_no_token(call, folder, name):
+    words = ["/home/someone", "password", "x" * 40, f"hf{'a1' * 17}"]
+    write(folder, {name: json.dumps(dict.fromkeys(words, 1))})
+    assert call(dry_run=True)[::2] == (0, "")
+    for token in (f"hf_{'a1' * 17}", f"ghp_{'aB3' * 12}", f"AKIA{'A1' * 8}"):
+        write(folder, {name: json.dumps(dict.fromkeys([*words, token], 1))})
+        status, shown, errors = call(dry_run=True)
+        assert (status, errors.count("\n")) == (2, 1)
+        assert f"{name}, line 1, holds a" in errors
+        assert token not in shown + errors
+
+
 @pytest.mark.parametrize(
     "path", [r"C:\Users\me\videos", r"C:\\Users\\me", "D:/Users/me", "/mnt/disk/videos", "/root/x"]
 )
@@ -314,13 +328,13 @@ def test_text_with_a_path_of_any_machine_is_refused(call, folder, path):
 
 def test_hidden_files_and_files_of_keys_never_go(hub, call, folder):
     hidden = [".env", ".netrc", ".ssh/id_rsa", ".huggingface/token", "data/.secret"]
-    write(folder, dict.fromkeys(hidden, "x"))
+    write(folder, dict.fromkeys([*hidden, ".eval_results/page.yaml"], "x"))
     status, shown, _ = call()
     assert status == 0
     assert f"hidden files stay here: {', '.join(sorted(hidden))}" in shown
     assert page(hub).files.keys() == {
         *("README.md", "data/rows.parquet", "index.html"),
-        *(".gitattributes", ".subtle.json"),
+        *(".gitattributes", ".eval_results/page.yaml"),  # which the Hub reads
     }
     for name in ("id_rsa", "data/server.pem", "_netrc"):
         write(folder, {name: "x"})
@@ -370,7 +384,7 @@ def test_a_repository_that_someone_else_filled_is_refused_until_it_is_taken_over
     assert "holds files that this command did not publish (README.md, weights.bin, ...)" in errors
     assert call(take_over=True)[0] == 0
     assert page(hub).files.keys() == {
-        *(".gitattributes", ".subtle.json", "README.md", "index.html", "data/rows.parquet"),
+        *(".gitattributes", "README.md", "index.html", "data/rows.parquet"),
     }
 
 

@@ -1,6 +1,7 @@
 """Fine-tuning learns, resumes to the same weights, is the same on two processes, and refuses what it cannot do."""
 
 import json
+import re
 from pathlib import Path
 
 import av
@@ -16,6 +17,7 @@ from trained_alike import assert_trained_alike
 from hf_datasets.video import read_frames
 from hf_models.encoders import load_encoder
 from hf_models.retrieval import ranked_ids, search
+from subtle.hub.model import prepare
 from subtle.options import parse_config
 from subtle.run.checkpoints import Checkpoints
 from subtle.train import finetune_vlm
@@ -23,6 +25,7 @@ from subtle.train.finetune_vlm import FinetuneVLM
 from subtle.train.options import FinetuneVLMConfig
 from subtle.vlm.costs import estimate_run
 from subtle.vlm.models import TINY, make_tiny, read_checked_config
+from tests.fixtures.model_cards import read_card
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 VIDEO = torch.randint(256, (2, 3, 32, 32), generator=torch.Generator().manual_seed(0)).byte()
@@ -94,7 +97,28 @@ def test_training_from_texts_learns_without_opening_a_video_and_leaves_a_small_a
     torch.testing.assert_close(encoder.encode_text(["red", "blue"]), expected)
     bare = load_encoder(config.model, num_frames=2)
     assert (bare.encode_text(["red", "blue"]) - expected).abs().max() > 1e-3
-    assert "no video was seen" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("method", ["lora", "frozen_layers"])
+def test_what_was_trained_is_published_and_the_code_of_its_card_loads_it(one_config, method, tmp_path, monkeypatch):
+    config = changed(one_config, method=method)
+    measured = finetune_vlm.run(config)["validation/map@50"]
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "base").symlink_to(config.model)
+    with pytest.raises(ValueError, match=r"is an adapter of .*, which is not on the Hub"):
+        prepare(config.output_dir, "org/name", tmp_path / "org" / "name", part="adapter")
+    folder = prepare(
+        config.output_dir, "org/name", tmp_path / "org" / "name", part="adapter", base_repo="org/base"
+    ).folder
+    card = read_card(folder)
+    assert f"| map@50 |  | validation, texts | {measured:.4g} |" in card.text
+    assert (card.data.base_model, card.data.base_model_relation) == ("org/base", "adapter")
+    assert "no video was seen" in card.text
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", card.text, re.DOTALL)[1], names)
+    expected = load_encoder(config.model, adapter=f"{config.output_dir}/model").encode_text(["red"])
+    torch.testing.assert_close(names["encoder"].encode_text(["red"]), expected)
 
 
 def test_training_from_clips_reports_what_the_encoder_gives_with_the_adapter(one_config):

@@ -44,8 +44,10 @@ def save_or_die(*arguments, **options):
     save(*arguments, **options)
 
 torch.save = save_or_die
-from subtle.train import stage1
-stage1.main(stage1.parse_config(stage1.Stage1Config, None))
+from subtle.options import parse_config
+from subtle.train.options import Stage1Config
+from subtle.train.stage1 import main
+main(parse_config(Stage1Config, None))
 """
 
 
