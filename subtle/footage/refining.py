@@ -27,7 +27,7 @@ from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_datasets.video.segments import count_segments, group_frames
 from hf_datasets.video.spans import read_spans, timeline_of
 from hf_models.feature_store import FeatureStore
-from hf_models.moment_encoders import key_of
+from hf_models.fingerprints import key_of
 from hf_models.moments.corpus import VideoBatch, encode_corpus
 from hf_models.moments.feature_encoders import CLIPS_PER_READ, ClipEncoder, TokenEncoder
 from hf_models.moments.modeling_moments import MomentRetrievalModel

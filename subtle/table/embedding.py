@@ -11,23 +11,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
-from hf_models.encoders import XCLIPEncoder
 from hf_models.feature_store import FeatureStore
-from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from hf_models.fingerprints import frames_read
 from subtle.run.data import missing_by_reason
 
 Clip = Mapping[str, Any]
 NO_CAPTION = "no usable caption"
 UNITS = {"clips": "clip", "texts": "text", "queries": "query"}
-PRINTS: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
-"""Fingerprints of encoders; those of a large model take a minute."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,7 @@ def embed_clips(
     """
     num_frames = num_frames or encoder.num_frames
     by_id = {clip["clip_id"]: clip for clip in clips}
-    store = open_store(encoder, folder, "clips", frames=num_frames)
+    store = open_store(encoder, folder, "clips", num_frames)
     keys = {clip_id: clip_key(clip) for clip_id, clip in by_id.items()}
     todo = [clip for clip_id, clip in by_id.items() if clip["video"] and keys[clip_id] not in store]
     failures = {clip_id: NO_FILE for clip_id, clip in by_id.items() if not clip["video"]}
@@ -169,7 +165,7 @@ def embed_queries(
     """
     num_frames = num_frames or encoder.num_frames
     by_id = {clip["clip_id"]: clip for clip in clips}
-    store = open_store(encoder, folder, "queries", frames=num_frames)
+    store = open_store(encoder, folder, "queries", num_frames)
     pairs: dict[str, dict[str, str]] = {}  # clip id -> key of the query -> its text
     keys, failures = {}, {}
     for row in rows:
@@ -198,30 +194,14 @@ def embed_queries(
     return collect(store, keys, failures, "query can be made", num_encoded)
 
 
-def open_store(encoder: Any, folder: Path | str, kind: str, **details: Any) -> FeatureStore:
+def open_store(encoder: Any, folder: Path | str, kind: str, num_frames: int | None = None) -> FeatureStore:
     """The store of what an encoder makes, `FOLDER/KIND-<digest of what it depends on>`."""
-    depends_on = {"kind": kind, **fingerprints(encoder), **details}
-    if kind == "texts":
-        depends_on.pop("processor", None)
+    depends_on = {"kind": kind, **encoder.fingerprint}
+    if num_frames is None:
+        depends_on.pop("processor", None)  # of frames, which texts have not
+    else:
+        depends_on |= frames_read(num_frames, encoder.spread)
     return FeatureStore(Path(folder) / f"{kind}-{digest_of(json.dumps(depends_on, sort_keys=True))[:12]}", depends_on)
-
-
-def fingerprints(encoder: Any) -> dict[str, str]:
-    """What the embeddings of an encoder depend on, by name; its weights must not change from here on."""
-    if encoder not in PRINTS:
-        found = {"encoder": type(encoder).__name__, "weights": weights_fingerprint(encoder.model)}
-        processor = getattr(encoder, "processor", None)
-        if processor is None:  # of sentence-transformers
-            processor = getattr(encoder.model[0], "processor", None)
-        parts = [getattr(processor, kind, None) for kind in ("video_processor", "image_processor")]
-        if prints := [processor_fingerprint(part) for part in parts if part is not None]:
-            found["processor"] = " ".join(prints)
-        if hasattr(tokenizer := getattr(processor, "tokenizer", None), "backend_tokenizer"):
-            found["tokenizer"] = tokenizer_fingerprint(tokenizer)
-        if (spread := getattr(encoder, "spread", "middles")) != "middles":
-            found["spread"] = spread
-        PRINTS[encoder] = found | getattr(encoder, "depends_on", {})
-    return PRINTS[encoder]
 
 
 def clip_key(clip: Clip) -> str:
@@ -242,9 +222,7 @@ def vectors_of(encoder: Any, frames: Sequence[Tensor]) -> Tensor:
     Raises:
         ValueError: a video has several, of which no single one is compared.
     """
-    embeds: Tensor = encoder.encode_video(frames)
-    if isinstance(encoder, XCLIPEncoder):
-        return embeds[:, 0]
+    embeds: Tensor = encoder.embeds(encoder.encode_video(frames))
     if embeds.ndim != 2:
         raise ValueError("this encoder gives a video several vectors; take pooling 'mean', which gives it one")
     return embeds
@@ -260,7 +238,7 @@ def read_clips(
     if not requests:
         return
     limits: dict[str, Any] = {"num_workers": work.num_workers, "timeout_seconds": work.timeout_seconds}
-    with VideoReaderPool(num_frames, spread=getattr(encoder, "spread", "middles"), **limits) as pool:
+    with VideoReaderPool(num_frames, spread=encoder.spread, **limits) as pool:
         for clip_id, read in pool.read(requests):
             if isinstance(read, VideoFailure):
                 failures[str(clip_id)] = read.reason

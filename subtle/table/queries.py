@@ -129,7 +129,7 @@ def check_way(way: str, encoder: Any) -> None:
     if way not in WAYS:
         raise ValueError(f"there is no way {way!r} to make a query; there are {', '.join(WAYS)}")
     family = encoder.usage.family
-    if WAYS[way].reads_text and not getattr(encoder, "reads_texts", True):
+    if WAYS[way].reads_text and not encoder.reads_texts:
         raise ValueError(f"{family} has no text tower, so it makes no query by {way!r}; its queries are 'video'")
     if way in {"cross-attention", "ecde"} and not isinstance(encoder, BlipEncoder):
         raise ValueError(

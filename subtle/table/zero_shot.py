@@ -11,16 +11,16 @@ import torch
 from rich.console import Console
 from transformers.utils.logging import disable_progress_bar
 
-from hf_models.encoders import short_name
+from hf_models.encoders import AIMEncoder, load_encoder, short_name
+from hf_models.encoders.aim import is_aim
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import with_split
-from subtle.table.aim import AIMEncoder, is_aim
+from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.table.caption_texts import Captions, captions_for, check_share
 from subtle.table.costs import Cost, cost_of, show_costs
 from subtle.table.embedding import Work, clips_of
 from subtle.table.failures import reason_of
-from subtle.table.models import load_model
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import WAYS
 from subtle.table.rows import finish_table, is_done, read_rows, write_failure, write_row
@@ -253,7 +253,8 @@ class Table2:
             gc.collect()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self.loaded = model, load_model(model, self.device, **self.loading)
+            check_model_folder(model, *ENCODER_FILES)
+            self.loaded = model, load_encoder(model, self.device, **self.loading)
         return self.loaded[1]
 
 

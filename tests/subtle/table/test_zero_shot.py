@@ -12,7 +12,7 @@ from hf_models import AIMModel, AIMVideoProcessor
 from hf_models.encoders.dual_encoders import ImageEncoder, LanguageBindEncoder
 from subtle.evaluate import evaluate_mteb
 from subtle.evaluate.options import EvaluateMTEBConfig
-from subtle.table import costs, models, zero_shot
+from subtle.table import costs, zero_shot
 from subtle.table.embedding import Work, read_clips
 from subtle.table.options import ZeroShotConfig
 from subtle.table.rows import read_rows
@@ -227,7 +227,7 @@ def test_clips_without_labels_have_no_label_captions(small, options, tiny, tmp_p
 
 
 def test_a_dry_run_loads_nothing_and_names_a_gpu_that_is_too_small(small, options, monkeypatch, capsys):
-    monkeypatch.setattr(models, "load_encoder", None)
+    monkeypatch.setattr(zero_shot, "load_encoder", None)
     monkeypatch.setattr(costs.torch.cuda, "mem_get_info", lambda _: (100, 200))
     monkeypatch.setattr(zero_shot, "make_accelerator", lambda *_: Device())
     chosen = options | {"blip2": small["blip2"], "aim_k400_8": small["aim"], "aim_text": small["clip"]}
