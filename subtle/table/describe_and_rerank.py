@@ -13,6 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 from hf_datasets.generation.relevance import RelevanceTask
 from hf_datasets.registration import write_rejections
 from hf_models.encoders import load_encoder, short_name
+from subtle.embedding.loop import Work
 from subtle.run.accelerator import make_accelerator
 from subtle.run.build import Build
 from subtle.run.data import with_split
@@ -20,7 +21,6 @@ from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.results import replacing_files, write_results
 from subtle.table.caption_texts import Captions, check_share, read_captions
 from subtle.table.describing import describe
-from subtle.table.embedding import Work
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, shortlist, to_score
 from subtle.table.rows import finish_table, is_done, read_rows, write_failure, write_row

@@ -5,42 +5,21 @@ Rows of a table with one model share their embeddings, and a second run encodes 
 """
 
 import hashlib
-import itertools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
+from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
 from hf_models.fingerprints import frames_read
+from subtle.embedding.loop import Batch, Clip, Work, batched, fill, read_clips
 from subtle.run.data import missing_by_reason
 
-Clip = Mapping[str, Any]
 NO_CAPTION = "no usable caption"
-UNITS = {"clips": "clip", "texts": "text", "queries": "query"}
-
-
-@dataclass(frozen=True)
-class Work:
-    """How much is read and encoded at a time.
-
-    Attributes:
-        batch_size: clips, texts or queries per forward pass.
-        shard_size: of them, per file; a kill costs at most one file.
-        num_workers: processes that decode; 0: this one decodes.
-        timeout_seconds: longest wait for the frames of one clip.
-    """
-
-    batch_size: int = 16
-    shard_size: int = 256
-    num_workers: int = 2
-    timeout_seconds: float = 60.0
 
 
 DEFAULT_WORK = Work()
@@ -105,11 +84,12 @@ def embed_clips(
     todo = [clip for clip_id, clip in by_id.items() if clip["video"] and keys[clip_id] not in store]
     failures = {clip_id: NO_FILE for clip_id, clip in by_id.items() if not clip["video"]}
 
-    def encoded() -> Iterator[tuple[list[str], Tensor]]:
-        for read in batched(read_clips(encoder, todo, num_frames, failures, work), work.batch_size):
+    def encoded() -> Iterator[Batch]:
+        arriving = read_clips(todo, num_frames, failures, work, spread=encoder.spread)
+        for read in batched(arriving, work.batch_size):
             yield [keys[clip_id] for clip_id, _ in read], vectors_of(encoder, [frames for _, frames in read])
 
-    num_encoded = fill(store, encoded(), len(todo), "clips", work)
+    num_encoded = fill(store, encoded(), len(todo), "clip", work.shard_size)
     return collect(store, keys, failures, "clip can be read", num_encoded)
 
 
@@ -129,11 +109,8 @@ def embed_texts(encoder: Any, texts: Iterable[str], folder: Path | str, *, work:
     store = open_store(encoder, folder, "texts")
     todo = [text for text in keys if text not in store]
 
-    def encoded() -> Iterator[tuple[list[str], Tensor]]:
-        for batch in batched(todo, work.batch_size):
-            yield batch, encoder.encode_text(batch)
-
-    return collect(store, keys, {}, "text is there", fill(store, encoded(), len(todo), "texts", work))
+    batches = ((batch, encoder.encode_text(batch)) for batch in batched(todo, work.batch_size))
+    return collect(store, keys, {}, "text is there", fill(store, batches, len(todo), "text", work.shard_size))
 
 
 def embed_queries(
@@ -180,15 +157,16 @@ def embed_queries(
     unreadable: dict[str, str] = {}
 
     def read_pairs() -> Iterator[tuple[str, Tensor, str]]:
-        for clip_id, frames in read_clips(encoder, [by_id[clip_id] for clip_id in pairs], num_frames, unreadable, work):
+        wanted = [by_id[clip_id] for clip_id in pairs]
+        for clip_id, frames in read_clips(wanted, num_frames, unreadable, work, spread=encoder.spread):
             yield from ((key, frames, text) for key, text in pairs[clip_id].items())
 
-    def encoded() -> Iterator[tuple[list[str], Tensor]]:
+    def encoded() -> Iterator[Batch]:
         for batch in batched(read_pairs(), work.batch_size):
             names, frames, said = map(list, zip(*batch, strict=True))
             yield names, encoder.encode_query(frames, said)
 
-    num_encoded = fill(store, encoded(), sum(map(len, pairs.values())), "queries", work)
+    num_encoded = fill(store, encoded(), sum(map(len, pairs.values())), "query", work.shard_size)
     reasons = {key: why for clip_id, why in unreadable.items() for key in pairs[clip_id]}
     failures |= {query_id: reasons[key] for query_id, key in keys.items() if key in reasons}
     return collect(store, keys, failures, "query can be made", num_encoded)
@@ -228,42 +206,6 @@ def vectors_of(encoder: Any, frames: Sequence[Tensor]) -> Tensor:
     return embeds
 
 
-def read_clips(
-    encoder: Any, clips: Sequence[Clip], num_frames: int, failures: dict[str, str], work: Work
-) -> Iterator[tuple[str, Tensor]]:
-    """Ids and frames `(num_frames, 3, height, width)` as they come; what cannot be read goes to `failures`."""
-    requests = [
-        VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"]) for clip in clips
-    ]
-    if not requests:
-        return
-    limits: dict[str, Any] = {"num_workers": work.num_workers, "timeout_seconds": work.timeout_seconds}
-    with VideoReaderPool(num_frames, spread=encoder.spread, **limits) as pool:
-        for clip_id, read in pool.read(requests):
-            if isinstance(read, VideoFailure):
-                failures[str(clip_id)] = read.reason
-            else:
-                yield str(clip_id), read.frames
-
-
-def fill(store: FeatureStore, batches: Iterator[tuple[list[str], Tensor]], total: int, what: str, work: Work) -> int:
-    """Append batches of ids and vectors to a store, shard by shard; returns how many there were."""
-    ids: list[str] = []
-    vectors: list[Tensor] = []
-    done = 0
-    with torch.inference_mode(), tqdm(total=total, desc=what, unit=UNITS[what], disable=not total) as bar:
-        for batch, embeds in batches:
-            ids += batch
-            vectors += embeds.float().cpu()
-            bar.update(len(batch))
-            if len(ids) >= work.shard_size:
-                store.append(ids, vectors)
-                done, ids, vectors = done + len(ids), [], []
-        if ids:
-            store.append(ids, vectors)
-    return done + len(ids)
-
-
 def collect(
     store: FeatureStore, keys: Mapping[str, str], failures: dict[str, str], what: str, num_encoded: int
 ) -> Embedded:
@@ -280,13 +222,6 @@ def collect(
     places = {key: place for place, key in enumerate(stored)}
     lost = {one: why for one, why in failures.items() if one not in set(found)}
     return Embedded(found, vectors[[places[keys[one]] for one in found]], lost, num_encoded)
-
-
-def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Lists of at most `size` items."""
-    rest = iter(items)
-    while batch := list(itertools.islice(rest, size)):
-        yield batch
 
 
 def clips_of(rows: Iterable[Mapping[str, Any]], clips: Collection[Clip]) -> list[Clip]:

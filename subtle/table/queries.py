@@ -19,12 +19,11 @@ from torch import Tensor
 
 from hf_models.encoders import BlipEncoder, LanguageModelEncoder, SentenceTransformerEncoder, XCLIPEncoder
 from hf_models.encoders.protocol import mean_of, unit
+from subtle.embedding.loop import Clip, Work
 from subtle.table.embedding import (
     DEFAULT_WORK,
     NO_CAPTION,
-    Clip,
     Embedded,
-    Work,
     clips_of,
     embed_clips,
     embed_queries,

@@ -13,13 +13,14 @@ from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import AIMEncoder, load_encoder, short_name
 from hf_models.encoders.aim import is_aim
+from subtle.embedding.loop import Work
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.table.caption_texts import Captions, captions_for, check_share
 from subtle.table.costs import Cost, cost_of, show_costs
-from subtle.table.embedding import Work, clips_of
+from subtle.table.embedding import clips_of
 from subtle.table.failures import reason_of
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import WAYS

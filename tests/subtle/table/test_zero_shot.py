@@ -10,10 +10,10 @@ from safetensors import safe_open
 
 from hf_models import AIMModel, AIMVideoProcessor
 from hf_models.encoders.dual_encoders import ImageEncoder, LanguageBindEncoder
+from subtle.embedding.loop import Work, read_clips
 from subtle.evaluate import evaluate_mteb
 from subtle.evaluate.options import EvaluateMTEBConfig
 from subtle.table import costs, zero_shot
-from subtle.table.embedding import Work, read_clips
 from subtle.table.options import ZeroShotConfig
 from subtle.table.rows import read_rows
 from tests.fixtures import small_encoders
@@ -86,7 +86,7 @@ def test_languagebind_reads_from_the_first_frame_to_the_last_as_it_was_released(
     video = write_video(tmp_path / "video.mp4", 50)
     clip = {"clip_id": "a", "video": str(video), "start_seconds": None, "end_seconds": None}
     for encoder, numbers in ((LanguageBindEncoder, [0, 16, 32, 49]), (ImageEncoder, [5, 18, 30, 43])):
-        ((_, frames),) = read_clips(encoder, [clip], 4, {}, Work(num_workers=0))
+        ((_, frames),) = read_clips([clip], 4, {}, Work(num_workers=0), spread=encoder.spread)
         assert numbers_of(SimpleNamespace(frames=frames)) == numbers
 
 
