@@ -139,15 +139,18 @@ class Blip2Encoder(Encoder):
         first = output.last_hidden_state[:, 0].to(model.text_projection.weight.dtype)
         return unit(model.text_projection(first))
 
-    def compose(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
-        """Unit-norm `(B, D)`.
+    def embeds(self, rows: Tensor) -> Tensor:
+        """The rows, where they are single vectors.
 
         Raises:
-            ValueError: Videos are not single vectors here.
+            ValueError: They are not.
         """
         if self.pooling == "max":
-            raise ValueError("with pooling 'max' a video has 32 vectors, which a text cannot be added to; take 'mean'")
-        return super().compose(frames, texts)
+            raise ValueError(
+                "with pooling 'max' a video has 32 vectors, which neither a text can be added to nor a query compared "
+                "with; take 'mean'"
+            )
+        return rows
 
     def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
         """Cosines `(B, N)`, of the best query where there are several."""

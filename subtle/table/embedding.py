@@ -6,7 +6,7 @@ Rows of a table with one model share their embeddings, and a second run encodes 
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,10 @@ def embed_clips(
     def encoded() -> Iterator[Batch]:
         arriving = read_clips(todo, num_frames, failures, work, spread=encoder.spread)
         for read in batched(arriving, work.batch_size):
-            yield [keys[clip_id] for clip_id, _ in read], vectors_of(encoder, [frames for _, frames in read])
+            yield (
+                [keys[clip_id] for clip_id, _ in read],
+                encoder.embeds(encoder.encode_video([frames for _, frames in read])),
+            )
 
     num_encoded = fill(store, encoded(), len(todo), "clip", work.shard_size)
     return collect(store, keys, failures, "clip can be read", num_encoded)
@@ -192,18 +195,6 @@ def clip_key(clip: Clip) -> str:
 def digest_of(*parts: str) -> str:
     """32 hexadecimal digits for texts."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
-def vectors_of(encoder: Any, frames: Sequence[Tensor]) -> Tensor:
-    """One vector for each video `(B, D)`: what a query is compared with.
-
-    Raises:
-        ValueError: a video has several, of which no single one is compared.
-    """
-    embeds: Tensor = encoder.embeds(encoder.encode_video(frames))
-    if embeds.ndim != 2:
-        raise ValueError("this encoder gives a video several vectors; take pooling 'mean', which gives it one")
-    return embeds
 
 
 def collect(
