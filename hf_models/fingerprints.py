@@ -67,17 +67,6 @@ def tokenizer_fingerprint(tokenizer: Any, *, number_words: bool | None = None) -
     return hashlib.sha256(settings.encode()).hexdigest()
 
 
-def frames_read(num_frames: int, spread: str, size: int | tuple[int, int] | None = None) -> dict[str, str]:
-    """What embeddings depend on beside what makes them: which frames of a video were read, and how large.
-
-    Args:
-        num_frames: how many.
-        spread: which, as of `read_frames`: "middles", "seconds" or "ends"; further words where their order is another.
-        size: what they were resized to while they were read; None: as filmed.
-    """
-    return {"frames": f"{num_frames} {spread}", "frame_size": json.dumps(size)}
-
-
 def key_of(made_by: Mapping[str, str]) -> str:
     """A short name for what makes vectors: 12 hexadecimal digits.
 

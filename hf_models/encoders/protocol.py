@@ -11,10 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from hf_models.frame_reading import FrameSize, frame_size_of
 from hf_models.query_texts import check_length, check_text
-
-FrameSize = int | tuple[int, int] | None
-"""What frames are resized to while they are read: the shorter side, (height, width), or None."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class Encoder:
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """What vectors depend on, by name, besides the frames that are read: `fingerprints.frames_read` says these."""
+        """What vectors depend on, by name, besides the frames that are read: `frame_reading.frames_read` says these."""
         found = {"encoder": type(self).__name__, "weights": self.weights}
         if self.frames_processors:
             found["processor"] = " ".join(map(processor_fingerprint, self.frames_processors))
@@ -313,12 +311,3 @@ def check_pairs(frames: Sequence[Tensor], texts: Sequence[str]) -> None:
 def pooled(features: Any) -> Tensor:
     """The embeddings, whether the model gives them bare or in an output."""
     return features if isinstance(features, Tensor) else features.pooler_output
-
-
-def frame_size_of(processor: Any = None) -> FrameSize:
-    """What frames may be resized to before a processor of images or videos sees them."""
-    size = getattr(processor, "size", None)
-    if not size or hasattr(processor, "merge_size"):  # Qwen's sizes are numbers of pixels, not of a side
-        return None
-    shortest, height, width = (size.get(name) for name in ("shortest_edge", "height", "width"))
-    return shortest or ((height, width) if height and width else None)

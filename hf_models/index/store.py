@@ -96,7 +96,7 @@ class IndexedModel:
     Attributes:
         key: See `fingerprints.key_of`.
         name: Folder or Hub name that it was loaded from.
-        made_by: What the vectors depend on, by name: see `Encoder.fingerprint`, and `fingerprints.frames_read`.
+        made_by: What the vectors depend on, by name: see `Encoder.fingerprint`, and `frame_reading.frames_read`.
         dimensions: D.
         root: The folder of the videos.
         details: JSON values: how it is loaded again, and the versions of libraries.

@@ -24,7 +24,7 @@ from subtle.run.shared_config import EmbedConfig
 from subtle.tfcovr.clip_embeddings import decoded_clips, encode_clips, made_by
 
 TEXTS_AT_ONCE = 256
-WORKER = "subtle.tfcovr.clip_embeddings:ClipEncoder"
+CLIP_WORKER = "subtle.tfcovr.clip_embeddings:ClipWorker"
 
 
 def wanted_splits(config: EmbedConfig, *, clips: bool = False) -> list[Dataset]:
@@ -54,7 +54,7 @@ def embed_videos(
     is_on_ray = config.engine == "ray"
     if is_on_ray:
         columns = ("clip_id", "video", "start_seconds", "end_seconds")
-        batches: Iterator[Any] = encode_on_ray(WORKER, mine, columns, store.details, config, own_failures)
+        batches: Iterator[Any] = encode_on_ray(CLIP_WORKER, mine, columns, store.details, config, own_failures)
     else:
         decoded = decoded_clips(splits, processor, config)
         batches = encode_clips(mine, model, processor, config, accelerator, own_failures, decoded)

@@ -23,7 +23,7 @@ from subtle.run.results import write_results
 from subtle.run.shards import encode_on_ray
 
 BATCHES_PER_SHARD = 16
-WORKER = "subtle.fig.video_features:VideoEncoder"
+VIDEO_WORKER = "subtle.fig.video_features:VideoWorker"
 
 
 def embed_videos(
@@ -43,7 +43,7 @@ def embed_videos(
     is_on_ray = config.engine == "ray"
     if is_on_ray:
         columns = ("video_id", "video", "duration_seconds")
-        encoded = encode_on_ray(WORKER, mine, columns, store.details, config, own_failures)
+        encoded = encode_on_ray(VIDEO_WORKER, mine, columns, store.details, config, own_failures)
     else:
         encoded = encode_videos(mine, encoder, config, own_failures, accelerator)
     hidden = not accelerator.is_local_main_process

@@ -20,10 +20,10 @@ from rich.table import Table
 from transformers import AutoConfig
 
 from hf_models.encoders import ENCODERS, load_encoder, short_name
-from hf_models.fingerprints import weights_fingerprint
+from hf_models.fingerprints import key_of, weights_fingerprint
 from subtle.mteb import TASKS, ComposedRetrieval
 from subtle.mteb.composed import CUTS, KEPT, LEFT_OUT
-from subtle.mteb.encoders import OurEncoder, RandomEncoder, digest_of
+from subtle.mteb.encoders import OurEncoder, RandomEncoder
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
 from subtle.run.results import replacing, write_json, write_results
@@ -67,7 +67,7 @@ def load_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: A
     wrapped = SentenceTransformerEncoderWrapper(model, num_frames=config.num_frames)
     own = {
         "name": f"sentence-transformers/{short_name(folder)}",
-        "revision": digest_of(weights_fingerprint(model), str(config.num_frames)),
+        "revision": key_of({"weights": weights_fingerprint(model), "frames": str(config.num_frames)}),
         # mteb takes every such model for one of texts, and gives it these columns only.
         "modalities": [kind for kind in ("text", "image", "audio", "video") if model.supports(kind)],
     }

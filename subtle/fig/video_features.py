@@ -16,7 +16,7 @@ from hf_datasets.video.pool import VideoFailure, VideoReaderPool
 from hf_datasets.video.segments import count_segments, group_frames, segment_requests
 from hf_models.moments.feature_encoders import CLIPS_PER_READ, ClipEncoder
 from subtle.run.accelerator import make_accelerator
-from subtle.run.shards import ShardEncoder, check_origin
+from subtle.run.shards import ShardWorker, check_origin
 
 
 def answers(
@@ -73,7 +73,7 @@ def origin_of(encoder: ClipEncoder, config: Any) -> dict[str, Any]:
     return {**encoder.fingerprints, "sampler": encoder.sampler, "clip_seconds": config.clip_seconds}
 
 
-class VideoEncoder(ShardEncoder):
+class VideoWorker(ShardWorker):
     """Encodes shards of videos in a worker.
 
     Args:
@@ -94,5 +94,5 @@ class VideoEncoder(ShardEncoder):
         self.encoder.model.to(self.accelerator.device)
 
     def encode(self, items: list[dict[str, Any]], failures: dict[str, str]) -> Iterator[tuple[list[str], list[Tensor]]]:
-        """See `shards.ShardEncoder`."""
+        """See `shards.ShardWorker`."""
         return encode_videos(items, self.encoder, self.config, failures, self.accelerator)

@@ -8,7 +8,8 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import Encoder, load_encoder
-from hf_models.fingerprints import frames_read, key_of
+from hf_models.fingerprints import key_of
+from hf_models.frame_reading import frames_read
 from hf_models.index.store import IndexedModel
 from hf_models.query_texts import files_of_model
 from subtle.run.model_folders import check_model_folder

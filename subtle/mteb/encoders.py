@@ -5,7 +5,6 @@ processes, one batch at a time. A composed query is a text and a video together.
 """
 
 import hashlib
-import json
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,8 +22,9 @@ from torch.nn import functional as F
 from hf_datasets.video import VideoError, frame_indices
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_models.encoders import Encoder, TFCoVREncoder
-from hf_models.encoders.protocol import FrameSize, mean_of
-from hf_models.fingerprints import frames_read
+from hf_models.encoders.protocol import mean_of
+from hf_models.fingerprints import key_of
+from hf_models.frame_reading import FrameSize, frames_read
 
 from .segments import Segment
 
@@ -158,7 +158,7 @@ class OurEncoder(SegmentEncoder):
         size = encoder.frame_size if isinstance(encoder, TFCoVREncoder) else None
         read = {"num_frames": encoder.num_frames, "spread": encoder.spread, "size": size}
         made_by = encoder.fingerprint | frames_read(**read) | {"parts": options.get("parts", "both")}
-        super().__init__(name, digest_of(json.dumps(made_by, sort_keys=True)), **read, **options)
+        super().__init__(name, key_of(made_by), **read, **options)
 
     def embed_videos(self, frames: list[Tensor]) -> Tensor:
         """One row for each video, of which both its embedding and that of a query with it are made."""
@@ -207,8 +207,3 @@ def named(video: Any) -> str:
     if not isinstance(video, Segment):
         return repr(video)
     return f"{Path(video.path).name} {video.start_seconds} {video.end_seconds}"
-
-
-def digest_of(*parts: str) -> str:
-    """40 hexadecimal digits for texts, as long as the revisions of the Hub."""
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:40]

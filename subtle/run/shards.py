@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
 )
 
 
-class ShardEncoder:
+class ShardWorker:
     """What a worker is: encodes shards."""
 
     def encode(self, items: list[dict[str, Any]], failures: dict[str, str]) -> Iterable[tuple[Sequence[str], Any]]:
@@ -50,7 +50,7 @@ def encode_on_ray(
     """Shards of ids and features from the workers of a Ray cluster, in any order.
 
     Args:
-        factory: A `ShardEncoder`, as of `run_on_ray`, that is made of `config` and `origin`.
+        factory: A `ShardWorker`, as of `run_on_ray`, that is made of `config` and `origin`.
         items: Clips or videos.
         columns: What a worker needs of each.
         origin: What the features depend on; it has to be the same on every machine.

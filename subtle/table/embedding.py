@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
-from hf_models.fingerprints import frames_read
+from hf_models.frame_reading import frames_read
 from subtle.embedding.loop import Batch, Clip, Work, batched, fill, read_clips
 from subtle.run.data import missing_by_reason
 

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from hf_datasets.video.frame_cache import FrameCache
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
-from hf_models.encoders.protocol import frame_size_of
-from hf_models.fingerprints import frames_read, processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from hf_models.frame_reading import frame_size_of, frames_read
 from subtle.embedding.loop import batched, read_clips
 from subtle.run.accelerator import make_accelerator
 from subtle.run.models import load_encoders
-from subtle.run.shards import ShardEncoder, check_origin
+from subtle.run.shards import ShardWorker, check_origin
 from subtle.run.shared_config import EmbedConfig
 
 
@@ -80,7 +80,7 @@ def encode_clips(
         yield clip_ids, embeddings
 
 
-class ClipEncoder(ShardEncoder):
+class ClipWorker(ShardWorker):
     """Encodes shards of clips in a worker.
 
     Args:
@@ -101,7 +101,7 @@ class ClipEncoder(ShardEncoder):
         self.model = model.to(self.accelerator.device).eval()
 
     def encode(self, items: list[dict[str, Any]], failures: dict[str, str]) -> Iterator[tuple[list[str], Tensor]]:
-        """See `shards.ShardEncoder`."""
+        """See `shards.ShardWorker`."""
         return encode_clips(items, self.model, self.processor, self.config, self.accelerator, failures)
 
 

@@ -11,7 +11,7 @@ from accelerate import PartialState
 from accelerate.utils import set_seed
 
 from hf_models.encoders.modeling_layer_head import LayerHead
-from hf_models.fingerprints import frames_read
+from hf_models.frame_reading import frames_read
 from hf_models.gradient_caching import backward_in_chunks
 from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size

@@ -108,7 +108,7 @@ def test_a_worker_with_another_model_or_without_the_videos_refuses_the_work(conf
     model, processor = clip_embeddings.load_encoders(options)
     origin = clip_embeddings.made_by(model, processor, options)["video"]
     with pytest.raises(ValueError, match=r"another model than .* \(other weights\)"):
-        clip_embeddings.ClipEncoder(asdict(options), origin | {"weights": "8c1f"})
+        clip_embeddings.ClipWorker(asdict(options), origin | {"weights": "8c1f"})
 
 
 def test_when_workers_stop_all_that_was_done_is_in_the_index(config, without_ray, monkeypatch, footage):

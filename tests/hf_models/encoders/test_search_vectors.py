@@ -7,7 +7,8 @@ from torch.nn import functional as F
 from transformers import AutoModel, AutoProcessor
 
 from hf_models.encoders import load_encoder
-from hf_models.fingerprints import frames_read, key_of
+from hf_models.fingerprints import key_of
+from hf_models.frame_reading import frames_read
 from hf_models.query_texts import files_of_model
 
 WEIGHTS = "recipes/weights"
