@@ -88,7 +88,7 @@ class Encoder:
     @cached_property
     def dimensions(self) -> int:
         """D of a search."""
-        return self.vectors([torch.zeros(self.num_frames, 3, 64, 64, dtype=torch.uint8)]).shape[1]
+        return int(self.vectors([torch.zeros(self.num_frames, 3, 64, 64, dtype=torch.uint8)]).shape[1])
 
     @property
     def fingerprint(self) -> dict[str, str]:

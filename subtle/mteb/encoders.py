@@ -156,7 +156,7 @@ class OurEncoder(SegmentEncoder):
         self.encoder = encoder
         # What a model of ours was trained on was read in this size; others see frames as they are.
         size = encoder.frame_size if isinstance(encoder, TFCoVREncoder) else None
-        read = {"num_frames": encoder.num_frames, "spread": encoder.spread, "size": size}
+        read: dict[str, Any] = {"num_frames": encoder.num_frames, "spread": encoder.spread, "size": size}
         made_by = encoder.fingerprint | frames_read(**read) | {"parts": options.get("parts", "both")}
         super().__init__(name, key_of(made_by), **read, **options)
 

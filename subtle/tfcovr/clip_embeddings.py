@@ -116,7 +116,7 @@ def decoded_clips(
 ) -> dict[str, FrameCache]:
     """Clip id -> the cache of frames that stage 1 left of its split."""
     size = frame_size_of(processor.video_processor)
-    if isinstance(size, int):
+    if not isinstance(size, tuple):
         return {}
     folder, num_frames = Path(config.cache_dir), processor.video_processor.num_frames
     caches = [FrameCache.find(folder, clips, num_frames, size, config.spread) for clips in splits]
