@@ -85,7 +85,7 @@ def fill(
     ids: list[str] = []
     rows: list[Tensor] = []
     done = 0
-    with torch.inference_mode(), tqdm(total=total, desc=f"{unit}s", unit=unit, disable=is_hidden or not total) as bar:
+    with torch.inference_mode(), tqdm(total=total, desc=unit, unit=unit, disable=is_hidden or not total) as bar:
         for batch, embeds in batches:
             ids += batch
             rows += embeds.float().cpu() if isinstance(embeds, Tensor) else embeds

@@ -17,7 +17,13 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from hf_models.encoders import BlipEncoder, LanguageModelEncoder, SentenceTransformerEncoder, XCLIPEncoder
+from hf_models.encoders import (
+    BlipEncoder,
+    LanguageModelEncoder,
+    SentenceTransformerEncoder,
+    TFCoVREncoder,
+    XCLIPEncoder,
+)
 from hf_models.encoders.protocol import mean_of, unit
 from subtle.embedding.loop import Clip, Work
 from subtle.table.embedding import (
@@ -142,7 +148,7 @@ def check_way(way: str, encoder: Any) -> None:
 
 def composes_itself(way: str, encoder: Any) -> bool:
     """Whether the mean of two stored halves is not what this encoder calls the mean."""
-    return way == "average" and isinstance(encoder, XCLIPEncoder | SentenceTransformerEncoder)
+    return way == "average" and isinstance(encoder, TFCoVREncoder | XCLIPEncoder | SentenceTransformerEncoder)
 
 
 def split_by_text(

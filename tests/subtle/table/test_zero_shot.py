@@ -6,16 +6,21 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
+import torch
 from safetensors import safe_open
 
 from hf_models import AIMModel, AIMVideoProcessor
+from hf_models.encoders import load_encoder
 from hf_models.encoders.dual_encoders import ImageEncoder, LanguageBindEncoder
 from subtle.embedding.loop import Work, read_clips
 from subtle.evaluate import evaluate_mteb
 from subtle.evaluate.options import EvaluateMTEBConfig
+from subtle.run.data import with_split
 from subtle.table import costs, zero_shot
 from subtle.table.options import ZeroShotConfig
+from subtle.table.queries import compose_queries
 from subtle.table.rows import read_rows
+from subtle.table.scoring import Benchmark
 from tests.fixtures import small_encoders
 from tests.fixtures.colored_videos import write_colored_video
 from tests.fixtures.small_encoders import save_small
@@ -100,6 +105,20 @@ def test_the_average_of_clip_is_that_of_mteb(small, options, tiny):
         assert ours[f"map@{cut}"] == pytest.approx(
             theirs["clip"][f"TFCoVRMini/map_at_{cut}_own_clip_left_out"], abs=1e-6
         )
+
+
+def test_the_average_of_a_model_of_ours_is_its_own_query(factored_retriever, options, tmp_path):
+    """The mean of its stored halves would be of a target and of a query without a video."""
+    encoder, work = load_encoder(factored_retriever), Work(num_workers=0)
+    benchmark = Benchmark.load(with_split(ZeroShotConfig(**options)))
+    rows = benchmark.rows[:3]
+    made = compose_queries("average", encoder, rows, benchmark.clips.values(), tmp_path, work=work)
+    clips = [benchmark.clips[row["query_clip_id"]] for row in rows]
+    frames = dict(read_clips(clips, encoder.num_frames, {}, work))
+    with torch.inference_mode():
+        texts = [row["modification_text"] for row in rows]
+        expected = encoder.encode_query([frames[row["query_clip_id"]] for row in rows], texts)
+    torch.testing.assert_close(made.rows(row["query_id"] for row in rows), expected)
 
 
 def test_a_killed_run_goes_on_and_encodes_nothing_twice(small, options, warm_python, monkeypatch):
