@@ -250,19 +250,21 @@ def miniature_index(folder: Path, count: int) -> Path:
     shutil.rmtree(folder / "index", ignore_errors=True)
     from transformers.utils.logging import disable_progress_bar
 
+    from hf_models.encoders import load_encoder
+    from hf_models.fingerprints import key_of
     from hf_models.index.store import IndexedModel, MomentIndex
-    from hf_models.moment_encoders import key_of, load_moment_encoder
     from hf_models.query_texts import files_of_model
+    from subtle.footage.models import made_by
     from subtle.footage.text_queries import keep_text_queries
     from subtle.run.model_folders import MINIATURE_TFCOVR
 
     disable_progress_bar()
-    encoder = load_moment_encoder(MINIATURE_TFCOVR)
+    encoder = load_encoder(MINIATURE_TFCOVR)
     size = len(encoder.query(text="a vault"))
     details = {"files": files_of_model(MINIATURE_TFCOVR), "num_frames": None, "trust_remote_code": False}
     index = MomentIndex.create(folder / "index")
-    made_by = encoder.made_by
-    model = index.add(IndexedModel(key_of(made_by), MINIATURE_TFCOVR, made_by, size, str(folder), details))
+    made = made_by(encoder)
+    model = index.add(IndexedModel(key_of(made), MINIATURE_TFCOVR, made, size, str(folder), details))
     generator = np.random.default_rng(0)
     for start in range(0, count, AT_ONCE):
         vectors = generator.standard_normal((min(AT_ONCE, count - start), size), np.float32)

@@ -5,6 +5,7 @@ They depend on content alone: a copy in another folder, or under another name, h
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -64,3 +65,13 @@ def tokenizer_fingerprint(tokenizer: Any, *, number_words: bool | None = None) -
     if number_words is not None:
         settings = f"{number_words} {settings}"
     return hashlib.sha256(settings.encode()).hexdigest()
+
+
+def key_of(made_by: Mapping[str, str]) -> str:
+    """A short name for what makes vectors: 12 hexadecimal digits.
+
+    Example:
+        >>> key_of({"weights": "8c1f"}) == key_of({"weights": "8c1f"}) != key_of({"weights": "9d2a"})
+        True
+    """
+    return hashlib.sha256(json.dumps(dict(made_by), sort_keys=True).encode()).hexdigest()[:12]

@@ -89,7 +89,7 @@ class ExportedTextEncoder:
         self.tokenizer.no_padding()
 
     def query(self, text: str) -> np.ndarray:
-        """Embed a text, as `MomentEncoder.query` does.
+        """Embed a text, as `Encoder.query` does.
 
         Returns:
             `(D,)` float32.

@@ -148,7 +148,7 @@ def recall_at_1(
     A text that two videos share is right for both, and a tie goes to the first video or text.
 
     Args:
-        compare: Similarities `(B, N)` of rows of videos and of texts, as `VideoTextEncoder.compare`.
+        compare: Similarities `(B, N)` of rows of videos and of texts, as `Encoder.compare`.
         videos: One row per video.
         texts: Rows of texts; those that belong to no video are not ranked.
         text_indices: For each video the row of its text.

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hf_models.atomic_files import replacing
-from hf_models.encoders import DotProductEncoder, PerceptionEncoder, pooled
-from hf_models.moment_encoders import ComposedMomentEncoder, MomentEncoder, PairMomentEncoder
+from hf_models.encoders import DotProductEncoder, Encoder, PerceptionEncoder, TFCoVREncoder, pooled
 from hf_models.query_texts import DESCRIPTION, FORMAT, MOST_BYTES, TOKENIZER, WEIGHTS, ExportedTextEncoder
 
 TOLERANCE = 1e-5
@@ -35,21 +34,21 @@ PROBES = (
 class TextHalf(nn.Module):
     """From tokens to the vector of a query."""
 
-    def __init__(self, encoder: MomentEncoder) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.model, self.encoder = encoder.model, encoder
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """`(1, D)` of `(1, L)`."""
         inputs = {"input_ids": input_ids} | ({} if attention_mask is None else {"attention_mask": attention_mask})
-        if isinstance(self.encoder, PairMomentEncoder):
-            return self.encoder.scaled(F.normalize(pooled(self.model.get_text_features(**inputs)), dim=-1))
-        features: Tensor = self.model.get_query_features(**inputs)
-        return features
+        if isinstance(self.encoder, TFCoVREncoder):
+            features: Tensor = self.model.get_query_features(**inputs)
+            return features
+        return F.normalize(pooled(self.model.get_text_features(**inputs)), dim=-1)
 
 
-def export_text_half(encoder: MomentEncoder, folder: str | Path) -> str | None:
-    """Write the text half of a moment encoder, where it gives the same vectors.
+def export_text_half(encoder: Encoder, folder: str | Path) -> str | None:
+    """Write the text half of an encoder, where it gives the same vectors.
 
     Args:
         encoder: Any.
@@ -84,44 +83,33 @@ def export_text_half(encoder: MomentEncoder, folder: str | Path) -> str | None:
     return reason
 
 
-def prepared(encoder: MomentEncoder) -> tuple[dict[str, Any], str]:
+def prepared(encoder: Encoder) -> tuple[dict[str, Any], str]:
     """How a model's texts become tokens: the fields of its description, and its tokenizer as JSON.
 
     Raises:
         ValueError: They become tokens in a way that is not known here, or it reads none.
     """
-    if isinstance(encoder, ComposedMomentEncoder):
-        processor = encoder.processor
-        number_words, length = processor.number_words, processor.text_kwargs["max_length"]
-        longest, reads_mask = length, True
-    elif isinstance(encoder, PairMomentEncoder) and is_known(encoder.encoder):
-        processor, number_words = encoder.processor, False
-        longest = encoder.count_tokens("a")[1]
-        tokens = encoder.encoder.tokens([" ".join(["a"] * 2 * MOST_LENGTH)])
-        length, reads_mask = tokens["input_ids"].shape[1], "attention_mask" in tokens
-    else:
+    if not isinstance(encoder, DotProductEncoder | TFCoVREncoder) or isinstance(encoder, PerceptionEncoder):
         raise ValueError(f"the texts of a {type(encoder).__name__} cannot be exported")
+    longest = encoder.count_tokens("a")[1]
+    tokens = encoder.tokens([" ".join(["a"] * 2 * MOST_LENGTH)])
+    length = tokens["input_ids"].shape[1]
     if longest is None or not 0 < length <= MOST_LENGTH:
         raise ValueError("the model does not say how long a text may be")
-    tokenizer = processor.tokenizer
+    tokenizer = encoder.processor.tokenizer
     fields = {
         "format": FORMAT,
         "length": int(length),
         "longest": int(longest),
-        "number_words": bool(number_words),
+        "number_words": bool(getattr(encoder.processor, "number_words", False)),
         "padding": int(tokenizer.pad_token_id),
         "pads_left": tokenizer.padding_side == "left",
-        "reads_mask": reads_mask,
+        "reads_mask": "attention_mask" in tokens,
     }
     return fields, tokenizer.backend_tokenizer.to_str()
 
 
-def is_known(encoder: Any) -> bool:
-    """Whether the texts of an encoder of `hf_models.encoders` have vectors of their own."""
-    return isinstance(encoder, DotProductEncoder) and not isinstance(encoder, PerceptionEncoder)
-
-
-def as_onnx(encoder: MomentEncoder, fields: dict[str, Any]) -> bytes:
+def as_onnx(encoder: Encoder, fields: dict[str, Any]) -> bytes:
     """The text half as ONNX for a batch of one; adds `dimensions` to the fields.
 
     Raises:
@@ -148,7 +136,7 @@ def as_onnx(encoder: MomentEncoder, fields: dict[str, Any]) -> bytes:
     return content
 
 
-def difference(encoder: MomentEncoder, folder: Path) -> str | None:
+def difference(encoder: Encoder, folder: Path) -> str | None:
     """Why an export does not stand for its model; None where it does."""
     try:
         exported = ExportedTextEncoder(folder)

@@ -1,4 +1,4 @@
-"""One protocol for anything that embeds: `encode_video`, `encode_text`, `encode_query`, for any family of models.
+"""One class for anything that embeds: `encode_video`, `encode_text`, `encode_query`, for any family of models.
 
     encoder = load_encoder("openai/clip-vit-base-patch32")
     encoder.compare(encoder.encode_video(videos), encoder.encode_text(texts))
@@ -7,6 +7,7 @@ Each takes a batch and gives one row per item. `encoder.usage` says how the fami
 query, source, license, and what of it is inferred. `estimate` says what a model costs before it is loaded.
 """
 
+from hf_models.encoders.aim import AIMEncoder
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
 from hf_models.encoders.dual_encoders import (
     IMAGE_FRAMES,
@@ -38,13 +39,15 @@ from hf_models.encoders.loading import (
     short_name,
 )
 from hf_models.encoders.modeling_blip_composed import BlipForComposedRetrieval
-from hf_models.encoders.protocol import Encoder, Usage, VideoTextEncoder, pooled
+from hf_models.encoders.protocol import Encoder, Usage, pooled
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
+from hf_models.encoders.tfcovr import TFCoVREncoder
 
 __all__ = [
     "ENCODERS",
     "IMAGE_FRAMES",
     "IMAGE_MODELS",
+    "AIMEncoder",
     "Blip2Encoder",
     "BlipEncoder",
     "BlipForComposedRetrieval",
@@ -60,11 +63,11 @@ __all__ = [
     "PerceptionEncoder",
     "Qwen3VLEncoder",
     "SentenceTransformerEncoder",
+    "TFCoVREncoder",
     "Usage",
     "VidCLIPEncoder",
     "VideoOnlyEncoder",
     "VideoPrismEncoder",
-    "VideoTextEncoder",
     "XCLIPEncoder",
     "default_frames",
     "estimate",

@@ -127,15 +127,14 @@ def load_head(adapter: str, name_or_path: str, kind: type[Encoder]) -> LayerHead
     return head
 
 
-def refuse_adapter(name_or_path: str) -> None:
-    """Say how to load an adapter where it was named as a model.
+def is_adapter(name_or_path: str) -> bool:
+    """Whether a folder holds adapters of PEFT."""
+    return (Path(name_or_path) / "adapter_config.json").is_file()
 
-    Raises:
-        ValueError: It is an adapter.
-    """
-    if (Path(name_or_path) / "adapter_config.json").is_file():
-        from peft import PeftConfig
 
-        with opening(name_or_path):
-            base = PeftConfig.from_pretrained(name_or_path).base_model_name_or_path
-        raise ValueError(f"{name_or_path} is an adapter of {base}; load that model with adapter={name_or_path!r}")
+def base_of(adapter: str) -> str:
+    """The model that adapters of PEFT were trained on, as they name it."""
+    from peft import PeftConfig
+
+    with opening(adapter):
+        return str(PeftConfig.from_pretrained(adapter).base_model_name_or_path)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hf_models.encoders.dual_encoders import AVERAGE
-from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos, mean_over_frames, unit
+from hf_models.encoders.protocol import Encoder, Usage, check_videos, mean_over_frames, unit
 
 COVR_FRAMES = 15
 """Frames of a target in CoVR and TF-CoVR."""
@@ -49,13 +49,8 @@ class BlipEncoder(Encoder):
         states = self.model.text_encoder(**self.tokens(texts)).last_hidden_state
         return unit(self.model.text_proj(states[:, 0]))
 
-    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
-        """Unit-norm `(B, D)`, in the space of `encode_video`.
-
-        Raises:
-            ValueError: There are not as many videos as texts.
-        """
-        check_pairs(frames, texts)
+    def compose(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
+        """Unit-norm `(B, D)`, in the space of `encode_video`."""
         check_videos(frames)
         middle = [video[len(video) // 2][None] for video in frames]
         seen = self.model.vision_model(**self.images(middle)).last_hidden_state
@@ -144,15 +139,18 @@ class Blip2Encoder(Encoder):
         first = output.last_hidden_state[:, 0].to(model.text_projection.weight.dtype)
         return unit(model.text_projection(first))
 
-    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
-        """Unit-norm `(B, D)`.
+    def embeds(self, rows: Tensor) -> Tensor:
+        """The rows, where they are single vectors.
 
         Raises:
-            ValueError: Videos are not single vectors here.
+            ValueError: They are not.
         """
         if self.pooling == "max":
-            raise ValueError("with pooling 'max' a video has 32 vectors, which a text cannot be added to; take 'mean'")
-        return super().encode_query(frames, texts)
+            raise ValueError(
+                "with pooling 'max' a video has 32 vectors, which neither a text can be added to nor a query compared "
+                "with; take 'mean'"
+            )
+        return rows
 
     def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
         """Cosines `(B, N)`, of the best query where there are several."""

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from hf_models.encoders.protocol import (
     Encoder,
     Usage,
-    check_pairs,
     check_videos,
     mean_of,
     mean_over_frames,
@@ -135,11 +134,6 @@ class VidCLIPEncoder(DotProductEncoder):
         embeds = unit(self.model.get_text_features(**tokens))
         return torch.cat([embeds, F.pad(ids, (0, missing), value=-1).to(embeds)], dim=1)
 
-    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
-        """Unit-norm `(B, D)`."""
-        check_pairs(frames, texts)
-        return mean_of(*(self.embeds(rows) for rows in (self.encode_video(frames), self.encode_text(texts))))
-
     def embeds(self, rows: Tensor) -> Tensor:
         """The embeddings `(B, D)` that rows of videos or texts begin with."""
         return rows[:, : self.model.config.projection_dim]
@@ -157,10 +151,6 @@ class VidCLIPEncoder(DotProductEncoder):
             longest = int(mask.sum(1).max())
             parts.append(model.get_text_scores(seen, batch[:, :longest].clamp(min=0), mask[:, :longest].long()))
         return torch.cat(parts, dim=1).float().cpu()
-
-    def compare_queries(self, queries: Tensor, videos: Tensor) -> Tensor:
-        """Cosines `(queries, videos)`, of the embeddings."""
-        return super().compare_queries(queries, self.embeds(videos))
 
 
 class ImageEncoder(DotProductEncoder):
@@ -197,9 +187,10 @@ class XCLIPEncoder(DotProductEncoder):
         license="MIT",
         inferred="the query: the paper has none",
     )
+    similarity = "texts that the video prompts"
 
     @classmethod
-    def fixed_frames(cls, config: Any) -> int | None:
+    def fixed_frames(cls, config: Any, processor: Any = None) -> int | None:  # noqa: ARG003
         """X-CLIP has a place for each frame."""
         frames: int = config.vision_config.num_frames
         return frames
@@ -221,9 +212,8 @@ class XCLIPEncoder(DotProductEncoder):
         """`(N, D)`, not yet prompted."""
         return pooled(self.model.get_text_features(**self.tokens(texts))).float()
 
-    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
+    def compose(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
         """Unit-norm `(B, D)`."""
-        check_pairs(frames, texts)
         videos = self.encode_video(frames)
         prompted = [
             self.prompted(text[None], video) for text, video in zip(self.encode_text(texts), videos, strict=True)
@@ -242,9 +232,9 @@ class XCLIPEncoder(DotProductEncoder):
         rows = [self.prompted(texts, video) @ unit(video[0]) for video in videos]
         return torch.stack(rows).cpu()
 
-    def compare_queries(self, queries: Tensor, videos: Tensor) -> Tensor:
-        """Cosines `(queries, videos)`."""
-        return super().compare_queries(queries, videos[:, 0])
+    def embeds(self, rows: Tensor) -> Tensor:
+        """The videos alone, `(B, D)`."""
+        return rows[:, 0]
 
 
 class PerceptionEncoder(DotProductEncoder):
@@ -288,7 +278,7 @@ class LanguageBindEncoder(DotProductEncoder):
     spread = "ends"
 
     @classmethod
-    def fixed_frames(cls, config: Any) -> int | None:
+    def fixed_frames(cls, config: Any, processor: Any = None) -> int | None:  # noqa: ARG003
         """LanguageBind has a place for each frame."""
         frames: int = config.num_frames
         return frames

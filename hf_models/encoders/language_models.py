@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers.video_utils import VideoMetadata
 
 from hf_models.encoders.modeling_layer_head import LayerHead, check_layers
-from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos, mean_over_frames, unit
+from hf_models.encoders.protocol import Encoder, Usage, check_videos, mean_over_frames, unit
 from hf_models.fingerprints import weights_fingerprint
 
 QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
@@ -140,13 +140,12 @@ class LanguageModelEncoder(Encoder):
         self.check_texts(texts)
         return self.rows(self.embed_texts(texts))
 
-    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
+    def compose(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
         """Unit-norm `(B, D)`: video and text in one prompt.
 
         Raises:
-            ValueError: There are not as many videos as texts, or one holds a mark of the prompt.
+            ValueError: A text holds a mark of the prompt.
         """
-        check_pairs(frames, texts)
         self.check_texts(texts)
         return self.rows(self.embed(frames, texts))
 

@@ -21,7 +21,8 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import cached_file
 
 from hf_models.checkpoints import numbers_in, opening
-from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, load_head, no_report, refuse_adapter
+from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, base_of, is_adapter, load_head, no_report
+from hf_models.encoders.aim import AIMEncoder, adapted_aim, is_aim
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
 from hf_models.encoders.configuration_languagebind import LanguageBindConfig
 from hf_models.encoders.configuration_mmembed import MMEmbedConfig
@@ -34,7 +35,7 @@ from hf_models.encoders.dual_encoders import (
     VideoPrismEncoder,
     XCLIPEncoder,
 )
-from hf_models.encoders.estimates import Estimate, check_memory, estimate_model
+from hf_models.encoders.estimates import CONTEXT_BYTES, Estimate, check_memory, estimate_model
 from hf_models.encoders.language_models import (
     E5VEncoder,
     GMEEncoder,
@@ -44,11 +45,15 @@ from hf_models.encoders.language_models import (
 )
 from hf_models.encoders.modeling_languagebind import LanguageBindModel
 from hf_models.encoders.modeling_mmembed import MMEmbedModel
-from hf_models.encoders.protocol import Encoder, VideoTextEncoder
+from hf_models.encoders.protocol import Encoder
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
+from hf_models.encoders.tfcovr import TFCoVREncoder
 
 IMAGE_MODELS = ("clip", "siglip", "siglip2", "altclip", "metaclip_2")
 ENCODERS: dict[str, type[Encoder]] = {
+    "tfcovr": TFCoVREncoder,
+    "factored_covr": TFCoVREncoder,
+    "aim": AIMEncoder,
     "vidclip": VidCLIPEncoder,
     "xclip": XCLIPEncoder,
     "videoprism": VideoPrismEncoder,
@@ -87,16 +92,19 @@ def load_encoder(
     *,
     trust_remote_code: bool = False,
     adapter: str | None = None,
+    aim_text: str | None = None,
     options: Mapping[str, Any] | None = None,
-) -> VideoTextEncoder:
+) -> Encoder:
     """A model and its processor from a folder or the Hub.
 
     Args:
-        name_or_path: Any model of `ENCODERS`, or of sentence-transformers.
+        name_or_path: Any model of `ENCODERS`, or of sentence-transformers, or a folder of adapters, with which the
+            model that they name is loaded.
         device: Where it runs.
         num_frames: Frames of a video; None: as the model was made for or its paper used it.
         trust_remote_code: Run the code that the folder or repository holds, where its model is of no library.
         adapter: A PEFT adapter or a `LayerHead` of this very model, a folder or a name on the Hub.
+        aim_text: The CLIP that an AIM was built on, whose texts it takes; None: an AIM reads no text.
         options: Further arguments of the encoder, such as `{"pooling": "max"}` for BLIP-2.
 
     Returns:
@@ -118,42 +126,83 @@ def load_encoder(
         >>> encoder.encode_query([video], ["with 2 turns"]).shape
         torch.Size([1, 64])
     """
+    options = dict(options or {})
+    if aim_text is not None and is_aim(name_or_path):
+        options["clip"] = load_clip(aim_text, device)
+    if is_adapter(name_or_path):
+        return load_adapted(name_or_path, device, num_frames, trust_remote_code, aim_text, options)
     config = read_config(name_or_path, trust_remote_code=trust_remote_code)
     kind = SentenceTransformerEncoder if config is None else ENCODERS[config.model_type]
-    check_options(kind, options or {})
+    check_options(kind, options)
     if config is None:
         if adapter is not None:
             raise ValueError(
                 f"{name_or_path} is of sentence-transformers, which loads adapters itself; leave it out here"
             )
         return load_sentence_transformer(name_or_path, device, num_frames, trust_remote_code)
-    with opening(name_or_path, checked=True):
-        frames = choose_frames(kind, config, num_frames, name_or_path)
-    if torch.device(device).type == "cuda":
-        check_memory(estimate_model(config, kind.model_class, frames), device, name_or_path)
     try:
         with opening(name_or_path, checked=True):
             processor = load_processor(name_or_path, kind, config)
+            frames = choose_frames(kind, config, num_frames, name_or_path, processor)
+        if torch.device(device).type == "cuda":
+            check_memory(estimate_model(config, kind.model_class, frames), device, name_or_path)
+        with opening(name_or_path, checked=True):
             model = load_whole(name_or_path, kind, config)
     except ImportError as error:  # Perception Encoder's tower is one of timm's
         raise ImportError(f"{name_or_path}: {str(error).strip()}") from error
     head = None if adapter is None else load_head(adapter, name_or_path, kind)
     if adapter is not None and head is None:
         add_adapter(model, adapter, name_or_path)
-    encoder: VideoTextEncoder = kind(model.to(device).eval(), processor, frames, **dict(options or {}))
+    encoder = kind(model.to(device).eval(), processor, frames, **options)
     try_out(encoder, name_or_path)
     if head is not None:
         encoder.add_head(head.to(torch.device(device)).eval())  # type: ignore[attr-defined, arg-type]
     return encoder
 
 
-def estimate(name_or_path: str, num_frames: int | None = None, *, trust_remote_code: bool = False) -> Estimate:
+def load_adapted(
+    adapter: str,
+    device: torch.device | str,
+    num_frames: int | None,
+    trust_remote_code: bool,
+    aim_text: str | None,
+    options: dict[str, Any],
+) -> Encoder:
+    """The model that adapters name, with them; those of AIM make an AIM of a CLIP. See `load_encoder`."""
+    base = base_of(adapter)
+    if not is_aim(adapter):
+        given: dict[str, Any] = {"trust_remote_code": trust_remote_code, "options": options}
+        return load_encoder(base, device, num_frames, adapter=adapter, **given)
+    model, processor = adapted_aim(adapter, aim_text or base)
+    return AIMEncoder(model.to(device).eval(), processor, num_frames or model.config.num_frames, **options)
+
+
+def load_clip(name_or_path: str, device: torch.device | str) -> Encoder:
+    """The whole CLIP that an AIM was built on.
+
+    Raises:
+        ValueError: It is another model, or not whole.
+    """
+    model_type = AutoConfig.from_pretrained(name_or_path).model_type
+    if model_type != "clip":
+        raise ValueError(f"{name_or_path} is a {model_type!r} model; AIM is built on a 'clip', with both its towers")
+    return load_encoder(name_or_path, device)
+
+
+def estimate(
+    name_or_path: str,
+    num_frames: int | None = None,
+    *,
+    trust_remote_code: bool = False,
+    aim_text: str | None = None,
+) -> Estimate:
     """What `load_encoder` will download and need, from the configuration alone.
 
     Args:
         name_or_path: As of `load_encoder`.
         num_frames: As of `load_encoder`.
         trust_remote_code: As of `load_encoder`.
+        aim_text: As of `load_encoder`.
 
     Raises:
         ValueError: The model is of a family that cannot be estimated.
@@ -164,6 +213,16 @@ def estimate(name_or_path: str, num_frames: int | None = None, *, trust_remote_c
         >>> 4 * cost.parameters == cost.download_bytes < cost.memory_bytes
         True
     """
+    if aim_text is not None and is_aim(name_or_path):
+        own = estimate(name_or_path, num_frames)
+        text = estimate_model(AutoConfig.from_pretrained(aim_text), "CLIPModel", 1)
+        return Estimate(
+            own.parameters + text.parameters,
+            own.download_bytes + text.download_bytes,
+            own.memory_bytes + text.memory_bytes - CONTEXT_BYTES,
+        )
+    if is_adapter(name_or_path):
+        name_or_path = base_of(name_or_path)  # of which an adapter is a small part
     config = read_config(name_or_path, trust_remote_code=trust_remote_code)
     if config is not None:
         kind = ENCODERS[config.model_type]
@@ -192,7 +251,6 @@ def read_config(name_or_path: str, *, trust_remote_code: bool = False) -> Any | 
         if config := gme_config(name_or_path):
             return config
         if not is_sentence_transformer(name_or_path):
-            refuse_adapter(name_or_path)
             raise
         return None
     if "NVMMEmbedModel" in (config.architectures or ()):
@@ -237,7 +295,7 @@ def check_options(kind: type[Encoder], options: Mapping[str, Any]) -> None:
         raise ValueError(f"{kind.__name__} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
 
 
-def choose_frames(kind: type[Encoder], config: Any, num_frames: int | None, name: str) -> int:
+def choose_frames(kind: type[Encoder], config: Any, num_frames: int | None, name: str, processor: Any = None) -> int:
     """How many frames an encoder reads.
 
     Raises:
@@ -245,7 +303,7 @@ def choose_frames(kind: type[Encoder], config: Any, num_frames: int | None, name
     """
     if num_frames is not None and num_frames < 1:
         raise ValueError(f"num_frames is {num_frames}; give 1 or more")
-    fixed = kind.fixed_frames(config)
+    fixed = kind.fixed_frames(config, processor)
     if fixed is not None and num_frames not in {None, fixed}:
         raise ValueError(f"{name} takes {fixed} frames, not {num_frames}; leave num_frames out")
     frames = fixed or num_frames or default_frames(config, kind.default_frames)

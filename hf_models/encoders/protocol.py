@@ -1,12 +1,18 @@
-"""What every encoder does, and how it says what it does: the protocol, its defaults, the facts that a table prints."""
+"""What every encoder does, and how it says what it does: one class with its defaults, the facts that a table prints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from hf_models.frame_reading import FrameSize, frame_size_of
+from hf_models.query_texts import check_length, check_text
 
 
 @dataclass(frozen=True)
@@ -34,39 +40,8 @@ class Usage:
     inferred: str = ""
 
 
-class VideoTextEncoder(Protocol):
-    """What a model must do to be compared with others.
-
-    `num_frames` is how many frames of a video it reads. `encode_video`, `encode_text` and `encode_query` take a batch
-    and give one row per item; `compare` takes rows of videos and texts, `compare_queries` rows of queries and videos.
-    """
-
-    num_frames: int
-    usage: ClassVar[Usage]
-
-    def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
-        """Videos, each `(num_frames, 3, height, width)` uint8, as rows."""
-        ...
-
-    def encode_text(self, texts: Sequence[str]) -> Tensor:
-        """Texts as rows."""
-        ...
-
-    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
-        """Each video with its text, how what one looks for differs from it, as rows `(B, D)`."""
-        ...
-
-    def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
-        """Similarities `(videos, texts)`; higher fits better."""
-        ...
-
-    def compare_queries(self, queries: Tensor, videos: Tensor) -> Tensor:
-        """Similarities `(queries, videos)`; higher fits better."""
-        ...
-
-
 class Encoder:
-    """A model and its processor, with what most encoders have in common.
+    """A model and its processor: videos, texts and both together as rows, with what most families have in common.
 
     Args:
         model: In evaluation mode, on its device.
@@ -83,13 +58,15 @@ class Encoder:
     """Frames of a video where the configuration does not say how many."""
     spread: ClassVar[Literal["middles", "ends"]] = "middles"
     """Which frames of a video it reads: the middles of equal parts, or evenly from the first to the last."""
+    similarity: str = "cosine"
+    """What compares queries with videos: "cosine", "dot", or what no search by vectors can compute."""
 
     def __init__(self, model: Any, processor: Any, num_frames: int) -> None:
         self.model, self.processor, self.num_frames = model, processor, num_frames
 
     @classmethod
-    def fixed_frames(cls, config: Any) -> int | None:  # noqa: ARG003 for subclasses
-        """The only number of frames that a model of this configuration takes, None where it takes any."""
+    def fixed_frames(cls, config: Any, processor: Any = None) -> int | None:  # noqa: ARG003 for subclasses
+        """The only number of frames that a model of this configuration and processor takes, None where it takes any."""
         return None
 
     @property
@@ -97,30 +74,141 @@ class Encoder:
         """What the embeddings depend on besides weights, processor, tokenizer and frames, by name."""
         return {}
 
+    @property
+    def frames_processors(self) -> list[Any]:
+        """What prepares frames; none where that is not known."""
+        found = (getattr(self.processor, kind, None) for kind in ("video_processor", "image_processor"))
+        return [part for part in found if part is not None]
+
+    @property
+    def frame_size(self) -> FrameSize:
+        """What frames may be resized to while they are read."""
+        return frame_size_of(*self.frames_processors[:1])
+
+    @cached_property
+    def dimensions(self) -> int:
+        """D of a search."""
+        return int(self.vectors([torch.zeros(self.num_frames, 3, 64, 64, dtype=torch.uint8)]).shape[1])
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """What vectors depend on, by name, besides the frames that are read: `frame_reading.frames_read` says these."""
+        found = {"encoder": type(self).__name__, "weights": self.weights}
+        if self.frames_processors:
+            found["processor"] = " ".join(map(processor_fingerprint, self.frames_processors))
+        if hasattr(tokenizer := getattr(self.processor, "tokenizer", None), "backend_tokenizer"):
+            number_words = getattr(self.processor, "number_words", None)
+            found["tokenizer"] = tokenizer_fingerprint(tokenizer, number_words=number_words)
+        return found | self.depends_on
+
+    @cached_property
+    def weights(self) -> str:
+        """Their fingerprint, which takes a minute for a large model; they must not change from here on."""
+        return weights_fingerprint(self.model)
+
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
-        """See `VideoTextEncoder`."""
+        """Videos, each `(num_frames, 3, height, width)` uint8, as rows."""
         raise NotImplementedError
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
-        """See `VideoTextEncoder`."""
+        """Texts as rows."""
         raise NotImplementedError
 
-    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
-        """Unit-norm `(B, D)`: the mean of each video and its text, each scaled to length 1.
+    def encode_query(self, frames: Sequence[Tensor] | None, texts: Sequence[str] | None) -> Tensor:
+        """What one looks for as rows `(B, D)`: videos, texts, or each video with how the wanted one differs from it.
 
         Raises:
-            ValueError: There are not as many videos as texts.
+            ValueError: There is neither, or there are not as many videos as texts.
         """
+        if texts is None:
+            if frames is None:
+                raise ValueError("give a clip, a text or both")
+            return self.encode_video(frames)
+        if frames is None:
+            return self.encode_text(texts)
         check_pairs(frames, texts)
-        return mean_of(self.encode_video(frames), self.encode_text(texts))
+        return self.compose(frames, texts)
+
+    def compose(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
+        """As many videos as texts as rows `(B, D)`, unit-norm: the mean of each video and its text, both unit-norm."""
+        return mean_of(self.embeds(self.encode_video(frames)), self.embeds(self.encode_text(texts)))
+
+    def embeds(self, rows: Tensor) -> Tensor:
+        """The `(B, D)` in rows of videos that queries are compared with."""
+        return rows
+
+    def see(self, frames: Sequence[Tensor]) -> Tensor:
+        """What is computed once of a video that stands in a gallery and in queries: see `target` and `query_of`."""
+        return unit(self.encode_video(frames))
+
+    def target(self, seen: Tensor) -> Tensor:
+        """Unit-norm `(B, D)` of videos that `see` has seen."""
+        return seen
+
+    def query_of(self, seen: Tensor | None, texts: Sequence[str] | None) -> Tensor:
+        """Unit-norm `(B, D)` of what `see` has seen, of texts or of both: the mean of what is given."""
+        read = None if texts is None else self.encode_text(texts).float().cpu()
+        return mean_of(*(half for half in (seen, read) if half is not None))
+
+    @torch.inference_mode()
+    def vectors(self, frames: Sequence[Tensor]) -> np.ndarray:
+        """Videos as a search keeps them, `(B, D)` float32. A larger dot product fits better."""
+        found: np.ndarray = self.scaled(self.embeds(self.encode_video(frames))).cpu().numpy()
+        return found
+
+    @torch.inference_mode()
+    def query(self, frames: Tensor | None = None, text: str | None = None) -> np.ndarray:
+        """Embed what to look for: a clip, a text, or a clip and how the moment differs from it.
+
+        Args:
+            frames: `(num_frames, 3, height, width)` uint8.
+            text: In words; no longer than the model reads.
+
+        Returns:
+            `(D,)` float32.
+
+        Raises:
+            ValueError: There is neither, or the model reads no such text.
+        """
+        if text is not None:
+            self.check_text(text)
+        rows = self.encode_query(None if frames is None else [frames], None if text is None else [text])
+        found: np.ndarray = self.scaled(rows).cpu().numpy()[0]
+        return found
+
+    def check_text(self, text: str) -> None:
+        """Refuse a text that the model would not read, or not to its end.
+
+        Raises:
+            ValueError: It is empty or too long, or the model reads none.
+        """
+        if not self.reads_texts:
+            raise ValueError(
+                "this model embeds videos only, so a query is a clip; index with a model that stage2.py trained, "
+                "VidCLIP, CLIP or SigLIP to search by text"
+            )
+        check_text(text)
+        check_length(*self.count_tokens(text))
+
+    def scaled(self, rows: Tensor) -> Tensor:
+        """Rows of length 1, float32, unless their length counts in a search."""
+        return rows.float() if self.similarity == "dot" else unit(rows)
+
+    def count_tokens(self, text: str) -> tuple[int, int | None]:
+        """How many tokens a text has, and the most that the model reads; None where that is unknown."""
+        tokenizer = getattr(self.processor, "tokenizer", None)
+        if tokenizer is None or not hasattr(self.model.config, "get_text_config"):
+            return 0, None
+        longest = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return len(tokenizer(text)["input_ids"]), longest and min(longest, tokenizer.model_max_length)
 
     def compare(self, videos: Tensor, texts: Tensor) -> Tensor:
-        """Dot products `(B, N)`."""
+        """Similarities `(videos, texts)`, here dot products; higher fits better."""
         return videos @ texts.T
 
     def compare_queries(self, queries: Tensor, videos: Tensor) -> Tensor:
-        """Cosines `(queries, videos)`."""
-        return unit(queries) @ unit(videos).T
+        """Similarities `(queries, videos)`, here cosines; higher fits better."""
+        return unit(queries) @ unit(self.embeds(videos)).T
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Token ids of texts, padded on the right, cut to the longest that the model reads.

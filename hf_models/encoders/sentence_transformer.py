@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from hf_models.encoders.dual_encoders import AVERAGE
-from hf_models.encoders.protocol import Encoder, Usage, check_pairs, check_videos
+from hf_models.encoders.protocol import Encoder, Usage, check_videos
 
 QUERY = ("text", "video")
 
@@ -37,7 +37,8 @@ class SentenceTransformerEncoder(Encoder):
             raise ValueError(
                 f"this sentence-transformers model does not embed {' and '.join(missing)}; it takes {model.modalities}"
             )
-        super().__init__(model, None, num_frames)
+        super().__init__(model, getattr(model[0], "processor", None), num_frames)
+        self.similarity = getattr(model, "similarity_fn_name", None) or "cosine"
 
     def encode_video(self, frames: Sequence[Tensor]) -> Tensor:
         """`(B, D)`, of frames that are sampled already."""
@@ -48,11 +49,10 @@ class SentenceTransformerEncoder(Encoder):
         """`(N, D)`."""
         return self.encode([{"text": text} for text in texts], {})  # a text that ends in .mp4 is a text
 
-    def encode_query(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
+    def compose(self, frames: Sequence[Tensor], texts: Sequence[str]) -> Tensor:
         """`(B, D)`."""
         if not self.model.supports(QUERY):
-            return super().encode_query(frames, texts)
-        check_pairs(frames, texts)
+            return super().compose(frames, texts)
         check_videos(frames)
         both = [{"video": video, "text": text} for video, text in zip(frames, texts, strict=True)]
         return self.encode(both, {"video": {"do_sample_frames": False}})

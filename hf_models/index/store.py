@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 from hf_models.index.durability import FilesOnDisk, go_back, reading
 from hf_models.vector_database import FEWEST_PARTITIONED, connect
 
-FORMAT = 2
+FORMAT = 3  # since the frames of a moment are spread over its time
 MODELS = "models"
 NAMES_PER_DELETION = 500
 COMMITS_PER_COMPACTION = 50  # each one adds a file, and all files are looked into by the next
@@ -96,9 +96,9 @@ class IndexedModel:
     """A model whose vectors an index holds.
 
     Attributes:
-        key: See `moment_encoders.key_of`.
+        key: See `fingerprints.key_of`.
         name: Folder or Hub name that it was loaded from.
-        made_by: See `MomentEncoder.made_by`.
+        made_by: What the vectors depend on, by name: see `Encoder.fingerprint`, and `frame_reading.frames_read`.
         dimensions: D.
         root: The folder of the videos.
         details: JSON values: how it is loaded again, and the versions of libraries.

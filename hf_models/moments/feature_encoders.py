@@ -11,6 +11,7 @@ from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, AutoVideo
 
 from hf_models.checkpoints import opening
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from hf_models.frame_reading import frame_size_of
 
 FRAMES_PER_CLIP = 4
 CLIPS_PER_READ = 16
@@ -46,8 +47,8 @@ class ClipEncoder:
         """The short side that the processor asks for; None leaves frames as they are."""
         if timm := getattr(self.processor, "data_config", None):
             return int(min(timm["input_size"][1:]) / timm["crop_pct"])
-        size = self.processor.size or {}
-        return size.get("shortest_edge") or min(size.get("height") or 0, size.get("width") or 0) or None
+        size = frame_size_of(self.processor)
+        return min(size) if isinstance(size, tuple) else size
 
     @property
     def sampler(self) -> str:

@@ -11,7 +11,7 @@ from tqdm import tqdm
 import metrics
 from hf_datasets.comp.contrasts import Span, SpanReader, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
-from hf_models.encoders import VideoTextEncoder
+from hf_models.encoders import Encoder
 from hf_models.retrieval import recall_at_1
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
@@ -79,9 +79,7 @@ class Scores:
         self.pairs = list(dict.fromkeys((span_of(row), row["positive_text"]) for row in whole)) if retrieval else []
 
     @torch.inference_mode()
-    def __call__(
-        self, encoder: VideoTextEncoder, *, threshold: float | None = None, progress: bool = False
-    ) -> dict[str, Any]:
+    def __call__(self, encoder: Encoder, *, threshold: float | None = None, progress: bool = False) -> dict[str, Any]:
         """Measure a model.
 
         Gives results in [0, 1], `accuracy/<type>`, `comprehensive_accuracy`, `t2v_recall@1`, `v2t_recall@1`; with a
@@ -128,7 +126,7 @@ class Scores:
             results |= recall_at_1(encoder.compare, shown, texts, text_indices, batch_size=self.batch_size)
         return results | {"similarities": similarities}
 
-    def fit_threshold(self, encoder: VideoTextEncoder) -> float:
+    def fit_threshold(self, encoder: Encoder) -> float:
         """The similarity that best tells the texts that fit from those that do not, over all rows."""
         similarities = self(encoder)["similarities"]
         fitted: float = self.counterfactual.fit_threshold(
@@ -148,15 +146,13 @@ class Scores:
         bounds = {name: value for name, value in measured["confidence_interval"].items() if name in names}
         return scores | {"intervals": bounds}, measured["signature"]
 
-    def _encode(
-        self, encoder: VideoTextEncoder, items: Sequence[Span] | Sequence[str], what: str, progress: bool
-    ) -> Tensor:
+    def _encode(self, encoder: Encoder, items: Sequence[Span] | Sequence[str], what: str, progress: bool) -> Tensor:
         bar = tqdm(total=len(items), desc=f"encoding {what}", unit=what[:-1], disable=not progress)
         parts = []
         given: Sequence[Any] = items
         for batch in batched(given, self.batch_size):
             if what == "videos":
-                spread: Any = getattr(encoder, "spread", "middles")
+                spread: Any = encoder.spread
                 frames = [self.reader([span], encoder.num_frames, spread) for span in batch]
                 parts.append(encoder.encode_video(frames).float().cpu())
             else:

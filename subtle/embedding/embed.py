@@ -1,28 +1,30 @@
 """Encode all clips and modification texts once, so that stage 2 reads no videos."""
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from datasets import Dataset
-from torch import Tensor
-from tqdm import tqdm
 
 from hf_datasets.video.pool import NO_FILE
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import FeatureStore
+from subtle.embedding.loop import Batch, coverage, fill, print_missing
 from subtle.engines import running
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import load_split, load_splits
 from subtle.run.encoded_data import digests_of_clips, remember_encoded
 from subtle.run.models import load_encoders
 from subtle.run.results import write_results
-from subtle.run.shards import batched
+from subtle.run.shards import batched, encode_on_ray
 from subtle.run.shared_config import EmbedConfig
-from subtle.tfcovr.clip_embeddings import coverage, decoded_clips, encode_clips, encode_on_ray, made_by
+from subtle.tfcovr.clip_embeddings import decoded_clips, encode_clips, made_by
+
+TEXTS_AT_ONCE = 256
+CLIP_WORKER = "subtle.tfcovr.clip_embeddings:ClipWorker"
 
 
 def wanted_splits(config: EmbedConfig, *, clips: bool = False) -> list[Dataset]:
@@ -49,23 +51,18 @@ def embed_videos(
     todo = [clip for clip in clips if clip["video"] and clip["clip_id"] not in store]
     mine = todo[accelerator.process_index :: accelerator.num_processes]
     own_failures: dict[str, str] = {}
-    shard: list[tuple[str, Tensor]] = []
-    decoded = decoded_clips(splits, processor, config)
-    hidden = not accelerator.is_local_main_process
-    if config.engine == "ray":
-        batches = encode_on_ray(mine, store.details, config, own_failures)
+    is_on_ray = config.engine == "ray"
+    if is_on_ray:
+        columns = ("clip_id", "video", "start_seconds", "end_seconds")
+        batches: Iterator[Any] = encode_on_ray(CLIP_WORKER, mine, columns, store.details, config, own_failures)
     else:
+        decoded = decoded_clips(splits, processor, config)
         batches = encode_clips(mine, model, processor, config, accelerator, own_failures, decoded)
-    with tqdm(total=len(mine), desc="clips", unit="clip", disable=hidden) as progress:
-        for batch in batches:
-            shard += batch
-            progress.update(len(batch))
-            if shard and (len(shard) >= config.shard_size or config.engine == "ray"):  # what workers gave is a shard
-                store.append(*zip(*shard, strict=True))
-                shard = []
-    if shard:
-        store.append(*zip(*shard, strict=True))
-    return coverage(clips, failures | dict(gather_object(list(own_failures.items()))))
+    hidden = not accelerator.is_local_main_process
+    shard_size = 1 if is_on_ray else config.shard_size  # a worker gives a whole shard
+    fill(store, batches, len(mine), "clip", shard_size, is_hidden=hidden)
+    failures |= dict(gather_object(list(own_failures.items())))
+    return coverage("clips", [clip["clip_id"] for clip in clips], failures)
 
 
 def embed_texts(
@@ -77,11 +74,15 @@ def embed_texts(
 ) -> int:
     """Encode the texts that the store lacks, on the main process: they are few. Returns how many there are."""
     texts = sorted({text for split in wanted_splits(config) for text in split["modification_text"]})
-    todo = iter([text for text in texts if text not in store] if accelerator.is_main_process else [])
-    for shard in batched(todo, config.shard_size):
-        tokens = [processor(text=batch).to(accelerator.device) for batch in batched(iter(shard), 256)]
-        with torch.inference_mode(), accelerator.autocast():
-            store.append(shard, torch.cat([model.encode_text(**batch).float().cpu() for batch in tokens]))
+    todo = [text for text in texts if text not in store] if accelerator.is_main_process else []
+
+    def encoded() -> Iterator[Batch]:
+        for batch in batched(todo, TEXTS_AT_ONCE):
+            with accelerator.autocast():
+                embeds = model.encode_text(**processor(text=batch).to(accelerator.device))
+            yield batch, embeds
+
+    fill(store, encoded(), len(todo), "text", config.shard_size)
     accelerator.wait_for_everyone()
     return len(texts)
 
@@ -89,10 +90,10 @@ def embed_texts(
 def run(config: EmbedConfig) -> dict[str, Any]:
     """Fill the two stores; returns the coverage."""
     with running(config, device=config.device, num_decoders=config.num_workers):
-        return fill(config)
+        return embed(config)
 
 
-def fill(config: EmbedConfig) -> dict[str, Any]:
+def embed(config: EmbedConfig) -> dict[str, Any]:
     """See `run`."""
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
@@ -106,9 +107,7 @@ def fill(config: EmbedConfig) -> dict[str, Any]:
         counts = {"clips": covered["encoded"], "texts": num_texts}
         write_results(output_dir, counts, config=config, seed=config.seed, coverage=covered)
         print(f"{output_dir}: {covered['encoded']:,} of {covered['clips']:,} clips and {num_texts:,} texts")
-        for reason, count in covered["missing"].items():
-            if count:
-                print(f"  {count:,} clips left out: {reason} (each is named in {output_dir / 'results.json'})")
+        print_missing(covered, "clips", output_dir)
     accelerator.wait_for_everyone()
     return covered
 

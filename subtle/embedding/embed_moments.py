@@ -1,27 +1,29 @@
 """Encode videos by second and captions by token, so that moment retrieval reads no videos."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from datasets import DatasetDict
-from torch import Tensor
-from tqdm import tqdm
 from transformers.utils.logging import disable_progress_bar
 
 from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
 from hf_models.moments.feature_encoders import ClipEncoder, TokenEncoder
+from subtle.embedding.loop import coverage, fill, print_missing
 from subtle.embedding.options import EmbedMomentsConfig
 from subtle.engines import running
-from subtle.fig.video_features import encode_on_ray, encode_videos, origin_of
+from subtle.fig.video_features import encode_videos, origin_of
 from subtle.run.accelerator import make_accelerator
-from subtle.run.data import missing_by_reason, open_dataset
+from subtle.run.data import open_dataset
 from subtle.run.encoded_data import digests_of_moments, remember_encoded
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import write_results
+from subtle.run.shards import batched, encode_on_ray
+
+BATCHES_PER_SHARD = 16
+VIDEO_WORKER = "subtle.fig.video_features:VideoWorker"
 
 
 def embed_videos(
@@ -38,21 +40,17 @@ def embed_videos(
     accelerator.wait_for_everyone()
     mine = todo[accelerator.process_index :: accelerator.num_processes]
     own_failures: dict[str, str] = {}
-    if config.engine == "ray":
-        encoded = encode_on_ray(mine, store.details, config, own_failures)
+    is_on_ray = config.engine == "ray"
+    if is_on_ray:
+        columns = ("video_id", "video", "duration_seconds")
+        encoded = encode_on_ray(VIDEO_WORKER, mine, columns, store.details, config, own_failures)
     else:
         encoded = encode_videos(mine, encoder, config, own_failures, accelerator)
-    with tqdm(total=len(mine), desc="videos", unit="video", disable=not accelerator.is_local_main_process) as bar:
-        while shard := list(itertools.islice(encoded, config.shard_size)):
-            store.append(*zip(*shard, strict=True))
-            bar.update(len(shard))
+    hidden = not accelerator.is_local_main_process
+    shard_size = 1 if is_on_ray else config.shard_size  # a worker gives a whole shard
+    fill(store, encoded, len(mine), "video", shard_size, is_hidden=hidden)
     failures |= dict(gather_object(list(own_failures.items())))
-    return {
-        "videos": len(videos),
-        "encoded": len(videos) - len(failures),
-        "missing": missing_by_reason(failures.values()),
-        "failures": failures,
-    }
+    return coverage("videos", [video["video_id"] for video in videos], failures)
 
 
 def embed_captions(
@@ -69,25 +67,18 @@ def embed_captions(
         for desc_id, caption in zip(split["desc_id"], split[f"{granularity}_caption"], strict=True)
     }
     todo = [desc_id for desc_id in captions if desc_id not in store]
-    with tqdm(total=len(todo), desc=f"{granularity} captions", unit="caption") as bar:
-        for first in range(0, len(todo), 16 * config.batch_size):
-            shard = todo[first : first + 16 * config.batch_size]
-            features: list[Tensor] = []
-            for start in range(0, len(shard), config.batch_size):
-                batch = shard[start : start + config.batch_size]
-                features += encoder([captions[desc_id] for desc_id in batch])
-                bar.update(len(batch))
-            store.append(shard, features)
+    batches = ((batch, encoder([captions[desc_id] for desc_id in batch])) for batch in batched(todo, config.batch_size))
+    fill(store, batches, len(todo), f"{granularity} caption", BATCHES_PER_SHARD * config.batch_size)
     return {"captions": len(captions), "cut": encoder.count_cut(list(captions.values()))}
 
 
 def run(config: EmbedMomentsConfig) -> dict[str, Any]:
     """Fill the stores; returns the coverage."""
     with running(config, device=config.device, num_decoders=config.num_workers):
-        return fill(config)
+        return embed(config)
 
 
-def fill(config: EmbedMomentsConfig) -> dict[str, Any]:
+def embed(config: EmbedMomentsConfig) -> dict[str, Any]:
     """See `run`."""
     disable_progress_bar()
     output_dir = Path(config.output_dir or f"outputs/features/{config.dataset}")
@@ -102,27 +93,25 @@ def fill(config: EmbedMomentsConfig) -> dict[str, Any]:
     vision = ClipEncoder(config.vision_model, frames_per_clip=config.frames_per_clip)
     store = FeatureStore(output_dir / "video", origin_of(vision, config))
     vision.model.to(accelerator.device)
-    coverage = embed_videos(videos, vision, store, config, accelerator)
+    covered = embed_videos(videos, vision, store, config, accelerator)
     if accelerator.is_main_process:
         text = TokenEncoder(config.text_model)
         for granularity in config.granularities:
             store = FeatureStore(output_dir / f"query-{granularity}", text.fingerprints)
             text.model.to(accelerator.device)
-            coverage[granularity] = embed_captions(moments, granularity, text, store, config)
-        counts = {"videos": coverage["encoded"]}
-        write_results(output_dir, counts, config=config, seed=config.seed, coverage=coverage)
-        report(coverage, output_dir)
+            covered[granularity] = embed_captions(moments, granularity, text, store, config)
+        counts = {"videos": covered["encoded"]}
+        write_results(output_dir, counts, config=config, seed=config.seed, coverage=covered)
+        report(covered, output_dir)
     accelerator.wait_for_everyone()
-    return coverage
+    return covered
 
 
-def report(coverage: dict[str, Any], output_dir: Path) -> None:
-    print(f"{output_dir}: {coverage['encoded']:,} of {coverage['videos']:,} videos")
-    for reason, count in coverage["missing"].items():
-        if count:
-            print(f"  {count:,} videos left out: {reason} (each is named in {output_dir / 'results.json'})")
+def report(covered: dict[str, Any], output_dir: Path) -> None:
+    print(f"{output_dir}: {covered['encoded']:,} of {covered['videos']:,} videos")
+    print_missing(covered, "videos", output_dir)
     for granularity in ("fine", "coarse"):
-        if found := coverage.get(granularity):
+        if found := covered.get(granularity):
             print(f"  {found['captions']:,} {granularity} captions, {found['cut']:,} longer than the model reads")
 
 

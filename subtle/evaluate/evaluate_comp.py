@@ -12,7 +12,7 @@ from hf_datasets.comp.contrasts import SpanReader
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
-from hf_models.encoders import VideoTextEncoder, load_encoder, short_name
+from hf_models.encoders import Encoder, load_encoder, short_name
 from subtle.comp.data import load_pairs, load_rows, pairs_of
 from subtle.comp.scores import Scores, show_scores
 from subtle.evaluate.options import EvaluateCompConfig
@@ -111,7 +111,7 @@ class Outcome:
     signature: str
 
 
-def measure(scores: list[Scores], encoder: VideoTextEncoder, threshold: float | None = None) -> Outcome:
+def measure(scores: list[Scores], encoder: Encoder, threshold: float | None = None) -> Outcome:
     """Measure a model over several draws of the pairs."""
     measured = [score(encoder, threshold=threshold, progress=True) for score in scores]
     similarities = [pair for draw in measured for pair in draw.pop("similarities")]

@@ -18,17 +18,17 @@ from mteb.types import EncodeKwargs
 from transformers import AutoConfig
 
 from hf_models.encoders import ENCODERS, load_encoder, short_name
-from hf_models.fingerprints import weights_fingerprint
-from hf_models.tfcovr.configuration_tfcovr import COMPOSED_MODEL_TYPES
+from hf_models.fingerprints import key_of, weights_fingerprint
 from subtle.mteb import TASKS, ComposedRetrieval
 from subtle.mteb.composed import CUTS, KEPT, LEFT_OUT
-from subtle.mteb.encoders import AverageEncoder, ComposedEncoder, RandomEncoder, digest_of, load_composed
+from subtle.mteb.encoders import OurEncoder, RandomEncoder
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
 from subtle.run.printing import show
 from subtle.run.results import replacing, write_json, write_results
 
-AVERAGED = sorted(ENCODERS.keys() - {"xclip", "pe_video", "vjepa2"})  # whose similarities are dot products
+MEASURED = [kind for kind in ENCODERS if kind not in {"aim", "xclip", "pe_video", "vjepa2"}]
+"""What reads texts and compares by the cosine."""
 HALVES = {"text-only": "text", "video-only": "video"}
 SHOWN = ("recall_at_1", "recall_at_5", "recall_at_10", "ndcg_at_10", "comprehensive_accuracy", "max_ap")
 
@@ -37,19 +37,14 @@ def load_model(name: str, config: EvaluateMTEBConfig, device: Any) -> Any:
     """A model of ours, of sentence-transformers, or what mteb needs to load one that it knows."""
     if name in MODEL_REGISTRY and not Path(name).exists():
         return mteb.get_model_meta(name)
-    if (Path(name) / "modules.json").is_file() and (
-        config.as_sentence_transformer or model_type(name) not in {*COMPOSED_MODEL_TYPES, *AVERAGED}
-    ):
+    if (Path(name) / "modules.json").is_file() and (config.as_sentence_transformer or model_type(name) not in MEASURED):
         return load_sentence_transformer(name, config, device)
     check_model_folder(name)
-    options = {"num_workers": config.num_workers}
     kind = model_type(name)
-    if kind in COMPOSED_MODEL_TYPES:
-        return load_composed(name, short_name(name), device=device, **options)
-    if kind in AVERAGED:
-        return AverageEncoder(load_encoder(name, device), short_name(name), **options)
+    if kind in MEASURED:
+        return OurEncoder(load_encoder(name, device), short_name(name), num_workers=config.num_workers)
     raise SystemExit(
-        f"{name} is a {kind!r} model; give a folder of {', '.join([*COMPOSED_MODEL_TYPES, *AVERAGED])}, one of "
+        f"{name} is a {kind!r} model; give a folder of {', '.join(MEASURED)}, one of "
         f"sentence-transformers (with modules.json), or a name that mteb knows{nearest(name, MODEL_REGISTRY)}"
     )
 
@@ -71,7 +66,7 @@ def load_sentence_transformer(folder: str, config: EvaluateMTEBConfig, device: A
     wrapped = SentenceTransformerEncoderWrapper(model, num_frames=config.num_frames)
     own = {
         "name": f"sentence-transformers/{short_name(folder)}",
-        "revision": digest_of(weights_fingerprint(model), str(config.num_frames)),
+        "revision": key_of({"weights": weights_fingerprint(model), "frames": str(config.num_frames)}),
         # mteb takes every such model for one of texts, and gives it these columns only.
         "modalities": [kind for kind in ("text", "image", "audio", "video") if model.supports(kind)],
     }
@@ -85,16 +80,14 @@ def systems(config: EvaluateMTEBConfig, device: Any) -> dict[str, Any]:
     for name in config.models:
         short = short_name(name)
         found[name if short in found else short] = load_model(name, config, device)
-    ours = next((model for model in found.values() if isinstance(model, (ComposedEncoder, AverageEncoder))), None)
+    ours = next((model for model in found.values() if isinstance(model, OurEncoder)), None)
     for baseline in config.baselines:
         options = {"num_workers": config.num_workers, "parts": HALVES.get(baseline, "both")}
         options |= {"known": ours.known} if ours is not None else {}
         if baseline == "random":
             found[baseline] = RandomEncoder(seed=config.seed)
-        elif baseline in HALVES and isinstance(ours, ComposedEncoder):
-            found[baseline] = ComposedEncoder(ours.model, ours.processor, baseline, **options)
-        elif baseline in HALVES and isinstance(ours, AverageEncoder):
-            found[baseline] = AverageEncoder(ours.encoder, baseline, **options)
+        elif baseline in HALVES and ours is not None:
+            found[baseline] = OurEncoder(ours.encoder, baseline, **options)
     return found
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -16,9 +15,8 @@ from hf_datasets.video import VideoFrames
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool
 from hf_datasets.video.segments import count_segments, group_frames, segment_requests
 from hf_models.moments.feature_encoders import CLIPS_PER_READ, ClipEncoder
-from subtle.engines import run_on_ray
 from subtle.run.accelerator import make_accelerator
-from subtle.run.shards import check_origin, feature_table, features_of, with_absolute_folders
+from subtle.run.shards import ShardWorker, check_origin
 
 
 def answers(
@@ -47,7 +45,7 @@ def encode_videos(
     config: Any,
     failures: dict[str, str],
     accelerator: Accelerator,
-) -> Iterator[tuple[str, Tensor]]:
+) -> Iterator[tuple[list[str], list[Tensor]]]:
     """Video ids and their features `(clips, D)`, as videos are complete; what cannot be read goes to `failures`."""
     by_id = {video["video_id"]: video for video in videos}
     parts: dict[str, dict[float, Tensor | None]] = {video_id: {} for video_id in by_id}
@@ -67,7 +65,7 @@ def encode_videos(
             in_order: list[Any] = [done[start] for start in sorted(done)]
             kept = list(itertools.takewhile(lambda part: part is not None, in_order))
             if kept:
-                yield video_id, torch.cat(kept)[:num_clips]
+                yield [video_id], [torch.cat(kept)[:num_clips]]
 
 
 def origin_of(encoder: ClipEncoder, config: Any) -> dict[str, Any]:
@@ -75,7 +73,7 @@ def origin_of(encoder: ClipEncoder, config: Any) -> dict[str, Any]:
     return {**encoder.fingerprints, "sampler": encoder.sampler, "clip_seconds": config.clip_seconds}
 
 
-class ShardEncoder:
+class VideoWorker(ShardWorker):
     """Encodes shards of videos in a worker.
 
     Args:
@@ -95,22 +93,6 @@ class ShardEncoder:
         check_origin(origin_of(self.encoder, self.config), origin)
         self.encoder.model.to(self.accelerator.device)
 
-    def __call__(self, work: Mapping[str, Any]) -> pa.Table:
-        """The features of a shard of videos; see `feature_table`."""
-        failures: dict[str, str] = {}
-        features = dict(encode_videos(work["videos"], self.encoder, self.config, failures, self.accelerator))
-        return feature_table(features, failures)
-
-
-def encode_on_ray(
-    videos: list[dict[str, Any]], origin: Mapping[str, Any], config: Any, failures: dict[str, str]
-) -> Iterator[tuple[str, Tensor]]:
-    """Video ids and their features `(clips, D)` from the workers of a Ray cluster, shard by shard, in any order."""
-    rows = [{name: video[name] for name in ("video_id", "video", "duration_seconds")} for video in videos]
-    works = [{"videos": rows[start : start + config.shard_size]} for start in range(0, len(rows), config.shard_size)]
-    arguments = {"config": with_absolute_folders(config), "origin": dict(origin)}
-    limits = {"device": config.device, "num_decoders": config.num_workers}
-    for _, table in run_on_ray("subtle.fig.video_features:ShardEncoder", arguments, works, config, **limits):
-        features, failed = features_of(table)
-        failures |= failed
-        yield from features.items()
+    def encode(self, items: list[dict[str, Any]], failures: dict[str, str]) -> Iterator[tuple[list[str], list[Tensor]]]:
+        """See `shards.ShardWorker`."""
+        return encode_videos(items, self.encoder, self.config, failures, self.accelerator)

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from hf_datasets.drafts import write_json
 from hf_datasets.video import VideoError, VideoStore, read_frames
+from hf_models.encoders import Encoder, TFCoVREncoder
+from hf_models.fingerprints import key_of
 from hf_models.index.search import checked, conditions
 from hf_models.index.store import IndexedModel, MomentIndex
-from hf_models.moment_encoders import ComposedMomentEncoder, MomentEncoder, key_of
 
 Kind = Literal["text", "clip", "both"]
 ROWS_PER_BATCH = 8192
@@ -60,14 +61,14 @@ class Threshold:
     why: str
 
 
-def kind_of(encoder: MomentEncoder, *, clip: bool, text: bool) -> Kind:
+def kind_of(encoder: Encoder, *, clip: bool, text: bool) -> Kind:
     """Which kind a query is.
 
     Raises:
         ValueError: The scores of this kind do not tell whether anything fits.
     """
     kind: Kind = "both" if clip and text else "clip" if clip else "text"
-    is_composed = isinstance(encoder, ComposedMomentEncoder)
+    is_composed = isinstance(encoder, TFCoVREncoder)
     if kind == ("text" if is_composed else "both"):
         have = "a clip, with a text or alone," if is_composed else "a text alone or a clip alone"
         raise ValueError(
@@ -80,7 +81,7 @@ def kind_of(encoder: MomentEncoder, *, clip: bool, text: bool) -> Kind:
 def threshold_of(
     index: MomentIndex,
     model: IndexedModel,
-    encoder: MomentEncoder,
+    encoder: Encoder,
     kind: Kind,
     *,
     cache: Path,
@@ -141,7 +142,7 @@ def kept_scores(path: Path, state: list[int]) -> dict[str, list[float]]:
         return {}
 
 
-def misfits(encoder: MomentEncoder, kind: Kind, scan: "Scan", root: str) -> np.ndarray:
+def misfits(encoder: Encoder, kind: Kind, scan: "Scan", root: str) -> np.ndarray:
     """Vectors of queries that fit nothing, `(Q, D)`.
 
     Raises:

@@ -20,10 +20,11 @@ from hf_datasets.footage.files import VideoFile
 from hf_datasets.footage.moments import VideoMoment, Windows
 from hf_datasets.video.pool import VideoReaderPool
 from hf_datasets.video.spans import read_spans
+from hf_models.encoders import Encoder
+from hf_models.fingerprints import key_of
 from hf_models.index.store import IndexedModel
-from hf_models.moment_encoders import MomentEncoder, key_of
 from subtle.engines import run_on_ray
-from subtle.footage.models import load_model
+from subtle.footage.models import load_model, made_by
 from subtle.footage.planning import ReadFile
 from subtle.footage.reading import Batch, Embedded, GroupEnd, GroupReader, Message, read_ahead
 from subtle.footage.sources import WantedFile
@@ -35,7 +36,7 @@ FILES_PER_COMMIT = 256
 """Many workers finish more groups than a store can commit one by one; a kill costs what was not committed."""
 
 
-def make_reader(encoder: MomentEncoder, config: Any) -> GroupReader:
+def make_reader(encoder: Encoder, config: Any) -> GroupReader:
     """A reader of groups of files for an encoder; its pool is to be closed."""
     pool = VideoReaderPool(
         encoder.num_frames,
@@ -66,7 +67,7 @@ class GroupEncoder:
                 f"{socket.gethostname()} has no folder {root}; mount the storage of the videos there on every machine"
             )
         self.encoder = load_model(self.config)
-        if key_of(self.encoder.made_by) != key:
+        if key_of(made_by(self.encoder)) != key:
             raise ValueError(
                 f"{self.config.model} is another model on {socket.gethostname()} than where the run was started; put "
                 "the same files there, or the model into storage that all machines share"

@@ -8,8 +8,8 @@ from typing import Any
 
 from hf_datasets.footage.moments import Windows
 from hf_datasets.footage.shot_detection import shot_detector
+from hf_models.encoders import Encoder
 from hf_models.index.store import IndexedModel, MomentIndex
-from hf_models.moment_encoders import MomentEncoder
 from subtle.engines import running
 from subtle.footage.engines import make_reader, read_on_ray
 from subtle.footage.models import described, load_model
@@ -56,15 +56,9 @@ def check_root(index: MomentIndex, model: IndexedModel, source: Source) -> None:
         )
 
 
-def register(index: MomentIndex, encoder: MomentEncoder, config: IndexConfig, source: Source) -> IndexedModel:
+def register(index: MomentIndex, encoder: Encoder, config: IndexConfig, source: Source) -> IndexedModel:
     """The model as the index knows it, with its tables."""
-    import torch
-
-    size = encoder.frame_size or 64
-    height, width = (size, size) if isinstance(size, int) else size
-    probe = torch.zeros(encoder.num_frames, 3, height, width, dtype=torch.uint8)
-    dimensions = encoder({"frames": [probe]})["vector"].shape[1]
-    model = described(encoder, config, str(source.root), dimensions)
+    model = described(encoder, config, str(source.root))
     check_root(index, model, source)
     return index.add(model)
 

@@ -6,6 +6,7 @@ the model reads it sees a stretch around the moment.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
@@ -27,11 +27,12 @@ from hf_datasets.video.segments import count_segments, group_frames
 from hf_datasets.video.spans import read_spans, timeline_of
 from hf_models.checkpoints import open_whole
 from hf_models.feature_store import FeatureStore
-from hf_models.moment_encoders import key_of
+from hf_models.fingerprints import key_of
 from hf_models.moments.corpus import VideoBatch, encode_corpus
 from hf_models.moments.feature_encoders import CLIPS_PER_READ, ClipEncoder, TokenEncoder
 from hf_models.moments.modeling_moments import MomentRetrievalModel
 from hf_models.moments.spans import MomentRanking, SpanSearch, end_offsets
+from subtle.embedding.loop import Batch, fill
 from subtle.fig.feature_makers import FEATURES_FILE, features_of
 from subtle.run.model_folders import WEIGHTS, check_model_folder
 from subtle.run.results import read_json
@@ -285,19 +286,16 @@ class Refiner:
 
     def keep(self, reads: Iterator[Any], total: int, failures: dict[str, str]) -> None:
         """Encode reads and write them to the store, some at a time."""
-        made: dict[str, Tensor] = {}
-        for (one, start), read in tqdm(reads, desc="features", total=total, unit="read", disable=not total or None):
-            if isinstance(read, VideoFailure):
-                failures[one.partition(":")[0]] = read.reason
-                continue
-            made[one] = self.vision(
-                group_frames(read, start, self.clip_seconds, CLIPS_PER_READ, self.vision.frames_per_clip)
-            )
-            if len(made) >= READS_PER_SHARD:
-                self.clips.append(list(made), list(made.values()))
-                made = {}
-        if made:
-            self.clips.append(list(made), list(made.values()))
+
+        def encoded() -> Iterator[Batch]:
+            for (one, start), read in reads:
+                if isinstance(read, VideoFailure):
+                    failures[one.partition(":")[0]] = read.reason
+                    continue
+                clips = group_frames(read, start, self.clip_seconds, CLIPS_PER_READ, self.vision.frames_per_clip)
+                yield [one], [self.vision(clips)]
+
+        fill(self.clips, encoded(), total, "read", READS_PER_SHARD, is_hidden=not sys.stderr.isatty())
 
     def features(self, stretch: Stretch) -> Tensor:
         """`(clips, D)`."""

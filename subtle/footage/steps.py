@@ -11,9 +11,9 @@ import numpy as np
 from tqdm import tqdm
 
 import metrics
+from hf_models.encoders import Encoder
 from hf_models.index.search import search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
-from hf_models.moment_encoders import MomentEncoder
 
 Row = dict[str, Any]
 Step = Callable[[str, list[Row]], list[Row]]
@@ -36,7 +36,7 @@ class Queries:
         self,
         index: MomentIndex,
         model: IndexedModel,
-        encoder: MomentEncoder,
+        encoder: Encoder,
         rows: Sequence[Row],
         *,
         shortlist: int,

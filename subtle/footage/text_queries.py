@@ -19,7 +19,7 @@ from hf_models.index.store import IndexedModel
 from hf_models.query_texts import ExportedTextEncoder, cached_commit, check_text, files_of_model
 
 if TYPE_CHECKING:
-    from hf_models.moment_encoders import MomentEncoder
+    from hf_models.encoders import Encoder
 
 MODEL = "model.json"
 
@@ -48,7 +48,7 @@ def text_query(model: IndexedModel, text: str) -> np.ndarray | None:
     return None
 
 
-def keep_text_queries(name: str, encoder: "MomentEncoder") -> str | None:
+def keep_text_queries(name: str, encoder: "Encoder") -> str | None:
     """Export the text half of a model, where that is not done; returns why it cannot be, or None.
 
     Args:
@@ -58,10 +58,11 @@ def keep_text_queries(name: str, encoder: "MomentEncoder") -> str | None:
     state = state_of(name)
     if not encoder.reads_texts or not state:
         return None
-    from hf_models.moment_encoders import key_of
+    from hf_models.fingerprints import key_of
+    from subtle.footage.models import made_by
 
     try:
-        folder = folder_of(name, key_of(encoder.made_by))
+        folder = folder_of(name, key_of(made_by(encoder)))
         known = described(folder)
         if known.get("state") == state:
             refused: str | None = known["reason"]

@@ -17,8 +17,8 @@ from tqdm import tqdm
 
 from hf_datasets.footage.files import fingerprint
 from hf_datasets.footage.moments import VideoMoment
+from hf_models.encoders import Encoder
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
-from hf_models.moment_encoders import MomentEncoder
 from subtle.footage.planning import ReadFile
 from subtle.footage.reading import Batch, Embedded, GroupEnd, Message, Progress, grouped
 from subtle.footage.sources import Source, WantedFile
@@ -146,7 +146,7 @@ class Indexer:
         postponed: By video, why it was left for the next run.
     """
 
-    def __init__(self, index: MomentIndex, model: IndexedModel, encoder: MomentEncoder) -> None:
+    def __init__(self, index: MomentIndex, model: IndexedModel, encoder: Encoder) -> None:
         self.index, self.model, self.encoder = index, model, encoder
         self.counts = dict.fromkeys(("files_indexed", "files_moved", "files_deleted", "files_unchanged", "moments"), 0)
         self.postponed: dict[str, str] = {}
@@ -231,13 +231,13 @@ class Indexer:
         self.counts["files_moved"] += 1
 
 
-def vectors_of(encoder: MomentEncoder, batch: Batch, name: str) -> np.ndarray:
+def vectors_of(encoder: Encoder, batch: Batch, name: str) -> np.ndarray:
     """The vectors `(n, D)` of a batch.
 
     Raises:
         ValueError: They are not finite.
     """
-    vectors: np.ndarray = encoder({"moments": batch.moments, "frames": batch.frames})["vector"]
+    vectors = encoder.vectors(batch.frames)
     if not np.isfinite(vectors).all():
         raise ValueError(f"{name} gives vectors that are not finite; use another model or precision")
     return vectors

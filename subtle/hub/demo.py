@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
-from tqdm import tqdm
 from transformers import AutoProcessor
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
-from hf_models.retrieval import encode
+from hf_models.encoders import TFCoVREncoder
 from subtle.commands import SUBTLE
 from subtle.demo_space.composed_search import code_hash, fingerprint, read_embeddings, write_embeddings
+from subtle.embedding.loop import Work, read_clips
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.run.data import load_split
 from subtle.run.model_folders import MINIATURE_TFCOVR
 from subtle.run.results import write_json
-from subtle.run.shared_config import DataConfig, EmbedConfig
-from subtle.tfcovr.clip_embeddings import read_clips
+from subtle.run.shared_config import DataConfig
 
 SPACE = SUBTLE / "demo_space"
 
@@ -90,12 +90,15 @@ def encode_clips(
         ValueError: The miniature is damaged; what is rendered decodes.
     """
     failures: dict[str, str] = {}
-    batches = tqdm(read_clips(rows, processor, EmbedConfig(), failures), desc="encoding clips", unit="batch")
-    inputs = ({"clip_id": clip_ids, "pixel_values": pixels} for clip_ids, pixels in batches)
-    encoded = encode(model, inputs, features="encode_video")
+    encoder = TFCoVREncoder(model.eval(), processor, processor.video_processor.num_frames)
+    clip_ids, embeds = [], []
+    for clip_id, frames in read_clips(rows, encoder.num_frames, failures, Work(), size=encoder.frame_size):
+        with torch.inference_mode():
+            embeds.append(encoder.see([frames]))
+        clip_ids.append(clip_id)
     if failures:
         raise ValueError(
             f"{len(failures)} clips of the miniature cannot be read, such as {next(iter(failures.items()))}; render it "
             "again with `python -m hf_datasets prepare tfcovr`"
         )
-    return encoded
+    return clip_ids, torch.cat(embeds)

@@ -18,14 +18,13 @@ from mteb.models.model_meta import ScoringFunction
 from mteb.types import PromptType
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AutoModel, AutoProcessor
 
 from hf_datasets.video import VideoError, frame_indices
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
-from hf_models import TFCoVRForComposedRetrieval
-from hf_models.checkpoints import open_whole, opening
-from hf_models.encoders import VideoTextEncoder
-from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from hf_models.encoders import Encoder, TFCoVREncoder
+from hf_models.encoders.protocol import mean_of
+from hf_models.fingerprints import key_of
+from hf_models.frame_reading import FrameSize, frames_read
 
 from .segments import Segment
 
@@ -55,7 +54,7 @@ class SegmentEncoder(AbsEncoder):
         revision: str,
         *,
         num_frames: int = 1,
-        size: int | tuple[int, int] | None = None,
+        size: FrameSize = None,
         parts: QueryParts = "both",
         num_workers: int = 0,
         spread: Literal["middles", "ends"] = "middles",
@@ -144,73 +143,32 @@ class SegmentEncoder(AbsEncoder):
             yield answer.frames
 
 
-class ComposedEncoder(SegmentEncoder):
-    """A TF-CoVR model: queries are composed, clips are embedded as targets, texts as queries without a video.
+class OurEncoder(SegmentEncoder):
+    """A model of `hf_models.encoders`: queries are composed, a text is a query without a video.
 
     Args:
-        model: On its device, in evaluation mode.
-        processor: Its own.
+        encoder: One that compares by the cosine.
         name: What its results are called.
-        options: `parts` and `num_workers` of `SegmentEncoder`.
+        options: `parts`, `num_workers` and `known` of `SegmentEncoder`.
     """
 
-    def __init__(self, model: TFCoVRForComposedRetrieval, processor: Any, name: str, **options: Any) -> None:
-        self.model, self.processor = model, processor
-        size = processor.video_processor.size
-        revision = digest_of(
-            weights_fingerprint(model),
-            processor_fingerprint(processor.video_processor),
-            tokenizer_fingerprint(processor.tokenizer, number_words=processor.number_words),
-            options.get("parts", "both"),
-        )
-        num_frames = processor.video_processor.num_frames
-        shape = size.shortest_edge or (size.height, size.width)
-        super().__init__(name, revision, num_frames=num_frames, size=shape, **options)
+    def __init__(self, encoder: Encoder, name: str, **options: Any) -> None:
+        self.encoder = encoder
+        # What a model of ours was trained on was read in this size; others see frames as they are.
+        size = encoder.frame_size if isinstance(encoder, TFCoVREncoder) else None
+        read: dict[str, Any] = {"num_frames": encoder.num_frames, "spread": encoder.spread, "size": size}
+        made_by = encoder.fingerprint | frames_read(**read) | {"parts": options.get("parts", "both")}
+        super().__init__(name, key_of(made_by), **read, **options)
 
     def embed_videos(self, frames: list[Tensor]) -> Tensor:
-        """`(B, video_embed_dim)`, not normalized."""
-        batch = self.processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")
-        embeds: Tensor = self.model.encode_video(batch["pixel_values"].to(self.model.device))
-        return embeds
+        """One row for each video, of which both its embedding and that of a query with it are made."""
+        return self.encoder.see(frames)
 
     def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:
         """Unit-norm `(B, D)`."""
-        embeds: Tensor
-        videos = None if videos is None else videos.to(self.model.device)
-        if texts is None and not is_query:
-            embeds = self.model.get_target_features(video_embeds=videos)
-            return embeds
-        tokens = None if texts is None else self.processor(text=texts).to(self.model.device)
-        text_embeds = None if tokens is None else self.model.encode_text(**tokens)
-        embeds = self.model.get_query_features(video_embeds=videos, text_embeds=text_embeds)
-        return embeds
-
-
-class AverageEncoder(SegmentEncoder):
-    """A model that compares videos with texts; a composed query is the mean of its video and its text.
-
-    Args:
-        encoder: Of `hf_models.encoders`, one whose similarities are dot products.
-        name: What its results are called.
-        options: `parts` and `num_workers` of `SegmentEncoder`.
-    """
-
-    def __init__(self, encoder: Any, name: str, **options: Any) -> None:
-        self.encoder: VideoTextEncoder = encoder
-        spread: Any = getattr(encoder, "spread", "middles")
-        facts = [str(encoder.num_frames), options.get("parts", "both"), *([spread] if spread != "middles" else [])]
-        revision = digest_of(weights_fingerprint(encoder.model), *facts)
-        super().__init__(name, revision, num_frames=encoder.num_frames, spread=spread, **options)
-
-    def embed_videos(self, frames: list[Tensor]) -> Tensor:
-        """Unit-norm `(B, D)`."""
-        return F.normalize(self.encoder.encode_video(frames), dim=-1)
-
-    def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:  # noqa: ARG002
-        """Unit-norm `(B, D)`."""
-        read = None if texts is None else F.normalize(self.encoder.encode_text(texts).float().cpu(), dim=-1)
-        halves = [half for half in (videos, read) if half is not None]
-        return F.normalize(torch.stack(halves).mean(0), dim=-1)
+        if texts is None and videos is not None and not is_query:
+            return self.encoder.target(videos)
+        return self.encoder.query_of(videos, texts)
 
 
 class RandomEncoder(SegmentEncoder):
@@ -230,8 +188,7 @@ class RandomEncoder(SegmentEncoder):
 
     def embed(self, videos: Tensor | None, texts: list[str] | None, *, is_query: bool) -> Tensor:  # noqa: ARG002
         """Unit-norm `(B, RANDOM_SIZE)`."""
-        halves = [half for half in (videos, None if texts is None else self._random(texts)) if half is not None]
-        return F.normalize(torch.stack(halves).mean(0), dim=-1)
+        return mean_of(*(half for half in (videos, None if texts is None else self._random(texts)) if half is not None))
 
     def _random(self, items: list[str]) -> Tensor:
         rows = []
@@ -250,25 +207,3 @@ def named(video: Any) -> str:
     if not isinstance(video, Segment):
         return repr(video)
     return f"{Path(video.path).name} {video.start_seconds} {video.end_seconds}"
-
-
-def load_composed(
-    folder: str | Path, name: str, *, device: torch.device | str = "cpu", **options: Any
-) -> ComposedEncoder:
-    """A TF-CoVR model of a folder or the Hub.
-
-    Args:
-        folder: What `save_pretrained` or stage 2 wrote.
-        name: What its results are called.
-        device: Where it runs.
-        options: Of `ComposedEncoder`.
-    """
-    model = open_whole(AutoModel, folder).to(device).eval()
-    with opening(folder, checked=True):
-        processor = AutoProcessor.from_pretrained(folder)
-    return ComposedEncoder(model, processor, name, **options)
-
-
-def digest_of(*parts: str) -> str:
-    """40 hexadecimal digits for texts, as long as the revisions of the Hub."""
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:40]

@@ -9,6 +9,8 @@ MINIATURE_CLIP = str(WEIGHTS / "miniature-clip")
 MINIATURE_VIDCLIP = str(WEIGHTS / "miniature-vidclip")
 MINIATURE_AIM = str(WEIGHTS / "miniature-aim")
 MINIATURE_TFCOVR = str(WEIGHTS / "miniature-tfcovr")
+ENCODER_FILES = ("modules.json", "adapter_config.json")
+"""Of sentence-transformers and of PEFT: either makes a folder one that `load_encoder` takes without a config.json."""
 HOW_TO_MAKE = {
     "outputs/stage1/model": "`python recipes/stage1.py` makes it from the miniature in a few minutes, "
     "`make quickstart` makes everything",
@@ -22,12 +24,18 @@ HOW_TO_MAKE = {
 }
 
 
-def check_model_folder(name_or_path: str) -> None:
-    """Exit with a hint on how to make it where a folder (not a name on the Hub) is not a model or an adapter.
+def check_model_folder(name_or_path: str, *other_files: str) -> None:
+    """Exit with a hint on how to make it where a folder (not a name on the Hub) is not a model.
+
+    Args:
+        name_or_path: The folder or the name.
+        other_files: Any of these makes a folder a model, too, such as modules.json of sentence-transformers.
 
     Raises:
         ValueError: Its configuration is damaged, or asks for another model than its weights are.
     """
+    if any((Path(name_or_path) / file).is_file() for file in other_files):
+        return
     if any((Path(name_or_path) / name).is_file() for name in ("config.json", "adapter_config.json")):
         from hf_models.checkpoints import opening
 

@@ -55,7 +55,7 @@ def code_revision() -> str | None:
 def write_results(output_dir: Path, results: dict[str, Any], *, config: Any, seed: int, **details: Any) -> Path:
     """Write `output_dir/results.json`: `results` under the key `figures`, and `details` such as the coverage."""
     options = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
-    commit = DATASET_COMMITS.get(str(options.get("dataset")))
+    commit = DATASET_COMMITS.get(str((options or {}).get("dataset")))
     record = {
         "figures": results,
         "config": options,

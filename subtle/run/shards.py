@@ -1,8 +1,8 @@
-"""What workers and the driver exchange of shards of features: tables of ids, vectors or sequences, and failures."""
+"""Features by the workers of a Ray cluster: each gets shards of clips or videos and gives features and failures."""
 
 import itertools
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
+
+from subtle.engines import run_on_ray
 
 Item = TypeVar("Item")
 FOLDERS = ("vision_model", "text_model", "output_dir")
@@ -21,6 +23,50 @@ SCHEMA = pa.schema(
         ("features", pa.list_(pa.float32())),
     ]
 )
+
+
+class ShardWorker:
+    """What a worker is: encodes shards."""
+
+    def encode(self, items: list[dict[str, Any]], failures: dict[str, str]) -> Iterable[tuple[Sequence[str], Any]]:
+        """Ids and features of clips or videos, batch by batch; what cannot be read goes to `failures`."""
+        raise NotImplementedError
+
+    def __call__(self, work: Mapping[str, Any]) -> pa.Table:
+        """The features of a shard; see `feature_table`."""
+        failures: dict[str, str] = {}
+        found: dict[str, Tensor] = {}
+        for ids, rows in self.encode(work["items"], failures):
+            found |= zip(ids, rows, strict=True)
+        return feature_table(found, failures)
+
+
+def encode_on_ray(
+    factory: str,
+    items: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    origin: Mapping[str, Any],
+    config: Any,
+    failures: dict[str, str],
+) -> Iterator[tuple[list[str], list[Tensor]]]:
+    """Shards of ids and features from the workers of a Ray cluster, in any order.
+
+    Args:
+        factory: A `ShardWorker`, as of `run_on_ray`, that is made of `config` and `origin`.
+        items: Clips or videos.
+        columns: What a worker needs of each.
+        origin: What the features depend on; it has to be the same on every machine.
+        config: Of the verb.
+        failures: Gets why there are no features.
+    """
+    rows = [{name: item[name] for name in columns} for item in items]
+    works = [{"items": rows[start : start + config.shard_size]} for start in range(0, len(rows), config.shard_size)]
+    arguments = {"config": with_absolute_folders(config), "origin": dict(origin)}
+    limits: dict[str, Any] = {"device": config.device, "num_decoders": config.num_workers}
+    for _, table in run_on_ray(factory, arguments, works, config, **limits):
+        features, failed = features_of(table)
+        failures |= failed
+        yield list(features), list(features.values())
 
 
 def feature_table(features: Mapping[str, Tensor], failures: Mapping[str, str]) -> pa.Table:

@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 from threading import Lock
 from typing import Any
 
+from hf_models.encoders import Encoder
 from hf_models.index.search import COLUMNS, checked, search_moments
 from hf_models.index.store import IndexedModel, MomentIndex, quoted
-from hf_models.moment_encoders import MomentEncoder
 from subtle.service.media import MAX_CLIP_SECONDS, Footage, Media, Upload
 
 MAX_CHARACTERS = 1000
@@ -75,7 +75,7 @@ class IndexSearch:
         media: Reads the videos.
     """
 
-    def __init__(self, index: MomentIndex, model: IndexedModel, encoder: MomentEncoder, media: Media) -> None:
+    def __init__(self, index: MomentIndex, model: IndexedModel, encoder: Encoder, media: Media) -> None:
         self.index, self.model, self.encoder, self.media = index, model, encoder, media
         self.lock = Lock()  # tokenizers keep settings while they work
         self.names: tuple[int, list[str], list[str]] = (-1, [], [])

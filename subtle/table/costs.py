@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from peft import PeftConfig
-from transformers import AutoConfig
 
 from hf_models.encoders import Estimate, estimate, short_name
+from hf_models.encoders.adapters import base_of, is_adapter
+from hf_models.encoders.aim import is_aim
 from hf_models.encoders.estimates import FREE_SHARE, TOKENS_OF_IMAGE, TOKENS_OF_TEXT, parts_of, tokens_of_frame
 from hf_models.encoders.loading import read_config
-from subtle.table.aim import estimate_aim, is_adapter, is_aim
 from subtle.tuning.estimates import DECODING_SECONDS, UTILIZATION, flops_per_second
 
 OPERATIONS = 2
@@ -98,15 +97,11 @@ class Forward:
             trust_remote_code: as of `load_encoder`.
         """
         try:
-            if is_aim(model):
-                found = estimate_aim(model, aim_text, num_frames)
-                tokens = tokens_per_frame(AutoConfig.from_pretrained(aim_text or model))
-            else:
-                base = str(PeftConfig.from_pretrained(model).base_model_name_or_path) if is_adapter(model) else model
-                config = read_config(base, trust_remote_code=trust_remote_code)
-                fixed = num_frames if config is None else None  # a number that the model does not take is said later
-                found = estimate(base, fixed, trust_remote_code=trust_remote_code)
-                tokens = tokens_per_frame(config)
+            config = read_config(base_of(model) if is_adapter(model) else model, trust_remote_code=trust_remote_code)
+            # A number that the model does not take is said later.
+            fixed = num_frames if config is None or is_aim(model) else None
+            found = estimate(model, fixed, trust_remote_code=trust_remote_code, aim_text=aim_text)
+            tokens = tokens_per_frame(config)
         except (ValueError, OSError, ImportError) as error:
             return cls(model, note=" ".join(str(error).split())[:200])
         operations = OPERATIONS * found.parameters

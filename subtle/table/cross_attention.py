@@ -31,6 +31,7 @@ from hf_models.tfcovr.distributed_gather import gather_with_gradient
 from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive
 from hf_models.tfcovr.modification_texts import normalize_modification
 from hf_models.tfcovr.queries import Queries, index_of, place_queries, place_triplets
+from subtle.embedding.loop import Work
 from subtle.options import option
 from subtle.run.data import load_split
 from subtle.run.results import replacing
@@ -38,7 +39,7 @@ from subtle.run.schedules import rate_factor
 from subtle.run.shards import batched
 from subtle.run.shared_config import DataConfig, FrameCacheConfig, TrainingRunConfig
 from subtle.run.training import TrainingRun, epoch_batches
-from subtle.table.embedding import Work, embed_clips
+from subtle.table.embedding import embed_clips
 from subtle.table.queries import DESCRIPTION_WEIGHT, blend
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 

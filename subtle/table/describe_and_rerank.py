@@ -12,16 +12,15 @@ from transformers.utils.logging import disable_progress_bar
 
 from hf_datasets.generation.relevance import RelevanceTask
 from hf_datasets.registration import write_rejections
-from hf_models.encoders import short_name
+from hf_models.encoders import load_encoder, short_name
+from subtle.embedding.loop import Work
 from subtle.run.accelerator import make_accelerator
 from subtle.run.build import Build, run
 from subtle.run.data import with_split
-from subtle.run.model_folders import check_model_folder
+from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.results import replacing_files, write_results
 from subtle.table.caption_texts import Captions, check_share, read_captions
 from subtle.table.describing import describe
-from subtle.table.embedding import Work
-from subtle.table.models import load_model
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, shortlist, to_score
 from subtle.table.rows import is_done, read_rows, write_failure, write_row
@@ -68,7 +67,8 @@ class Pipeline:
         config = self.config
         check_share(described, config.min_caption_share, "--model or --rewritten")
         self.device = make_accelerator(config.device, self.output_dir).device
-        encoder = load_model(config.encoder, self.device, trust_remote_code=config.trust_remote_code)
+        check_model_folder(config.encoder, *ENCODER_FILES)
+        encoder = load_encoder(config.encoder, self.device, trust_remote_code=config.trust_remote_code)
         work = Work(config.batch_size, config.shard_size, config.num_workers)
         folder, frames = self.output_dir / "embeddings", (None, config.target_frames)
         most = max(CUTOFFS[-1], config.shortlist)

@@ -10,9 +10,9 @@ from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.tfcovr.describing import DescribeTargetTask, QueryToDescribe
 from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
+from subtle.embedding.loop import Clip
 from subtle.run.build import Build
 from subtle.table.caption_texts import Captions, caption_from
-from subtle.table.embedding import Clip
 from subtle.table.reranking import ClipImages
 from subtle.tfcovr.captions import LABEL_CAPTIONS, label_of
 

@@ -6,45 +6,21 @@ Rows of a table with one model share their embeddings, and a second run encodes 
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from hf_datasets.video.pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
-from hf_models.encoders import XCLIPEncoder
+from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
-from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
+from hf_models.frame_reading import frames_read
+from subtle.embedding.loop import Batch, Clip, Work, fill, read_clips
 from subtle.run.data import missing_by_reason
 from subtle.run.shards import batched
 
-Clip = Mapping[str, Any]
 NO_CAPTION = "no usable caption"
-UNITS = {"clips": "clip", "texts": "text", "queries": "query"}
-PRINTS: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
-"""Fingerprints of encoders; those of a large model take a minute."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """How much is read and encoded at a time.
-
-    Attributes:
-        batch_size: clips, texts or queries per forward pass.
-        shard_size: of them, per file; a kill costs at most one file.
-        num_workers: processes that decode; 0: this one decodes.
-        timeout_seconds: longest wait for the frames of one clip.
-    """
-
-    batch_size: int = 16
-    shard_size: int = 256
-    num_workers: int = 2
-    timeout_seconds: float = 60.0
 
 
 DEFAULT_WORK = Work()
@@ -104,16 +80,20 @@ def embed_clips(
     """
     num_frames = num_frames or encoder.num_frames
     by_id = {clip["clip_id"]: clip for clip in clips}
-    store = open_store(encoder, folder, "clips", frames=num_frames)
+    store = open_store(encoder, folder, "clips", num_frames)
     keys = {clip_id: clip_key(clip) for clip_id, clip in by_id.items()}
     todo = [clip for clip_id, clip in by_id.items() if clip["video"] and keys[clip_id] not in store]
     failures = {clip_id: NO_FILE for clip_id, clip in by_id.items() if not clip["video"]}
 
-    def encoded() -> Iterator[tuple[list[str], Tensor]]:
-        for read in batched(read_clips(encoder, todo, num_frames, failures, work), work.batch_size):
-            yield [keys[clip_id] for clip_id, _ in read], vectors_of(encoder, [frames for _, frames in read])
+    def encoded() -> Iterator[Batch]:
+        arriving = read_clips(todo, num_frames, failures, work, spread=encoder.spread)
+        for read in batched(arriving, work.batch_size):
+            yield (
+                [keys[clip_id] for clip_id, _ in read],
+                encoder.embeds(encoder.encode_video([frames for _, frames in read])),
+            )
 
-    num_encoded = fill(store, encoded(), len(todo), "clips", work)
+    num_encoded = fill(store, encoded(), len(todo), "clip", work.shard_size)
     return collect(store, keys, failures, "clip can be read", num_encoded)
 
 
@@ -133,11 +113,8 @@ def embed_texts(encoder: Any, texts: Iterable[str], folder: Path | str, *, work:
     store = open_store(encoder, folder, "texts")
     todo = [text for text in keys if text not in store]
 
-    def encoded() -> Iterator[tuple[list[str], Tensor]]:
-        for batch in batched(todo, work.batch_size):
-            yield batch, encoder.encode_text(batch)
-
-    return collect(store, keys, {}, "text is there", fill(store, encoded(), len(todo), "texts", work))
+    batches = ((batch, encoder.encode_text(batch)) for batch in batched(todo, work.batch_size))
+    return collect(store, keys, {}, "text is there", fill(store, batches, len(todo), "text", work.shard_size))
 
 
 def embed_queries(
@@ -169,7 +146,7 @@ def embed_queries(
     """
     num_frames = num_frames or encoder.num_frames
     by_id = {clip["clip_id"]: clip for clip in clips}
-    store = open_store(encoder, folder, "queries", frames=num_frames)
+    store = open_store(encoder, folder, "queries", num_frames)
     pairs: dict[str, dict[str, str]] = {}  # clip id -> key of the query -> its text
     keys, failures = {}, {}
     for row in rows:
@@ -184,44 +161,29 @@ def embed_queries(
     unreadable: dict[str, str] = {}
 
     def read_pairs() -> Iterator[tuple[str, Tensor, str]]:
-        for clip_id, frames in read_clips(encoder, [by_id[clip_id] for clip_id in pairs], num_frames, unreadable, work):
+        wanted = [by_id[clip_id] for clip_id in pairs]
+        for clip_id, frames in read_clips(wanted, num_frames, unreadable, work, spread=encoder.spread):
             yield from ((key, frames, text) for key, text in pairs[clip_id].items())
 
-    def encoded() -> Iterator[tuple[list[str], Tensor]]:
+    def encoded() -> Iterator[Batch]:
         for batch in batched(read_pairs(), work.batch_size):
             names, frames, said = map(list, zip(*batch, strict=True))
             yield names, encoder.encode_query(frames, said)
 
-    num_encoded = fill(store, encoded(), sum(map(len, pairs.values())), "queries", work)
+    num_encoded = fill(store, encoded(), sum(map(len, pairs.values())), "query", work.shard_size)
     reasons = {key: why for clip_id, why in unreadable.items() for key in pairs[clip_id]}
     failures |= {query_id: reasons[key] for query_id, key in keys.items() if key in reasons}
     return collect(store, keys, failures, "query can be made", num_encoded)
 
 
-def open_store(encoder: Any, folder: Path | str, kind: str, **details: Any) -> FeatureStore:
+def open_store(encoder: Any, folder: Path | str, kind: str, num_frames: int | None = None) -> FeatureStore:
     """The store of what an encoder makes, `FOLDER/KIND-<digest of what it depends on>`."""
-    depends_on = {"kind": kind, **fingerprints(encoder), **details}
-    if kind == "texts":
-        depends_on.pop("processor", None)
+    depends_on = {"kind": kind, **encoder.fingerprint}
+    if num_frames is None:
+        depends_on.pop("processor", None)  # of frames, which texts have not
+    else:
+        depends_on |= frames_read(num_frames, encoder.spread)
     return FeatureStore(Path(folder) / f"{kind}-{digest_of(json.dumps(depends_on, sort_keys=True))[:12]}", depends_on)
-
-
-def fingerprints(encoder: Any) -> dict[str, str]:
-    """What the embeddings of an encoder depend on, by name; its weights must not change from here on."""
-    if encoder not in PRINTS:
-        found = {"encoder": type(encoder).__name__, "weights": weights_fingerprint(encoder.model)}
-        processor = getattr(encoder, "processor", None)
-        if processor is None:  # of sentence-transformers
-            processor = getattr(encoder.model[0], "processor", None)
-        parts = [getattr(processor, kind, None) for kind in ("video_processor", "image_processor")]
-        if prints := [processor_fingerprint(part) for part in parts if part is not None]:
-            found["processor"] = " ".join(prints)
-        if hasattr(tokenizer := getattr(processor, "tokenizer", None), "backend_tokenizer"):
-            found["tokenizer"] = tokenizer_fingerprint(tokenizer)
-        if (spread := getattr(encoder, "spread", "middles")) != "middles":
-            found["spread"] = spread
-        PRINTS[encoder] = found | getattr(encoder, "depends_on", {})
-    return PRINTS[encoder]
 
 
 def clip_key(clip: Clip) -> str:
@@ -234,56 +196,6 @@ def clip_key(clip: Clip) -> str:
 def digest_of(*parts: str) -> str:
     """32 hexadecimal digits for texts."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
-def vectors_of(encoder: Any, frames: Sequence[Tensor]) -> Tensor:
-    """One vector for each video `(B, D)`: what a query is compared with.
-
-    Raises:
-        ValueError: a video has several, of which no single one is compared.
-    """
-    embeds: Tensor = encoder.encode_video(frames)
-    if isinstance(encoder, XCLIPEncoder):
-        return embeds[:, 0]
-    if embeds.ndim != 2:
-        raise ValueError("this encoder gives a video several vectors; take pooling 'mean', which gives it one")
-    return embeds
-
-
-def read_clips(
-    encoder: Any, clips: Sequence[Clip], num_frames: int, failures: dict[str, str], work: Work
-) -> Iterator[tuple[str, Tensor]]:
-    """Ids and frames `(num_frames, 3, height, width)` as they come; what cannot be read goes to `failures`."""
-    requests = [
-        VideoRequest(clip["clip_id"], clip["video"], clip["start_seconds"], clip["end_seconds"]) for clip in clips
-    ]
-    if not requests:
-        return
-    limits: dict[str, Any] = {"num_workers": work.num_workers, "timeout_seconds": work.timeout_seconds}
-    with VideoReaderPool(num_frames, spread=getattr(encoder, "spread", "middles"), **limits) as pool:
-        for clip_id, read in pool.read(requests):
-            if isinstance(read, VideoFailure):
-                failures[str(clip_id)] = read.reason
-            else:
-                yield str(clip_id), read.frames
-
-
-def fill(store: FeatureStore, batches: Iterator[tuple[list[str], Tensor]], total: int, what: str, work: Work) -> int:
-    """Append batches of ids and vectors to a store, shard by shard; returns how many there were."""
-    ids: list[str] = []
-    vectors: list[Tensor] = []
-    done = 0
-    with torch.inference_mode(), tqdm(total=total, desc=what, unit=UNITS[what], disable=not total) as bar:
-        for batch, embeds in batches:
-            ids += batch
-            vectors += embeds.float().cpu()
-            bar.update(len(batch))
-            if len(ids) >= work.shard_size:
-                store.append(ids, vectors)
-                done, ids, vectors = done + len(ids), [], []
-        if ids:
-            store.append(ids, vectors)
-    return done + len(ids)
 
 
 def collect(

@@ -17,14 +17,19 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from hf_models.encoders import BlipEncoder, LanguageModelEncoder, SentenceTransformerEncoder, XCLIPEncoder
+from hf_models.encoders import (
+    BlipEncoder,
+    LanguageModelEncoder,
+    SentenceTransformerEncoder,
+    TFCoVREncoder,
+    XCLIPEncoder,
+)
 from hf_models.encoders.protocol import mean_of, unit
+from subtle.embedding.loop import Clip, Work
 from subtle.table.embedding import (
     DEFAULT_WORK,
     NO_CAPTION,
-    Clip,
     Embedded,
-    Work,
     clips_of,
     embed_clips,
     embed_queries,
@@ -129,7 +134,7 @@ def check_way(way: str, encoder: Any) -> None:
     if way not in WAYS:
         raise ValueError(f"there is no way {way!r} to make a query; there are {', '.join(WAYS)}")
     family = encoder.usage.family
-    if WAYS[way].reads_text and not getattr(encoder, "reads_texts", True):
+    if WAYS[way].reads_text and not encoder.reads_texts:
         raise ValueError(f"{family} has no text tower, so it makes no query by {way!r}; its queries are 'video'")
     if way in {"cross-attention", "ecde"} and not isinstance(encoder, BlipEncoder):
         raise ValueError(
@@ -143,7 +148,7 @@ def check_way(way: str, encoder: Any) -> None:
 
 def composes_itself(way: str, encoder: Any) -> bool:
     """Whether the mean of two stored halves is not what this encoder calls the mean."""
-    return way == "average" and isinstance(encoder, XCLIPEncoder | SentenceTransformerEncoder)
+    return way == "average" and isinstance(encoder, TFCoVREncoder | XCLIPEncoder | SentenceTransformerEncoder)
 
 
 def split_by_text(

@@ -18,8 +18,8 @@ from hf_datasets.tfcovr.labels import Label
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import NO_FILE
 from hf_models.video_text_matching import Scorer, load_matcher
+from subtle.embedding.loop import Clip
 from subtle.footage.refining import reordered
-from subtle.table.embedding import Clip
 from subtle.tfcovr.captions import label_of
 
 FRAMES_KEPT = 256

@@ -9,8 +9,9 @@ from typing import Any
 from hf_models.encoders.protocol import unit
 from hf_models.tfcovr.queries import Queries, index_of, place_queries
 from hf_models.tfcovr.ranking import rank_embeds
+from subtle.embedding.loop import Clip, Work
 from subtle.run.data import load_split, load_splits
-from subtle.table.embedding import Clip, Embedded, Work, embed_clips
+from subtle.table.embedding import Embedded, embed_clips
 from subtle.table.queries import WayName, compose_queries
 from subtle.table.rows import data_of
 from subtle.table.table import Measured

@@ -12,16 +12,17 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
-from hf_models.encoders import short_name
+from hf_models.encoders import AIMEncoder, load_encoder, short_name
+from hf_models.encoders.aim import is_aim
+from subtle.embedding.loop import Work
 from subtle.options import nearest
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import with_split
+from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.screen import Screen
-from subtle.table.aim import AIMEncoder, is_aim
 from subtle.table.caption_texts import Captions, captions_for, check_share
 from subtle.table.costs import Cost, Forward, Machine
-from subtle.table.embedding import Work, clips_of
-from subtle.table.models import load_model
+from subtle.table.embedding import clips_of
 from subtle.table.options import ZeroShotConfig
 from subtle.table.queries import WAYS, WayName
 from subtle.table.rows import Row, is_done
@@ -246,7 +247,8 @@ class Table2(Table[ZeroShotRow]):
             gc.collect()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self.loaded = model, load_model(model, self.device, **self.loading)
+            check_model_folder(model, *ENCODER_FILES)
+            self.loaded = model, load_encoder(model, self.device, **self.loading)
         return self.loaded[1]
 
 

@@ -20,7 +20,7 @@ from hf_models.tfcovr.queries import Queries, Triplets, index_of
 from hf_models.tfcovr.ranking import query_inputs
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig, EmbedConfig, EncoderConfig, QueryParts
-from subtle.tfcovr.clip_embeddings import made_by, read_clips
+from subtle.tfcovr.clip_embeddings import made_by, prepared_clips
 
 Batch = dict[str, Any]
 
@@ -170,7 +170,7 @@ class PixelSource:
         config = embed_config(self.config, "")
         video = torch.zeros(len(self.clips), model.config.video_embed_dim, device=self.device)
         needed = [self.rows[place] for place in sorted({*queries.query.tolist(), *queries.gallery.tolist()})]
-        clips = read_clips(needed, self.processor, config, {})
+        clips = prepared_clips(needed, self.processor, config, {})
         loader = ({"clip_id": clip_ids, "pixel_values": pixels} for clip_ids, pixels in clips)
         clip_ids, embeds = encode(model, loader, features="encode_video")
         video[[self.clips[clip_id] for clip_id in clip_ids]] = embeds.to(self.device)

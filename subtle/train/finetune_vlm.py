@@ -12,7 +12,7 @@ from accelerate.utils import set_seed
 from safetensors.torch import load_file
 
 from hf_models.encoders.modeling_layer_head import LayerHead
-from hf_models.fingerprints import weights_fingerprint
+from hf_models.frame_reading import frames_read
 from hf_models.gradient_caching import backward_in_chunks
 from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
@@ -53,7 +53,7 @@ class FinetuneVLM(TrainingRun):
         self.clips = dict(self.source.clips)
         self.place_validation()
         self.encoder = load_frozen(config, device)
-        self.fingerprint = weights_fingerprint(self.encoder.model)
+        self.fingerprint = self.encoder.weights
         set_seed(config.seed)
         self.features: LayerFeatures | None = None
         self.trained = self.add_trained(model_config)
@@ -80,8 +80,8 @@ class FinetuneVLM(TrainingRun):
             return adapted
         head: LayerHead = new_head(model_config, config).to(self.accelerator.device)
         encoder.add_head(head)
-        details = {"weights": self.fingerprint, "frames": encoder.num_frames, "frame_size": config.frame_size}
-        details |= {name: value for name, value in encoder.depends_on.items() if name != "head"}
+        details = encoder.fingerprint | frames_read(encoder.num_frames, "middles", config.frame_size)
+        details = {name: value for name, value in details.items() if name != "head"}
         details["dtype"] = self.accelerator.mixed_precision
         self.features = LayerFeatures(self.output_dir / "features", details, encoder, config, self.accelerator)
         items = [*self.source.all_items(), *self.query_items, *self.gallery_items]

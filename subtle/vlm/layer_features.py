@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from tqdm import tqdm
 
 from hf_models.encoders import LanguageModelEncoder
 from hf_models.feature_store import FeatureStore
+from subtle.embedding.loop import fill
 from subtle.vlm.items import Item, with_frames
 
 SHARD_SIZE = 256
@@ -47,16 +47,12 @@ class LayerFeatures:
         accelerator = self.accelerator
         missing = [item for item in dict.fromkeys(items) if key_of(item) not in self.store]
         mine = missing[accelerator.process_index :: accelerator.num_processes]
-        done: dict[str, Tensor] = {}
         frames_of = with_frames([[item] for item in mine], clips, self.encoder.num_frames, self.config)
-        shown = tqdm(mine, desc="frozen layers", unit="item", disable=not accelerator.is_local_main_process)
-        for item, frames in zip(shown, frames_of, strict=True):
-            done[key_of(item)] = self.states(item, frames)
-            if len(done) == SHARD_SIZE:
-                self.store.append(list(done), list(done.values()))
-                done = {}
-        if done:
-            self.store.append(list(done), list(done.values()))
+        batches = (
+            ([key_of(item)], self.states(item, frames)[None]) for item, frames in zip(mine, frames_of, strict=True)
+        )
+        hidden = not accelerator.is_local_main_process
+        fill(self.store, batches, len(mine), "item", SHARD_SIZE, is_hidden=hidden)
         accelerator.wait_for_everyone()
         self.store = FeatureStore(self.folder, self.details)  # with what other processes wrote
 

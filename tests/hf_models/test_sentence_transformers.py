@@ -31,7 +31,7 @@ from hf_models import (
     TFCoVRForComposedRetrieval,
     TFCoVRProcessor,
 )
-from hf_models.encoders import load_encoder
+from hf_models.encoders import load_encoder, load_sentence_transformer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "show", "with", "two", "turns", "a", "half"]
 TEXTS = ["show with 2 turns", "a half"]
@@ -263,9 +263,7 @@ def test_a_folder_of_before_still_loads(case, tmp_path):
         part.save_pretrained(tmp_path)
     for name in ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"):
         (tmp_path / name).unlink()
-    assert isinstance(AutoModel.from_pretrained(tmp_path), TFCoVRForComposedRetrieval)
-    with pytest.raises(ValueError, match="does not compare videos with texts"):
-        load_encoder(str(tmp_path))
+    assert isinstance(load_encoder(str(tmp_path)).model, TFCoVRForComposedRetrieval)
 
 
 def test_a_training_step_on_queries_and_targets_changes_the_weights(case, tmp_path):
@@ -286,17 +284,21 @@ def test_a_training_step_on_queries_and_targets_changes_the_weights(case, tmp_pa
 
 
 def test_any_video_model_of_sentence_transformers_compares_videos_with_texts(case):
-    encoder = load_encoder(str(case.root / "tfcovr"))
-    assert encoder.num_frames == FRAMES
     model, processor = case.models["tfcovr"]
     clips = [frames_of(seed) for seed in range(3)]
     with torch.inference_mode():
         targets = model.get_target_features(**processor(clips, do_sample_frames=False))
         texts = model.get_query_features(**processor(text=TEXTS))
-    assert_close(encoder.compare(encoder.encode_video(clips), encoder.encode_text(TEXTS)), targets @ texts.T)
-    assert_close(F.normalize(encoder.encode_video(clips), dim=-1), targets)
+        queries = model.get_query_features(**processor(clips, text=TEXTS[:1] * 3, do_sample_frames=False))
+    folder = str(case.root / "tfcovr")
+    for encoder in (load_sentence_transformer(folder, "cpu", None, False), load_encoder(folder)):
+        assert encoder.num_frames == FRAMES
+        with torch.inference_mode():
+            assert_close(encoder.compare(encoder.encode_video(clips), encoder.encode_text(TEXTS)), targets @ texts.T)
+            assert_close(F.normalize(encoder.encode_video(clips), dim=-1), targets)
+            assert_close(F.normalize(encoder.encode_query(clips, TEXTS[:1] * 3), dim=-1), queries)
     with pytest.raises(ValueError, match="does not embed text"):
-        load_encoder(str(case.root / "aim"))
+        load_sentence_transformer(str(case.root / "aim"), "cpu", None, False)
 
 
 def test_a_model_of_sentence_transformers_whose_parts_lie_in_folders_is_found(case, composer, tmp_path, monkeypatch):
@@ -313,4 +315,4 @@ def test_a_model_of_sentence_transformers_whose_parts_lie_in_folders_is_found(ca
 def test_a_model_that_needs_sentence_transformers_says_how_to_install_it(case, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ImportError, match=r'pip install "subtle-video\[sentence-transformers\]"'):
-        load_encoder(str(case.root / "tfcovr"))
+        load_sentence_transformer(str(case.root / "tfcovr"), "cpu", None, False)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from transformers import AutoModel, AutoProcessor
 
 from hf_models import FactoredCoVRConfig, FactoredCoVRForComposedRetrieval
-from hf_models.moment_encoders import ComposedMomentEncoder, load_moment_encoder
+from hf_models.encoders import TFCoVREncoder, load_encoder
 from hf_models.query_texts import ExportedTextEncoder
 from hf_models.text_export import export_text_half
 
@@ -29,14 +29,14 @@ def factored():
     taken = {name: getattr(model.config, name) for name in fields}
     made = FactoredCoVRForComposedRetrieval(FactoredCoVRConfig(**taken, num_labels=5, fusion_hidden_dim=32))
     made.text_model = model.text_model
-    return ComposedMomentEncoder(made.eval(), AutoProcessor.from_pretrained(WEIGHTS / "miniature-tfcovr"))
+    return TFCoVREncoder(made.eval(), AutoProcessor.from_pretrained(WEIGHTS / "miniature-tfcovr"), 12)
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """Encoders, and the folders to which their text halves were exported, by name."""
     folder = tmp_path_factory.mktemp("exported")
-    encoders = {name: load_moment_encoder(str(WEIGHTS / name)) for name in SHIPPED} | {"factored": factored()}
+    encoders = {name: load_encoder(str(WEIGHTS / name)) for name in SHIPPED} | {"factored": factored()}
     assert [export_text_half(encoder, folder / name) for name, encoder in encoders.items()] == [None] * len(MODELS)
     return {name: (encoder, folder / name) for name, encoder in encoders.items()}
 

@@ -104,11 +104,11 @@ def small(tiny, tmp_path_factory):
     opened = MomentIndex(config.output)
     names = ["models", f"moments_{opened.active.key}", f"files_{opened.active.key}"]
     tables = {name: opened.database.open_table(name).to_arrow() for name in names}
-    encoder, load = models.load_again(opened.active, "cpu"), models.load_moment_encoder
+    encoder, load = models.load_again(opened.active, "cpu"), models.load_encoder
     with pytest.MonkeyPatch.context() as patch:  # loading it takes longer than all else
         patch.setattr(
             models,
-            "load_moment_encoder",
+            "load_encoder",
             lambda name, *rest, **o: encoder if name == config.model else load(name, *rest, **o),
         )
         yield config, tables, encoder

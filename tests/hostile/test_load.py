@@ -97,7 +97,7 @@ def test_a_thousand_videos_of_which_200_are_bad_are_encoded_and_named(
 
     options = {**tiny, "dataset": str(data), "splits": ["test"], "num_workers": 2, "device": "cpu"}
     options |= {"timeout_seconds": 5.0, "shard_size": 64, "cache_dir": str(tmp_path / "frames")}
-    monkeypatch.setattr("subtle.tfcovr.clip_embeddings.VideoReaderPool", partial(Watched, reader=hostile_reader))
+    monkeypatch.setattr("subtle.embedding.loop.VideoReaderPool", partial(Watched, reader=hostile_reader))
     config = embed.EmbedConfig(**options, output_dir=str(tmp_path / "embeddings"))
     coverage = embed.run(config)
     failures = json.loads((tmp_path / "embeddings" / "results.json").read_text())["coverage"]["failures"]

@@ -25,7 +25,6 @@ from small_encoders import blip, clip, gme, random_videos, save_small, siglip, v
 from transformers import AutoModel
 
 from hf_models.encoders import load_encoder
-from hf_models.moment_encoders import load_moment_encoder
 
 WEIGHTS = Path(__file__).parents[2] / "recipes" / "weights"
 FAMILIES = {make.__name__: make for make in (blip, clip, gme, siglip, v_jepa_2, x_clip)}
@@ -52,12 +51,10 @@ def save_adapter(base, folder):
 def opened(name, folder, base):
     """What a folder gives for fixed clips and texts; `base` is the model of an adapter."""
     videos = random_videos(2, 4, 64 if name in SHIPPED else 16)
-    if name == "miniature-tfcovr":
-        encoder = load_moment_encoder(str(folder))
-        frames = random_videos(1, encoder.num_frames, 64)
-        with torch.inference_mode():
-            return torch.from_numpy(encoder.query(frames[0], "with 2 turns"))
     encoder = load_encoder(base, adapter=str(folder)) if base else load_encoder(str(folder))
+    if name == "miniature-tfcovr":
+        frames = random_videos(1, encoder.num_frames, 64)
+        return torch.from_numpy(encoder.query(frames[0], "with 2 turns"))
     parts = [encoder.encode_video(videos)]
     if encoder.reads_texts:
         parts.append(encoder.encode_text(["a dog runs", "a dog sits then runs"]))

@@ -17,11 +17,11 @@ from subtle import engines
 from subtle.embedding import embed, embed_moments
 from subtle.embedding.embed import EmbedConfig
 from subtle.engines import Actors, actors_of
-from subtle.fig import video_features
 from subtle.footage import engines as indexing_engines
 from subtle.footage import index, reading
 from subtle.footage.options import IndexConfig
 from subtle.options import run_recipe
+from subtle.run import shards
 from subtle.run.shared_config import ActorConfig
 from subtle.tfcovr import clip_embeddings
 from tests.subtle.embedding.test_embed_moments import moments  # noqa: F401 a fixture
@@ -42,7 +42,7 @@ def without_ray(monkeypatch):
                 stream.write_table(table)
             yield number, pa.ipc.open_stream(sink.getvalue()).read_all()
 
-    for module in (indexing_engines, clip_embeddings, video_features):
+    for module in (indexing_engines, shards):
         monkeypatch.setattr(module, "run_on_ray", run)
     for module in (index, embed, embed_moments):
         monkeypatch.setattr(module, "running", lambda *_, **__: contextlib.nullcontext())
@@ -108,7 +108,7 @@ def test_a_worker_with_another_model_or_without_the_videos_refuses_the_work(conf
     model, processor = clip_embeddings.load_encoders(options)
     origin = clip_embeddings.made_by(model, processor, options)["video"]
     with pytest.raises(ValueError, match=r"another model than .* \(other weights\)"):
-        clip_embeddings.ShardEncoder(asdict(options), origin | {"weights": "8c1f"})
+        clip_embeddings.ClipWorker(asdict(options), origin | {"weights": "8c1f"})
 
 
 def test_when_workers_stop_all_that_was_done_is_in_the_index(config, without_ray, monkeypatch, footage):

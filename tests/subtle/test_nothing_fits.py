@@ -7,8 +7,8 @@ import pytest
 from colored_videos import write_colored_video
 
 from hf_datasets.video import read_frames
+from hf_models.encoders import load_encoder
 from hf_models.index.store import MomentIndex
-from hf_models.moment_encoders import load_moment_encoder
 from subtle.footage import calibration, index, search
 from subtle.footage.calibration import SENTENCES, kind_of, threshold_of
 from subtle.footage.options import IndexConfig, SearchConfig
@@ -46,7 +46,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encoder():
-    return load_moment_encoder(MINIATURE_CLIP, num_frames=2)
+    return load_encoder(MINIATURE_CLIP, num_frames=2)
 
 
 def opened(root, name="index"):
@@ -89,7 +89,7 @@ def test_of_clips_it_is_what_moments_find_in_other_videos(root, encoder, tmp_pat
 
 def test_of_composed_queries_it_comes_from_clips_of_the_index_with_sentences(root, tmp_path):
     make_index(root, MINIATURE_TFCOVR, "composed")
-    composer = load_moment_encoder(MINIATURE_TFCOVR)
+    composer = load_encoder(MINIATURE_TFCOVR)
     found, vectors, rows = opened(root, "composed")
     best = []
     for row, sentence in zip(rows.to_pylist(), SENTENCES, strict=False):
@@ -106,7 +106,7 @@ def test_of_composed_queries_it_comes_from_clips_of_the_index_with_sentences(roo
 
 @pytest.mark.parametrize(("model", "fits"), [(MINIATURE_CLIP, {"text", "clip"}), (MINIATURE_TFCOVR, {"both", "clip"})])
 def test_kinds_whose_scores_tell_nothing_are_refused(model, fits):
-    made = load_moment_encoder(model)
+    made = load_encoder(model)
     for kind, parts in {"text": (False, True), "clip": (True, False), "both": (True, True)}.items():
         if kind in fits:
             assert kind_of(made, clip=parts[0], text=parts[1]) == kind

@@ -23,8 +23,8 @@ from transformers import (
 )
 
 from hf_datasets.video import read_frames
+from hf_models.encoders import load_encoder
 from hf_models.index.store import MomentIndex
-from hf_models.moment_encoders import load_moment_encoder
 from subtle.footage import index, search
 from subtle.footage.options import IndexConfig, SearchConfig
 from subtle.options import run_recipe
@@ -143,7 +143,7 @@ def test_an_index_of_a_factored_model_scores_as_the_model_does(tmp_path, factore
     index.run(IndexConfig(**made, window_seconds=2, stride_seconds=1, num_workers=0, device="cpu"))
     options = {"clip": str(tmp_path / "videos/1.mp4"), "start_seconds": 1, "end_seconds": 3} if parts != "text" else {}
     config = SearchConfig(index=made["output"], text="show red" if parts != "clip" else None, device="cpu", **options)
-    opened, encoder = MomentIndex(made["output"]), load_moment_encoder(factored_retriever)
+    opened, encoder = MomentIndex(made["output"]), load_encoder(factored_retriever)
     frames = read_frames(config.clip, 4, 1, 3, size=(16, 16)).frames if config.clip else None
     query = encoder.query(frames, config.text)
     rows = opened.moments(opened.active.key).to_arrow().to_pylist()

@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from hf_models.encoders import load_encoder
+from hf_models.fingerprints import key_of
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
-from hf_models.moment_encoders import key_of, load_moment_encoder
 from hf_models.query_texts import files_of_model
 from subtle.footage import search, text_queries
+from subtle.footage.models import made_by
 from subtle.footage.options import SearchConfig
 from subtle.footage.text_queries import keep_text_queries, text_query
 
@@ -27,10 +29,10 @@ def indexed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
     name = str(folder / "model")
     shutil.copytree(RECIPES / "weights/miniature-tfcovr", name)
-    encoder = load_moment_encoder(name)
+    encoder = load_encoder(name)
     index = MomentIndex.create(folder / "index")
     details = {"files": files_of_model(name), "num_frames": None, "trust_remote_code": False}
-    model = index.add(IndexedModel(key_of(encoder.made_by), name, encoder.made_by, 128, str(folder), details))
+    model = index.add(IndexedModel(key_of(made_by(encoder)), name, made_by(encoder), 128, str(folder), details))
     vectors = np.random.default_rng(0).normal(size=(50, 128)).astype(np.float32)
     rows = [
         {"moment_id": str(place), "video": f"{place}.mp4", "start_seconds": 0.0, "end_seconds": 1.0, "vector": vector}

@@ -20,7 +20,6 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from hf_models.encoders import ENCODERS, load_encoder
-from hf_models.moment_encoders import load_moment_encoder
 
 TEXTS = ["a dog runs then a dog sits", "dog", "a dog sits"]
 VIDEOS = random_videos(3, 4, 32)
@@ -155,26 +154,26 @@ def test_a_model_in_bfloat16_gives_float32(folder_of, encoder_of, family):
 
 
 def test_moments_are_searched_by_what_the_encoder_makes_of_a_query(folder_of, encoder_of):
-    moments, encoder = load_moment_encoder(folder_of(blip), num_frames=4), encoder_of(blip)
-    vectors = moments({"frames": VIDEOS})["vector"]
+    moments, encoder = load_encoder(folder_of(blip), num_frames=4), encoder_of(blip)
+    vectors = moments.vectors(VIDEOS)
     assert_close(torch.from_numpy(vectors), encoder.encode_video(VIDEOS))
     query = torch.from_numpy(moments.query(VIDEOS[0], "a dog"))
     assert_close(query, encoder.encode_query(VIDEOS[:1], ["a dog"])[0])
 
 
 def test_a_search_by_v_jepa_2_is_by_a_clip_only(folder_of):
-    moments = load_moment_encoder(folder_of(v_jepa_2))
+    moments = load_encoder(folder_of(v_jepa_2))
     assert moments.num_frames == 4
     assert moments.query(VIDEOS[0]).shape == (16,)
-    assert {"weights", "processor"} <= moments.made_by.keys()
+    assert {"weights", "processor"} <= moments.fingerprint.keys()
     with pytest.raises(ValueError, match="embeds videos only, so a query is a clip"):
         moments.query(text="a dog")
 
 
 def test_an_index_knows_the_prompts_of_its_vectors_and_frames_keep_their_size(folder_of):
-    moments = load_moment_encoder(folder_of(gme), num_frames=4)
-    assert "You are a helpful assistant." in moments.made_by["prompts"]
+    moments = load_encoder(folder_of(gme), num_frames=4)
+    assert "You are a helpful assistant." in moments.fingerprint["prompts"]
     assert moments.frame_size is None  # Qwen's size is a number of pixels
-    before = moments.made_by
-    moments.encoder.instruction = "Find the dog."
-    assert moments.made_by != before
+    before = moments.fingerprint
+    moments.instruction = "Find the dog."
+    assert moments.fingerprint != before

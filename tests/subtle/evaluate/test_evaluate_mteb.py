@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from hf_datasets.comp.contrasts import SpanReader
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import VideoReaderPool
+from hf_models.encoders import load_encoder
 from subtle.comp.scores import Scores
 from subtle.evaluate import evaluate_mteb, evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig, EvaluateMTEBConfig
@@ -26,7 +27,7 @@ from subtle.mteb import (
     export_composed,
 )
 from subtle.mteb.composed import CUTS, KEPT, LEFT_OUT
-from subtle.mteb.encoders import RandomEncoder, SegmentEncoder, load_composed
+from subtle.mteb.encoders import OurEncoder, RandomEncoder, SegmentEncoder
 from subtle.mteb.segments import Segment
 from subtle.run.models import load_encoders
 from subtle.run.shared_config import EmbedConfig
@@ -78,7 +79,7 @@ def test_mteb_and_our_own_evaluation_agree(parts, trained, stored, task, tiny, r
         output_dir=str(tmp_path),
     )
     ours = evaluate_tfcovr.run(config)["two-stage"]
-    theirs = scores_of(load_composed(model, "tiny", parts=parts), task)
+    theirs = scores_of(OurEncoder(load_encoder(model), "tiny", parts=parts), task)
     for k in (5, 10, 25, 50):
         assert theirs[f"map_at_{k}_{LEFT_OUT}"] == pytest.approx(ours[f"map@{k}"], abs=1e-6)
     assert theirs["main_score"] == pytest.approx(ours["map@50"], abs=1e-6)
@@ -99,7 +100,7 @@ def test_clips_without_a_video_count_as_in_our_own_evaluation(model, tiny, tmp_p
         output_dir=str(tmp_path / "evaluation"),
     )
     ours = evaluate_tfcovr.run(config)["two-stage"]
-    theirs = scores_of(load_composed(model, "tiny"), TFCoVR(dataset=str(data)))
+    theirs = scores_of(OurEncoder(load_encoder(model), "tiny"), TFCoVR(dataset=str(data)))
     for k in (5, 10, 25, 50):
         assert theirs[f"map_at_{k}_{LEFT_OUT}"] == pytest.approx(ours[f"map@{k}"], abs=1e-6)
     covered = json.loads((tmp_path / "evaluation" / "results.json").read_text())["coverage"]["two-stage"]
@@ -217,7 +218,7 @@ def test_a_model_of_ours_that_sentence_transformers_loads_measures_the_same(mode
         output_dir=str(tmp_path),
     )
     (found,) = evaluate_mteb.run(config).values()
-    expected = scores_of(load_composed(model, "tiny"), task)
+    expected = scores_of(OurEncoder(load_encoder(model), "tiny"), task)
     for name in ("map_at_50", "map_at_5", "recall_at_1"):
         for how in (LEFT_OUT, KEPT):
             assert found[f"TFCoVRMini/{name}_{how}"] == pytest.approx(expected[f"{name}_{how}"], abs=1e-6)
@@ -232,7 +233,7 @@ def test_what_was_exported_is_read_by_mteb_and_measures_the_same(model, task, ti
     assert list(loaded["queries"]["text"]) == list(own["queries"]["text"])
     assert loaded["relevant_docs"] == own["relevant_docs"]
     there = {"data_dir": str(folder), "video_dir": str(videos)}
-    encoder = load_composed(model, "tiny")
+    encoder = OurEncoder(load_encoder(model), "tiny")
     again = scores_of(encoder, ComposedBenchmark(name="Tiny-CoVR", **there))
     expected = scores_of(encoder, task)
     assert {name: again[name] for name in again if "own_clip" in name} == {

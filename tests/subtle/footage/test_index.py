@@ -15,11 +15,11 @@ from colored_videos import write_colored_video
 from filelock import FileLock
 
 from hf_datasets.video import read_frames
+from hf_models.encoders import load_encoder
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
-from hf_models.moment_encoders import load_moment_encoder
-from subtle.footage import index, reading
-from subtle.footage.options import IndexConfig
+from subtle.footage import index, reading, search
+from subtle.footage.options import IndexConfig, SearchConfig
 from subtle.options import run_recipe
 
 RED, GREEN, BLUE, WHITE, BLACK = (250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245), (10, 10, 10)
@@ -76,7 +76,7 @@ def test_a_folder_becomes_windows_with_the_vectors_of_their_frames(config, video
     counts = index.run(config)
     assert counts["moments_in_index"] == 5 + 3 + 7 + 1
     assert spans_of(config.output, "b/it's.mkv") == [(0.0, 1.0), (0.5, 1.5), (1.0, 2.0)]
-    encoder = load_moment_encoder(config.model)
+    encoder = load_encoder(config.model)
     for row in rows_of(config.output):
         span = (row["start_seconds"], row["end_seconds"])
         frames = read_frames(videos / row["video"], 4, *span, size=(16, 16)).frames
@@ -288,7 +288,7 @@ def test_models_live_side_by_side_and_searches_go_back(config, tiny, capsys):
     first = rows_of(config.output)
     other = replace(config, model=str(Path(tiny["vision_model"]).parent / "other"))
     shutil.copytree(config.model, other.model, dirs_exist_ok=True)
-    model = load_moment_encoder(config.model).model
+    model = load_encoder(config.model).model
     torch.nn.init.normal_(next(weight for weight in model.parameters() if weight.ndim > 1))
     model.save_pretrained(other.model)
     index.run(other)
@@ -327,12 +327,18 @@ def test_a_folder_of_other_things_is_no_place_for_an_index(config, videos, capsy
     assert "name an empty folder" in capsys.readouterr().err
 
 
-def test_an_index_of_another_version_is_refused(config, capsys):
+@pytest.mark.parametrize("version", [2, 99])
+def test_an_index_of_another_version_is_refused(version, config, capsys):
+    """Those of format 2 were made of other frames of the same moments."""
     index.run(config)
     table = MomentIndex(config.output).database.open_table("models")
-    table.update(where="true", values={"format": 99})
-    assert run_recipe(index.main, config) == 2
-    assert "made by another version" in capsys.readouterr().err
+    table.update(where="true", values={"format": version})
+    capsys.readouterr()
+    asked = SearchConfig(index=config.output, text="show red", device="cpu")
+    assert [run_recipe(index.main, config), run_recipe(search.main, asked)] == [2, 2]
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert all("made by another version" in line and "make it again" in line for line in said)
 
 
 def test_shots_are_cut_where_the_picture_changes(config, videos):
@@ -348,10 +354,7 @@ def test_an_encoder_that_gives_no_numbers_is_refused(config, monkeypatch):
     encode = index.Indexer.embed
 
     def broken(self, batch):
-        self.encoder = lambda given: {
-            "moments": given["moments"],
-            "vector": np.full((len(given["moments"]), 16), np.nan),
-        }
+        monkeypatch.setattr(self.encoder, "vectors", lambda frames: np.full((len(frames), 16), np.nan))
         return encode(self, batch)
 
     monkeypatch.setattr(index.Indexer, "embed", broken)

@@ -18,9 +18,9 @@ from colored_videos import write_colored_video
 from PIL import Image, ImageDraw
 
 from hf_datasets.video import read_frames
+from hf_models.encoders import load_encoder
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
-from hf_models.moment_encoders import load_moment_encoder
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.footage import index, search
@@ -97,7 +97,7 @@ def test_scores_are_the_products_of_our_own_embeddings(config, retriever, parts)
     elif parts == "text":
         config = replace(config, clip=None, start_seconds=None, end_seconds=None)
     found = search.find(config)
-    encoder = load_moment_encoder(retriever)
+    encoder = load_encoder(retriever)
     frames = read_frames(config.clip, 4, 1, 3, size=(16, 16)).frames if config.clip else None
     query = encoder.query(frames, config.text)
     rows = all_rows(config)
@@ -245,7 +245,7 @@ def test_a_model_that_was_trained_again_in_the_same_place_is_refused(config, ind
     index.run(made)
     query = replace(config, index=made.output)
     assert search.find(query)
-    model = load_moment_encoder(str(folder)).model
+    model = load_encoder(str(folder)).model
     torch.nn.init.normal_(next(weight for weight in model.parameters() if weight.ndim > 1))
     model.save_pretrained(folder)
     assert run_recipe(search.main, query) == 2
@@ -284,7 +284,7 @@ def test_map_of_searches_is_that_of_the_evaluation(tiny, embedded, retriever, tm
         device="cpu",
     )
     index.run(made)
-    opened, encoder = MomentIndex(made.output), load_moment_encoder(retriever)
+    opened, encoder = MomentIndex(made.output), load_encoder(retriever)
     predictions = pl.read_parquet(tmp_path / "evaluation" / "predictions.parquet")
     ranked, references = [], []
     for row in predictions.iter_rows(named=True):

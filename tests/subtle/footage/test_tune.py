@@ -17,7 +17,7 @@ from hf_datasets.footage.moments import read_moments
 from hf_datasets.tfcovr.free_text import write_free_modification
 from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.video import read_frames
-from hf_models.moment_encoders import load_moment_encoder
+from hf_models.encoders import load_encoder
 from subtle.footage import tune
 from subtle.footage.options import TuneConfig
 from subtle.options import run_recipe
@@ -125,7 +125,7 @@ def test_a_table_becomes_a_model_that_can_be_searched_with(tuned, myclips):
     texts = set(pl.read_parquet(tuned / "dataset/own/train-*.parquet")["modification_text"])
     assert "show roja instead of verde" in texts
     assert "show luz apagada instead of lámpara roja" in texts
-    encoder = load_moment_encoder(str(tuned / "model"))
+    encoder = load_encoder(str(tuned / "model"))
     frames = read_frames(myclips / "videos/day0.mp4", 2, 0, 1).frames
     assert np.linalg.norm(encoder.query(frames, "show verde instead of roja")) == pytest.approx(1, abs=1e-5)
     card = (tuned / "model/README.md").read_text(encoding="utf-8")

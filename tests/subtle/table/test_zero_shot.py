@@ -6,16 +6,21 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
+import torch
 from safetensors import safe_open
 
 from hf_models import AIMModel, AIMVideoProcessor
+from hf_models.encoders import load_encoder
 from hf_models.encoders.dual_encoders import ImageEncoder, LanguageBindEncoder
+from subtle.embedding.loop import Work, read_clips
 from subtle.evaluate import evaluate_mteb
 from subtle.evaluate.options import EvaluateMTEBConfig
-from subtle.table import costs, models, zero_shot
-from subtle.table.embedding import Work, read_clips
+from subtle.run.data import with_split
+from subtle.table import costs, zero_shot
 from subtle.table.options import ZeroShotConfig
+from subtle.table.queries import compose_queries
 from subtle.table.rows import read_rows
+from subtle.table.scoring import Benchmark
 from subtle.table.table import main
 from tests.fixtures import small_encoders
 from tests.fixtures.colored_videos import write_colored_video
@@ -88,7 +93,7 @@ def test_languagebind_reads_from_the_first_frame_to_the_last_as_it_was_released(
     video = write_video(tmp_path / "video.mp4", 50)
     clip = {"clip_id": "a", "video": str(video), "start_seconds": None, "end_seconds": None}
     for encoder, numbers in ((LanguageBindEncoder, [0, 16, 32, 49]), (ImageEncoder, [5, 18, 30, 43])):
-        ((_, frames),) = read_clips(encoder, [clip], 4, {}, Work(num_workers=0))
+        ((_, frames),) = read_clips([clip], 4, {}, Work(num_workers=0), spread=encoder.spread)
         assert numbers_of(SimpleNamespace(frames=frames)) == numbers
 
 
@@ -102,6 +107,20 @@ def test_the_average_of_clip_is_that_of_mteb(small, options, tiny):
         assert ours[f"map@{cut}"] == pytest.approx(
             theirs["clip"][f"TFCoVRMini/map_at_{cut}_own_clip_left_out"], abs=1e-6
         )
+
+
+def test_the_average_of_a_model_of_ours_is_its_own_query(factored_retriever, options, tmp_path):
+    """The mean of its stored halves would be of a target and of a query without a video."""
+    encoder, work = load_encoder(factored_retriever), Work(num_workers=0)
+    benchmark = Benchmark.load(with_split(ZeroShotConfig(**options)))
+    rows = benchmark.rows[:3]
+    made = compose_queries("average", encoder, rows, benchmark.clips.values(), tmp_path, work=work)
+    clips = [benchmark.clips[row["query_clip_id"]] for row in rows]
+    frames = dict(read_clips(clips, encoder.num_frames, {}, work))
+    with torch.inference_mode():
+        texts = [row["modification_text"] for row in rows]
+        expected = encoder.encode_query([frames[row["query_clip_id"]] for row in rows], texts)
+    torch.testing.assert_close(made.rows(row["query_id"] for row in rows), expected)
 
 
 def test_a_killed_run_goes_on_and_encodes_nothing_twice(small, options, warm_python, monkeypatch):
@@ -230,7 +249,7 @@ def test_clips_without_labels_have_no_label_captions(small, options, tiny, tmp_p
 
 
 def test_a_dry_run_loads_nothing_and_names_a_gpu_that_is_too_small(small, options, monkeypatch, capsys):
-    monkeypatch.setattr(models, "load_encoder", None)
+    monkeypatch.setattr(zero_shot, "load_encoder", None)
     monkeypatch.setattr(costs.torch.cuda, "mem_get_info", lambda _: (100, 200))
     chosen = options | {"blip2": small["blip2"], "aim_k400_8": small["aim"], "aim_text": small["clip"]}
     assert main(ZeroShotConfig(**chosen, dry_run=True)) == 0

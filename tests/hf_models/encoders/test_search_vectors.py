@@ -1,0 +1,112 @@
+"""Vectors of a search: each family gives one for a moment and for a query, and says what it depends on."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import AutoModel, AutoProcessor
+
+from hf_models.encoders import load_encoder
+from hf_models.fingerprints import key_of
+from hf_models.frame_reading import frames_read
+from hf_models.query_texts import files_of_model
+
+WEIGHTS = "recipes/weights"
+CLIP = f"{WEIGHTS}/miniature-clip"
+
+
+@pytest.fixture(scope="module")
+def clip():
+    return load_encoder(CLIP, num_frames=4)
+
+
+def frames(seed, number=1, length=4):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(256, (number, length, 3, 64, 64), dtype=torch.uint8, generator=generator)
+
+
+def test_vectors_are_unit_norm_float32(clip):
+    made = clip.vectors(list(frames(0, 2)))
+    assert made.dtype == np.float32
+    assert made.shape == (2, clip.dimensions)
+    assert np.linalg.norm(made, axis=1) == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_an_image_models_moment_is_the_mean_of_its_frames(clip):
+    (moment,) = frames(1)
+    batch = clip.processor.image_processor(list(moment), return_tensors="pt")
+    with torch.inference_mode():
+        each = F.normalize(clip.model.get_image_features(**batch).pooler_output, dim=-1)
+    expected = F.normalize(each.mean(0), dim=-1)
+    assert clip.vectors([moment])[0] == pytest.approx(expected.numpy(), abs=1e-5)
+
+
+def test_a_clip_with_a_text_is_between_them(clip):
+    (moment,) = frames(2)
+    halves = clip.query(moment), clip.query(text="a dive")
+    both = clip.query(moment, "a dive")
+    assert both == pytest.approx((halves[0] + halves[1]) / np.linalg.norm(halves[0] + halves[1]), abs=1e-5)
+
+
+def test_a_model_of_ours_composes_its_queries_and_looks_for_a_clip_alone_as_for_a_target():
+    folder = f"{WEIGHTS}/miniature-tfcovr"
+    encoder = load_encoder(folder)
+    model, processor = AutoModel.from_pretrained(folder).eval(), AutoProcessor.from_pretrained(folder)
+    (moment,) = frames(3, length=encoder.num_frames)
+    with torch.inference_mode():
+        pixels, tokens = processor([moment], do_sample_frames=False), processor(text=["a dive"])
+        target = model.get_target_features(**pixels)[0].numpy()
+        text = model.get_query_features(**tokens)[0].numpy()
+        both = model.get_query_features(**pixels, **tokens)[0].numpy()
+    assert encoder.query(moment) == pytest.approx(target, abs=1e-5)
+    assert encoder.vectors([moment])[0] == pytest.approx(target, abs=1e-5)
+    assert encoder.query(text="a dive") == pytest.approx(text, abs=1e-5)
+    assert encoder.query(moment, "a dive") == pytest.approx(both, abs=1e-5)
+    with pytest.raises(ValueError, match="takes 12 frames, not 4; leave num_frames out"):
+        load_encoder(folder, num_frames=4)
+
+
+def test_aim_searches_by_a_clip_alone_unless_its_clip_is_named(tmp_path):
+    alone = load_encoder(f"{WEIGHTS}/miniature-aim")
+    (moment,) = frames(4, length=alone.num_frames)
+    batch = alone.frames_processors[0]([moment], do_sample_frames=False, return_tensors="pt")
+    with torch.inference_mode():
+        expected = F.normalize(alone.model(batch["pixel_values"]).pooler_output, dim=-1)[0].numpy()
+    assert alone.query(moment) == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(ValueError, match="embeds videos only, so a query is a clip"):
+        alone.query(text="a dive")
+    with pytest.raises(ValueError, match="AIM is built on a 'clip'"):
+        load_encoder(f"{WEIGHTS}/miniature-aim", aim_text=f"{WEIGHTS}/miniature-vidclip")
+
+
+def test_what_is_made_depends_on_weights_processor_and_the_frames_that_are_read(clip):
+    assert clip.fingerprint == load_encoder(CLIP, num_frames=5).fingerprint
+    assert {"encoder", "weights", "processor", "tokenizer"} <= clip.fingerprint.keys()
+    reads = [(4, "middles"), (5, "middles"), (4, "seconds"), (4, "middles", 48)]
+    assert len({key_of(clip.fingerprint | frames_read(*read)) for read in reads}) == len(reads)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({}, "give a clip, a text or both"), ({"text": " "}, "is empty"), ({"text": "dive " * 500}, "shorten it")],
+)
+def test_a_query_that_cannot_be_is_named(clip, given, message):
+    with pytest.raises(ValueError, match=message):
+        clip.query(**given)
+
+
+def test_the_files_of_a_model_are_known_by_size_and_time(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"123")
+    (tmp_path / ".hidden.json").write_text("{}")
+    before = files_of_model(str(tmp_path))
+    assert before["model.safetensors"][0] == 3
+    assert list(before) == ["model.safetensors"]
+    (tmp_path / "model.safetensors").write_bytes(b"1234")
+    assert files_of_model(str(tmp_path)) != before
+    assert files_of_model("openai/clip-vit-base-patch32") is None
+
+
+def test_vidclip_reads_videos_and_texts():
+    encoder = load_encoder(f"{WEIGHTS}/miniature-vidclip")
+    (moment,) = frames(5, length=encoder.num_frames)
+    assert encoder.vectors([moment]).shape[1:] == encoder.query(text="a dive").shape == (encoder.dimensions,)
