@@ -21,7 +21,7 @@ LIMITS = {
     "options": 620,
     "flags": 910,
     "verbs": 30,
-    "files from a clip to mAP": 120,
+    "files from a clip to mAP": 127,
 }
 """At most 5 % above what was measured when they were set; lower them when a figure falls."""
 
