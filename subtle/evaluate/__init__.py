@@ -1,1 +1,1 @@
-"""Measuring."""
+"""Measuring trained models, judging by chat models, and reports."""

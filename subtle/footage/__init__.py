@@ -1,1 +1,1 @@
-"""What `index` and `search` share: the source of an index, the reading of its videos, its models and its output."""
+"""Footage of one's own: `index`, `search` and `tune`, and what they share."""

@@ -1,1 +1,1 @@
-"""What `publish.py` shares: the folder of each kind of publication, and its way to the Hub."""
+"""Publishing: the folder of each kind of publication, and its way to the Hub."""

@@ -3,8 +3,6 @@
     import mteb
     from subtle.mteb import TFCoVR      # from `pip install 'subtle-video[mteb]'`
     mteb.evaluate(model, TFCoVR())                    # the miniature; TFCoVR("release", video_dir=...) is TF-CoVR
-
-Within the recipes the same room is `mteb_tasks`. It imports nothing of the other recipes.
 """
 
 try:

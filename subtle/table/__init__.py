@@ -1,1 +1,1 @@
-"""What the tables of baselines and ablations share: their rows, costs, embeddings and composed queries."""
+"""Tables of composed retrieval: the runner of their rows, the kinds of rows, costs, embeddings and composed queries."""

@@ -1,1 +1,1 @@
-"""Training."""
+"""Training: the loop of each model in the module of its recipe's name."""
