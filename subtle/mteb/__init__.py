@@ -3,6 +3,8 @@
     import mteb
     from subtle.mteb import TFCoVR      # from `pip install 'subtle-video[mteb]'`
     mteb.evaluate(model, TFCoVR())                    # the miniature; TFCoVR("release", video_dir=...) is TF-CoVR
+
+No part of mteb is changed; the classes are given to `mteb.evaluate` as they are.
 """
 
 try:
