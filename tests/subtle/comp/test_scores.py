@@ -33,6 +33,7 @@ class Oracle:
     """Knows which text is right for which video, except for the chosen mistakes and ties."""
 
     num_frames = 1
+    spread = "middles"
 
     def __init__(self, wrong=(), tied=()):
         self.wrong, self.tied, self.seen = set(wrong), set(tied), {}
