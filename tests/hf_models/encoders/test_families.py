@@ -137,7 +137,7 @@ def test_every_family_says_how_it_is_used():
 
 
 def test_a_model_in_bfloat16_gives_float32(folder_of, encoder_of, family):
-    if family == "gme" and torch.cpu._is_amx_tile_supported() and torch.backends.cpu.get_cpu_capability() != "AVX512":
+    if family is gme and torch.cpu._is_amx_tile_supported() and torch.backends.cpu.get_cpu_capability() != "AVX512":
         pytest.skip("torch's attention in bfloat16 asks the processor, not ATEN_CPU_CAPABILITY, what it has, and fails")
     encoder = load_encoder(folder_of(family), num_frames=4)
     encoder.model.bfloat16()
