@@ -1,6 +1,5 @@
 """Caption the clips of TF-CoVR with a video-language model, and score the captions by the labels (Tables C1 and C2)."""
 
-import sys
 from typing import Any
 
 from hf_datasets.generation.images import image_parts
@@ -13,7 +12,7 @@ from subtle.building.options import CaptionClipsConfig
 from subtle.run.build import Build
 from subtle.run.data import load_split, with_split
 from subtle.run.results import write_results, write_text
-from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies
+from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
     Clip,
@@ -23,7 +22,6 @@ from subtle.tfcovr.captions import (
     model_of,
     read_captions,
     scored,
-    write_table,
 )
 
 COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
@@ -86,26 +84,7 @@ def main(config: CaptionClipsConfig) -> int:
     systems = {name: tallies(found)} | baselines(row["label"] for row in found if row["label"])
     coverage = coverage_of(build, len(clips), found, ("clips", "captions"))
     text = report(systems, {name: found}, number=config.examples, title=f"{config.dataset_config}, {config.split}")
-    with build.draft() as draft:
-        write_table(draft / "captions.parquet", found, COLUMNS)
-        write_rejections(draft, build.rejections)
-        write_text(draft / "table.md", text)
-        write_results(
-            draft,
-            figures_of(systems[name]) | build.counts(),
-            config=config,
-            seed=config.seed,
-            model=name,
-            baselines={other: figures_of(by_sport) for other, by_sport in systems.items() if other != name},
-            coverage=coverage,
-            complete=build.incomplete is None,
-            prompts=build.chat.meter.prompts if config.model else {},
-        )
-    if not found:
-        sys.stderr.write(f"no answer is a caption; {build.output_dir / 'rejections.parquet'} says why\n")
-        return 1
-    sys.stdout.write(f"\n{build.output_dir}: captions.parquet, rejections.parquet, table.md, results.json\n")
-    return int(build.incomplete is not None)
+    return write_scored(build, name, found, systems, text, file="captions.parquet", columns=COLUMNS, coverage=coverage)
 
 
 def score_tables(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> int:

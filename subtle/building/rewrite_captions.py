@@ -1,13 +1,11 @@
 """Rewrite captions of query clips as the modification texts ask, with a language model (TF-CVR, Table 2)."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from hf_datasets.records import Rejection
-from hf_datasets.registration import write_rejections
 from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import caption_of, caption_rejection_reason
 from hf_datasets.tfcovr.labels import Label
@@ -15,8 +13,7 @@ from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
 from subtle.building.options import RewriteCaptionsConfig
 from subtle.run.build import Build
 from subtle.run.data import load_split, with_split
-from subtle.run.results import write_results, write_text
-from subtle.tfcovr.caption_scores import baselines, figures_of, report, tallies
+from subtle.tfcovr.caption_scores import baselines, report, tallies, write_scored
 from subtle.tfcovr.captions import (
     LABEL_CAPTIONS,
     Clip,
@@ -27,7 +24,6 @@ from subtle.tfcovr.captions import (
     model_of,
     read_captions,
     scored,
-    write_table,
 )
 
 COLUMNS: tuple[str, ...] = ("query_id", "query_clip_id", "modification_text", "caption", "target_caption")
@@ -122,24 +118,14 @@ def main(config: RewriteCaptionsConfig) -> int:
     text = report(
         systems, {name: rewritten}, number=config.examples, title=f"{config.dataset_config}, {config.split}, targets"
     )
-    with build.draft() as draft:
-        write_table(draft / "rewritten.parquet", found, COLUMNS)
-        write_rejections(draft, build.rejections)
-        write_text(draft / "table.md", text)
-        write_results(
-            draft,
-            figures_of(systems[name]) | build.counts(),
-            config=config,
-            seed=config.seed,
-            model=name,
-            captions_by=found[0]["captions_by"] if found else None,
-            baselines={other: figures_of(by_sport) for other, by_sport in systems.items() if other != name},
-            coverage=coverage_of(build, len(queries), found, ("queries", "rewritten captions")),
-            complete=build.incomplete is None,
-            prompts=build.chat.meter.prompts if config.model else {},
-        )
-    if not found:
-        sys.stderr.write(f"no answer is a caption; {build.output_dir / 'rejections.parquet'} says why\n")
-        return 1
-    sys.stdout.write(f"\n{build.output_dir}: rewritten.parquet, rejections.parquet, table.md, results.json\n")
-    return int(build.incomplete is not None)
+    return write_scored(
+        build,
+        name,
+        found,
+        systems,
+        text,
+        file="rewritten.parquet",
+        columns=COLUMNS,
+        captions_by=found[0]["captions_by"] if found else None,
+        coverage=coverage_of(build, len(queries), found, ("queries", "rewritten captions")),
+    )

@@ -23,8 +23,6 @@ from subtle.tfcovr.confusion import confusion_counts, confusion_table, most_conf
 from subtle.tfcovr.measure import CUTOFFS
 from subtle.tfcovr.shown_queries import NOT_STATED, select_queries, show_queries
 
-LAST = CUTOFFS[-1]
-
 
 def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
     """The results, and the predictions with `ap`, each query's average precision at the last cut-off."""

@@ -60,7 +60,7 @@ def encode_on_ray(
         failures: Gets why there are no features.
     """
     rows = [{name: item[name] for name in columns} for item in items]
-    works = [{"items": rows[start : start + config.shard_size]} for start in range(0, len(rows), config.shard_size)]
+    works = [{"items": shard} for shard in batched(rows, config.shard_size)]
     arguments = {"config": with_absolute_folders(config), "origin": dict(origin)}
     limits: dict[str, Any] = {"device": config.device, "num_decoders": config.num_workers}
     for _, table in run_on_ray(factory, arguments, works, config, **limits):

@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.table import Table
 
+from hf_datasets.registration import write_rejections
 from hf_datasets.tfcovr.caption_scores import (
     ATTRIBUTES,
     CaptionTally,
@@ -15,8 +17,10 @@ from hf_datasets.tfcovr.caption_scores import (
 )
 from hf_datasets.tfcovr.captions import Sport
 from hf_datasets.tfcovr.labels import Label
+from subtle.run.build import Build
+from subtle.run.results import write_results, write_text
 from subtle.run.screen import Screen
-from subtle.tfcovr.captions import Scored
+from subtle.tfcovr.captions import Scored, write_table
 
 BASELINES = {"majority": majority, "chance": chance}
 
@@ -128,3 +132,49 @@ def as_markdown(heading: str, lines: Sequence[Sequence[str]]) -> str:
     """A table in Markdown under its heading."""
     head, *body = [[" ".join(cell.split()).replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join([heading, "", *(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body)), ""])
+
+
+def write_scored(
+    build: Build,
+    name: str,
+    found: Sequence[Scored],
+    systems: Mapping[str, Mapping[Sport, CaptionTally]],
+    text: str,
+    *,
+    file: str,
+    columns: Sequence[str],
+    **details: Any,
+) -> int:
+    """Write captions with their scores into the output folder of a build; the exit status.
+
+    Args:
+        build: The run.
+        name: Of the model, one of the systems.
+        found: The accepted rows.
+        systems: Tallies of the model and of the baselines.
+        text: Of `table.md`.
+        file: Of the rows.
+        columns: Of the rows, those of text.
+        details: Whatever else `results.json` should hold.
+    """
+    config = build.config
+    with build.draft() as draft:
+        write_table(draft / file, found, columns)
+        write_rejections(draft, build.rejections)
+        write_text(draft / "table.md", text)
+        write_results(
+            draft,
+            figures_of(systems[name]) | build.counts(),
+            config=config,
+            seed=config.seed,
+            model=name,
+            **details,
+            baselines={other: figures_of(by_sport) for other, by_sport in systems.items() if other != name},
+            complete=build.incomplete is None,
+            prompts=build.chat.meter.prompts if config.model else {},
+        )
+    if not found:
+        sys.stderr.write(f"no answer is a caption; {build.output_dir / 'rejections.parquet'} says why\n")
+        return 1
+    sys.stdout.write(f"\n{build.output_dir}: {file}, rejections.parquet, table.md, results.json\n")
+    return int(build.incomplete is not None)
