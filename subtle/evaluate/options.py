@@ -1,7 +1,6 @@
 """The options of what measures, by recipe."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from subtle.options import option
@@ -84,7 +83,7 @@ class EvaluateCompConfig(ContrastConfig):
         "YAML file of vidclip.py for that fine-tuning, its captioning_weight for captioning alone; none: defaults.",
     )
     pretrain_config: str = option(
-        str(Path(__file__).parent / "configs" / "vidclip_miniature_stacked.yaml"),
+        "recipes/configs/vidclip_miniature_stacked.yaml",
         "YAML file of vidclip.py for CompPretrain.",
     )
     runs_dir: str = option("outputs/vidclip_runs", "Folder for the models that --compare trains.")

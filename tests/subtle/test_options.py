@@ -15,7 +15,8 @@ from typing import Any, Literal
 import pytest
 import yaml
 
-from subtle.options import given_in, option, parse_config, settings_of
+from subtle.commands import find_config
+from subtle.options import given_in, is_yaml, option, parse_config, settings_of
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
 from tests.fixtures.verbs import VERBS, VERBS_AND_KINDS, options_of
 
@@ -132,6 +133,8 @@ def test_every_field_of_every_recipe_has_a_sentence_and_every_group_a_title():
             assert re.fullmatch(r"[A-Z].*[^.]\.", setting.help), f"{verb} --{setting.name}: {setting.help!r}"
             assert setting.group.__doc__
             assert not setting.group.__doc__.startswith(f"{setting.group.__name__}("), setting.group
+            if is_yaml(setting.default):
+                assert find_config(Path(setting.default)).is_file(), f"{verb} --{setting.name}"
 
 
 def test_documents_spell_flags_with_underscores_and_switches_without_a_value():
