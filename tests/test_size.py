@@ -12,12 +12,12 @@ from tests.test_architecture import MODULES, NOT_TESTS, ROOT, imports_of, text_o
 
 LIMITS = {
     "lines of hf_datasets": 24_000,
-    "lines of hf_models": 16_500,
+    "lines of hf_models": 16_000,
     "lines of metrics": 3_200,
     "lines of subtle and recipes": 27_000,
     "lines of tests": 46_500,
-    "percent of names in more than one file": 12,
-    "percent of functions and classes in more than one file": 10.3,
+    "percent of names in more than one file": 11.7,
+    "percent of functions and classes in more than one file": 9.8,
     "options": 620,
     "flags": 910,
     "verbs": 30,
@@ -35,7 +35,7 @@ def percent_shared(kinds):
     """Of the names that files define at their top level, how many are defined in more than one."""
     files = defaultdict(set)
     for path in NOT_TESTS:
-        if path.parts[0] in {"metrics", "examples", "benchmarks", "recipes"}:
+        if path.parts[0] in {"metrics", "examples", "benchmarks", "recipes"} or (ROOT / path).is_symlink():
             continue
         for node in tree_of(path).body:
             names = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
@@ -55,7 +55,7 @@ def files_behind(*modules):
         if module in MODULES and module not in found:
             found.add(module)
             waiting += imports_of(MODULES[module])
-    return len({MODULES[module] for module in found if text_of(MODULES[module]).count("\n") > 2})
+    return len({(ROOT / MODULES[module]).resolve() for module in found if text_of(MODULES[module]).count("\n") > 2})
 
 
 @pytest.fixture(scope="module")

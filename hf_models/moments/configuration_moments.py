@@ -5,11 +5,13 @@ from typing import Any, ClassVar, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .own_architecture import OwnArchitecture
+
 EndConvention = Literal["inclusive", "exclusive", "xml_legacy", "hero_legacy"]
 
 
 @strict
-class MomentRetrievalConfig(PreTrainedConfig):
+class MomentRetrievalConfig(OwnArchitecture, PreTrainedConfig):
     """Describe a model that finds the moment that a sentence describes, in one of many videos.
 
     Args:
@@ -69,30 +71,8 @@ class MomentRetrievalConfig(PreTrainedConfig):
     long_videos: Literal["pool", "truncate"] = "truncate"
     mask_similarity: bool = True
 
+    how_to_make: ClassVar[str] = "AutoModel.from_pretrained finds the class that fits"
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["loss_parts"]
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "MomentRetrievalConfig":
-        """Read a configuration, but not another architecture's: its weights would be left at random.
-
-        Args:
-            config_dict: The contents of `config.json`.
-            **kwargs: Fields that replace those read.
-
-        Returns:
-            The configuration.
-
-        Raises:
-            ValueError: If it describes another architecture.
-        """
-        found = config_dict.get("model_type", cls.model_type)
-        if found != cls.model_type:
-            raise ValueError(
-                f"this is a {found!r} configuration, {cls.__name__} reads {cls.model_type!r}: "
-                "AutoModel.from_pretrained finds "
-                "the class that fits"
-            )
-        return super().from_dict(config_dict, **kwargs)
 
     @property
     def num_streams(self) -> int:

@@ -2,16 +2,17 @@
 
 import os
 from dataclasses import fields
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from huggingface_hub.dataclasses import strict
 from transformers import CLIPVisionConfig, PreTrainedConfig
 
+from .own_architecture import OwnArchitecture
 from .sentence_transformers_files import write_sentence_transformers_files
 
 
 @strict
-class AIMConfig(CLIPVisionConfig):
+class AIMConfig(OwnArchitecture, CLIPVisionConfig):
     """Describe an AIM video encoder: the fields of `CLIPVisionConfig` and those below.
 
     AIM (Yang et al., ICLR 2023, "AIM: Adapting Image Models for Efficient Video Action Recognition") keeps the
@@ -37,6 +38,8 @@ class AIMConfig(CLIPVisionConfig):
     """
 
     model_type = "aim"
+    how_to_make: ClassVar[str] = "AIMModel.from_clip builds an AIM on CLIP's weights"
+    checked_together: ClassVar[tuple[str, ...]] = ("label_factors",)
     base_config_key = ""
 
     patch_size: int = 16
@@ -75,27 +78,6 @@ class AIMConfig(CLIPVisionConfig):
         """
         sizes = {field.name for field in fields(CLIPVisionConfig)} - {field.name for field in fields(PreTrainedConfig)}
         return cls(**{**{name: getattr(clip, name) for name in sizes}, **changes})
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "AIMConfig":
-        """Read a configuration, but not another architecture's: its weights would be left at random.
-
-        Args:
-            config_dict: The contents of `config.json`.
-            **kwargs: Fields that replace those read.
-
-        Returns:
-            The configuration.
-
-        Raises:
-            ValueError: If it describes another architecture.
-        """
-        found = config_dict.get("model_type", cls.model_type)
-        if found != cls.model_type:
-            raise ValueError(f"this is a {found!r} configuration; AIMModel.from_clip builds an AIM on CLIP's weights")
-        # With `num_labels` comes a check of these, before transformers sets fields that are given.
-        given = {name: kwargs[name] for name in ("label_factors",) if name in kwargs}
-        return super().from_dict(config_dict | given, **kwargs)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write `config.json`, and what lets sentence-transformers load the model that is saved with it.

@@ -1,6 +1,6 @@
 """Configuration of FactoredCoVR: composed retrieval in the space of labels, whose classifiers share label factors."""
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from huggingface_hub.dataclasses import strict
 
@@ -35,6 +35,9 @@ class FactoredCoVRConfig(TFCoVRConfig):
     """
 
     model_type = "factored_covr"
+    how_to_make: ClassVar[str] = (
+        "FactoredCoVRForComposedRetrieval.from_vision_text_pretrained builds one on the weights of other models"
+    )
 
     label_factors: list[list[str]] | None = None
     fused_dim: int | None = None  # type: ignore[assignment]  # an int from __post_init__ on

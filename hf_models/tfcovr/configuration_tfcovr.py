@@ -1,13 +1,14 @@
 """Configuration of TF-CoVR-Base: a video encoder, a text encoder, how they are fused and what trains them."""
 
 import os
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
 from .configuration_aim import AIMConfig
+from .own_architecture import OwnArchitecture
 from .sentence_transformers_files import write_sentence_transformers_files
 
 COMPOSED_MODEL_TYPES = ("tfcovr", "factored_covr")
@@ -15,7 +16,7 @@ COMPOSED_MODEL_TYPES = ("tfcovr", "factored_covr")
 
 
 @strict
-class TFCoVRConfig(PreTrainedConfig):
+class TFCoVRConfig(OwnArchitecture, PreTrainedConfig):
     """Describe a composed-retrieval model of TF-CoVR (section 4).
 
     The defaults are what the paper says. Its released code differs; each difference that belongs to the model is an
@@ -63,6 +64,10 @@ class TFCoVRConfig(PreTrainedConfig):
     """
 
     model_type = "tfcovr"
+    how_to_make: ClassVar[str] = (
+        "TFCoVRForComposedRetrieval.from_vision_text_pretrained builds one on the weights of other models"
+    )
+    checked_together: ClassVar[tuple[str, ...]] = ("label_factors",)
     sub_configs_defaults = {  # noqa: RUF012 - the base class reads a plain class attribute
         "vision_config": SubConfigSpec(AIMConfig),
         "text_config": SubConfigSpec(AutoConfig, model_type="bert"),
@@ -107,31 +112,6 @@ class TFCoVRConfig(PreTrainedConfig):
             self.projection_dim = self.video_embed_dim
         if self.project_targets is None:
             self.project_targets = self.fusion == "mlp"
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "TFCoVRConfig":
-        """Read a configuration, but not another architecture's: its weights would be left at random.
-
-        Args:
-            config_dict: The contents of `config.json`.
-            **kwargs: Fields that replace those read.
-
-        Returns:
-            The configuration.
-
-        Raises:
-            ValueError: If it describes another architecture.
-        """
-        found = config_dict.get("model_type", cls.model_type)
-        if found != cls.model_type:
-            model = cls.__name__.replace("Config", "ForComposedRetrieval")
-            raise ValueError(
-                f"this is a {found!r} configuration; {model}.from_vision_text_pretrained builds one on the weights of "
-                "other models"
-            )
-        # With `num_labels` comes a check of these, before transformers sets fields that are given.
-        given = {name: kwargs[name] for name in ("label_factors",) if name in kwargs}
-        return super().from_dict(config_dict | given, **kwargs)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write `config.json`, and what lets sentence-transformers load the model that is saved with it.

@@ -2,22 +2,14 @@
 
 from typing import Any, cast
 
-from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
-from transformers.processing_utils import AudioKwargs, ImagesKwargs, ProcessingKwargs, TextKwargs, Unpack, VideosKwargs
+from transformers import BatchFeature, PreTrainedTokenizerBase
+from transformers.processing_utils import ProcessingKwargs, Unpack
 from transformers.video_processing_utils import BaseVideoProcessor
 
 from .modification_texts import normalize_modification
+from .video_text_processor import VideoTextProcessor
 
 MAX_TOKENS = 32
-# Keywords for prompts with placeholders and for pairs of texts, which a text encoder does not read.
-NOT_FOR_TEXTS = {
-    "return_mm_token_type_ids",
-    "return_text_replacement_offsets",
-    "sanitize_control_tokens",
-    "text_pair",
-    "text_target",
-    "text_pair_target",
-}
 
 
 class TFCoVRProcessorKwargs(ProcessingKwargs, total=False):
@@ -26,7 +18,7 @@ class TFCoVRProcessorKwargs(ProcessingKwargs, total=False):
     number_words: bool
 
 
-class TFCoVRProcessor(ProcessorMixin):
+class TFCoVRProcessor(VideoTextProcessor):
     """Turn clips and modification texts into what `TFCoVRForComposedRetrieval` takes.
 
     Args:
@@ -36,7 +28,7 @@ class TFCoVRProcessor(ProcessorMixin):
     """
 
     valid_processor_kwargs = TFCoVRProcessorKwargs
-    videos_kwargs = {"return_tensors": "pt"}  # noqa: RUF012 (where the base class reads defaults)
+    own_keywords = frozenset({"number_words"})
 
     def __init__(
         self,
@@ -49,16 +41,9 @@ class TFCoVRProcessor(ProcessorMixin):
         super().__init__(video_processor, tokenizer, **kwargs)
 
     @property
-    def text_kwargs(self) -> TextKwargs:  # type: ignore[override]  # transformers only reads it
-        """The tokenizer's keywords where a call does not give them."""
-        return {
-            "padding": True,
-            "truncation": True,
-            "max_length": min(MAX_TOKENS, self.tokenizer.model_max_length),
-            "return_attention_mask": True,
-            "return_token_type_ids": False,
-            "return_tensors": "pt",
-        }
+    def max_tokens(self) -> int:
+        """As the released code cuts modification texts."""
+        return min(MAX_TOKENS, int(self.tokenizer.model_max_length))
 
     def __call__(
         self, videos: Any = None, text: str | list[str] | None = None, **kwargs: Unpack[TFCoVRProcessorKwargs]
@@ -88,43 +73,6 @@ class TFCoVRProcessor(ProcessorMixin):
             >>> processor(text=["show 2 turns", "tuck"], padding="max_length", max_length=12)["input_ids"].shape
             torch.Size([2, 12])
         """
-        if videos is None and text is None:
-            raise ValueError("give videos, text or both")
-        self._check_keywords(cast("dict[str, Any]", kwargs))
-        keywords = self._merge_kwargs(**kwargs)
-        data: dict[str, Any] = {}
-        if videos is not None:
-            data |= self.video_processor(videos, **keywords["videos_kwargs"])
-        if text is not None:
-            texts = [text] if isinstance(text, str) else list(text)
-            if keywords["number_words"]:
-                texts = [normalize_modification(modification) for modification in texts]
-            data |= self.tokenizer(texts, **keywords["text_kwargs"])
-        return BatchFeature(data)
-
-    def _check_keywords(self, given: dict[str, Any]) -> None:
-        """Refuse what the base class and its parts would ignore with a warning at most.
-
-        Raises:
-            TypeError: A keyword is unknown.
-        """
-        known = {
-            "text_kwargs": TextKwargs.__annotations__.keys() - NOT_FOR_TEXTS,
-            "videos_kwargs": VideosKwargs.__annotations__.keys()
-            | self.video_processor.valid_kwargs.__annotations__.keys(),
-        }
-        anywhere = {"number_words", *known["text_kwargs"], *known["videos_kwargs"]}
-        known["common_kwargs"] = known["text_kwargs"] & known["videos_kwargs"]
-        # Callers of any processor, such as sentence-transformers, give keywords for images and audio, too.
-        known |= {
-            "images_kwargs": ImagesKwargs.__annotations__.keys(),
-            "audio_kwargs": AudioKwargs.__annotations__.keys(),
-        }
-        unknown = given.keys() - anywhere - known.keys()
-        for group in given.keys() & known.keys():
-            unknown |= {f"{group}[{name!r}]" for name in given[group].keys() - known[group]}
-        if unknown:
-            raise TypeError(
-                f"{type(self).__name__} does not know {', '.join(sorted(unknown))}; it takes videos, text, and the "
-                f"keywords {', '.join(sorted(anywhere))}, also in text_kwargs and videos_kwargs"
-            )
+        if text is not None and kwargs.get("number_words", self.number_words):
+            text = [normalize_modification(one) for one in ([text] if isinstance(text, str) else text)]
+        return self.process(videos, text, cast("dict[str, Any]", kwargs))

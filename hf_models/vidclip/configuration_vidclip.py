@@ -1,12 +1,13 @@
 """Configuration of VidCLIP, a CLIP whose vision tower reads frames and whose text tower reads paragraphs."""
 
 import os
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from huggingface_hub.dataclasses import strict
 from transformers import CLIPTextConfig, CLIPVisionConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
+from .own_architecture import OwnArchitecture
 from .sentence_transformers_files import write_sentence_transformers_files
 
 # VidCLIP-base (VideoComp, section 4.1): ViT-L for frames and 12 layers for up to 160 tokens. The paper leaves open the
@@ -28,7 +29,7 @@ TEXT_DEFAULTS = {
 
 
 @strict
-class VidCLIPConfig(PreTrainedConfig):
+class VidCLIPConfig(OwnArchitecture, PreTrainedConfig):
     """Describe a VidCLIP (VideoComp, section 4.1); the defaults are the paper's VidCLIP-base and its fine-tuning.
 
     Args:
@@ -65,6 +66,9 @@ class VidCLIPConfig(PreTrainedConfig):
     """
 
     model_type = "vidclip"
+    how_to_make: ClassVar[str] = (
+        "VidCLIPModel.from_clip builds a VidCLIP from a CLIP, and AutoModel.from_pretrained loads what the folder holds"
+    )
     sub_configs_defaults = {  # noqa: RUF012 - the base class reads a plain class attribute
         "vision_config": SubConfigSpec(CLIPVisionConfig),
         "text_config": SubConfigSpec(CLIPTextConfig),
@@ -104,28 +108,6 @@ class VidCLIPConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         if self.pooler_num_attention_heads is None:
             self.pooler_num_attention_heads = self.vision_config.num_attention_heads
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "VidCLIPConfig":
-        """Read what `to_dict` wrote; a configuration of another architecture is refused.
-
-        Args:
-            config_dict: The contents of `config.json`.
-            **kwargs: Fields that replace those read.
-
-        Returns:
-            The configuration.
-
-        Raises:
-            ValueError: If it describes another architecture.
-        """
-        found = config_dict.get("model_type", cls.model_type)
-        if found != cls.model_type:
-            raise ValueError(
-                f"this is a {found!r} configuration, not a {cls.model_type!r} one; VidCLIPModel.from_clip builds a "
-                "VidCLIP from a CLIP, and AutoModel.from_pretrained loads what the folder holds"
-            )
-        return super().from_dict(config_dict, **kwargs)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write `config.json`, and what lets sentence-transformers load the model that is saved with it.

@@ -1,16 +1,17 @@
 """Configuration of a VidCLIP with a head that reads a clip and a text together."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
 from .configuration_vidclip import VidCLIPConfig
+from .own_architecture import OwnArchitecture
 
 
 @strict
-class VidCLIPMatcherConfig(PreTrainedConfig):
+class VidCLIPMatcherConfig(OwnArchitecture, PreTrainedConfig):
     """Describe a `VidCLIPMatcher`.
 
     Args:
@@ -23,6 +24,9 @@ class VidCLIPMatcherConfig(PreTrainedConfig):
     """
 
     model_type = "vidclip_matcher"
+    how_to_make: ClassVar[str] = (
+        "VidCLIPMatcher.from_vidclip puts a matching head on a VidCLIP, a new one or that of its folder"
+    )
     sub_configs_defaults = {"vidclip_config": SubConfigSpec(VidCLIPConfig)}  # noqa: RUF012 - read as a class attribute
 
     vidclip_config: dict[str, Any] | VidCLIPConfig | None = None
@@ -38,28 +42,6 @@ class VidCLIPMatcherConfig(PreTrainedConfig):
         }
         kwargs.pop("auto_map", None)
         super().__post_init__(**kwargs)
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> "VidCLIPMatcherConfig":
-        """Read what `to_dict` wrote; a configuration of another architecture is refused.
-
-        Args:
-            config_dict: The contents of `config.json`.
-            **kwargs: Fields that replace those read.
-
-        Returns:
-            The configuration.
-
-        Raises:
-            ValueError: If it describes another architecture.
-        """
-        found = config_dict.get("model_type", cls.model_type)
-        if found != cls.model_type:
-            raise ValueError(
-                f"this is a {found!r} configuration, not a {cls.model_type!r} one; VidCLIPMatcher.from_vidclip puts a "
-                "matching head on a VidCLIP, a new one or that of its folder"
-            )
-        return super().from_dict(config_dict, **kwargs)
 
     def validate_architecture(self) -> None:
         """Refuse a head without layers.

@@ -4,22 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import torch
-from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
-from transformers.processing_utils import AudioKwargs, ImagesKwargs, ProcessingKwargs, TextKwargs, Unpack, VideosKwargs
+from transformers import BatchFeature, PreTrainedTokenizerBase
+from transformers.processing_utils import ProcessingKwargs, Unpack
 from transformers.video_processing_utils import BaseVideoProcessor
 
-# Keywords for prompts with placeholders and for pairs of texts, which a text tower does not read.
-NOT_FOR_TEXTS = {
-    "return_mm_token_type_ids",
-    "return_text_replacement_offsets",
-    "sanitize_control_tokens",
-    "text_pair",
-    "text_target",
-    "text_pair_target",
-}
+from .video_text_processor import VideoTextProcessor
 
 
-class VidCLIPProcessor(ProcessorMixin):
+class VidCLIPProcessor(VideoTextProcessor):
     """Turn videos and texts into what `VidCLIPModel` takes.
 
     Args:
@@ -27,8 +19,6 @@ class VidCLIPProcessor(ProcessorMixin):
         tokenizer: The text tower's; its texts must end with the token that CLIP reads a text from.
         max_text_tokens: Longer paragraphs lose their end; 160 in the paper.
     """
-
-    videos_kwargs = {"return_tensors": "pt"}  # noqa: RUF012 (where the base class reads defaults)
 
     def __init__(
         self,
@@ -41,16 +31,9 @@ class VidCLIPProcessor(ProcessorMixin):
         super().__init__(video_processor, tokenizer, **kwargs)
 
     @property
-    def text_kwargs(self) -> TextKwargs:  # type: ignore[override]  # transformers only reads it
-        """The tokenizer's keywords where a call does not give them."""
-        return {
-            "padding": True,
-            "truncation": True,
-            "max_length": self.max_text_tokens,
-            "return_attention_mask": True,
-            "return_token_type_ids": False,
-            "return_tensors": "pt",
-        }
+    def max_tokens(self) -> int:
+        """As it was made with."""
+        return self.max_text_tokens
 
     def __call__(
         self, videos: Any = None, text: str | Iterable[str] | None = None, **kwargs: Unpack[ProcessingKwargs]
@@ -78,17 +61,7 @@ class VidCLIPProcessor(ProcessorMixin):
             >>> batch["input_ids"].shape
             torch.Size([1, 12])
         """
-        if videos is None and text is None:
-            raise ValueError("give videos, text or both")
-        self._check_keywords(cast("dict[str, Any]", kwargs))
-        keywords = self._merge_kwargs(**kwargs)
-        data: dict[str, Any] = {}
-        if videos is not None:
-            data |= self.video_processor(videos, **keywords["videos_kwargs"])
-        if text is not None:
-            texts = [text] if isinstance(text, str) else list(text)
-            data |= self.tokenizer(texts, **keywords["text_kwargs"])
-        return BatchFeature(data)
+        return self.process(videos, text, cast("dict[str, Any]", kwargs))
 
     def tokenize_contrasts(
         self, positives: Sequence[str], negatives: Sequence[Sequence[str]], levels: Sequence[Sequence[int]]
@@ -128,30 +101,3 @@ class VidCLIPProcessor(ProcessorMixin):
         }
         data["negative_levels"] = torch.tensor([[*own, *[0] * (most - len(own))] for own in levels])
         return BatchFeature(data)
-
-    def _check_keywords(self, given: dict[str, Any]) -> None:
-        """Refuse what the base class and its parts would ignore with a warning.
-
-        Raises:
-            TypeError: A keyword is unknown.
-        """
-        known = {
-            "text_kwargs": TextKwargs.__annotations__.keys() - NOT_FOR_TEXTS,
-            "videos_kwargs": VideosKwargs.__annotations__.keys()
-            | self.video_processor.valid_kwargs.__annotations__.keys(),
-        }
-        anywhere = known["text_kwargs"] | known["videos_kwargs"]
-        known["common_kwargs"] = known["text_kwargs"] & known["videos_kwargs"]
-        # Callers of any processor, such as sentence-transformers, give keywords for images and audio, too.
-        known |= {
-            "images_kwargs": ImagesKwargs.__annotations__.keys(),
-            "audio_kwargs": AudioKwargs.__annotations__.keys(),
-        }
-        unknown = given.keys() - anywhere - known.keys()
-        for group in given.keys() & known.keys():
-            unknown |= {f"{group}[{name!r}]" for name in given[group].keys() - known[group]}
-        if unknown:
-            raise TypeError(
-                f"{type(self).__name__} does not know {', '.join(sorted(unknown))}; it takes videos, text, and the "
-                f"keywords {', '.join(sorted(anywhere))}, also in text_kwargs and videos_kwargs"
-            )

@@ -1,0 +1,1 @@
+../shared/own_architecture.py

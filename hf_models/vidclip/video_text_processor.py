@@ -1,0 +1,1 @@
+../shared/video_text_processor.py
