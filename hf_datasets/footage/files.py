@@ -1,13 +1,13 @@
-"""The video files of a folder at any depth, and a fingerprint of each, by which a moved file is recognized."""
+"""The videos of a folder at any depth, and a fingerprint of each, by which a moved one is recognized."""
 
 import hashlib
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoError
+from hf_datasets.video.frame_folder import FrameFolder, is_frame, version_of
 from hf_datasets.video.store import UNSAFE_ID, VIDEO_EXTENSIONS
 
 BLOCK_BYTES = 1 << 20
@@ -15,12 +15,12 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class VideoFile:
-    """A video file as it was found.
+    """A video file, or a folder of frames, as it was found.
 
     Attributes:
         video: Its path below the folder, with `/`.
         path: Where it is.
-        size: In bytes.
+        size: In bytes, of all its frames.
         modified_ns: When it was last written, in nanoseconds since 1970.
     """
 
@@ -33,14 +33,13 @@ class VideoFile:
     def is_unchanged(self) -> bool:
         """Whether the file still has this size and time; False where it is gone."""
         try:
-            status = self.path.stat()
-        except OSError:
+            return version_of(self.path) == (self.size, self.modified_ns)
+        except VideoError:
             return False
-        return (status.st_size, status.st_mtime_ns) == (self.size, self.modified_ns)
 
 
 def find_videos(folder: Path) -> tuple[list[VideoFile], list[Rejection]]:
-    """All video files of a folder at any depth, by their extensions, ordered by their paths.
+    """All video files of a folder at any depth, by their extensions, and all folders of frames, ordered by their paths.
 
     Links to folders are not followed, and a link to a file outside is refused.
 
@@ -67,14 +66,15 @@ def find_videos(folder: Path) -> tuple[list[VideoFile], list[Rejection]]:
     files: list[VideoFile] = []
     rejections: list[Rejection] = []
     for place, _, names in os.walk(root, onerror=lambda error: rejections.append(_unreadable(error))):
-        for name in names:
-            if name.lower().endswith(VIDEO_EXTENSIONS):
-                path = Path(place, name)
-                found = _described(path, root)
-                if isinstance(found, VideoFile):
-                    files.append(found)
-                else:
-                    rejections.append(found)
+        videos = [Path(place, name) for name in names if name.lower().endswith(VIDEO_EXTENSIONS)]
+        if Path(place) != root and any(map(is_frame, names)):
+            videos.append(Path(place))
+        for path in videos:
+            found = _described(path, root)
+            if isinstance(found, VideoFile):
+                files.append(found)
+            else:
+                rejections.append(found)
     return sorted(files, key=lambda file: file.video), rejections
 
 
@@ -104,7 +104,7 @@ def path_of_video(root: Path, video: str) -> Path:
         raise VideoError(
             f"{video} is no longer in the folder of videos; put it back, or run `subtle index` again"
         ) from error
-    if not is_inside or not real.is_file():
+    if not is_inside or not (real.is_file() or real.is_dir()):
         raise VideoError(f"{video!r} is refused: it is outside the folder of videos, or no ordinary file")
     return path
 
@@ -119,7 +119,6 @@ def _described(path: Path, root: Path) -> VideoFile | Rejection:
     try:
         video.encode()
         is_inside = path.resolve(strict=True).is_relative_to(root)
-        status = path.stat()
     except UnicodeEncodeError:
         return Rejection(f"file name that is not UTF-8: {shown}; rename it", shown, shown)
     except (OSError, RuntimeError) as error:  # a loop of links is either, by the version of Python
@@ -128,16 +127,17 @@ def _described(path: Path, root: Path) -> VideoFile | Rejection:
         return Rejection(f"file name with a control character or a backslash: {video!r}; rename it", video, video)
     if not is_inside:
         return Rejection(f"link out of the folder: {video}; copy the file into the folder", video, video)
-    if not stat.S_ISREG(status.st_mode):
-        return Rejection(f"no ordinary file: {video} is a folder, pipe, socket or device; remove it", video, video)
-    return VideoFile(video, path, status.st_size, status.st_mtime_ns)
+    try:
+        return VideoFile(video, path, *version_of(path))
+    except VideoError as error:
+        return Rejection(f"unusable video: {error}", video, video)
 
 
 def fingerprint(path: Path) -> str:
-    """A hash of a file's content, with its size in bytes: `<40 hexadecimal digits>-<size>`.
+    """A hash of the content of a file or of a folder's frames, with its size: `<40 hexadecimal digits>-<bytes>`.
 
     Raises:
-        OSError: It cannot be read, or it is a pipe or a device, which would be waited for.
+        OSError: It cannot be read, is a pipe or a device, which would be waited for, or a folder without frames.
 
     Example:
         >>> import tempfile
@@ -146,11 +146,15 @@ def fingerprint(path: Path) -> str:
         >>> fingerprint(path)[40:]
         '-3'
     """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(f"{path} is no ordinary file, but a folder, pipe, socket or device")
+    try:
+        version_of(path)
+        parts = [path / name for name in FrameFolder.of(path).names] if path.is_dir() else [path]
+    except VideoError as error:
+        raise OSError(str(error)) from error
     digest, size = hashlib.blake2b(digest_size=20), 0
-    with path.open("rb") as file:
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-            size += len(block)
+    for part in parts:
+        with part.open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                digest.update(block)
+                size += len(block)
     return f"{digest.hexdigest()}-{size}"

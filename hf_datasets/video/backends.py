@@ -6,7 +6,6 @@ long video, opening costs more than decoding. A cache never survives a fork, bec
 
 import ctypes
 import os
-import stat
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
@@ -20,6 +19,7 @@ import numpy as np
 
 from .colors import to_rgb
 from .failures import VideoError
+from .frame_folder import version_of
 from .pyav import OpenVideo
 
 if TYPE_CHECKING:
@@ -31,24 +31,6 @@ MAX_OPEN_FILES = 8
 MAX_BYTES_IN_ORDER = 1 << 30
 
 Opened = TypeVar("Opened")
-
-
-def status_of_file(path: Path) -> os.stat_result:
-    """The status of a file that can be opened without waiting: a pipe, a socket or a device is refused.
-
-    Raises:
-        VideoError: If it is not such a file, or cannot be reached.
-    """
-    try:
-        status = path.stat()
-    except (OSError, ValueError) as error:  # a loop of links, a name too long; a null character
-        what = getattr(error, "strerror", None) or error
-        raise VideoError(f"{path}: no such video file ({what}); check the folder, or fetch the video") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise VideoError(
-            f"{path}: no such video file, but a folder, pipe, socket or device; give the path of an ordinary file"
-        )
-    return status
 
 
 class OpenFiles(Generic[Opened]):
@@ -86,10 +68,9 @@ class OpenFiles(Generic[Opened]):
             The file, to this thread alone.
 
         Raises:
-            VideoError: If it is not an ordinary file, or the backend cannot open it.
+            VideoError: If it is neither a file nor a folder of frames, or the backend cannot open it.
         """
-        status = status_of_file(path)
-        key = (str(path), status.st_mtime_ns, status.st_size)
+        key = (str(path), *version_of(path))
         with self._lock:
             opened = self._idle.pop(key, None)
         if opened is None:
@@ -200,6 +181,8 @@ def pixels_of(video: OpenVideo, keys: Sequence[int], backend: Backend) -> dict[i
     """
     if backend not in PIXELS:
         raise VideoError(f"backend={backend!r} is unknown; choose one of {', '.join(PIXELS)}")
+    if PIXELS[backend] is not pyav_pixels and video.path.is_dir():
+        raise VideoError(f"{video.path}: only PyAV reads a folder of frames; use backend='pyav'")
     try:
         return PIXELS[backend](video, keys)
     except VideoError:

@@ -16,6 +16,8 @@ from tqdm import tqdm
 
 from hf_datasets.drafts import replacing, write_json, writing
 
+from .failures import VideoError
+from .frame_folder import version_of
 from .pool import NO_FILE, VideoFailure, VideoReaderPool, VideoRequest
 from .reading import Spread
 
@@ -220,6 +222,8 @@ def decode_into(
 def fingerprint(clip: Clip) -> list[Any]:
     """What identifies the pixels of a clip: its file as it is now, and its span."""
     path = Path(clip["video"]) if clip["video"] else None
-    state = path.stat() if path and path.is_file() else None
-    changed = [state.st_size, state.st_mtime_ns] if state else None
+    try:
+        changed = list(version_of(path)) if path else None
+    except VideoError:
+        changed = None  # whoever reads it says why
     return [clip["clip_id"], str(path), changed, clip["start_seconds"], clip["end_seconds"]]

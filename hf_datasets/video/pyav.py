@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from .failures import VideoError, VideoSpanError
+from .frame_folder import FrameFolder
 
 if TYPE_CHECKING:
     import av
@@ -60,10 +61,10 @@ class OpenVideo:
     right, but slow far into a long file.
 
     Args:
-        path: The file.
+        path: The file, or a folder of frames.
 
     Raises:
-        VideoError: If the file is not a readable video.
+        VideoError: If it is not a readable video.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,9 +73,13 @@ class OpenVideo:
         self.path = path
         self._errors = av.FFmpegError
         # PyAV 19 reads metadata in any encoding, and has no argument for it; earlier ones refuse what is not UTF-8.
-        lenient: Any = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < 19 else {}
+        settings: Any = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < 19 else {}
+        address, options = str(path.absolute()), dict(OPEN_OPTIONS)
+        if path.is_dir():
+            frames = FrameFolder.of(path)
+            address, options, settings["format"] = frames.address, frames.options, "image2"
         try:
-            self._container = av.open(str(path.absolute()), options=dict(OPEN_OPTIONS), **lenient)
+            self._container = av.open(address, options=options, **settings)
         except (av.FFmpegError, ValueError) as error:
             raise _cannot(path, f"cannot be opened ({error})") from error
         stream = cast("VideoStream | None", self._container.streams.best("video"))

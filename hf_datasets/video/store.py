@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from .failures import VideoError
+from .frame_folder import is_frame
 
 VIDEO_EXTENSIONS = (
     ".mp4",
@@ -46,6 +47,9 @@ class VideoCoverage:
 class VideoStore:
     """Videos of a folder by id: the file's name without its extension, at any depth.
 
+    A folder of numbered frames is a video, too, whose id is its name, or that after the folder above it, as FineDiving
+    has them: the dive `01_1` is `01/1/00001.jpg`, `01/1/00002.jpg` and so on.
+
     Ids come from annotation files and are not trusted: nothing outside the folder is ever opened.
 
     Args:
@@ -71,9 +75,13 @@ class VideoStore:
 
     @cached_property
     def _files(self) -> dict[str, list[Path]]:
-        """Files by stem, by name and by both below the root; symbolic links to folders are not followed."""
+        """Files and folders of frames by the keys that may name them; symbolic links to folders are not followed."""
         files: dict[str, list[Path]] = {}
         for folder, _, names in os.walk(self.root):
+            if any(map(is_frame, names)):
+                below = Path(folder).relative_to(self.root)
+                for key in {below.as_posix(), below.name, "_".join(below.parts[-2:])}:
+                    files.setdefault(key, []).append(Path(folder))
             for name in names:
                 stem, extension = os.path.splitext(name)  # noqa: PTH122 Path.stem makes ".mp4" a stem
                 if extension.lower() in VIDEO_EXTENSIONS:

@@ -55,9 +55,9 @@ def check_query(config: SearchConfig) -> None:
     if config.clip is None and config.text is None:
         raise ValueError("say what to look for: --text, --clip, or both")
     if config.clip is not None:
-        from hf_datasets.video.backends import status_of_file
+        from hf_datasets.video.frame_folder import version_of
 
-        status_of_file(Path(config.clip))
+        version_of(Path(config.clip))
 
 
 def to_stderr(message: str) -> None:

@@ -12,7 +12,7 @@ from hf_datasets.footage.files import VideoFile, find_videos
 from hf_datasets.footage.moments import VideoMoment, Windows, read_moments
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoError, VideoStore
-from hf_datasets.video.backends import status_of_file
+from hf_datasets.video.frame_folder import version_of
 
 
 @dataclass(frozen=True)
@@ -140,13 +140,13 @@ def source_of(moments: Iterable[VideoMoment], folder: Path, rejections: list[Rej
     for given, theirs in by_name.items():
         try:
             path = store.path(given)
-            status = status_of_file(path)
+            size, modified_ns = version_of(path)
         except (VideoError, OSError) as error:
             reason = f"missing video: {given!r} of {name}, {len(theirs)} moments; {error}"
             missing.append(Rejection(reason, json.dumps([moment.moment_id for moment in theirs]), given))
             continue
         video = Path(os.path.relpath(path, store.root)).as_posix()
-        files[video] = VideoFile(video, path, status.st_size, status.st_mtime_ns)
+        files[video] = VideoFile(video, path, size, modified_ns)
         renamed = (replace(moment, video=video, moment_id=own_id(moment, given, video)) for moment in theirs)
         by_video.setdefault(video, []).extend(renamed)
     if not files:
