@@ -95,6 +95,40 @@ def read_finegym(
             yield Rejection(f"not annotated: {place} is not in {annotation.name} or has no usable span", name, name)
 
 
+def read_spans(annotation: Path) -> dict[str, tuple[float, float]]:
+    """Read when each sub-action is in its long video.
+
+    Args:
+        annotation: `finegym_annotation_info_v1.1.json`.
+
+    Returns:
+        Clip id -> start and end in seconds; entries that cannot be used are left out, as `read_finegym` rejects them.
+
+    Raises:
+        ValueError: The file is not what its name says.
+    """
+    segments = [segment for segment in _segments(annotation) if not isinstance(segment, Rejection)]
+    return {name: (start, end) for name, _, start, end in segments}
+
+
+def whole_seconds(name: str) -> tuple[float, float] | None:
+    """When a clip is in its long video, as far as its id tells: FineGym cuts the times in it to whole seconds.
+
+    >>> whole_seconds("A0xAXXysHUo_E_002184_002237_A_0035_0036")
+    (2219.0, 2221.0)
+    >>> whole_seconds("FINAWorldChampionships2019_1") is None
+    True
+
+    Returns:
+        From the second in which it starts to the end of that in which it ends; None for an id of another form.
+    """
+    match = CLIP_ID.fullmatch(name)
+    if match is None:
+        return None
+    event, start, end = (int(match["event"][:6]), *map(int, match["action"].split("_")))
+    return float(event + start), float(event + max(start, end) + 1)
+
+
 def read_categories(path: Path, descriptions: Mapping[str, str]) -> dict[str, str]:
     """Read a categories file as class -> label id, matched by text; classes without a label are left out.
 

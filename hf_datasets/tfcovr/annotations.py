@@ -43,21 +43,26 @@ def source_clips(data_dir: Path, *, video_dir: str | None = None) -> tuple[pl.Da
 
 
 def _source_records(data_dir: Path) -> Iterator[Clip | Rejection]:
-    annotation = _one(data_dir, ANNOTATION)
-    dives = _one(data_dir, DIVES) or _one(data_dir, COARSE_DIVES)
+    annotation = find_one(data_dir, ANNOTATION)
+    dives = find_one(data_dir, DIVES) or find_one(data_dir, COARSE_DIVES)
     if annotation is None and dives is None:
         raise FileNotFoundError(f"{data_dir} holds no annotation: {SOURCE_HELP}")
     if annotation is not None:
         elements = sorted(data_dir.rglob(ELEMENTS))
         if not elements:
             raise FileNotFoundError(f"{annotation} has no element list {ELEMENTS} beside it; fetch gym288's two lists")
-        categories = _one(data_dir, CATEGORIES)
+        categories = find_one(data_dir, CATEGORIES)
         yield from read_finegym(annotation, elements, descriptions=descriptions(), categories=categories)
     if dives is not None:
         yield from read_finediving(dives, descriptions=descriptions())
 
 
-def _one(folder: Path, pattern: str) -> Path | None:
+def find_one(folder: Path, pattern: str) -> Path | None:
+    """The file of a name at any depth of a folder, or None.
+
+    Raises:
+        ValueError: There are several.
+    """
     paths = sorted(folder.rglob(pattern))
     if len(paths) > 1:
         raise ValueError(f"{folder} holds several {pattern}: {', '.join(map(str, paths))}; keep one")

@@ -131,7 +131,7 @@ def check_splits(clips: pl.DataFrame, *, source: str) -> None:
 def locate(
     clips: pl.DataFrame, video_dir: str | os.PathLike[str] | None, *, whole_videos: bool = False
 ) -> tuple[pl.DataFrame, str]:
-    """Find each clip's file: the long video where the span is known, else a file of the clip's own.
+    """Find each clip's file: one of its own, else the long video where the span is known.
 
     Args:
         clips: See `RECORD_SCHEMA`; a column `description` is kept; without one it gets the texts of the 306.
@@ -162,11 +162,10 @@ def locate(
             maintain_order="left",
         )
         .join(own.rename({"id": "clip_id", "path": "own"}), on="clip_id", how="left", maintain_order="left")
-        .with_columns(pl.when(has_span).then(pl.coalesce("long", "own")).otherwise("own").alias("video"))
+        .with_columns(pl.when(has_span).then(pl.coalesce("own", "long")).otherwise("own").alias("video"))
     )
-    is_own = pl.col("video").is_not_null() & pl.col("video").eq_missing(pl.col("own")) & pl.col("long").is_null()
     found = found.with_columns(
-        pl.when(is_own).then(None).otherwise(name).alias(name) for name in ("start_seconds", "end_seconds")
+        pl.when(pl.col("own").is_null()).then(name).alias(name) for name in ("start_seconds", "end_seconds")
     )
     count = len(found) - found["video"].null_count()
     share = f"{count:,} of {len(found):,} clips ({count / max(len(found), 1):.3f})"

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 from hf_datasets.class_labels import with_names
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.sharding import Shards, Tables, even_spans, shards_of
+from hf_datasets.sources.finegym import read_spans
 from hf_datasets.tables import check_columns
+from hf_datasets.tfcovr.annotations import ANNOTATION, find_one
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, locate
 from hf_datasets.tfcovr.labels import Label, answers_of
 from hf_datasets.tfcovr.modifications.task import Modification, ModificationTask
@@ -167,10 +169,21 @@ def _published_tables(groups: Iterable[tuple[Path, int]], schema: pa.Schema) -> 
 
 
 def release_collection(data_dir: Path, *, video_dir: str | None = None) -> Collection:
-    """Read the authors' release; see `release.read_release` and `release.release_clips`."""
+    """Read the authors' release; see `release.read_release` and `release.release_clips`.
+
+    The spans of gymnastics clips in their long videos are those of FineGym's annotation, where the folder holds it.
+    """
     frames, rejections = read_release(data_dir)
-    clips, refused = release_clips(frames)
+    annotation = find_one(data_dir, ANNOTATION)
+    spans = {} if annotation is None else read_spans(annotation)
+    clips, refused = release_clips(frames, spans=spans)
     located, coverage = locate(clips, video_dir)
+    guessed = located.filter(pl.col("start_seconds").is_not_null() & ~pl.col("clip_id").is_in(list(spans)))
+    if len(guessed):
+        coverage += (
+            f" Spans: {len(guessed):,} clips have the whole seconds that their id tells; put FineGym's "
+            f"finegym_annotation_info_v1.1.json into {data_dir} for exact ones."
+        )
     rows = {split: shards_of(frame.to_arrow().cast(TRIPLET_SCHEMA)) for split, frame in frames.items()}
     return Collection(located, rows, rejections + refused, coverage)
 

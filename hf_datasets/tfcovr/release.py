@@ -16,7 +16,7 @@ import polars as pl
 
 from hf_datasets.damaged_csv import ROW
 from hf_datasets.records import Rejection
-from hf_datasets.sources.finegym import CLIP_ID
+from hf_datasets.sources.finegym import CLIP_ID, whole_seconds
 from hf_datasets.sources.values import is_utf8
 from hf_datasets.tables import check_columns, is_empty, judge, read_table
 from hf_datasets.tfcovr.clips import RECORD_SCHEMA, descriptions
@@ -197,16 +197,20 @@ def _queries(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[Reject
     return rows, rejections
 
 
-def release_clips(rows: Mapping[Split, pl.DataFrame]) -> tuple[pl.DataFrame, list[Rejection]]:
+def release_clips(
+    rows: Mapping[Split, pl.DataFrame], *, spans: Mapping[str, tuple[float, float]]
+) -> tuple[pl.DataFrame, list[Rejection]]:
     """List the clips in the published rows.
 
     Args:
         rows: The rows of `read_release`.
+        spans: Clip id -> start and end in its long video, of `finegym.read_spans`.
 
     Returns:
-        The clips of each split in the order of their ids (`RECORD_SCHEMA`), with the long video that the id names, no
-        span (each clip of the release is a separate file), and the label, null where no row has it. And a
-        rejection for each label that contradicts an earlier one, and each long video in two splits.
+        The clips of each split in the order of their ids (`RECORD_SCHEMA`), with the long video that the id names, the
+        label, null where no row has it, and the span: that of `spans`, else the whole seconds of FineGym's id, else
+        null, as a dive of FineDiving is a video of its own. And a rejection for each label that contradicts an earlier
+        one, and each long video in two splits.
     """
     parts = []
     for split, table in rows.items():
@@ -231,9 +235,8 @@ def release_clips(rows: Mapping[Split, pl.DataFrame]) -> tuple[pl.DataFrame, lis
             pl.coalesce(*(pl.col("clip_id").str.extract(pattern, 1) for pattern in VIDEO_OF_CLIP), "clip_id").alias(
                 "video_id"
             ),
-            pl.lit(None, pl.Float64).alias("start_seconds"),
-            pl.lit(None, pl.Float64).alias("end_seconds"),
         )
+        .join(_spans(mentioned["clip_id"].unique(), spans), on="clip_id", how="left", maintain_order="left")
         .sort(pl.col("split").replace_strict({split: place for place, split in enumerate(SPLITS)}), "clip_id")
         .select(RECORD_SCHEMA.names())
     )
@@ -242,6 +245,12 @@ def release_clips(rows: Mapping[Split, pl.DataFrame]) -> tuple[pl.DataFrame, lis
         reason = f"video in two splits: {video_id!r} is in {' and '.join(splits)} of the release; its clips stay"
         rejections.append(Rejection(reason, video_id, video_id))
     return clips, rejections
+
+
+def _spans(clip_ids: pl.Series, spans: Mapping[str, tuple[float, float]]) -> pl.DataFrame:
+    found = [(clip_id, *(spans.get(clip_id) or whole_seconds(clip_id) or (None, None))) for clip_id in clip_ids]
+    schema = {name: RECORD_SCHEMA[name] for name in ("clip_id", "start_seconds", "end_seconds")}
+    return pl.DataFrame(found, schema=schema, orient="row")
 
 
 def _is_label(column: str) -> pl.Expr:

@@ -11,6 +11,7 @@ import datasets
 import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
 import hf_datasets
 from hf_datasets.__main__ import main
@@ -20,7 +21,7 @@ from hf_datasets.tfcovr.annotations import SOURCE_HELP
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA, check_clips, locate
 from hf_datasets.tfcovr.labels import answer_class, find_label
 from hf_datasets.tfcovr.triplets import TRIPLET_SCHEMA
-from hf_datasets.video import VideoError
+from hf_datasets.video import VideoError, read_frames
 
 LABELS = ("40", "41", "134", "136", "103b", "107b")
 SPLITS = ("train", "validation", "test")
@@ -224,6 +225,54 @@ def test_the_release_opens_from_a_folder(tmp_path):
     assert [clip["video"] is not None for clip in clips["test"]] == [False, False, True]
     with pytest.raises(ValueError, match="seed cannot be chosen for 'release'"):
         datasets.load_dataset("tfcovr", "release", data_dir=str(folder), seed=1)
+
+
+def test_a_download_as_it_is_gives_the_clips_of_the_release_their_video(tmp_path, miniature):
+    """FineGym's long videos with its annotation, FineDiving's folders of frames, one clip that somebody cut."""
+    gym = "A0xAXXysHUo_E_000000_000009_A_{:04}_{:04}"
+    clips = [gym.format(second, second + 1) for second in range(3)]
+    lost = "-0_lostvide_E_000005_000009_A_0000_0001"
+    data, videos = tmp_path / "data", tmp_path / "videos"
+    for folder in (data / "finegym", data / "tfcovr", videos / "FineGym", videos / "frames/01/7", videos / "cut"):
+        folder.mkdir(parents=True)
+    texts = [str({label: {"modification": f"Show {label}."}}) for label in ("41", "41", "40", "103b")]
+    rows = {
+        "query_video": [clips[0], lost, clips[1], "01_8"],
+        "target_video": [clips[1], clips[0], clips[2], "01_7"],
+        "label1": ["40", "40", "41", "107b"],
+        "label2": ["41", "41", "40", "103b"],
+    }
+    pl.DataFrame(rows | {"modification": texts}).write_csv(data / "tfcovr/train_finegd.csv")
+    query = {"query_id": [0], "query_video": ["b_1"], "modification": ["Show it."], "target_video": ["b_2"]}
+    pl.DataFrame(query | {"target_videos_ids": ["['b_2']"]}).write_csv(data / "tfcovr/test_finegd.csv")
+    segments = {"A_0001_0002": {"timestamps": [[0.6, 1.1], [1.1, 1.4]]}}
+    events = {"E_000000_000009": {"event": 3, "timestamps": [[0.2, 9.0]], "segments": segments}}
+    (data / "finegym/finegym_annotation_info_v1.1.json").write_text(json.dumps({"A0xAXXysHUo": events}))
+    film = next((miniature / "videos").glob("*.mp4")).read_bytes()
+    for name in ("FineGym/A0xAXXysHUo.mp4", f"cut/{clips[2]}.mp4"):
+        (videos / name).write_bytes(film)
+    for number in range(1, 13):
+        Image.new("RGB", (48, 32), (20 * number, 0, 0)).save(videos / f"frames/01/7/{number:05}.jpg")
+    loaded = datasets.load_dataset("tfcovr", "release-clips", data_dir=str(data), video_dir=str(videos))
+    found = {row["clip_id"]: row for row in loaded["train"]}
+    folder = str(videos.resolve()) + "/"
+    where = {
+        name: (row["video"] and row["video"].removeprefix(folder), row["start_seconds"], row["end_seconds"])
+        for name, row in found.items()
+    }
+    assert where == {
+        clips[0]: ("FineGym/A0xAXXysHUo.mp4", 0.0, 2.0),
+        clips[1]: ("FineGym/A0xAXXysHUo.mp4", pytest.approx(0.8), pytest.approx(1.6)),
+        clips[2]: (f"cut/{clips[2]}.mp4", None, None),
+        lost: (None, 5.0, 7.0),
+        "01_7": ("frames/01/7", None, None),
+        "01_8": (None, None, None),
+    }
+    assert "4 of 8 clips (0.500) have their video" in loaded["train"].info.description
+    assert "2 clips have the whole seconds that their id tells" in loaded["train"].info.description
+    for name in (*clips, "01_7"):
+        row = found[name]
+        assert len(read_frames(row["video"], 12, row["start_seconds"], row["end_seconds"]).frames) == 12
 
 
 def test_an_id_that_leaves_the_video_folder_is_refused(tmp_path):

@@ -232,7 +232,7 @@ def test_literals_are_read_as_json_or_python():
 
 def test_clips_are_those_the_rows_speak_of_with_the_video_of_their_id(folder):
     rows, _ = read_release(folder)
-    clips, rejections = release_clips(rows)
+    clips, rejections = release_clips(rows, spans={CLIPS[1]: (2220.25, 2221.5)})
     train = clips.filter(pl.col("split") == "train")
     assert train["clip_id"].to_list() == sorted(
         {CLIPS[0], CLIPS[1], CLIPS[2], "09_57", "FINADivingWorldCup2021_Men3m_final_r1_0"}
@@ -242,6 +242,8 @@ def test_clips_are_those_the_rows_speak_of_with_the_video_of_their_id(folder):
         "09_57": "09",
         "FINADivingWorldCup2021_Men3m_final_r1_0": "FINADivingWorldCup2021_Men3m_final_r1",
     }
+    spans = dict(train.select("clip_id", pl.concat_list("start_seconds", "end_seconds")).iter_rows())
+    assert [spans[clip] for clip in (*CLIPS[:2], "09_57")] == [[2184.0, 2186.0], [2220.25, 2221.5], [None, None]]
     kinds = [rejection.reason.partition(":")[0] for rejection in rejections]
     assert kinds == ["conflicting label"] + ["video in two splits"] * 4
     assert train.filter(pl.col("clip_id") == CLIPS[0])["label"].to_list() == ["40"]
