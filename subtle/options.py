@@ -1,7 +1,11 @@
 """How every recipe is configured: flags, or one YAML file, or a YAML file with flags that override it.
 
-The rules are those of `transformers.HfArgumentParser`, written out over argparse: a recipe answers `--help` and a
-misspelt flag before it imports anything that takes long.
+The rules are those of `transformers.HfArgumentParser`, which takes half a second to import, over argparse.
+
+Why no library: this file was written over jsonargparse 4.53 and tyro 1.0, too, and stayed as long: 337 and 373 lines.
+Neither knows `none`, a name or a folder or a Hub name, and the nearest choice; jsonargparse does not say the nearest
+flag, nor the file that a mistake is in, and tyro reads no YAML. The processor time of `stage1.py --help` went from 0.10 s
+to 0.19 and 0.25 s.
 """
 
 import argparse
