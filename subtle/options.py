@@ -4,8 +4,8 @@ The rules are those of `transformers.HfArgumentParser`, which takes half a secon
 
 Why no library: this file was written over jsonargparse 4.53 and tyro 1.0, too, and stayed as long: 337 and 373 lines.
 Neither knows `none`, a name or a folder or a Hub name, and the nearest choice; jsonargparse does not say the nearest
-flag, nor the file that a mistake is in, and tyro reads no YAML. The processor time of `stage1.py --help` went from 0.10 s
-to 0.19 and 0.25 s.
+flag, nor the file that a mistake is in, and tyro reads no YAML. The processor time of `stage1.py --help` went from
+0.10 s to 0.19 and 0.25 s.
 """
 
 import argparse

@@ -16,8 +16,8 @@ LIMITS = {
     "lines of metrics": 3_200,
     "lines of subtle and recipes": 27_000,
     "lines of tests": 46_500,
-    "percent of names in more than one file": 12,
-    "percent of functions and classes in more than one file": 10.3,
+    "percent of names in more than one file": 11.5,
+    "percent of functions and classes in more than one file": 9.5,
     "options": 620,
     "flags": 910,
     "verbs": 30,
@@ -35,7 +35,7 @@ def percent_shared(kinds):
     """Of the names that files define at their top level, how many are defined in more than one."""
     files = defaultdict(set)
     for path in NOT_TESTS:
-        if path.parts[0] in {"metrics", "examples", "benchmarks", "recipes"}:
+        if path.parts[0] in {"metrics", "examples", "benchmarks", "recipes"} or (ROOT / path).is_symlink():
             continue
         for node in tree_of(path).body:
             names = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []

@@ -63,3 +63,32 @@ def gather_with_gradient(tensor: Tensor) -> Tensor:
         torch.Size([2, 3])
     """
     return tensor if world_size() == 1 else _Gather.apply(tensor)
+
+
+def rows_before(tensor: Tensor) -> int:
+    """How many rows the processes of lower rank have: where those of this one begin among the gathered.
+
+    Args:
+        tensor: `(n_rank, ...)`.
+
+    Example:
+        >>> rows_before(torch.ones(2, 3))
+        0
+    """
+    return 0 if world_size() == 1 else sum(_lengths(tensor)[: dist.get_rank()])
+
+
+def from_first_process(tensor: Tensor) -> Tensor:
+    """The tensor of the first process, so that all draw the same random numbers.
+
+    Args:
+        tensor: Of the same shape and dtype in all processes.
+
+    Example:
+        >>> from_first_process(torch.ones(2))
+        tensor([1., 1.])
+    """
+    if world_size() > 1:
+        tensor = tensor.contiguous()
+        dist.broadcast(tensor, 0)
+    return tensor
