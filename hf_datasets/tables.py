@@ -1,7 +1,7 @@
 """User-supplied tables: read as text, with an error for an unreadable file and a rejection for each bad row."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,10 +13,6 @@ from hf_datasets.damaged_csv import ROW, read_damaged_csv
 from hf_datasets.records import Rejection
 
 REASON = "reason of the refusal"
-NOT_SECONDS = (
-    "time that is not a number; write seconds such as 12.5 or a time such as 00:00:12.50, or leave both empty for the "
-    "whole video"
-)
 
 
 def read_table(path: Path) -> tuple[pl.DataFrame, list[Rejection]]:
@@ -224,6 +220,32 @@ def as_seconds(column: str) -> pl.Expr:
         clock.struct.field(name).cast(pl.Float64, strict=False) for name in ("hours", "minutes", "seconds")
     )
     return pl.coalesce(pl.col(column).cast(pl.Float64, strict=False), 3600 * hours + 60 * minutes + seconds)
+
+
+def with_times(table: pl.DataFrame, required: Sequence[str], optional: Sequence[str]) -> pl.DataFrame:
+    """The columns of a user's table of texts: stripped, null where nothing is left, `..._seconds` as numbers.
+
+    What was written there instead of a number is in `said_..._seconds`, for `time_checks`.
+    """
+    missing = [pl.lit(None, pl.String).alias(name) for name in optional if name not in table.columns]
+    text = table.with_columns(missing).select(pl.col(*required, *optional).str.strip_chars())
+    text = text.with_columns(pl.when(pl.all() != "").then(pl.all()))
+    times = [name for name in text.columns if name.endswith("_seconds")]
+    said = [pl.col(name).alias(f"said_{name}") for name in times]
+    return text.with_columns(*said, *(as_seconds(name).alias(name) for name in times))
+
+
+def time_checks(*spans: tuple[str, str]) -> dict[str, pl.Expr]:
+    """For `judge`: which rows of `with_times` have times that are no numbers, or no spans."""
+    is_number = [pl.col(f"said_{name}").is_null() | pl.col(name).is_not_null() for span in spans for name in span]
+    are_spans = [is_span(pl.col(start), pl.col(end)) for start, end in spans]
+    return {
+        "time that is not a number; write seconds such as 12.5 or a time such as 00:00:12.50, or leave both empty for "
+        "the whole video": ~pl.all_horizontal(is_number),
+        "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty for the whole video": (
+            ~pl.all_horizontal(are_spans)
+        ),
+    }
 
 
 def is_span(start: pl.Expr, end: pl.Expr) -> pl.Expr:

@@ -1,7 +1,11 @@
 """How every recipe is configured: flags, or one YAML file, or a YAML file with flags that override it.
 
-The rules are those of `transformers.HfArgumentParser`. Importing transformers takes half a second, though, and a recipe
-answers `--help` and a misspelt flag before it imports anything that takes long, so they are written out over argparse.
+The rules are those of `transformers.HfArgumentParser`, which takes half a second to import, over argparse.
+
+Why no library: this file was written over jsonargparse 4.53 and tyro 1.0, too, and stayed as long: 337 and 373 lines.
+Neither knows `none`, a name or a folder or a Hub name, and the nearest choice; jsonargparse does not say the nearest
+flag, nor the file that a mistake is in, and tyro reads no YAML. The processor time of `stage1.py --help` went from
+0.10 s to 0.19 and 0.25 s.
 """
 
 import argparse
@@ -10,6 +14,7 @@ import copy
 import dataclasses
 import difflib
 import inspect
+import itertools
 import os
 import signal
 import sys
@@ -27,15 +32,14 @@ from subtle.commands import CONFIGS, RECIPES, as_typed, find_config, missing_mod
 from subtle.running import run_recipe as run_recipe  # every recipe has both from here
 
 Config = TypeVar("Config")
-BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(("false", "no", "f", "n", "0"), False)
 KINDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    dict: "a mapping of the form {name: value}",
+    bool: ("true|false", "true or false"),
+    int: ("INT", "a whole number"),
+    float: ("FLOAT", "a number"),
+    str: ("TEXT", "text"),
+    dict: ("YAML", "a mapping of the form {name: value}"),
 }
-METAVARS: dict[type, str] = {str: "TEXT", dict: "YAML"}
+"""The kinds of values: how `--help` shows one, and what a mistake says that it is not."""
 
 
 def option(default: Any, help: str, *, names: tuple[str, ...] = ()) -> Any:
@@ -54,108 +58,70 @@ def option(default: Any, help: str, *, names: tuple[str, ...] = ()) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A field of a configuration as flags and YAML files give it.
-
-    Attributes:
-        name: of the field.
-        group: the configuration class that introduced it.
-        help: its sentence.
-        default: its default.
-        kind: bool, int, float, str or dict, of one value.
-        choices: the only values there are; empty where any will do.
-        names: see `option`.
-        is_list: whether it has several values.
-        is_optional: whether it may be None.
-    """
+    """A field of a configuration as flags and YAML files give it."""
 
     name: str
-    group: type
+    group: type  # the configuration class that introduced it
     help: str
     default: Any
-    kind: type
-    choices: tuple[str, ...]
-    names: tuple[str, ...]
+    kind: type  # of one value, a key of `KINDS`
+    choices: tuple[str, ...]  # the only values there are; empty where any will do
+    names: tuple[str, ...]  # see `option`
     is_list: bool
-    is_optional: bool
+    is_optional: bool  # whether it may be None
 
     def read(self, value: Any) -> Any:
-        """The value that a YAML file gives.
+        """The value that a YAML file or the words after a flag give.
 
         Raises:
             ValueError: It is of another kind, or not among the choices.
         """
-        if value is None and self.is_optional:
+        values = value if isinstance(value, list) else [value]
+        if self.is_optional and len(values) == 1 and str(values[0]).lower() in {"none", "null"}:
             return None
-        if not self.is_list:
-            return self.read_one(value)
-        if not isinstance(value, list):
+        if self.is_list and not isinstance(value, list):
             raise ValueError(f"{value!r} is not a list; write [{value}]")
-        return [self.read_one(item) for item in value]
+        return [self.read_one(item) for item in value] if self.is_list else self.read_one(value)
 
     def read_one(self, value: Any) -> Any:
-        """The value that one word of the command line or one scalar of a YAML file gives.
-
-        Raises:
-            ValueError: It is of another kind, or not among the choices.
-        """
+        """One value; text is read as on the command line."""
         if value is False and "no" in self.choices:  # YAML reads an unquoted no as false
             value = "no"
-        if self.is_optional and isinstance(value, str) and value.lower() in {"none", "null"}:
-            return None
-        if self.choices and value not in self.choices:
-            known = ", ".join(self.choices)
-            raise ValueError(f"there is no {value!r}; there are {known}{nearest(value, self.choices)}")
-        if self.names and isinstance(value, str) and not self.is_known(value):
-            raise ValueError(f"there is no {value!r}; give {self.known_names}{nearest(value, self.names)}")
-        return converted(value, self.kind)
-
-    def is_known(self, text: str) -> bool:
-        """Whether a text is one of `names`, or may be a folder or a Hub name."""
-        return text in self.names or "/" in text or os.path.isdir(text)  # noqa: PTH112 no error for any text
+        known, text = self.choices or self.names, str(value)
+        is_elsewhere = bool(self.names) and ("/" in text or os.path.isdir(text))  # noqa: PTH112 no error for any text
+        if known and value not in known and not is_elsewhere:
+            there = f"{'there are' if self.choices else 'give'} {self.known}"
+            raise ValueError(f"there is no {value!r}; {there}{nearest(value, known)}")
+        read = value
+        with contextlib.suppress(ValueError, yaml.YAMLError, RecursionError):
+            if self.kind in {bool, dict} and isinstance(value, str):
+                read = yaml.safe_load(value)
+            elif self.kind in {int, float} and isinstance(value, str | int) and not isinstance(value, bool):
+                read = self.kind(value)
+        if not isinstance(read, self.kind) or (self.kind is int and isinstance(read, bool)):
+            hint = f"; write it in quotes: '{value}'" if self.kind is str and not isinstance(value, list | dict) else ""
+            raise ValueError(f"{value!r} is not {KINDS[self.kind][1]}{hint}")
+        return read
 
     @property
-    def known_names(self) -> str:
-        """What a text with `names` may be."""
-        return f"{', '.join(self.names)}, a folder, or a Hub name (owner/name)"
+    def known(self) -> str:
+        """The choices; where there are only names, also what else a text may be."""
+        return ", ".join(self.choices or (*self.names, "a folder, or a Hub name (owner/name)"))
 
     @property
     def described(self) -> str:
         """The sentence with the default, as one would type it."""
         values = self.default if isinstance(self.default, list) else [self.default]
-        if self.kind is dict:  # what is in it is no line of help
-            values = [f"{{{', '.join(map(str, self.default))}}}"] if self.default else ["{}"]
         words = [str(value).lower() if value is None or self.kind is bool else str(value) for value in values]
         shown = " ".join(word.replace(f"{RECIPES}{os.sep}", "recipes/") for word in words)
         return " ".join(
             [
                 self.help,
-                *([f"{self.known_names}."] if self.names else []),
-                *([f"Default: {shown}."] if shown else []),
+                *([f"{self.known}."] if self.names else []),
+                *([f"Default: {shown}."] if shown and self.kind is not dict else []),
                 *([f"--no_{self.name} turns it off."] if self.default is True else []),
             ]
         )
-
-
-def converted(value: Any, kind: type) -> Any:
-    """A scalar as `kind`; text is read as on the command line.
-
-    Raises:
-        ValueError: It cannot be read as one.
-    """
-    if kind is bool and isinstance(value, str):
-        value = BOOLEANS.get(value.lower(), value)
-    if kind is dict and isinstance(value, str):
-        with contextlib.suppress(yaml.YAMLError, ValueError):
-            value = yaml.safe_load(value)
-    if kind in {int, float} and isinstance(value, str | int) and not isinstance(value, bool):
-        try:
-            value = kind(value)
-        except ValueError as error:
-            raise ValueError(f"{value!r} is not {KINDS[kind]}") from error
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        hint = f"; write it in quotes: '{value}'" if kind is str and not isinstance(value, list | dict) else ""
-        raise ValueError(f"{value!r} is not {KINDS[kind]}{hint}")
-    return value
 
 
 def nearest(name: Any, names: Iterable[str], form: str = "{}") -> str:
@@ -173,35 +139,26 @@ def settings_of(config_class: type) -> dict[str, Setting]:
         having = [base for base in lineage if field.name in inspect.get_annotations(base)]
         metadata = [base.__dataclass_fields__[field.name].metadata for base in having]
         described: Mapping[str, Any] = next((entry for entry in metadata if "help" in entry), {})
-        kind, is_list, is_optional = unwrapped(hints[field.name])
+        hint = hints[field.name]
+        is_optional = get_origin(hint) in {Union, UnionType}
+        if is_optional:
+            (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
+        is_list = get_origin(hint) is list
+        kind = get_args(hint)[0] if is_list else hint
         has_choices = get_origin(kind) is Literal
-        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        found.append(
-            Setting(
-                name=field.name,
-                group=having[-1],
-                help=described.get("help", ""),
-                default=default,
-                kind=str if has_choices else kind,
-                choices=get_args(kind) if has_choices else (),
-                names=described.get("names", ()),
-                is_list=is_list,
-                is_optional=is_optional,
-            )
+        setting = Setting(
+            name=field.name,
+            group=having[-1],
+            help=described.get("help", ""),
+            default=field.default if field.default_factory is dataclasses.MISSING else field.default_factory(),
+            kind=str if has_choices else get_origin(kind) or kind,
+            choices=get_args(kind) if has_choices else (),
+            names=described.get("names", ()),
+            is_list=is_list,
+            is_optional=is_optional,
         )
+        found.append(setting)
     return {setting.name: setting for setting in sorted(found, key=lambda setting: lineage.index(setting.group))}
-
-
-def unwrapped(hint: Any) -> tuple[Any, bool, bool]:
-    """The type of one value, whether it comes in a list, and whether it may be None."""
-    is_optional = get_origin(hint) in {Union, UnionType}
-    if is_optional:
-        (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
-    if get_origin(hint) is list:
-        return get_args(hint)[0], True, is_optional
-    if get_origin(hint) is dict:
-        return dict, False, is_optional
-    return hint, False, is_optional
 
 
 class ConfigParser(argparse.ArgumentParser):
@@ -220,118 +177,96 @@ class ConfigParser(argparse.ArgumentParser):
             argument_default=argparse.SUPPRESS,
         )
         self.config_class, self.settings = config_class, settings_of(config_class)
-        self.order = f"the YAML file comes before the flags: {self.prog} FILE.yaml --flag value"
         self.add_argument(
             "--print_config", action="store_true", help="Print the configuration as a YAML file and run nothing."
         )
-        groups: dict[type, Any] = {}
-        for setting in self.settings.values():
-            if setting.group not in groups:
-                groups[setting.group] = self.add_argument_group(title_of(setting.group).rstrip("."))
-            self.add_setting(groups[setting.group], setting)
-
-    def add_setting(self, group: Any, setting: Setting) -> None:
-        """The flag of a field, and `--no_FLAG` where it is true or false."""
-
-        def read(word: str) -> Any:
-            try:
-                return setting.read_one(word)
-            except ValueError as error:
-                raise argparse.ArgumentTypeError(f"{error} ({self.order})" if is_yaml(word) else str(error)) from None
-
-        shape: dict[str, Any] = {"metavar": METAVARS.get(setting.kind, setting.kind.__name__.upper())}
-        if setting.choices:
-            shape["metavar"] = f"{{{','.join(setting.choices)}}}"
-        if setting.is_list:
-            shape["nargs"] = "+"
-        if setting.kind is bool:
-            shape |= {"nargs": "?", "const": True, "metavar": "true|false"}
-        described = as_typed(setting.described).replace("%", "%%")
-        group.add_argument(f"--{setting.name}", type=read, help=described, **shape)
-        if setting.kind is bool:
-            group.add_argument(f"--no_{setting.name}", dest=setting.name, action="store_false", help=argparse.SUPPRESS)
+        for kind, settings in itertools.groupby(self.settings.values(), lambda setting: setting.group):
+            group = self.add_argument_group(title_of(kind).rstrip("."))
+            for setting in settings:
+                shape: dict[str, Any] = {"metavar": KINDS[setting.kind][0]}
+                if setting.choices:
+                    shape["metavar"] = f"{{{','.join(setting.choices)}}}"
+                if setting.is_list:
+                    shape["nargs"] = "+"
+                if setting.kind is bool:
+                    shape |= {"nargs": "?", "const": True}
+                    group.add_argument(
+                        f"--no_{setting.name}", dest=setting.name, action="store_false", help=argparse.SUPPRESS
+                    )
+                group.add_argument(f"--{setting.name}", help=as_typed(setting.described).replace("%", "%%"), **shape)
 
     def read(self, arguments: list[str]) -> Any:
         """The configuration that the command line gives; ends the process for `--help` and `--print_config`."""
-        values: dict[str, Any] = {}
-        if arguments and is_yaml(arguments[0]):
-            values = self.read_file(Path(arguments[0]))
-            arguments = arguments[1:]
-        flags, unknown = self.parse_known_args([with_underscores(word) for word in arguments])
-        if unknown:
-            self.refuse(unknown[0])
+        words, values = [with_underscores(word) for word in arguments], {}
+        if words and is_yaml(words[0]):
+            values = self.read_file(find_config(Path(words.pop(0))))
+        for before, word in itertools.pairwise(["", *words]):
+            if is_yaml(word) and not word.startswith("--") and not before.endswith("_config"):
+                self.error(f"the YAML file comes before the flags: {self.prog} FILE.yaml --flag value")
+        flags, unknown = self.parse_known_args(words)
+        for word in unknown:
+            what = f"there is no flag {word}" if word.startswith("-") else f"{word!r} belongs to no flag"
+            self.error(f"{what}{self.alike(word.partition('=')[0].lstrip('-'), '--{}')}")
         given = vars(flags)
         prints = given.pop("print_config", False)
-        for name, value in given.items():  # a list takes whatever follows its flag
-            if isinstance(value, list) and not name.endswith("_config") and any(map(is_yaml, value)):
-                self.error(self.order)
+        values |= self.read_values(given, "--")
         try:
-            config = self.config_class(**values | given)
+            config = self.config_class(**values)
         except ValueError as error:
             self.error(str(error))
-        config.given = frozenset(values | given)
+        config.given = frozenset(values)
         if prints:
-            self.exit(0, self.as_yaml(config))
+            sys.stdout.write(self.as_yaml(config))
+            self.exit()
         return config
 
-    def as_yaml(self, config: Any) -> str:
-        """A configuration as a YAML file, with the sentence of each field above it."""
-        lines: list[str] = []
-        group = None
-        for name, setting in self.settings.items():
-            if setting.group is not group:
-                group = setting.group
-                lines += [*([""] if lines else []), f"## {title_of(group)}"]
-            comment = as_typed(setting.help)
-            lines += textwrap.wrap(comment, 110, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
-            value = {name: getattr(config, name)}
-            lines.append(yaml.safe_dump(value, allow_unicode=True, width=1000, sort_keys=False).rstrip())
-        return "\n".join([*lines, ""])
-
     def read_file(self, path: Path) -> dict[str, Any]:
-        """The values of a YAML file, yours or one that ships."""
-        path = find_config(path)
+        """The values of a YAML file."""
         if not os.path.isfile(path):  # noqa: PTH113 no error for any text
             known = sorted(shipped.name for shipped in CONFIGS.glob("*.yaml"))
-            self.error(
-                f"no configuration file {path}; those that ship are {', '.join(known)}{nearest(path.name, known)}"
-            )
+            there = f"those that ship are {', '.join(known)}{nearest(path.name, known)}"
+            self.error(f"no configuration file {path}; {there}")
         try:
             values = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, ValueError, OSError, RecursionError) as error:
             self.error(f"{path} cannot be read as YAML: {error}")
-        if values is None:
-            return {}
-        if not isinstance(values, dict):
+        if not isinstance(values, dict | None):
             self.error(f"{path} has no lines of the form `name: value` but {str(values)[:40]!r}")
-        read = {}
-        for name, value in values.items():
+        for name in values or {}:
             if name not in self.settings:
-                alike = nearest(str(name).replace("-", "_"), self.settings)
-                self.error(f"{path}: there is no {name!r}{alike or f'; {self.prog} --help lists what there is'}")
+                self.error(f"{path}: there is no {name!r}{self.alike(str(name).replace('-', '_'))}")
+        return self.read_values(values or {}, f"{path}: ")
+
+    def read_values(self, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """The values of what is given by name."""
+        read = {}
+        for name, value in given.items():
             try:
                 read[name] = self.settings[name].read(value)
             except ValueError as error:
-                self.error(f"{path}: {name}: {error}")
+                self.error(f"{where}{name}: {error}")
         return read
 
-    def refuse(self, word: str) -> NoReturn:
-        """Exit with an error about a word of the command line that is not known."""
-        if is_yaml(word):
-            self.error(self.order)
-        flag = word.partition("=")[0].lstrip("-")
-        alike = nearest(flag, self.settings, "--{}") or f"; {self.prog} --help lists what there is"
-        what = f"there is no flag {word}" if word.startswith("-") else f"{word!r} belongs to no flag"
-        self.error(f"{what}{alike}")
+    def alike(self, name: str, form: str = "{}") -> str:
+        """The options with such a name, or where to find all."""
+        return nearest(name, self.settings, form) or f"; {self.prog} --help lists what there is"
+
+    def as_yaml(self, config: Any) -> str:
+        """A configuration as a YAML file, with the sentence of each field above it."""
+        lines: list[str] = []
+        for group, settings in itertools.groupby(self.settings.values(), lambda setting: setting.group):
+            lines += ["", f"## {title_of(group)}"]
+            for setting in settings:
+                lines += textwrap.wrap(
+                    f"# {as_typed(setting.help)}", 110, subsequent_indent="# ", break_on_hyphens=False
+                )
+                value = {setting.name: getattr(config, setting.name)}
+                lines.append(yaml.safe_dump(value, allow_unicode=True, width=1000, sort_keys=False).rstrip())
+        return "\n".join([*lines[1:], ""])
 
     def error(self, message: str) -> NoReturn:
         """Exit with one line on stderr and exit status 2."""
         self.exit(2, as_typed(f"error: {running.visible(' '.join(message.split()))}\n"))
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Exit; requested text goes to stdout, an error to stderr."""
-        (sys.stderr if status else sys.stdout).write(message or "")
-        sys.exit(status)
 
 
 def given_in(config: Any) -> frozenset[str]:

@@ -11,7 +11,7 @@ import polars as pl
 
 from hf_datasets.footage.opensportslib import is_opensportslib, rows_of_opensportslib
 from hf_datasets.records import Rejection
-from hf_datasets.tables import NOT_SECONDS, as_seconds, check_columns, is_empty, is_span, judge, read_text_table
+from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
 REQUIRED = ("video", "start_seconds", "end_seconds")
@@ -172,13 +172,7 @@ def _read(path: Path, seconds_before: float, seconds_after: float) -> tuple[pl.D
 
 
 def _typed(table: pl.DataFrame) -> pl.DataFrame:
-    missing = [pl.lit(None, pl.String).alias(name) for name in OPTIONAL if name not in table.columns]
-    text = table.with_columns(missing).select(pl.col(*REQUIRED, *OPTIONAL).str.strip_chars())
-    text = text.with_columns(pl.when(pl.all() != "").then(pl.all()))
-    typed = text.with_columns(
-        *(pl.col(name).alias(f"said_{name}") for name in TIMES),
-        *(as_seconds(name).alias(name) for name in TIMES),
-    )
+    typed = with_times(table, REQUIRED, OPTIONAL)
     own = pl.Series([moment_name(*row) for row in typed.select("video", *TIMES).iter_rows()], dtype=pl.String)
     repeated = pl.int_range(pl.len()).over("own")
     own_and_number = pl.when(repeated > 0).then(pl.format("{}#{}", "own", repeated)).otherwise("own")
@@ -186,15 +180,11 @@ def _typed(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _checks() -> dict[str, pl.Expr]:
-    is_number = [pl.col(f"said_{name}").is_null() | pl.col(name).is_not_null() for name in TIMES]
     return {
         "empty video; fill it in": is_empty("video"),
         "control character in video or moment_id; remove it": pl.any_horizontal(
             pl.col(name).str.contains(CONTROL_CHARACTERS) for name in ("video", "moment_id")
         ),
-        NOT_SECONDS: ~pl.all_horizontal(is_number),
-        "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty for the whole video": (
-            ~is_span(*map(pl.col, TIMES))
-        ),
+        **time_checks(TIMES),
         "duplicate moment id; the first is kept": ~pl.col("moment_id").is_first_distinct(),
     }

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hf_datasets.class_labels import with_labels
 from hf_datasets.footage.moments import moment_name
 from hf_datasets.records import Rejection
-from hf_datasets.tables import check_columns, is_empty, is_span, judge, read_text_table
+from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
 from hf_datasets.tfcovr.clips import CLIP_SCHEMA
 from hf_datasets.tfcovr.triplets import TRIPLET_FEATURES, TRIPLET_SCHEMA
 
@@ -81,29 +81,18 @@ def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Marks:
 
 
 def _typed(table: pl.DataFrame) -> pl.DataFrame:
-    missing = [pl.lit(None, pl.String).alias(name) for name in OPTIONAL if name not in table.columns]
-    text = table.with_columns(missing).select(pl.col(*REQUIRED, *OPTIONAL).str.strip_chars())
-    text = text.with_columns(pl.when(pl.all() != "").then(pl.all()))
-    return text.with_columns(
-        *(pl.col(name).alias(f"said_{name}") for name in TIMES),
-        *(pl.col(name).cast(pl.Float64, strict=False) for name in TIMES),
-        is_right=pl.col("is_right").str.to_lowercase().replace_strict(ANSWERS, default=None, return_dtype=pl.Boolean),
-    )
+    is_right = pl.col("is_right").str.to_lowercase().replace_strict(ANSWERS, default=None, return_dtype=pl.Boolean)
+    return with_times(table, REQUIRED, OPTIONAL).with_columns(is_right=is_right)
 
 
 def _checks() -> dict[str, pl.Expr]:
-    is_number = [pl.col(f"said_{name}").is_null() | pl.col(name).is_not_null() for name in TIMES]
-    spans = [is_span(*map(pl.col, TIMES[:2])), is_span(*map(pl.col, TIMES[2:]))]
     return {
         "empty video; fill it in": is_empty("video"),
         "mark that is neither right nor wrong; write true or false into is_right": pl.col("is_right").is_null(),
         "mark of a search without a clip or without a text; only a change of a clip can be trained": (
             is_empty("query_video") | is_empty("text")
         ),
-        "time that is not a number; write seconds such as 12.5, or leave both empty for the whole video": (
-            ~pl.all_horizontal(is_number)
-        ),
-        "unusable span; it is 0 <= start < end, or both are empty for the whole video": ~pl.all_horizontal(spans),
+        **time_checks(TIMES[:2], TIMES[2:]),
     }
 
 

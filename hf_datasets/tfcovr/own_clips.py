@@ -11,7 +11,7 @@ import polars as pl
 
 from hf_datasets.footage.moments import moment_name
 from hf_datasets.records import Rejection
-from hf_datasets.tables import NOT_SECONDS, as_seconds, check_columns, is_empty, is_span, judge, read_text_table
+from hf_datasets.tables import check_columns, is_empty, judge, read_text_table, time_checks, with_times
 from hf_datasets.tfcovr.clips import (
     CLIP_SCHEMA,
     DURATION_TOLERANCE_SECONDS,
@@ -145,14 +145,8 @@ def _aliases(columns: list[str]) -> dict[str, str]:
 
 
 def _typed(table: pl.DataFrame) -> pl.DataFrame:
-    missing = [pl.lit(None, pl.String).alias(name) for name in OPTIONAL if name not in table.columns]
-    text = table.with_columns(missing).select(pl.col(*REQUIRED, *OPTIONAL).str.strip_chars())
-    text = text.with_columns(pl.when(pl.all() != "").then(pl.all()))
-    typed = text.with_columns(
-        *(pl.col(name).alias(f"said_{name}") for name in TIMES),
-        *(as_seconds(name).alias(name) for name in TIMES),
-        split=pl.col("split").str.to_lowercase().replace(dict(SPLIT_NAMES)),
-    )
+    split = pl.col("split").str.to_lowercase().replace(dict(SPLIT_NAMES))
+    typed = with_times(table, REQUIRED, OPTIONAL).with_columns(split=split)
     if "clip_id" in table.columns:
         return typed
     names = [moment_name(*row) for row in typed.select("video_id", *TIMES).iter_rows()]
@@ -161,7 +155,6 @@ def _typed(table: pl.DataFrame) -> pl.DataFrame:
 
 def _checks(rows: pl.DataFrame, called: Mapping[str, str]) -> dict[str, pl.Expr]:
     wordless = pl.lit(not _knows_labels(rows)) & ~pl.coalesce("description", "label").str.contains(r"\p{L}")
-    is_number = {name: pl.col(f"said_{name}").is_null() | pl.col(name).is_not_null() for name in TIMES}
     is_split = pl.col("split").is_in(SPLITS, nulls_equal=True)
     if rows["split"].null_count() == len(rows):
         is_split = pl.lit(value=True)
@@ -170,10 +163,7 @@ def _checks(rows: pl.DataFrame, called: Mapping[str, str]) -> dict[str, pl.Expr]
             is_empty(name) for name in ("clip_id", "video_id", "label")
         ),
         "label without words; describe it in a description column": wordless,
-        NOT_SECONDS: ~pl.all_horizontal(is_number.values()),
-        "unusable span; it is 0 <= start_seconds < end_seconds, or both are empty for the whole video": (
-            ~is_span(*map(pl.col, TIMES))
-        ),
+        **time_checks(TIMES),
         f"unknown split; it is {', '.join(SPLITS)}, in every row or in none": ~is_split,
         "duplicate clip id; the first is kept": ~pl.col("clip_id").is_first_distinct(),
     }

@@ -14,8 +14,8 @@ from datasets import Features, List, Value
 from .average_precision import average_precision_at, find_hits
 from .buffer import BufferedMetric
 from .id_lists import IdLists, read_id_lists
-from .inputs import quoted
-from .scoring import Protocol, WhenEmpty, check_lengths, mean_average_precision
+from .inputs import check_lengths, quoted
+from .scoring import Protocol, WhenEmpty, mean_average_precision
 from .significance import PERMUTATIONS
 from .significance import compare as compare_runs
 

@@ -1,6 +1,6 @@
 """mAP@K from rankings of ids: the protocol, its checks, and the line that states it."""
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from .average_precision import NOTHING, Hits, average_precision_at, find_hits, recall_at
 from .id_lists import IdLists, read_id_lists, read_ids, to_codes
-from .inputs import check_choice, check_flag, quoted, read_cuts, read_number
+from .inputs import check_choice, check_flag, check_lengths, quoted, read_cuts, read_number
 from .significance import interval_of_means
 
 VERSION = "1.0.0"
@@ -92,18 +92,6 @@ class _Queries:
     relevant: np.ndarray  # codes, end to end
     num_relevant: np.ndarray  # (num_queries,)
     excluded: np.ndarray | None  # codes (num_queries,)
-
-
-def check_lengths(predictions: Sized, references: Sized) -> None:
-    """Refuse predictions and references of different or no length.
-
-    Raises:
-        ValueError: With both lengths.
-    """
-    if len(predictions) != len(references):
-        raise ValueError(f"{len(predictions)} predictions but {len(references)} references; give one of each per query")
-    if not len(predictions):
-        raise ValueError("there is no query; give at least one prediction and one reference")
 
 
 def _encode(rankings: IdLists, relevant: IdLists, exclude: Any) -> _Queries:

@@ -4,7 +4,7 @@ Every metric holds the same copy of this file, because a Space must stand alone.
 """
 
 import reprlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set, Sized
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any
@@ -139,3 +139,15 @@ def read_cuts(k: Any) -> list[int]:
     ):
         raise ValueError(f"k must be one or more whole numbers above 0 and up to {MOST}, not {quoted(k)}")
     return [int(cut) for cut in cuts]
+
+
+def check_lengths(predictions: Sized, references: Sized) -> None:
+    """Refuse predictions and references of different or no length.
+
+    Raises:
+        ValueError: With both lengths.
+    """
+    if len(predictions) != len(references):
+        raise ValueError(f"{len(predictions)} predictions but {len(references)} references; give one of each per query")
+    if not len(predictions):
+        raise ValueError("there is no query; give at least one prediction and one reference")

@@ -1,13 +1,13 @@
 """R@K of moment retrieval at IoU thresholds: the tasks, their checks, and the signature that states the protocol."""
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
 from .id_lists import to_codes
-from .inputs import check_choice, check_flag, quoted, read_cuts, read_number, read_rows, read_whole
+from .inputs import check_choice, check_flag, check_lengths, quoted, read_cuts, read_number, read_rows, read_whole
 from .matching import ANNOTATORS_FOR_VOTE, Matches, first_ranks, match
 from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
 
@@ -116,18 +116,6 @@ def moment_retrieval_recall(  # noqa: PLR0913 (its options)
         + f"ties:as-ranked|missing:{missing}|version:{VERSION}"
     )
     return result
-
-
-def check_lengths(predictions: Sized, references: Sized) -> None:
-    """Refuse predictions and references of different or no length.
-
-    Raises:
-        ValueError: With both lengths.
-    """
-    if len(predictions) != len(references):
-        raise ValueError(f"{len(predictions)} predictions but {len(references)} references; give one of each per query")
-    if not len(predictions):
-        raise ValueError("there is no query; give at least one prediction and one reference")
 
 
 Values = tuple[np.ndarray, Callable[[np.ndarray], Any]]  # per query, and their average

@@ -14,10 +14,10 @@ from datasets import Features, List, Value
 
 from .buffer import BufferedMetric
 from .id_lists import IdLists
-from .inputs import quoted
+from .inputs import check_lengths, quoted
 from .matching import match
 from .moments import Moments, RankedSpans, read_moments, read_ranked_spans
-from .scoring import Extra, Found, Task, WhenMissing, check_lengths, moment_retrieval_recall
+from .scoring import Extra, Found, Task, WhenMissing, moment_retrieval_recall
 from .tvr import read_tvr_submission
 
 # evaluate copies only the files that are imported here, and takes a comment on such a line for an address.

@@ -13,9 +13,9 @@ from hf_datasets.comp.contrasts import Span, SpanReader, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_models.encoders import Encoder
 from hf_models.retrieval import recall_at_1
+from subtle.run.batches import batched
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
-from subtle.run.shards import batched
 
 COLUMNS = {
     "accuracy/temporal_reorder": "temporal reorder",

@@ -15,11 +15,12 @@ from hf_models.feature_store import FeatureStore
 from subtle.embedding.loop import Batch, coverage, fill, print_missing
 from subtle.engines import running
 from subtle.run.accelerator import make_accelerator
+from subtle.run.batches import batched
 from subtle.run.data import load_split, load_splits
 from subtle.run.encoded_data import digests_of_clips, remember_encoded
 from subtle.run.models import load_encoders
 from subtle.run.results import write_results
-from subtle.run.shards import batched, encode_on_ray
+from subtle.run.shards import encode_on_ray
 from subtle.run.shared_config import EmbedConfig
 from subtle.tfcovr.clip_embeddings import decoded_clips, encode_clips, made_by
 

@@ -16,11 +16,12 @@ from subtle.embedding.options import EmbedMomentsConfig
 from subtle.engines import running
 from subtle.fig.video_features import encode_videos, origin_of
 from subtle.run.accelerator import make_accelerator
+from subtle.run.batches import batched
 from subtle.run.data import open_dataset
 from subtle.run.encoded_data import digests_of_moments, remember_encoded
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import write_results
-from subtle.run.shards import batched, encode_on_ray
+from subtle.run.shards import encode_on_ray
 
 BATCHES_PER_SHARD = 16
 VIDEO_WORKER = "subtle.fig.video_features:VideoWorker"

@@ -11,17 +11,17 @@ import polars as pl
 from datasets import Dataset
 
 from hf_datasets.spreadsheets import as_csv
-from metrics.map_at_k.scoring import mean_average_precision
 from subtle.evaluate.options import ReportConfig
 from subtle.run.data import load_split
 from subtle.run.intervals import interval_of_mean
 from subtle.run.pages import render_page
 from subtle.run.results import read_json, replacing_files, write_text
-from subtle.run.shared_config import DataConfig, Protocol
+from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.clip_names import clip_classes, name_targets
 from subtle.tfcovr.confusion import confusion_counts, confusion_table, most_confused
 from subtle.tfcovr.measure import CUTOFFS
 from subtle.tfcovr.shown_queries import NOT_STATED, select_queries, show_queries
+from subtle.tuning.verdict import average_precisions
 
 
 def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -37,20 +37,8 @@ def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
             f"{folder / 'results.json'} is not what evaluate_tfcovr.py writes; give the folder that it wrote to"
         )
     predictions = pl.read_parquet(folder / "predictions.parquet")
-    values = average_precisions(predictions, results["config"]["protocol"])
+    values = average_precisions(predictions, CUTOFFS, results["config"]["protocol"])
     return results, predictions.with_columns(ap=pl.Series(values[:, -1], dtype=pl.Float64))
-
-
-def average_precisions(predictions: pl.DataFrame, protocol: Protocol) -> np.ndarray:
-    """Each query's average precision at every cut-off, `(queries, cut-offs)`."""
-    measured = mean_average_precision(
-        predictions["ranked_clip_ids"].to_list(),
-        predictions["target_clip_ids"].to_list(),
-        k=CUTOFFS,
-        per_query=True,
-        protocol=protocol,
-    )
-    return np.column_stack(list(measured["per_query"].values()))
 
 
 def as_evaluated(config: ReportConfig, results: dict[str, Any]) -> ReportConfig:
@@ -129,7 +117,7 @@ def system_values(folder: Path, name: str, results: dict[str, Any]) -> tuple[np.
     clips: list[str] = tables[0]["query_clip_id"].to_list()
     if any(table["query_clip_id"].to_list() != clips for table in tables):
         return None  # seeds that were asked other queries
-    return np.stack([average_precisions(table, protocol) for table in tables]), clips
+    return np.stack([average_precisions(table, CUTOFFS, protocol) for table in tables]), clips
 
 
 def breakdown(predictions: pl.DataFrame, column: str) -> pl.DataFrame:

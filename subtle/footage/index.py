@@ -1,6 +1,7 @@
 """Index your own videos: cut them into moments, embed these, and keep the vectors for `search.py`."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from subtle.footage.reading import read_ahead
 from subtle.footage.roots import note_root
 from subtle.footage.sources import Source, folder_source, miniature_source, table_source
 from subtle.footage.text_queries import keep_text_queries
-from subtle.footage.updating import Changes, Indexer, compare, only_writer, storing
+from subtle.footage.updating import Changes, Indexer, compare, storing
+from subtle.run.locks import only_run_in
 from subtle.run.results import write_results
 
 SHOWN = 20
@@ -141,15 +143,17 @@ def show(what: str, reasons: list[str]) -> None:
 
 def run(config: IndexConfig) -> dict[str, Any]:
     """Update or activate; returns the counts."""
+    # Of an index elsewhere, what two runs write is merged by its ids.
+    alone = nullcontext() if "://" in config.output else only_run_in(Path(config.output), "--output")
     if config.activate is not None:
         MomentIndex(config.output)  # a folder that is none stays as it is
-        with only_writer(config.output):
+        with alone:
             model = MomentIndex(config.output).activate(config.activate)
         print(f"{config.output}: searches use {model.name} ({model.key})")
         return {}
     source = source_of(config)
     workers = running(config, device=config.device, num_decoders=config.num_workers)
-    with only_writer(config.output), workers:
+    with alone, workers:
         indexer, _ = update(config, source)
         return report(indexer, source, config)
 

@@ -2,13 +2,10 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from hf_datasets.tables import read_text_table
 from hf_datasets.tfcovr.own_clips import OwnClips
@@ -20,10 +17,10 @@ from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.footage.options import TuneConfig
 from subtle.options import parse_config
 from subtle.run import build
-from subtle.run.results import remove, writing
+from subtle.run.locks import only_run_in
+from subtle.run.results import remove
 from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
-from subtle.run.training import LOCK_TIMEOUT_SECONDS
 from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
 from subtle.train.options import Stage1Config
@@ -168,7 +165,7 @@ def tune(config: TuneConfig, table: Path, video_dir: Path, console: Screen) -> i
             status_of(steps_of(plan)[0])
         return 0
     read_base(config.base, offline=False)  # before anything is written
-    with only_run_in(plan.output):
+    with only_run_in(plan.output, "--output", LOCK):
         if config.restart:
             forget(plan.output)
         check_same(plan, made_from(plan))
@@ -176,28 +173,6 @@ def tune(config: TuneConfig, table: Path, video_dir: Path, console: Screen) -> i
             return status
         summarize(plan, amounts, SYSTEMS)
     return 0
-
-
-@contextmanager
-def only_run_in(folder: Path) -> Iterator[None]:
-    """Hold the folder: two runs would overwrite each other's files.
-
-    Raises:
-        SystemExit: Another run holds it.
-    """
-    lock = FileLock(folder / LOCK)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=LOCK_TIMEOUT_SECONDS)
-        except Timeout:
-            raise SystemExit(
-                f"another run is writing to {folder}; wait until it ends, or name another --output"
-            ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def forget(output: Path) -> None:

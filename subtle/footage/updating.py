@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from hf_datasets.footage.files import fingerprint
@@ -24,7 +23,6 @@ from subtle.footage.reading import Batch, Embedded, GroupEnd, Message, Progress,
 from subtle.footage.sources import Source, WantedFile
 from subtle.run.results import writing
 
-LOCK = "run.lock"
 Read = Callable[[Iterable[list[WantedFile]]], Iterator[Message]]
 """What reads groups of files: `reading.read_ahead` with a reader, or `engines.read_on_ray` with a configuration."""
 
@@ -44,29 +42,6 @@ class Changes:
     moved: list[tuple[WantedFile, dict[str, Any]]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     unchanged: int = 0
-
-
-@contextmanager
-def only_writer(path: str) -> Iterator[None]:
-    """Lock an index: two writers would do everything twice. The kernel releases the lock when the process ends.
-
-    Raises:
-        OSError: Another run holds it.
-    """
-    if "://" in path:  # the index merges what two of them write by its ids
-        yield
-        return
-    with writing(Path(path)):
-        Path(path).mkdir(parents=True, exist_ok=True)
-    lock = FileLock(Path(path) / LOCK)
-    try:
-        lock.acquire(timeout=1.0)
-    except Timeout:
-        raise OSError(f"another run is writing to {path}; wait until it ends, or name another --output") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""Tables for a person at a terminal, or in a log."""
+"""Tables for a person at a terminal, in a log, or in Markdown."""
 
 from collections.abc import Sequence
 
 from rich.table import Table
 
+from hf_models.cards import cell
 from subtle.run.screen import Screen
 
 WIDTH = 100
@@ -48,3 +49,9 @@ def show(head: Sequence[str], cells: Sequence[Sequence[str]], title: str, first:
                 table.add_row(*(row[place] for place in part))
         wide = max(room, sum(widths[place] + 3 for place in part) + 1)
         Screen(width=wide, highlight=False).print(table)
+
+
+def as_markdown(heading: str, lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown under its heading; the first line is its head."""
+    head, *body = [[cell(value) for value in line] for line in lines]
+    return "\n".join([heading, "", *(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body)), ""])

@@ -1,11 +1,10 @@
 """Features by the workers of a Ray cluster: each gets shards of clips or videos and gives features and failures."""
 
-import itertools
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +12,8 @@ import torch
 from torch import Tensor
 
 from subtle.engines import run_on_ray
+from subtle.run.batches import batched
 
-Item = TypeVar("Item")
 FOLDERS = ("vision_model", "text_model", "output_dir")
 SCHEMA = pa.schema(
     [
@@ -117,15 +116,3 @@ def with_absolute_folders(config: Any) -> dict[str, Any]:
         if name in values and Path(values[name] or "").is_dir():
             values[name] = str(Path(values[name]).resolve())
     return values
-
-
-def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of at most `size` items, as `itertools.batched` of Python 3.12.
-
-    Example:
-        >>> list(batched("abcde", 2))
-        [['a', 'b'], ['c', 'd'], ['e']]
-    """
-    rest = iter(items)
-    while batch := list(itertools.islice(rest, size)):
-        yield batch

@@ -4,7 +4,7 @@ import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, set_seed
-from filelock import FileLock, Timeout
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
@@ -20,7 +19,8 @@ from tqdm import tqdm
 
 from subtle.run.accelerator import make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints
-from subtle.run.results import replacing, write_results, writing
+from subtle.run.locks import only_run_in
+from subtle.run.results import replacing, write_results
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import RunConfig
 
@@ -29,9 +29,6 @@ INCIDENTAL = (
     *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker"),
     *("cache_dir", "keep_frames", "memory_megabytes"),
 )
-LOCK = "run.lock"
-# Loader processes of a killed run hold its lock until they notice, which takes PyTorch's up to 5 seconds.
-LOCK_TIMEOUT_SECONDS = 10.0
 
 
 class TrainingRun(ABC):
@@ -70,7 +67,7 @@ class TrainingRun(ABC):
             tracker=config.tracker,
             find_unused_parameters=find_unused_parameters,
         )
-        with only_run_in(self.output_dir, self.accelerator):
+        with only_launch_in(self.output_dir, self.accelerator):
             pass  # refused before the data are read, which can take hours
         # Reading a loss on a GPU would wait for every step; Apple's have no float64.
         self.sum_device = torch.device("cpu") if self.accelerator.device.type == "mps" else self.accelerator.device
@@ -117,7 +114,7 @@ class TrainingRun(ABC):
     def train(self) -> dict[str, Any]:
         """Train from the last checkpoint on; returns the metrics of the run."""
         config, accelerator = self.config, self.accelerator
-        with only_run_in(self.output_dir, accelerator):
+        with only_launch_in(self.output_dir, accelerator):
             self.checkpoints = Checkpoints(accelerator, self.output_dir, self.identity(), restart=config.restart)
             results = self.output_dir / "results.json"
             if results.is_file():
@@ -231,30 +228,23 @@ class TrainingRun(ABC):
 
 
 @contextmanager
-def only_run_in(folder: Path, accelerator: Accelerator) -> Iterator[None]:
-    """Lock a run's folder: two runs would overwrite each other's files.
-
-    The main process holds the lock for all processes of a launch. The kernel releases it when the process ends, however
-    it ends.
+def only_launch_in(folder: Path, accelerator: Accelerator) -> Iterator[None]:
+    """Lock a run's folder; the main process holds the lock for all processes of a launch.
 
     Raises:
-        SystemExit: Another run holds the folder.
+        SystemExit: Another run holds the folder, or it cannot be written.
     """
-    lock, refusal = FileLock(folder / LOCK), [""]
-    if accelerator.is_main_process:
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        refusal = [""]
+        if accelerator.is_main_process:
             try:
-                lock.acquire(timeout=LOCK_TIMEOUT_SECONDS)
-            except Timeout:
-                refusal = [f"another run is writing to {folder}; wait until it ends, or name another --output_dir"]
-    (reason,) = broadcast_object_list(refusal)
-    if reason:
-        raise SystemExit(reason if accelerator.is_main_process else 1)
-    try:
+                held.enter_context(only_run_in(folder))
+            except OSError as error:
+                refusal = [str(error)]
+        (reason,) = broadcast_object_list(refusal)
+        if reason:
+            raise SystemExit(reason if accelerator.is_main_process else 1)
         yield
-    finally:
-        lock.release()
 
 
 def identity_of(config: RunConfig, *, without: Iterable[str] = ()) -> dict[str, Any]:

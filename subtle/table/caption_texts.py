@@ -16,8 +16,7 @@ from typing import Any
 
 from hf_datasets.tfcovr.captions import caption_of
 from hf_datasets.tfcovr.labels import find_label
-from subtle.tfcovr.captions import LABEL_CAPTIONS, SECOND_CAPTION, model_of
-from subtle.tfcovr.captions import read_captions as read_table
+from subtle.tfcovr.captions import LABEL_CAPTIONS, SECOND_CAPTION, model_of, read_captions
 
 NAMED = 5
 """How many unusable captions a message names."""
@@ -64,7 +63,7 @@ class Captions:
         )
 
 
-def read_captions(path: str | Path, wanted: Collection[str], key: str, column: str) -> Captions:
+def captions_in(path: str | Path, wanted: Collection[str], key: str, column: str) -> Captions:
     """The usable captions of a file: csv, tsv, JSON, JSON lines or Parquet.
 
     Args:
@@ -76,7 +75,7 @@ def read_captions(path: str | Path, wanted: Collection[str], key: str, column: s
     Raises:
         ValueError: the file cannot be read, lacks a column, has no usable caption, or gives an id two captions.
     """
-    table, rejections = read_table(path, key, column)
+    table, rejections = read_captions(path, key, column)
     doubled = [rejection.key for rejection in rejections if rejection.reason == SECOND_CAPTION]
     if doubled:
         raise ValueError(f"{path} gives {key} {doubled[0]!r} two captions; leave one of them")
@@ -110,11 +109,11 @@ def captions_for(
     if needs == "rewritten":
         if rewritten is None:
             return describe_targets(rows, clips)
-        return read_captions(rewritten, [row["query_id"] for row in rows], "query_id", "target_caption")
+        return captions_in(rewritten, [row["query_id"] for row in rows], "query_id", "target_caption")
     asked = {row["query_clip_id"] for row in rows}
     if captions is None:
         return describe_clips(clip for clip in clips if clip["clip_id"] in asked)
-    return read_captions(captions, sorted(asked), "clip_id", "caption")
+    return captions_in(captions, sorted(asked), "clip_id", "caption")
 
 
 def check_share(found: Captions, least: float, flag: str) -> None:

@@ -33,10 +33,10 @@ from hf_models.tfcovr.modification_texts import normalize_modification
 from hf_models.tfcovr.queries import Queries, index_of, place_queries, place_triplets
 from subtle.embedding.loop import Work
 from subtle.options import option
+from subtle.run.batches import batched
 from subtle.run.data import load_split
 from subtle.run.results import replacing
 from subtle.run.schedules import rate_factor
-from subtle.run.shards import batched
 from subtle.run.shared_config import DataConfig, FrameCacheConfig, TrainingRunConfig
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.table.embedding import embed_clips

@@ -19,7 +19,7 @@ from subtle.run.build import Build, run
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.results import replacing_files, write_results
-from subtle.table.caption_texts import Captions, check_share, read_captions
+from subtle.table.caption_texts import Captions, captions_in, check_share
 from subtle.table.describing import describe
 from subtle.table.options import DescribeAndRerankConfig
 from subtle.table.reranking import ClipImages, Pair, label_score, match, rerank, shortlist, to_score
@@ -55,7 +55,7 @@ class Pipeline:
         """The descriptions by query id."""
         rows = self.benchmark.rows
         if self.config.rewritten:
-            return read_captions(self.config.rewritten, [row["query_id"] for row in rows], "query_id", "target_caption")
+            return captions_in(self.config.rewritten, [row["query_id"] for row in rows], "query_id", "target_caption")
         return describe(self.build, self.config, rows, self.benchmark.clips, self.images)
 
     def retrieve(self, described: Captions) -> Ranked:

@@ -17,8 +17,8 @@ from hf_datasets.video.pool import NO_FILE
 from hf_models.feature_store import FeatureStore
 from hf_models.frame_reading import frames_read
 from subtle.embedding.loop import Batch, Clip, Work, fill, read_clips
+from subtle.run.batches import batched
 from subtle.run.data import missing_by_reason
-from subtle.run.shards import batched
 
 NO_CAPTION = "no usable caption"
 

@@ -18,7 +18,7 @@ from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.models import load_trained
 from subtle.run.over_seeds import summarize
 from subtle.run.shared_config import DataConfig
-from subtle.table.caption_texts import Captions, describe_clips, read_captions
+from subtle.table.caption_texts import Captions, captions_in, describe_clips
 from subtle.table.costs import PASSES, Cost, Forward, Machine
 from subtle.table.cross_attention import CrossAttentionConfig, CrossAttentionTraining, rank_split
 from subtle.table.options import FinetuneConfig
@@ -120,7 +120,7 @@ def descriptions_of(config: FinetuneConfig) -> Captions:
     assert config.split is not None  # `with_split` filled it
     clips = [clip for split in ("train", "validation", config.split) for clip in load_split(config, split, clips=True)]
     if config.captions:
-        return read_captions(config.captions, [clip["clip_id"] for clip in clips], "clip_id", "caption")
+        return captions_in(config.captions, [clip["clip_id"] for clip in clips], "clip_id", "caption")
     if config.dataset_config != "mini":
         raise ValueError(
             "ECDE reads descriptions of clips; give them as --captions, a table `clip_id, caption`, which "

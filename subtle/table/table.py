@@ -15,7 +15,7 @@ import torch
 from accelerate import PartialState
 
 from subtle.run.over_seeds import in_percent
-from subtle.run.printing import show
+from subtle.run.printing import as_markdown, show
 from subtle.run.results import replacing_files, write_results
 from subtle.running import message_of, users_mistake
 from subtle.table.costs import Cost, Machine, costs_as_cells
@@ -262,7 +262,7 @@ def finish_table(
         cells.append([name, *shown, *figures])
     data = next((rows[name].data for name in measured), {})
     with replacing_files(Path(output_dir)) as draft:
-        (draft / "table.md").write_text(as_markdown(head, cells, title), encoding="utf-8")
+        (draft / "table.md").write_text(as_markdown(f"{title}, %", [head, *cells]), encoding="utf-8")
         (draft / "table.csv").write_text(as_csv(names, headings, rows), encoding="utf-8", newline="")
         write_results(
             draft,
@@ -291,13 +291,6 @@ def finish_table(
 
 def text_of(value: Any) -> str:
     return "" if value is None else str(value)
-
-
-def as_markdown(head: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> str:
-    """A table in Markdown under its title."""
-    lines = [head, ["---"] * len(head), *cells]
-    escaped = [[" ".join(cell.split()).replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join([f"{title}, %", "", *(f"| {' | '.join(line)} |" for line in escaped), ""])
 
 
 def as_csv(names: Sequence[str], headings: Sequence[str], rows: Mapping[str, Row]) -> str:

@@ -18,6 +18,7 @@ from hf_datasets.tfcovr.caption_scores import (
 from hf_datasets.tfcovr.captions import Sport
 from hf_datasets.tfcovr.labels import Label
 from subtle.run.build import Build
+from subtle.run.printing import as_markdown
 from subtle.run.results import write_results, write_text
 from subtle.run.screen import Screen
 from subtle.tfcovr.captions import Scored, write_table
@@ -126,12 +127,6 @@ def report(
             console.print(table)
             parts.append(as_markdown(heading, [head, *lines]))
     return "\n".join(parts)
-
-
-def as_markdown(heading: str, lines: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown under its heading."""
-    head, *body = [[" ".join(cell.split()).replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join([heading, "", *(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body)), ""])
 
 
 def write_scored(

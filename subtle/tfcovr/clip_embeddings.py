@@ -17,8 +17,9 @@ from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint,
 from hf_models.frame_reading import frame_size_of, frames_read
 from subtle.embedding.loop import read_clips
 from subtle.run.accelerator import make_accelerator
+from subtle.run.batches import batched
 from subtle.run.models import load_encoders
-from subtle.run.shards import ShardWorker, batched, check_origin
+from subtle.run.shards import ShardWorker, check_origin
 from subtle.run.shared_config import EmbedConfig
 
 

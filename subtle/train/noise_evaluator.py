@@ -26,7 +26,7 @@ from subtle.run.checkpoints import Checkpoints, Progress
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing, write_results
 from subtle.run.schedules import rate_factor
-from subtle.run.training import epoch_seed, identity_of, only_run_in
+from subtle.run.training import epoch_seed, identity_of, only_launch_in
 from subtle.train.options import NoiseEvaluatorConfig
 
 
@@ -229,7 +229,7 @@ def run(config: NoiseEvaluatorConfig) -> dict[str, Any]:
         raise SystemExit(
             "the noise evaluator trains in one process; start it with `python`, on one GPU if there is one"
         )
-    with only_run_in(Path(config.output_dir), accelerator):
+    with only_launch_in(Path(config.output_dir), accelerator):
         return train_and_evaluate(config, accelerator)
 
 

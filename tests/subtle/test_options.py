@@ -215,7 +215,7 @@ def test_a_yaml_file_is_read_and_flags_override_it(tmp_path, text, expected):
 
 MISTAKES = {
     "--epoch 3": r"there is no flag --epoch; did you mean --epochs\?",
-    "--epochs three": r"argument --epochs: 'three' is not a whole number",
+    "--epochs three": r"--epochs: 'three' is not a whole number",
     "--epochs 1.5": r"'1.5' is not a whole number",
     "--epochs 0": r"--epochs 0: at least 1 is needed",
     "--epochs": "argument --epochs: expected one argument",

@@ -21,6 +21,7 @@ from hf_models.index.store import MomentIndex
 from subtle.footage import index, reading, search
 from subtle.footage.options import IndexConfig, SearchConfig
 from subtle.options import run_recipe
+from subtle.run import locks
 
 RED, GREEN, BLUE, WHITE, BLACK = (250, 20, 20), (20, 250, 20), (20, 20, 250), (245, 245, 245), (10, 10, 10)
 VIDEOS = {
@@ -304,8 +305,9 @@ def test_models_live_side_by_side_and_searches_go_back(config, tiny, capsys):
         index.run(replace(config, source=None, activate="third"))
 
 
-def test_a_second_writer_is_refused(config):
+def test_a_second_writer_is_refused(config, monkeypatch):
     index.run(config)
+    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.05)
     with FileLock(f"{config.output}/run.lock"), pytest.raises(OSError, match="another run is writing"):
         index.run(config)
 

@@ -16,10 +16,11 @@ from filelock import FileLock
 from safetensors.torch import load_file
 from transformers import get_linear_schedule_with_warmup
 
-from subtle.run import training
+from subtle.run import locks, training
+from subtle.run.locks import LOCK
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import TrainingRunConfig
-from subtle.run.training import LOCK, TrainingRun, epoch_batches, split_batches
+from subtle.run.training import TrainingRun, epoch_batches, split_batches
 from subtle.train import noise_evaluator
 from subtle.train.stage1 import Stage1
 
@@ -77,7 +78,7 @@ def config(tmp_path):
 
 @pytest.fixture
 def no_wait(monkeypatch):
-    monkeypatch.setattr(training, "LOCK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.05)
 
 
 def files(folder):

@@ -192,10 +192,10 @@ def test_what_is_wrong_with_a_row_is_its_reason_and_the_others_are_measured(smal
 
 
 def test_captions_are_counted_and_named_by_what_is_wrong_with_them(tmp_path):
-    from subtle.table.caption_texts import check_share, read_captions
+    from subtle.table.caption_texts import captions_in, check_share
 
     wanted = [*(f"test-red-{number}" for number in range(3)), "gone"]
-    found = read_captions(write_captions(tmp_path), wanted, "clip_id", "caption")
+    found = captions_in(write_captions(tmp_path), wanted, "clip_id", "caption")
     assert found.unusable == {
         "test-red-0": "empty answer",
         "test-red-1": "refused by the model",
@@ -206,7 +206,7 @@ def test_captions_are_counted_and_named_by_what_is_wrong_with_them(tmp_path):
         check_share(found, 0.5, "--captions")
     (tmp_path / "two.csv").write_text("clip_id,caption\na,salto forward tucked\na,salto backward tucked\n")
     with pytest.raises(ValueError, match="gives clip_id 'a' two captions; leave one of them"):
-        read_captions(tmp_path / "two.csv", ["a"], "clip_id", "caption")
+        captions_in(tmp_path / "two.csv", ["a"], "clip_id", "caption")
 
 
 def write_captions(folder):
