@@ -1,6 +1,7 @@
 """What is trained beside a frozen model and saved without it: adapters of PEFT, heads over layers."""
 
 import logging
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,26 @@ def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"the adapter {adapter} does not fit {name_or_path}: {str(error)[:600]}") from None
         check_whole(model.get_adapter_state_dict(), adapter)
+
+
+def with_adapter(model: Any, adapter: str, **options: Any) -> Any:
+    """A model with trained adapters as PEFT's model, all of whose weights are in their files.
+
+    Args:
+        model: What they were trained on.
+        adapter: Their folder or name on the Hub.
+        options: Of PEFT's `from_pretrained`.
+
+    Raises:
+        ValueError: Weights are missing.
+    """
+    from peft import PeftModel, get_peft_model_state_dict
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a new head, and of what is missing, which is said below
+        adapted = PeftModel.from_pretrained(model, adapter, **options)
+    check_whole(get_peft_model_state_dict(adapted, save_embedding_layers=False), adapter)
+    return adapted
 
 
 def read_adapter(adapter: str) -> Any:
