@@ -49,11 +49,11 @@ def with_adapter(model: Any, adapter: str, **options: Any) -> Any:
         options: Of PEFT's `from_pretrained`.
 
     Raises:
-        ValueError: Weights are missing.
+        ValueError: Weights are missing, or a file is damaged.
     """
     from peft import PeftModel, get_peft_model_state_dict
 
-    with warnings.catch_warnings():
+    with opening(adapter, checked=True), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a new head, and of what is missing, which is said below
         adapted = PeftModel.from_pretrained(model, adapter, **options)
     check_whole(get_peft_model_state_dict(adapted, save_embedding_layers=False), adapter)

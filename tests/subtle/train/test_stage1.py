@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -336,6 +337,15 @@ def test_adapters_of_other_classes_go_on_with_a_new_head_under_auto():
     different = {name for name, value in shipped.items() if not torch.equal(found[name], value)}
     assert different == {name for name in shipped if "classifier" in name}
     assert all(value.requires_grad for name, value in model.named_parameters() if "classifier" in name)
+
+
+@pytest.mark.parametrize("change", [{"id2label": {"0": "red"}}, {"adapter_scale": {}}])
+def test_damaged_adapters_are_refused_by_their_name(tmp_path, change):
+    folder = Path(shutil.copytree(MINIATURE_AIM, tmp_path / "adapter"))
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps(settings | change))
+    with pytest.raises(ValueError, match=str(folder)):
+        load_encoder(str(folder))
 
 
 @pytest.mark.parametrize("full", [False, True])
