@@ -4,7 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
@@ -13,6 +13,9 @@ from hf_models.checkpoints import opening
 from hf_models.encoders.configuration_layer_head import LayerHeadConfig
 from hf_models.encoders.modeling_layer_head import LayerHead
 from hf_models.encoders.protocol import Encoder
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 PEFT_PREFIX = "base_model.model."
 MAY_BE_MISSING: dict[str, Any] = {
@@ -40,7 +43,7 @@ def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
         check_whole(model.get_adapter_state_dict(), adapter)
 
 
-def with_adapter(model: Any, adapter: str, **options: Any) -> Any:
+def with_adapter(model: Any, adapter: str, **options: Any) -> "PeftModel":
     """A model with trained adapters as PEFT's model, all of whose weights are in their files.
 
     Args:

@@ -152,9 +152,10 @@ class VidCLIPMatcher(PreTrainedModel):
         Raises:
             ValueError: Weights of the VidCLIP are missing.
         """
-        found = model
+        found: Any = model
         if isinstance(model, (str, Path)):
-            found, report = VidCLIPModel.from_pretrained(model, output_loading_info=True)
+            loaded: Any = VidCLIPModel.from_pretrained(model, output_loading_info=True)
+            found, report = loaded
             if lost := sorted(report["missing_keys"]):
                 raise ValueError(f"{len(lost)} weights of {model} are missing, such as {lost[0]}; copy it again")
         with torch.device("meta"):  # nothing is drawn for weights that are replaced

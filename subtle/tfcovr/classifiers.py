@@ -154,7 +154,7 @@ def whole_model(config: ClassifierConfig, names: Sequence[str]) -> AIMForVideoCl
     if config.init_from:
         check_model_folder(config.init_from)
         check_fits(AIMConfig.from_pretrained(config.init_from), config, names)
-        model = open_whole(AIMForVideoClassification, config.init_from, **regularization)
+        model: AIMForVideoClassification = open_whole(AIMForVideoClassification, config.init_from, **regularization)
     else:
         labels = head_fields(config, names) | {"label2id": {name: i for i, name in enumerate(names)}}
         sizes = {name: getattr(config, name) for name in SIZES}
