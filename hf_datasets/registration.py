@@ -369,6 +369,8 @@ def _prepared(name: str, builder: type[RegisteredBuilder], module: DatasetModule
         own = builder(config_name=config, hash=module.hash, **module.builder_kwargs)
     own.download_and_prepare()
     with _readable(folder):
+        if (refused := Path(own.cache_dir, REJECTIONS_FILE)).is_file():
+            pq.read_metadata(refused)
         return own.as_dataset()
 
 

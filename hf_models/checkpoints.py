@@ -4,7 +4,7 @@ import json
 import math
 import re
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -139,12 +139,21 @@ def opening(name_or_path: str | Path, *, checked: bool = False) -> Iterator[None
         raise ValueError(not_opened(name_or_path, error)) from error
 
 
-def open_whole(model_class: Any, name_or_path: str | Path, **options: Any) -> Any:
+def open_whole(
+    model_class: Any,
+    name_or_path: str | Path,
+    *,
+    part: Callable[[Any], nn.Module] = lambda model: model,
+    unread: str = "(?!)",
+    **options: Any,
+) -> Any:
     """A model all of whose weights are in its files; transformers would make those that are not at random.
 
     Args:
         model_class: Of transformers, or ours.
         name_or_path: A folder or a name on the Hub.
+        part: What of the model is used, as a function of it; the rest may be missing.
+        unread: A regular expression of names in that part that may be missing, too.
         options: Of `from_pretrained`.
 
     Raises:
@@ -153,12 +162,19 @@ def open_whole(model_class: Any, name_or_path: str | Path, **options: Any) -> An
     """
     with opening(name_or_path):
         model, report = model_class.from_pretrained(name_or_path, output_loading_info=True, **options)
-        if lost := sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}):
+        read = {id(weight) for name, weight in weights_of(part(model)) if not re.search(unread, name)}
+        absent = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+        if lost := sorted(name for name, weight in weights_of(model) if name in absent and id(weight) in read):
             raise ValueError(
                 f"{len(lost)} weights of {name_or_path} are missing or do not fit, such as {', '.join(lost[:3])}; it "
                 "was not saved to its end, or its configuration is of another model: copy it again"
             )
     return model
+
+
+def weights_of(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    """The names of weights and buffers as they are saved, and the tensors themselves."""
+    return model.state_dict(keep_vars=True).items()
 
 
 def not_opened(name_or_path: str | Path, error: BaseException) -> str:

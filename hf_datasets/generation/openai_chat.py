@@ -367,7 +367,7 @@ class OpenAIChat:
     def used_up(self, usd: float) -> str:
         """The words of a budget that is not enough for a request of at most so many dollars."""
         own, spent = self.meter.usd or 0.0, self.spent_usd
-        earlier = f", ${spent - own:.4f} of it by other runs with the same output" if spent > own else ""
+        earlier = f", ${spent - own:.4f} of it by other runs that share it" if spent > own else ""
         return (
             f"the budget of ${self._limits.max_usd:g} is used up: ${spent:.4f} spent{earlier}, next up to ${usd:.4f}; "
             "raise it to go on"

@@ -1,9 +1,10 @@
 """What is trained beside a frozen model and saved without it: adapters of PEFT, heads over layers."""
 
 import logging
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
@@ -12,6 +13,9 @@ from hf_models.checkpoints import opening
 from hf_models.encoders.configuration_layer_head import LayerHeadConfig
 from hf_models.encoders.modeling_layer_head import LayerHead
 from hf_models.encoders.protocol import Encoder
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 PEFT_PREFIX = "base_model.model."
 MAY_BE_MISSING: dict[str, Any] = {
@@ -37,6 +41,26 @@ def add_adapter(model: Any, adapter: str, name_or_path: str) -> None:
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"the adapter {adapter} does not fit {name_or_path}: {str(error)[:600]}") from None
         check_whole(model.get_adapter_state_dict(), adapter)
+
+
+def with_adapter(model: Any, adapter: str, **options: Any) -> "PeftModel":
+    """A model with trained adapters as PEFT's model, all of whose weights are in their files.
+
+    Args:
+        model: What they were trained on.
+        adapter: Their folder or name on the Hub.
+        options: Of PEFT's `from_pretrained`.
+
+    Raises:
+        ValueError: Weights are missing, or a file is damaged.
+    """
+    from peft import PeftModel, get_peft_model_state_dict
+
+    with opening(adapter, checked=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a new head, and of what is missing, which is said below
+        adapted = PeftModel.from_pretrained(model, adapter, **options)
+    check_whole(get_peft_model_state_dict(adapted, save_embedding_layers=False), adapter)
+    return adapted
 
 
 def read_adapter(adapter: str) -> Any:

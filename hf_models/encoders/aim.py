@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoImageProcessor
 
-from hf_models.encoders.adapters import is_adapter
+from hf_models.checkpoints import opening
+from hf_models.encoders.adapters import is_adapter, with_adapter
 from hf_models.encoders.protocol import Encoder, Usage, unit
 from hf_models.fingerprints import weights_fingerprint
 
@@ -97,13 +98,13 @@ def is_aim(name_or_path: str) -> bool:
 
 def adapted_aim(folder: str, base: str) -> tuple[Any, Any]:
     """An AIM of adapters on a CLIP, and its video processor; PEFT refuses another CLIP than theirs."""
-    from peft import PeftModel
-
     from hf_models.tfcovr.merging_aim import to_aim
     from hf_models.tfcovr.modeling_aim import load_clip_vision
     from hf_models.tfcovr.video_processing_aim import AIMVideoProcessor
 
-    tower, _ = load_clip_vision(base)
-    aim = to_aim(PeftModel.from_pretrained(tower, folder))
-    images = AutoImageProcessor.from_pretrained(base)
-    return getattr(aim, "aim", aim), AIMVideoProcessor.from_image_processor(images, num_frames=aim.config.num_frames)
+    with opening(folder, checked=True):
+        tower, _ = load_clip_vision(base)
+        aim = to_aim(with_adapter(tower, folder))
+        images = AutoImageProcessor.from_pretrained(base)
+        processor = AIMVideoProcessor.from_image_processor(images, num_frames=aim.config.num_frames)
+    return getattr(aim, "aim", aim), processor

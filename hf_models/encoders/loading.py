@@ -382,6 +382,9 @@ def try_out(encoder: Any, name_or_path: str) -> None:
         ValueError: It cannot.
     """
     with opening(name_or_path, checked=True):
+        tokens, longest = encoder.count_tokens("a") if encoder.reads_texts else (0, None)
+        if longest is not None and tokens > longest:
+            raise ValueError(f"{name_or_path} reads texts of {longest} tokens, too few for a word; copy it again")
         made = [encoder.encode_text(["a", "a a a"])] if encoder.reads_texts else []
         video = torch.zeros(encoder.num_frames, 3, 48, 64, dtype=torch.uint8)
         if isinstance(encoder, LanguageModelEncoder):

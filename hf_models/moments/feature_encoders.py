@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, AutoVideoProcessor
 
-from hf_models.checkpoints import opening
+from hf_models.checkpoints import open_whole, opening
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 from hf_models.frame_reading import frame_size_of
 
@@ -31,11 +31,8 @@ class ClipEncoder:
     """
 
     def __init__(self, model: str | Path, *, frames_per_clip: int | None = None) -> None:
-        with opening(model):
-            whole = AutoModel.from_pretrained(model).eval()
-        self.sees_videos = "video" in whole.input_modalities
-        # Not what a CLIP projects for whole captions: half the width, and less about colors and counts.
-        self.model = whole if self.sees_videos else getattr(whole, "vision_model", whole)
+        self.model = _vision_tower(open_whole(AutoModel, model, part=_vision_tower).eval())
+        self.sees_videos = "video" in self.model.input_modalities
         loader = AutoVideoProcessor if self.sees_videos else AutoImageProcessor
         with opening(model, checked=True):
             self.processor = loader.from_pretrained(model)
@@ -84,6 +81,16 @@ class ClipEncoder:
         return vectors.float().cpu()
 
 
+def _vision_tower(whole: Any) -> Any:
+    """Not what a CLIP projects for whole captions: half the width, and less about colors and counts."""
+    return whole if "video" in whole.input_modalities else getattr(whole, "vision_model", whole)
+
+
+def _text_tower(whole: Any) -> Any:
+    tower = getattr(whole, "text_model", whole)
+    return tower.get_encoder() if tower.config.is_encoder_decoder else tower
+
+
 def _pooled(output: Any) -> Tensor:
     """One vector per image or video: the model's own pooling, or the mean of its states."""
     if getattr(output, "pooler_output", None) is not None:
@@ -105,11 +112,9 @@ class TokenEncoder:
     """
 
     def __init__(self, model: str | Path) -> None:
-        with opening(model):
+        self.model = _text_tower(open_whole(AutoModel, model, part=_text_tower, unread="pooler").eval())
+        with opening(model, checked=True):
             self.tokenizer = AutoTokenizer.from_pretrained(model)
-            whole = AutoModel.from_pretrained(model).eval()
-        tower = getattr(whole, "text_model", whole)
-        self.model = tower.get_encoder() if tower.config.is_encoder_decoder else tower
         positions = getattr(self.model.config, "max_position_embeddings", None) or math.inf
         self.max_tokens = int(min(self.tokenizer.model_max_length, positions, 1 << 20))
 

@@ -148,8 +148,16 @@ class VidCLIPMatcher(PreTrainedModel):
 
         Returns:
             The matcher.
+
+        Raises:
+            ValueError: Weights of the VidCLIP are missing.
         """
-        found = VidCLIPModel.from_pretrained(model) if isinstance(model, (str, Path)) else model
+        found: Any = model
+        if isinstance(model, (str, Path)):
+            loaded: Any = VidCLIPModel.from_pretrained(model, output_loading_info=True)
+            found, report = loaded
+            if lost := sorted(report["missing_keys"]):
+                raise ValueError(f"{len(lost)} weights of {model} are missing, such as {lost[0]}; copy it again")
         with torch.device("meta"):  # nothing is drawn for weights that are replaced
             matcher = cls(VidCLIPMatcherConfig(vidclip_config=found.config, **config))
         matcher.model, matcher.head = found, make_head(matcher.config)

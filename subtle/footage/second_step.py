@@ -1,6 +1,7 @@
 """The second step of a search: refined and re-ranked moments, and what is said about both."""
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -99,6 +100,7 @@ def make_reranker(config: TwoStepConfig, cache: Path, device: str) -> Any:
             )
         return MatcherReranker(str(config.rerank), device_of(device), num_frames=config.rerank_frames)
     from hf_datasets.generation.cache import AnswerCache
+    from hf_datasets.generation.openai_chat import OpenAIChat
     from subtle.run.build import open_chat
 
     answers = cache / "answers.sqlite"
@@ -109,4 +111,7 @@ def make_reranker(config: TwoStepConfig, cache: Path, device: str) -> Any:
         )
     )
     kept = AnswerCache(answers) if not config.dry_run or answers.is_file() else None
+    if isinstance(chat, OpenAIChat) and kept is not None:
+        asked = [getattr(config, name, None) for name in ("text", "clip", "start_seconds", "end_seconds")]
+        chat.share_budget(kept, json.dumps(asked))  # with runs of the same search that were killed
     return ChatReranker(chat, kept, num_frames=config.rerank_frames, max_side=config.rerank_max_side)

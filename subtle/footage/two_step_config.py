@@ -28,7 +28,9 @@ class TwoStepConfig:
     base_url: str | None = option(None, "URL of the chat model's OpenAI-compatible server; none: OpenAI's.")
     api_key_env: str = option("OPENAI_API_KEY", "Environment variable that holds the chat model's key.")
     dry_run: bool = option(False, "Print what --rerank would ask and cost; no network call.")
-    max_usd: float | None = option(None, "Stop before --rerank has cost more, in US dollars; none: no limit.")
+    max_usd: float | None = option(
+        None, "Stop before all runs of this search have cost more, in US dollars; none: no limit."
+    )
     input_usd: float | None = option(
         None, "Price of an unlisted chat model, in US dollars per million input tokens; none: as listed."
     )

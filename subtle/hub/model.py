@@ -168,15 +168,15 @@ def check_weights(path: Path) -> None:
 
 def save_merged(run: Run, draft: Path) -> None:
     """Save the classifier that an adapter makes of its base, with its code and what prepares videos for it."""
-    from peft import PeftModel
     from transformers import AutoImageProcessor, CLIPVisionModel
 
+    from hf_models.encoders.adapters import with_adapter
     from hf_models.tfcovr.merging_aim import to_aim
 
     named = str(run.config["base"])
     shipped = SHIPPED.fullmatch(named)
     base = str(WEIGHTS / shipped[1]) if shipped else named
-    model = to_aim(PeftModel.from_pretrained(CLIPVisionModel.from_pretrained(base), str(run.model)))
+    model = to_aim(with_adapter(CLIPVisionModel.from_pretrained(base), str(run.model)))
     model.save_pretrained(draft)
     images = AutoImageProcessor.from_pretrained(base)
     hf_models.AIMVideoProcessor.from_image_processor(images, num_frames=model.config.num_frames).save_pretrained(draft)

@@ -2,13 +2,13 @@
 
 import errno
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 from huggingface_hub import HfApi
 
+from hf_datasets.video.shared_memory import PixelFolder
 from subtle.hub.contents import files_of, hidden_files
 from subtle.hub.everything import Target, everything, in_order, next_release
 from subtle.hub.options import PublishConfig, What
@@ -160,13 +160,16 @@ def main(config: PublishConfig) -> None:
     api = HfApi()
     if not config.dry_run:
         check_token(api, targets[0].repo_id)
-    with tempfile.TemporaryDirectory(prefix="subtle-publish-") as temporary:
-        root = Path(config.output_dir or temporary)
+    temporary = PixelFolder(in_memory=False)  # what a killed run prepared is removed now
+    try:
+        root = Path(config.output_dir or temporary.path)
         plans = list(make_plans(prepare_all(targets, config, root), config, api))
         if config.dry_run:
             print("dry run: nothing was sent")
         else:
             send(plans, api)
+    finally:
+        temporary.remove()
     if config.what == "all":
         print("the next release of the wheel must carry:")
         print("\n".join(f"  {line}" for line in next_release(targets)))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, set_seed
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
@@ -118,10 +119,14 @@ class TrainingRun(ABC):
             self.checkpoints = Checkpoints(accelerator, self.output_dir, self.identity(), restart=config.restart)
             results = self.output_dir / "results.json"
             if results.is_file():
+                path = results
                 try:
                     figures: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))["figures"]
-                except (ValueError, KeyError, TypeError) as error:
-                    raise SystemExit(f"{results} is damaged ({error}); {AGAIN}") from None
+                    for path in self.output_dir.glob("*/*.safetensors"):
+                        with safe_open(path, "pt"):  # which compares its size with what its header says
+                            pass
+                except (ValueError, KeyError, TypeError, SafetensorError) as error:
+                    raise SystemExit(f"{path} is damaged ({error}); {AGAIN}") from None
                 accelerator.print(f"{results} says that this run is complete; --restart trains again from scratch")
                 self.remove_leftovers()
                 return figures

@@ -1,7 +1,6 @@
 """The classifier of stage 1: an AIM on any CLIP, as adapters or as a whole, its classes, and its accuracy."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,8 @@ from transformers import AutoImageProcessor
 
 from hf_datasets.tfcovr.labels import labels_by_id
 from hf_models import AIMAdapterConfig, AIMConfig, AIMForVideoClassification, AIMVideoProcessor
+from hf_models.checkpoints import open_whole
+from hf_models.encoders.adapters import with_adapter
 from hf_models.tfcovr.factored_classifier import factors_of
 from hf_models.tfcovr.layers_aim import time_code
 from hf_models.tfcovr.modeling_aim import load_clip_vision
@@ -153,7 +154,7 @@ def whole_model(config: ClassifierConfig, names: Sequence[str]) -> AIMForVideoCl
     if config.init_from:
         check_model_folder(config.init_from)
         check_fits(AIMConfig.from_pretrained(config.init_from), config, names)
-        model = AIMForVideoClassification.from_pretrained(config.init_from, **regularization)
+        model: AIMForVideoClassification = open_whole(AIMForVideoClassification, config.init_from, **regularization)
     else:
         labels = head_fields(config, names) | {"label2id": {name: i for i, name in enumerate(names)}}
         sizes = {name: getattr(config, name) for name in SIZES}
@@ -183,12 +184,7 @@ def adapted_model(config: ClassifierConfig, names: Sequence[str], *, new_head: b
     check_fits(trained, config, names)
     for name in REGULARIZATION:
         setattr(trained, name, getattr(config, name))
-    with warnings.catch_warnings():
-        if new_head:  # PEFT warns of it
-            warnings.simplefilter("ignore", UserWarning)
-        return PeftModel.from_pretrained(
-            tower, config.init_from, config=trained, is_trainable=True, ignore_mismatched_sizes=new_head
-        )
+    return with_adapter(tower, config.init_from, config=trained, is_trainable=True, ignore_mismatched_sizes=new_head)
 
 
 def parameter_groups(model: nn.Module, config: ClassifierConfig, learning_rate: float) -> list[dict[str, Any]]:

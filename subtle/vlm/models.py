@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft import LoraConfig, PeftModel, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 from transformers import (
@@ -25,7 +25,7 @@ from transformers.utils.logging import disable_progress_bar
 from hf_datasets.drafts import replacing
 from hf_datasets.tfcovr.labels import load_labels
 from hf_models.encoders import ENCODERS, LanguageModelEncoder, load_encoder
-from hf_models.encoders.adapters import check_base, check_whole, read_adapter
+from hf_models.encoders.adapters import check_base, read_adapter, with_adapter
 from hf_models.encoders.configuration_layer_head import LayerHeadConfig
 from hf_models.encoders.loading import read_config
 from hf_models.encoders.modeling_layer_head import LayerHead
@@ -70,11 +70,9 @@ def add_lora(encoder: LanguageModelEncoder, config: Any) -> PeftModel:
     if config.adapter is not None:
         check_base(read_adapter(config.adapter).base_model_name_or_path, config.adapter, config.model)
         try:
-            adapted = PeftModel.from_pretrained(encoder.model, config.adapter, is_trainable=True)
+            return with_adapter(encoder.model, config.adapter, is_trainable=True)
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"the adapter {config.adapter} does not fit {config.model}: {str(error)[:600]}") from None
-        check_whole(get_peft_model_state_dict(adapted, save_embedding_layers=False), config.adapter)
-        return adapted
     lora = LoraConfig(
         r=config.rank,
         lora_alpha=config.lora_alpha,

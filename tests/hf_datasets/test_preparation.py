@@ -96,7 +96,7 @@ def test_a_prepared_name_opens_in_a_process_that_imports_only_datasets(numbers, 
     assert printed(bare(tmp_path, code), tmp_path) == "[3, 3, 3]\n"
 
 
-@pytest.mark.parametrize("name", ["numbers-train.arrow", "dataset_info.json"])
+@pytest.mark.parametrize("name", ["numbers-train.arrow", "dataset_info.json", "rejections.parquet"])
 @pytest.mark.parametrize("share", [0, 0.5])
 def test_what_a_power_loss_cut_in_the_cache_is_named_with_the_cure(numbers, tmp_path, name, share):
     prepare(numbers)

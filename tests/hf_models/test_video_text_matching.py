@@ -157,6 +157,15 @@ def test_a_new_head_is_the_one_that_the_seed_draws():
     assert not any(weight.is_meta for weight in [*matcher.parameters(), *matcher.buffers()])
 
 
+def test_a_vidclip_of_which_weights_are_missing_gets_no_head(tmp_path):
+    model = small_vidclip()
+    model.save_pretrained(tmp_path)
+    rest = {name: value for name, value in model.state_dict().items() if "layers.0." not in name}
+    save_file(rest, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"\d+ weights of .* are missing"):
+        VidCLIPMatcher.from_vidclip(tmp_path)
+
+
 def test_weights_that_a_checkpoint_lacks_start_like_a_new_head(tmp_path):
     matcher = small_matcher()
     towers = {name: value for name, value in matcher.state_dict().items() if name.startswith("model.")}

@@ -85,13 +85,13 @@ def flags(options):
     ]
 
 
-def recipe(name, options, outcome, *, title=None, tolerance=0.0, status=0, processes=1):
-    """A recipe that writes into the folder it is given."""
+def recipe(name, options, outcome, *, tolerance=0.0, status=0, processes=1):
+    """The recipe of the first word of a name, which writes into the folder it is given."""
 
     def command(folder):
-        return [RECIPES / f"{name}.py", "--output_dir", folder / "run", *flags(options(folder))]
+        return [RECIPES / f"{name.split()[0]}.py", "--output_dir", folder / "run", *flags(options(folder))]
 
-    return Job(title or name, command, lambda folder: outcome(folder / "run"), tolerance, status, processes)
+    return Job(name, command, lambda folder: outcome(folder / "run"), tolerance, status, processes)
 
 
 @pytest.fixture(scope="module")
@@ -141,21 +141,16 @@ def builds(chat, comp_captions, fig_moments):
         "build_fig": {"source": fig_moments, "video_dir": fig_moments / "videos"},
     }
 
-    def job(name, title, *, batch):
+    def job(name, *words, batch):
         options = {"model": "m", "base_url": chat, "batch": batch, "max_answers": 1, **sources[name]}
         if name == "build_comp":
             options["max_answers"] = 2
         status = 0 if name == "build_tfcovr" else 1  # this server's answers are refused in some of the steps
-        return recipe(
-            name,
-            lambda folder: {"cache": folder / "answers.sqlite", **options},
-            built,
-            title=title,
-            status=status,
-        )
+        title = " ".join((name, *words))
+        return recipe(title, lambda folder: {"cache": folder / "answers.sqlite", **options}, built, status=status)
 
-    return {name: job(name, name, batch="false") for name in sources} | {
-        f"{name} --batch": job(name, f"{name} --batch", batch="true") for name in sources
+    return {name: job(name, batch="false") for name in sources} | {
+        f"{name} --batch": job(name, "--batch", batch="true") for name in sources
     }
 
 
@@ -185,14 +180,8 @@ def trainings(tiny, embedded, tiny_comp, moment_features):
         return recipe(name, lambda folder: {**options[name], **own, "device": "cpu"}, trained, tolerance=TRAINED_ALIKE)
 
     stage2 = {**options["stage2"], "epochs": 10, "device": "cpu"}
-    two = recipe(
-        "stage2",
-        lambda folder: stage2,
-        trained,
-        title="stage2 on two processes",
-        processes=2,
-        tolerance=TRAINED_ALIKE,
-    )
+    name = "stage2 on two processes"
+    two = recipe(name, lambda folder: stage2, trained, processes=2, tolerance=TRAINED_ALIKE)
     return {name: job(name) for name in options} | {two.name: two}
 
 
@@ -294,10 +283,11 @@ def adaptations(tiny, tmp_path_factory):
     vlm |= {"activation_checkpointing": "false", "checkpoint_steps": 3}
     rows = {**tiny, "projection_dim": 16, "fusion_hidden_dim": 16, "batch_size": 64, "epochs": 2, "seeds": [0, 1]}
     rows |= {"rows": ["clip-mlp-1", "blip-covr"], "split": "test", "device": "cpu", "checkpoint_steps": 3}
+    rows["kind"] = "finetune_baseline"
     own = lambda out: rows | {"embeddings": out / "base", "cache_dir": out / "frames"}  # noqa: E731
     return {
         "finetune_vlm": recipe("finetune_vlm", lambda out: vlm, trained, tolerance=TRAINED_ALIKE),
-        "finetune_baseline": recipe("finetune_baseline", own, measured, tolerance=1e-5),
+        BASELINE: recipe(BASELINE, own, measured, tolerance=1e-5),
     }
 
 
@@ -337,10 +327,13 @@ def measurements(tiny, embedded, tiny_comp, moment_features, tmp_path_factory):
 
     rows = {"models": [clip], "ways": ["average", "text"], "batch_size": 2, "shard_size": 2, **every}
     rows |= dict.fromkeys(("tf_cvr", "aim_k400_8", "aim_k400_16", "aim_k400_32"), "none")
-    zero_shot = recipe("zero_shot", lambda out: {"dataset": tiny["dataset"], **rows}, measured, tolerance=1e-5)
-    return {name: job(name) for name in options} | {"zero_shot": zero_shot}
+    rows |= {"kind": "zero_shot", "dataset": tiny["dataset"]}
+    return {name: job(name) for name in options} | {
+        ZERO_SHOT: recipe(ZERO_SHOT, lambda out: rows, measured, tolerance=1e-5)
+    }
 
 
+BASELINE, ZERO_SHOT = "table --kind finetune_baseline", "table --kind zero_shot"
 JOBS = {
     **dict.fromkeys(["build_tfcovr", "build_comp", "build_fig"], "builds"),
     **dict.fromkeys(["build_tfcovr --batch", "build_comp --batch", "build_fig --batch"], "builds"),
@@ -349,8 +342,8 @@ JOBS = {
     **dict.fromkeys(["embed", "embed_moments"], "encodings"),
     "index": "indexing",
     "index --engine ray": "indexing",
-    **dict.fromkeys(["finetune_vlm", "finetune_baseline"], "adaptations"),
-    **dict.fromkeys(["evaluate_tfcovr", "evaluate_comp", "evaluate_vcmr", "zero_shot"], "measurements"),
+    **dict.fromkeys(["finetune_vlm", BASELINE], "adaptations"),
+    **dict.fromkeys(["evaluate_tfcovr", "evaluate_comp", "evaluate_vcmr", ZERO_SHOT], "measurements"),
     "tune": "tunings",
     "publish": "publishing",
     **dict.fromkeys(["render", "prepare", "quickstart"], "commands"),

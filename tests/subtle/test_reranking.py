@@ -1,5 +1,6 @@
 """Re-ranking by a chat model: order, places, cost, cache, and what is sent."""
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,3 +109,16 @@ def test_a_wrong_key_or_a_budget_stops_in_one_line(chat, capsys):
         assert run_recipe(search.main, replace(chat, base_url=server.url, max_usd=1e-6)) == 2
         assert "budget" in capsys.readouterr().err
         assert not server.asked
+
+
+def test_what_killed_runs_of_a_search_sent_counts_against_its_budget_and_no_other(chat, tmp_path, capsys):
+    with ChatServer(answer=lambda body: '{"score": 1}') as server:
+        query = replace(chat, base_url=server.url, max_usd=1.0)
+        assert run_recipe(search.main, query) == 0
+        with sqlite3.connect(tmp_path / "cache/answers.sqlite") as answers:
+            answers.execute("DELETE FROM answers")  # as if the run had been killed before they arrived
+        capsys.readouterr()
+        assert run_recipe(search.main, replace(query, max_usd=1e-3)) == 2
+        assert "$0.0010 spent, $0.0010 of it by other runs" in capsys.readouterr().err
+        assert run_recipe(search.main, replace(query, max_usd=1e-3, text="show blue")) == 2
+        assert "$0.0000 spent, next" in capsys.readouterr().err

@@ -98,6 +98,13 @@ def test_a_tokenizer_with_more_words_than_the_model_is_refused(copy_of):
         load_encoder(str(folder))
 
 
+def test_a_model_that_reads_no_whole_word_is_refused(copy_of):
+    folder = copy_of(clip)
+    change(folder, "tokenizer_config.json", model_max_length=1)
+    with pytest.raises(ValueError, match="clip reads texts of 1 tokens, too few for a word"):
+        load_encoder(str(folder))
+
+
 def test_weights_that_are_not_all_there_are_refused(copy_of, folder_of, capfd):
     folder = copy_of(blip)
     weights = load_file(folder / "model.safetensors")

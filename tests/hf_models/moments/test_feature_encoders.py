@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
     BertConfig,
@@ -79,6 +80,21 @@ def test_a_text_gives_a_vector_per_token_whatever_it_is_padded_with(text):
     together, alone = encoder(["show red green blue", "red"]), encoder(["red"])
     assert [tuple(features.shape) for features in together] == [(6, 16), (3, 16)]  # with [CLS] and [SEP]
     torch.testing.assert_close(together[1], alone[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("make", "prefix"), [(ClipEncoder, "vision_model.encoder"), (TokenEncoder, "encoder")])
+def test_weights_that_are_missing_and_read_are_refused(make, prefix, request):
+    folder = request.getfixturevalue("clip" if make is ClipEncoder else "text")
+    weights = load_file(folder / "model.safetensors")
+    unread = {name for name in weights if name.startswith(("text_model", "pooler"))}
+    save_file({name: weights[name] for name in weights.keys() - unread}, folder / "model.safetensors", {"format": "pt"})
+    assert unread
+    make(folder)
+    lost = {name for name in weights if name.startswith(prefix)}
+    rest = {name: weights[name] for name in weights.keys() - unread - lost}
+    save_file(rest, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=f"{len(lost)} weights of .* are missing or do not fit, such as {prefix}"):
+        make(folder)
 
 
 def test_texts_longer_than_the_model_reads_are_cut_and_counted(text):

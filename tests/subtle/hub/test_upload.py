@@ -256,6 +256,19 @@ def test_a_full_disk_while_preparing_publishes_nothing(hub, call, tmp_path, monk
     assert "is not empty; remove it, or name another --output_dir" in call(output_dir=str(tmp_path / "kept"))[2]
 
 
+def test_what_a_killed_run_prepared_is_removed_by_the_next(hub, call, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = set(tmp_path.iterdir())
+    with monkeypatch.context() as killed:
+        killed.setattr(publish, "send", lambda *_: os._exit(9))
+        if (child := os.fork()) == 0:
+            call()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert set(tmp_path.iterdir()) > before
+    assert call()[0] == 0
+    assert set(tmp_path.iterdir()) == before
+
+
 def test_text_that_names_this_machine_is_refused_with_file_and_path(hub, call, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = {

@@ -67,7 +67,8 @@ class SmallRun(TrainingRun):
         return {"score": self.scores[self.progress.epoch], "other": 1.0}
 
     def publish(self):
-        shutil.copy(self.best_weights, self.output_dir / "model.safetensors")
+        (self.output_dir / "model").mkdir(exist_ok=True)
+        shutil.copy(self.best_weights, self.output_dir / "model/model.safetensors")
         return {"score": self.progress.best}, {"coverage": {"train": 8}}
 
 
@@ -98,7 +99,7 @@ def test_a_complete_run_leaves_results_and_the_weights_of_the_best_epoch(config,
             kept(self, state)
 
     assert Watched(config).train() == {"score": 0.3}
-    assert files(config.output_dir) == {"best.safetensors", "model.safetensors", "results.json", "run.json", LOCK}
+    assert files(config.output_dir) == {"best.safetensors", "model/model.safetensors", "results.json", "run.json", LOCK}
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert list(results) == [
         *("figures", "config", "seed", "date", "code_revision", "versions"),
@@ -106,7 +107,7 @@ def test_a_complete_run_leaves_results_and_the_weights_of_the_best_epoch(config,
     ]
     assert [epoch["score"] for epoch in results["history"]] == [0.1, 0.3, 0.2]
     assert len(best) == 2
-    published = load_file(tmp_path / "run" / "model.safetensors")
+    published = load_file(tmp_path / "run/model/model.safetensors")
     assert all(torch.equal(published[name], value) for name, value in best[-1].items())
 
 
@@ -132,6 +133,10 @@ def test_a_run_killed_before_it_removed_its_checkpoints_loses_them_at_the_next_s
     assert SmallRun(config).train() == {"score": 0.3}
     assert "says that this run is complete; --restart trains again from scratch" in capsys.readouterr().out
     assert not Path(config.output_dir, "checkpoints").exists()
+    model = Path(config.output_dir, "model/model.safetensors")
+    model.write_bytes(model.read_bytes()[:-1])
+    with pytest.raises(SystemExit, match=r"model.safetensors is damaged .* give --restart to train again"):
+        SmallRun(config).train()
 
 
 def test_stage_1_also_removes_the_best_weights_that_a_killed_run_left(tmp_path):
@@ -155,7 +160,7 @@ def test_a_run_stopped_in_an_epoch_ends_with_the_weights_and_losses_of_one_that_
     folders = [Path(one.output_dir) for one in (config, stopped)]
     whole, resumed = (json.loads((folder / "results.json").read_text())["history"] for folder in folders)
     assert whole == resumed
-    whole, resumed = ((folder / "model.safetensors").read_bytes() for folder in folders)
+    whole, resumed = ((folder / "model/model.safetensors").read_bytes() for folder in folders)
     assert whole == resumed
 
 

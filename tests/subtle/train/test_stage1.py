@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -11,12 +12,14 @@ import pytest
 import torch
 import yaml
 from published_run import publish
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from trained_alike import assert_trained_alike
 from transformers import AutoModelForVideoClassification, AutoVideoProcessor
 
 from hf_datasets.video import read_frames
 from hf_models import AIMVideoProcessor
+from hf_models.encoders import load_encoder
+from hf_models.tfcovr.merging_aim import to_aim
 from subtle.options import parse_config
 from subtle.tfcovr.classifiers import (
     MINIATURE_AIM,
@@ -334,6 +337,29 @@ def test_adapters_of_other_classes_go_on_with_a_new_head_under_auto():
     different = {name for name, value in shipped.items() if not torch.equal(found[name], value)}
     assert different == {name for name in shipped if "classifier" in name}
     assert all(value.requires_grad for name, value in model.named_parameters() if "classifier" in name)
+
+
+@pytest.mark.parametrize("change", [{"id2label": {"0": "red"}}, {"adapter_scale": {}}])
+def test_damaged_adapters_are_refused_by_their_name(tmp_path, change):
+    folder = Path(shutil.copytree(MINIATURE_AIM, tmp_path / "adapter"))
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps(settings | change))
+    with pytest.raises(ValueError, match=str(folder)):
+        load_encoder(str(folder))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_trained_weights_that_are_not_all_there_are_refused(shipped_names, tmp_path, full):
+    trained = make_classifier(ClassifierConfig(), shipped_names)
+    (to_aim(trained) if full else trained).save_pretrained(tmp_path, save_embedding_layers=False)
+    (path,) = tmp_path.glob("*.safetensors")
+    rest = {name: value for name, value in load_file(path).items() if "temporal." not in name}
+    save_file(rest, path, {"format": "pt"})
+    with pytest.raises(SystemExit, match=r"\d+ weights of .* are missing"):
+        make_classifier(ClassifierConfig(init_from=str(tmp_path), full=full), shipped_names)
+    if not full:
+        with pytest.raises(ValueError, match=r"\d+ weights of .* are missing"):
+            load_encoder(str(tmp_path))
 
 
 def test_dropout_of_trained_adapters_is_what_this_run_asks_for(shipped_names):
