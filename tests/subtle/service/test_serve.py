@@ -24,10 +24,10 @@ from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
 from subtle.footage.models import load_again
 from subtle.options import run_recipe
-from subtle.service import cards, demo, media
+from subtle.service import cards, media, serve
 from subtle.service.marks import COLUMNS, Marks
 from subtle.service.media import Footage, Media
-from subtle.service.options import DemoConfig
+from subtle.service.options import ServeConfig
 from subtle.service.page import Page, Search, build_page, launch
 from subtle.service.searching import IndexSearch
 from tests.fixtures.planted_modules import plant
@@ -39,7 +39,7 @@ event = SimpleNamespace
 @pytest.fixture(scope="module")
 def small(tiny, tmp_path_factory):
     """An index, what searches it, and a folder that is served by nobody."""
-    folder = tmp_path_factory.mktemp("demo-index")
+    folder = tmp_path_factory.mktemp("index")
     config = build_index(tiny, folder)
     index = MomentIndex(config.output)
     model = index.active
@@ -109,10 +109,10 @@ def test_the_page_says_whether_a_clip_was_used_and_how_many_videos_were_read(sma
     assert text == "The best 12 moments for “show red” alone, without a clip"
     bare = dict.fromkeys(("label", "text")) | {"video": "a.mp4", "start_seconds": 0.0, "end_seconds": 1.0, "score": 0.5}
     assert words_of(cards.card(small.media, 0, bare, "gone", None)).count("a.mp4") == 1
-    assert demo.videos_in(small.index, small.model) == "4 videos"
+    assert serve.videos_in(small.index, small.model) == "4 videos"
     rows = small.index.files(small.model.key) | {"broken.mp4": {"status": "quarantined"}}
     monkeypatch.setattr(MomentIndex, "files", lambda *_: rows)
-    assert demo.videos_in(small.index, small.model) == "4 videos (1 more cannot be read)"
+    assert serve.videos_in(small.index, small.model) == "4 videos (1 more cannot be read)"
 
 
 def test_filters_and_nothing_that_fits(small, page):
@@ -343,7 +343,7 @@ def test_copies_are_served_by_their_ids_in_parts(small, served):
 def test_no_other_file_is_served_and_no_path_is_told(small, served):
     video = small.videos / "first/one.mp4"
     kept = small.media.made("clip", Footage("first/one.mp4", 0.0, 1.0))[0]
-    paths = ["/etc/passwd", served.secret, video, kept, f"{kept.parent}/../../secret.txt", Path(demo.__file__)]
+    paths = ["/etc/passwd", served.secret, video, kept, f"{kept.parent}/../../secret.txt", Path(serve.__file__)]
     forms = [
         "gradio_api/file={}",
         "file={}",
@@ -388,12 +388,12 @@ def test_what_a_killed_page_left_is_removed_at_the_next_start(small, tmp_path, m
 
     monkeypatch.setattr("subtle.service.page.launch", launch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    config = DemoConfig(index=str(small.folder / "index"), device="cpu", num_workers=1)
+    config = ServeConfig(index=str(small.folder / "index"), device="cpu", num_workers=1)
     with monkeypatch.context() as killed:
         killed.setattr(PixelFolder, "remove", lambda self: os.close(self._lock))  # as the kernel does
-        assert run_recipe(demo.main, config) == 130
+        assert run_recipe(serve.main, config) == 130
     assert folders[0].is_dir()
-    assert run_recipe(demo.main, config) == 130
+    assert run_recipe(serve.main, config) == 130
     assert folders[1] != folders[0]
     assert not list(tmp_path.iterdir())
 
@@ -407,44 +407,44 @@ def test_a_model_that_reads_no_text_has_its_text_box_off_and_says_why(small, pag
 
 
 def one_line(config, capsys):
-    """What `demo` says in the shell to a mistake."""
+    """What `serve` says in the shell to a mistake."""
     capsys.readouterr()
-    assert run_recipe(demo.main, config) == 2
+    assert run_recipe(serve.main, config) == 2
     return capsys.readouterr().err
 
 
 def test_mistakes_are_one_line_in_the_shell(small, tmp_path, capsys):
-    assert "there is no index" in one_line(DemoConfig(index=str(tmp_path / "none")), capsys)
-    assert "holds no index" in one_line(DemoConfig(index=str(tmp_path)), capsys)
-    gone = DemoConfig(index=str(small.folder / "index"), video_dir=str(tmp_path / "none"))
+    assert "there is no index" in one_line(ServeConfig(index=str(tmp_path / "none")), capsys)
+    assert "holds no index" in one_line(ServeConfig(index=str(tmp_path)), capsys)
+    gone = ServeConfig(index=str(small.folder / "index"), video_dir=str(tmp_path / "none"))
     assert "is not a folder; give the one that holds the videos of the index as --video_dir" in one_line(gone, capsys)
     with pytest.raises(ValueError, match="--port 99999: a port is a number from 1 to 65535"):
-        DemoConfig(port=99999)
+        ServeConfig(port=99999)
     with pytest.raises(ValueError, match="--limit must be at least 1, not 0"):
-        DemoConfig(limit=0)
+        ServeConfig(limit=0)
 
 
 def test_a_port_that_is_taken_is_named(small, served, capsys):
     port = int(served.root.rstrip("/").rpartition(":")[2])
-    config = DemoConfig(index=str(small.folder / "index"), port=port, device="cpu")
+    config = ServeConfig(index=str(small.folder / "index"), port=port, device="cpu")
     assert f"port {port} is taken on this machine; name another with --port" in one_line(config, capsys)
 
 
 def test_without_gradio_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(demo.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(SystemExit, match=r"pip install 'subtle-video\[demo\]'"):
-        demo.main(DemoConfig())
+    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit, match=r"pip install 'subtle-video\[page\]'"):
+        serve.main(ServeConfig())
 
 
 def test_with_no_index_the_miniature_is_indexed_once(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     asked = []
-    monkeypatch.setattr(demo.index_recipe, "run", asked.append)
+    monkeypatch.setattr(serve.index_recipe, "run", asked.append)
     with pytest.raises(FileNotFoundError, match="there is no index outputs/index"):
-        demo.index_of(DemoConfig())
+        serve.index_of(ServeConfig())
     assert [(config.source, config.output) for config in asked] == [(None, "outputs/index")]
     (tmp_path / "outputs/index").mkdir(parents=True)
     (tmp_path / "outputs/index/results.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match="outputs/index holds no index"):
-        demo.index_of(DemoConfig())
+        serve.index_of(ServeConfig())
     assert len(asked) == 1

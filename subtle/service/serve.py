@@ -12,10 +12,10 @@ from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.footage import index as index_recipe
 from subtle.footage.options import IndexConfig
 from subtle.footage.roots import root_of
-from subtle.service.options import DEFAULT_INDEX, DemoConfig
+from subtle.service.options import DEFAULT_INDEX, ServeConfig
 
 
-def index_of(config: DemoConfig) -> MomentIndex:
+def index_of(config: ServeConfig) -> MomentIndex:
     """The index that is named, or that of the miniature, which is made where it is missing or not finished."""
     if config.index is None and not (Path(DEFAULT_INDEX) / "results.json").is_file():
         print(f"no index is named and {DEFAULT_INDEX} is not there: indexing the miniature first, a few minutes")
@@ -23,7 +23,7 @@ def index_of(config: DemoConfig) -> MomentIndex:
     return MomentIndex(config.index or DEFAULT_INDEX)
 
 
-def videos_of(config: DemoConfig, index: MomentIndex, model: IndexedModel) -> Path:
+def videos_of(config: ServeConfig, index: MomentIndex, model: IndexedModel) -> Path:
     """The folder of the videos."""
     root = root_of(index, model, config.video_dir)
     if not root.is_dir():
@@ -38,16 +38,16 @@ def videos_in(index: MomentIndex, model: IndexedModel) -> str:
     return f"{len(states) - unread:,} videos" + (f" ({unread:,} more cannot be read)" if unread else "")
 
 
-def marks_of(config: DemoConfig, index: MomentIndex) -> Path:
+def marks_of(config: ServeConfig, index: MomentIndex) -> Path:
     """Where the marks are kept."""
     if config.marks is not None:
         return Path(config.marks).expanduser().absolute()
     return Path("marks.csv" if "://" in index.path else f"{index.path}/marks.csv").absolute()
 
 
-def main(config: DemoConfig) -> None:
+def main(config: ServeConfig) -> None:
     if importlib.util.find_spec("gradio") is None:
-        raise SystemExit("gradio is not installed; run: pip install 'subtle-video[demo]'")
+        raise SystemExit("gradio is not installed; run: pip install 'subtle-video[page]'")
     index = index_of(config)
     model = index.find(config.model)
     root = videos_of(config, index, model)
