@@ -24,17 +24,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from torch import Tensor
 
-from hf_datasets.footage.files import fingerprint, path_of_video
+from hf_datasets.footage.files import fingerprint
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_datasets.video.previews import read_or_preview
 
-MAX_UPLOAD_BYTES = 100_000_000
-MAX_UPLOAD_SECONDS = 60.0
 MAX_CLIP_SECONDS = 60.0
 """Of a moment, so much is shown."""
-KEPT_UPLOADS = 16
 KEPT_BYTES = 1_000_000_000
+"""Of copies and uploads; those that nobody used for longest go first."""
 KEPT_IDS = 20_000
 STRIP_FRAMES = 12
 STRIP_SIZE = (48, 64)
@@ -46,10 +44,10 @@ FOLDER = "media"
 
 @dataclass(frozen=True)
 class Footage:
-    """A stretch of a video of the index, or of an upload.
+    """A stretch of a video, or of an upload.
 
     Attributes:
-        video: Its path below the root of the index, or the name of an upload.
+        video: Its name, as `Media.path_of` takes it, or the name of an upload.
         start_seconds: Where it starts.
         end_seconds: Where it ends.
         upload: The file of an upload.
@@ -75,14 +73,26 @@ class Media:
     """Makes and serves what the page shows.
 
     Args:
-        root: The folder of the index's videos; nothing outside is opened.
+        path_of: Gives the file of a video; nothing else is opened.
         folder: Where copies and uploads are kept; the page's own.
         num_workers: Reader processes.
         timeout_seconds: How long one of them may take for one clip.
+        max_upload_seconds: Longer uploads are refused.
+        max_upload_bytes: And larger ones.
     """
 
-    def __init__(self, root: Path, folder: Path, *, num_workers: int = 2, timeout_seconds: float = 60.0) -> None:
-        self.root, self.folder = root, folder
+    def __init__(
+        self,
+        path_of: Callable[[str], Path],
+        folder: Path,
+        *,
+        num_workers: int = 2,
+        timeout_seconds: float = 60.0,
+        max_upload_seconds: float = 60.0,
+        max_upload_bytes: int = 100_000_000,
+    ) -> None:
+        self.path_of, self.folder = path_of, folder
+        self.max_upload_seconds, self.max_upload_bytes = max_upload_seconds, max_upload_bytes
         for name in ("copies", "uploads", "files"):
             (folder / name).mkdir(parents=True)
         self.secret = secrets.token_bytes()
@@ -125,9 +135,10 @@ class Media:
             VideoError: It is not there any more.
         """
         if footage.upload is None:
-            return path_of_video(self.root, footage.video)
+            return self.path_of(footage.video)
         if not footage.upload.is_file():
             raise VideoError(f"{footage.video} is not kept any more; upload it again")
+        self.keep(footage.upload)
         return footage.upload
 
     def frames(self, footage: Footage, number: int, size: Any, *, display: bool = False) -> Tensor:
@@ -215,7 +226,7 @@ class Media:
         return footage.start_seconds, footage.end_seconds
 
     def keep(self, path: Path) -> None:
-        """Remember that a copy is used, and remove those that nobody used for long."""
+        """Remember that a copy or an upload is used, and remove those that nobody used for long."""
         with self.lock:
             self.kept[path] = path.stat().st_size if path.is_file() else 0
             self.kept.move_to_end(path)
@@ -232,24 +243,19 @@ class Media:
         """
         name = sent.name[-60:]
         megabytes = sent.stat().st_size / 1e6
-        if megabytes > MAX_UPLOAD_BYTES / 1e6:
-            raise ValueError(f"{name} has {megabytes:.0f} MB; give at most {MAX_UPLOAD_BYTES / 1e6:.0f} MB")
+        if megabytes > self.max_upload_bytes / 1e6:
+            raise ValueError(f"{name} has {megabytes:.0f} MB; give at most {self.max_upload_bytes / 1e6:.0f} MB")
         ending = "".join(filter(str.isalnum, sent.suffix))[:8] or "video"
         path = self.folder / "uploads" / f"{secrets.token_hex(16)}.{ending}"
         shutil.copyfile(sent, path)  # who sends the same file at the same time has the same path
         try:
             seconds = self.seconds_of(name, path)
-            if seconds > MAX_UPLOAD_SECONDS:
-                raise ValueError(
-                    f"{name} has {seconds:.0f} s; give at most {MAX_UPLOAD_SECONDS:.0f} s, the part that matters"
-                )
+            if seconds > self.max_upload_seconds:
+                most = f"{self.max_upload_seconds:.0f} s, the part that matters"
+                raise ValueError(f"{name} has {seconds:.0f} s; give at most {most}")
         except (ValueError, OSError):
             path.unlink(missing_ok=True)
             raise
-        with self.lock:
-            uploads = sorted((self.folder / "uploads").iterdir(), key=lambda one: one.stat().st_mtime_ns)
-            for old in uploads[:-KEPT_UPLOADS]:
-                old.unlink(missing_ok=True)
         return Upload(path, name, seconds, fingerprint(path))
 
     def seconds_of(self, name: str, path: Path) -> float:

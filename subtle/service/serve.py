@@ -4,9 +4,11 @@ import importlib.util
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hf_datasets.footage.files import path_of_video
 from hf_datasets.video.shared_memory import PixelFolder
 from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.footage import index as index_recipe
@@ -55,18 +57,19 @@ def main(config: ServeConfig) -> None:
     try:
         os.environ |= {"GRADIO_TEMP_DIR": f"{own.path}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
         from subtle.footage.models import load_again
-        from subtle.service.marks import Marks  # the page imports gradio, which reads the environment
+        from subtle.service.export_process import export_archive
+        from subtle.service.index_search import IndexSearch
+        from subtle.service.marks import Marks
         from subtle.service.media import Media
-        from subtle.service.page import Page, build_page, launch
-        from subtle.service.searching import IndexSearch
+        from subtle.service.page import Page, build_page, launch  # imports gradio, which reads the environment
 
         marks = Marks(marks_of(config, index))
         encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
         limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
-        media = Media(root, own.path, **limits)
+        media = Media(partial(path_of_video, root), own.path, **limits)
         try:
             search = IndexSearch(index, model, encoder, media)
-            page = Page(search, marks, limit=config.limit)
+            page = Page(search, marks=marks, export=partial(export_archive, root=root), limit=config.limit)
             count = index.moments(model.key).count_rows()
             note = f"{count:,} moments of {videos_in(index, model)} in {root.name}, found by {Path(model.name).name}"
             blocks = build_page(page, title="Search your videos", note=note)
