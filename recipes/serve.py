@@ -6,8 +6,8 @@
 
 INDEX is what index.py made; without one the miniature is indexed first. The moments that fit best play side by side,
 can be marked as right or wrong (a CSV file that tune.py takes) and exported. The page is at an address that only this
-machine reaches, and sends nothing anywhere. `python recipes/publish.py demo` publishes another page, over the miniature
-alone, as a Space.
+machine reaches, and sends nothing anywhere. `python recipes/publish.py demo` publishes the page as a Space, over the
+miniature alone and without marks and export.
 """
 
 import sys

@@ -24,7 +24,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from torch import Tensor
 
-from hf_datasets.footage.files import fingerprint
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_datasets.video.previews import read_or_preview
@@ -57,16 +56,6 @@ class Footage:
     start_seconds: float
     end_seconds: float
     upload: Path | None = None
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A visitor's file that was taken."""
-
-    path: Path
-    name: str
-    seconds: float
-    fingerprint: str
 
 
 class Media:
@@ -235,8 +224,8 @@ class Media:
                 oldest.unlink(missing_ok=True)
                 self.spans.pop(oldest, None)
 
-    def take(self, sent: Path) -> Upload:
-        """Take a visitor's file, if it is a video within the limits.
+    def take(self, sent: Path) -> Footage:
+        """Take a visitor's file, if it is a video within the limits; all of it.
 
         Raises:
             ValueError: It is too large or too long, no video or damaged, or it takes too long to read.
@@ -249,26 +238,19 @@ class Media:
         path = self.folder / "uploads" / f"{secrets.token_hex(16)}.{ending}"
         shutil.copyfile(sent, path)  # who sends the same file at the same time has the same path
         try:
-            seconds = self.seconds_of(name, path)
+            seconds = float(self.read(Footage(name, 0.0, 0.0, path), find="end").timestamps_seconds[0])
             if seconds > self.max_upload_seconds:
                 most = f"{self.max_upload_seconds:.0f} s, the part that matters"
                 raise ValueError(f"{name} has {seconds:.0f} s; give at most {most}")
-        except (ValueError, OSError):
+        except (VideoError, ValueError, OSError) as error:
             path.unlink(missing_ok=True)
-            raise
-        return Upload(path, name, seconds, fingerprint(path))
-
-    def seconds_of(self, name: str, path: Path) -> float:
-        """How long an upload is.
-
-        Raises:
-            ValueError: It cannot be read.
-        """
-        try:
-            return float(self.read(Footage(name, 0.0, 0.0, path), find="end").timestamps_seconds[0])
-        except VideoError as error:
+            with self.lock:
+                self.kept.pop(path, None)
+            if not isinstance(error, VideoError):
+                raise
             why = "takes too long to read" if "no frames within" in str(error) else "is not a video, or it is damaged"
             raise ValueError(f"{name} {why}; choose an MP4, WebM or MOV file") from error
+        return Footage(name, 0.0, seconds, path)
 
     def close(self) -> None:
         """End the reader processes."""

@@ -95,18 +95,18 @@ class Page:
 
     def take_moment(self, row: dict[str, Any]) -> tuple[Query | None, str]:
         """Take a moment as the query."""
-        try:
-            query = self.search.query_of_moment(row)
-        except MISTAKES as error:
-            return None, told(error)
-        return query, cards.query(self.media, query)
+        return self.shown_query(lambda: self.search.query_of_moment(row))
 
     def upload(self, path: str | None) -> tuple[Query | None, str]:
         """Take a visitor's file as the query."""
         if not path:
             return None, ""
+        return self.shown_query(lambda: self.search.query_of_upload(self.media.take(Path(path))))
+
+    def shown_query(self, make: Callable[[], Query]) -> tuple[Query | None, str]:
+        """A query and how it looks, or why there is none."""
         try:
-            query = self.search.query_of_upload(self.media.take(Path(path)))
+            query = make()
         except MISTAKES as error:
             return None, told(error)
         return query, cards.query(self.media, query)

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hf_datasets.footage.files import fingerprint
 from hf_models.encoders.protocol import Encoder
-from subtle.service.media import MAX_CLIP_SECONDS, Footage, Media, Upload
+from subtle.service.media import MAX_CLIP_SECONDS, Footage, Media
 
 One = TypeVar("One")
 MAX_CHARACTERS = 1000
@@ -108,14 +109,15 @@ class MomentSearch:
         end = min(end, stretch.end_seconds)
         return Query(stretch, copy, start, end, label, row["fingerprint"] or "", row["moment_id"])
 
-    def query_of_upload(self, upload: Upload) -> Query:
-        """A whole upload as a query.
+    def query_of_upload(self, upload: Footage) -> Query:
+        """What `Media.take` took as a query.
 
         Raises:
             VideoError: It cannot be read.
         """
-        stretch, copy = self.shown(Footage(upload.name, 0.0, upload.seconds, upload.path))
-        return Query(stretch, copy, stretch.start_seconds, stretch.end_seconds, "your clip", upload.fingerprint)
+        stretch, copy = self.shown(upload)
+        known = fingerprint(self.media.path(upload))
+        return Query(stretch, copy, stretch.start_seconds, stretch.end_seconds, "your clip", known)
 
     def shown(self, footage: Footage) -> tuple[Footage, str]:
         """A stretch as its copy shows it, which may end before it was to, and where the page finds that."""
@@ -152,8 +154,8 @@ class MomentSearch:
             frames = self.media.frames(query.clip, self.encoder.num_frames, self.encoder.frame_size)
         with self.lock:
             vector = self.encoder.query(frames, text or None)
-        fingerprint = query.fingerprint if query is not None and leave_out_video else None
-        found = self.nearest(vector, limit + 1, folder=folder, label=label, exclude_fingerprint=fingerprint)
+        own = query.fingerprint if query is not None and leave_out_video else None
+        found = self.nearest(vector, limit + 1, folder=folder, label=label, exclude_fingerprint=own)
         others = [row for row in found if query is None or row["moment_id"] != query.moment_id][:limit]
         fitting = [row for row in others if min_score is None or row["score"] >= min_score]
         if fitting:
