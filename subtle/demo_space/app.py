@@ -11,6 +11,7 @@ from huggingface_hub import snapshot_download
 from transformers import AutoModel, AutoProcessor
 
 from hf_datasets.video.shared_memory import PixelFolder
+from hf_models.encoders.protocol import Encoder
 from hf_models.encoders.tfcovr import TFCoVREncoder
 from hf_models.feature_store import FeatureStore
 from hf_models.frame_reading import frames_read
@@ -46,7 +47,7 @@ def code_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def vectors_of(encoder: TFCoVREncoder, folder: Path) -> FeatureStore:
+def vectors_of(encoder: Encoder, folder: Path) -> FeatureStore:
     """What the model makes of the clips, by their ids, so that the page starts within a minute.
 
     Raises:
