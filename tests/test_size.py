@@ -14,7 +14,7 @@ LIMITS = {
     "lines of hf_datasets": 24_000,
     "lines of hf_models": 16_500,
     "lines of metrics": 3_200,
-    "lines of subtle and recipes": 27_000,
+    "lines of subtle and recipes": 26_400,
     "lines of tests": 46_500,
     "percent of names in more than one file": 12,
     "percent of functions and classes in more than one file": 10.3,

@@ -33,15 +33,16 @@ def query(media: Media, query: Query) -> str:
     stretch = query.stretch
     least, most = stretch.start_seconds, stretch.end_seconds
     bounds = f'min="{least:.2f}" max="{most:.2f}" step="0.05"'
+    ends = (("start", query.start_seconds), ("end", query.end_seconds))
     handles = "".join(
         f'<input type="range" class="{name}" aria-label="{name.capitalize()} of the clip, in seconds" {bounds} '
         f'value="{seconds:.2f}">'
-        for name, seconds in (("start", query.start_seconds), ("end", query.end_seconds))
+        for name, seconds in ends
     )
     fields = "".join(
         f'<label>{name.capitalize()} <input type="number" class="{name}" inputmode="decimal" {bounds} '
         f'value="{seconds:.2f}"> s</label>'
-        for name, seconds in (("start", query.start_seconds), ("end", query.end_seconds))
+        for name, seconds in ends
     )
     name = " · ".join(filter(None, (stretch.video, query.label)))
     return (

@@ -10,15 +10,14 @@ import queue
 import secrets
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from PIL import Image
+from PIL import Image, ImageOps
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
@@ -33,11 +32,8 @@ MAX_CLIP_SECONDS = 60.0
 KEPT_BYTES = 1_000_000_000
 """Of copies and uploads; those that nobody used for longest go first."""
 KEPT_IDS = 20_000
-STRIP_FRAMES = 12
-STRIP_SIZE = (48, 64)
-"""Width and height of one frame of the strip."""
-STILL_SIDE = 120
-TYPES = {"clip": ("mp4", "video/mp4"), "strip": ("jpg", "image/jpeg"), "still": ("jpg", "image/jpeg")}
+PICTURES = {"strip": (12, 48, 64), "still": (1, 120, 120)}
+"""How many frames, and the width and height of each."""
 FOLDER = "media"
 
 
@@ -101,21 +97,15 @@ class Media:
         """
         path = self.path(footage)
         request = VideoRequest("clip", path, footage.start_seconds, footage.end_seconds, {"task": task})
-        with self.borrowed() as pool:
+        pool = self.pools.get()  # no other thread uses it
+        try:
             ((_, read),) = pool.read([request])
+        finally:
             pool.quarantine.clear()  # the file may be put back
+            self.pools.put(pool)
         if isinstance(read, VideoFailure):
             raise VideoError(read.reason.replace(str(path), footage.video))
         return read
-
-    @contextmanager
-    def borrowed(self) -> Iterator[VideoReaderPool]:
-        """A pool that no other thread uses."""
-        pool = self.pools.get()
-        try:
-            yield pool
-        finally:
-            self.pools.put(pool)
 
     def path(self, footage: Footage) -> Path:
         """The file.
@@ -169,8 +159,7 @@ class Media:
                 raise VideoError("this file is not kept any more; make it again")
         except (VideoError, OSError) as error:
             return PlainTextResponse(plain(error), 404, {"Cache-Control": "no-store"})
-        kind = None if isinstance(what[0], Path) else TYPES[what[0]][1]
-        return response(path, media_type=kind, headers=headers | {"X-Content-Type-Options": "nosniff"})
+        return response(path, headers=headers | {"X-Content-Type-Options": "nosniff"})
 
     def made(self, kind: str, footage: Footage) -> tuple[Path, float, float]:
         """A copy, and where it begins and ends in its video; made if it is not kept.
@@ -179,12 +168,12 @@ class Media:
             VideoError: It cannot be made.
         """
         token = self.address(kind, footage).rpartition("/")[2]
-        path = self.folder / "copies" / f"{token}.{TYPES[kind][0]}"
+        path = self.folder / "copies" / f"{token}.{'mp4' if kind == 'clip' else 'jpg'}"
         with self.locks[int(token[:8], 16) % len(self.locks)]:
             if not path.is_file() or path not in self.spans:
-                draft = path.with_name(f"draft-{secrets.token_hex(8)}.{TYPES[kind][0]}")
+                draft = path.with_name(f"draft-{secrets.token_hex(8)}{path.suffix}")
                 try:
-                    span = getattr(self, f"write_{kind}")(footage, draft)
+                    span = self.write(kind, footage, draft)
                     draft.replace(path)
                 finally:
                     draft.unlink(missing_ok=True)
@@ -193,25 +182,17 @@ class Media:
         self.keep(path)
         return path, *span
 
-    def write_clip(self, footage: Footage, path: Path) -> tuple[float, float]:
-        """A playing copy."""
-        begin, end = self.read(footage, preview=str(path)).timestamps_seconds
-        return begin, end
-
-    def write_strip(self, footage: Footage, path: Path) -> tuple[float, float]:
-        """Frames from begin to end, side by side."""
-        width, height = STRIP_SIZE
-        frames = self.frames(footage, STRIP_FRAMES, height, display=True)
-        strip = Image.new("RGB", (STRIP_FRAMES * width, height))
-        for number, frame in enumerate(frames):
-            strip.paste(cropped(frame, width, height), (number * width, 0))
-        strip.save(path, "JPEG", quality=80)
-        return footage.start_seconds, footage.end_seconds
-
-    def write_still(self, footage: Footage, path: Path) -> tuple[float, float]:
-        """The middle frame."""
-        frame = self.frames(footage, 1, STILL_SIDE, display=True)[0]
-        cropped(frame, STILL_SIDE, STILL_SIDE).save(path, "JPEG", quality=82)
+    def write(self, kind: str, footage: Footage, path: Path) -> tuple[float, float]:
+        """A playing copy, or frames from begin to end side by side; where it begins and ends in its video."""
+        if kind == "clip":
+            begin, end = self.read(footage, preview=str(path)).timestamps_seconds
+            return begin, end
+        number, width, height = PICTURES[kind]
+        picture = Image.new("RGB", (number * width, height))
+        for place, frame in enumerate(self.frames(footage, number, height, display=True)):
+            image = Image.fromarray(frame.permute(1, 2, 0).contiguous().numpy())
+            picture.paste(ImageOps.fit(image, (width, height)), (place * width, 0))
+        picture.save(path, "JPEG", quality=82)
         return footage.start_seconds, footage.end_seconds
 
     def keep(self, path: Path) -> None:
@@ -256,15 +237,6 @@ class Media:
         """End the reader processes."""
         while not self.pools.empty():
             self.pools.get().close()
-
-
-def cropped(frame: Tensor, width: int, height: int) -> Image.Image:
-    """The middle of a frame `(3, H, W)`, filling a picture."""
-    image = Image.fromarray(frame.permute(1, 2, 0).contiguous().numpy())
-    scale = max(width / image.width, height / image.height)
-    size = max(width, round(image.width * scale)), max(height, round(image.height * scale))
-    left, top = (size[0] - width) // 2, (size[1] - height) // 2
-    return image.resize(size).crop((left, top, left + width, top + height))
 
 
 def plain(error: BaseException) -> str:
