@@ -21,7 +21,7 @@ from subtle import commands
 from subtle.commands import RECIPES
 
 VERBS = {
-    "Start here": ("quickstart", "demo"),
+    "Start here": ("quickstart", "serve"),
     "Composed retrieval (TF-CoVR)": (
         *("build_tfcovr", "analyse_tfcovr"),
         *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),

@@ -23,7 +23,6 @@ OPENERS = {
     "hf_datasets/video/backends.py",
     "hf_models/tfcovr/video_processing_aim.py",
     "benchmarks/video.py",
-    "subtle/demo_space/footage.py",
 }
 DECODERS = {"VideoReader", "VideoDecoder", "VideoCapture", "read_video"}
 BANNED_STEMS = {"utils", "util", "common", "helpers", "helper", "misc"}

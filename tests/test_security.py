@@ -8,7 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DATA, VIDEO, SEARCH = "tests/hf_datasets", "tests/hf_datasets/video", "tests/subtle/footage/test_search.py"
-HARNESS, DEMO, UPLOAD = "tests/subtle/run", "tests/subtle/service/test_demo.py", "tests/subtle/hub/test_upload.py"
+HARNESS, SERVE, UPLOAD = "tests/subtle/run", "tests/subtle/service/test_serve.py", "tests/subtle/hub/test_upload.py"
+SPACE = "tests/subtle/hub/test_demo_space.py"
 RULES, LOADING = "tests/test_architecture.py", "tests/hf_models/encoders/test_loading.py"
 CHECKPOINTS, FILTERS = "tests/hf_models/test_hostile_checkpoints.py", "tests/hf_models/test_index_filters.py"
 REPORT, PAGES = "tests/subtle/evaluate/test_report.py", f"{HARNESS}/test_pages.py"
@@ -67,15 +68,19 @@ PROMISES = {
     "processes that are started do not look for modules there": [
         f"{RULES}::test_processes_of_python_do_not_look_for_modules_in_the_working_directory",
         f"{VIDEO}/test_pool.py::test_a_worker_runs_no_module_of_the_working_directory",
-        f"{DEMO}::test_an_export_runs_no_module_of_the_working_directory",
+        f"{SERVE}::test_an_export_runs_no_module_of_the_working_directory",
     ],
-    "the page of `demo` answers its own machine alone and is framed by nobody": [
-        f"{DEMO}::test_another_page_and_another_name_of_this_machine_are_refused",
-        f"{DEMO}::test_no_page_may_frame_this_one",
+    "the page of `serve` answers its own machine alone and is framed by nobody": [
+        f"{SERVE}::test_another_page_and_another_name_of_this_machine_are_refused",
+        f"{SERVE}::test_no_page_may_frame_this_one",
+    ],
+    "it and the published one serve nothing but copies of their own, by ids that nobody guesses": [
+        f"{SERVE}::test_no_other_file_is_served_and_no_path_is_told",
+        f"{SPACE}::test_the_published_page_neither_marks_nor_exports_and_is_framed_and_reached_under_any_name",
     ],
     "uploads are removed when it ends, after a kill at the next start, but for those that you marked": [
-        "tests/subtle/test_demo_marks.py::test_an_upload_that_was_marked_is_kept_with_the_marks",
-        f"{DEMO}::test_what_a_killed_page_left_is_removed_at_the_next_start",
+        "tests/subtle/service/test_marks.py::test_an_upload_that_was_marked_is_kept_with_the_marks",
+        f"{SERVE}::test_what_a_killed_page_left_is_removed_at_the_next_start",
     ],
     "errors, tables, lines and results show control characters, and what looks like markup, as they are written": [
         f"{HARNESS}/test_screen.py::test_what_a_recipe_prints_of_a_file_is_shown_as_it_is_written",
@@ -119,7 +124,7 @@ PROMISES = {
     "escaped": [
         f"{REPORT}::test_text_from_data_is_escaped",
         f"{DATA}/test_publish.py::test_values_of_the_card_cannot_leave_their_line_or_carry_markup",
-        f"{DEMO}::test_labels_with_markup_stay_text",
+        f"{SERVE}::test_labels_with_markup_stay_text",
     ],
     "a page runs its own script only and reaches no network": [
         f"{REPORT}::test_the_page_may_run_its_own_script_and_reach_no_network",
@@ -152,8 +157,7 @@ PROMISES = {
     "it limits time, not memory.": [STUCK],
     "This project calls neither, but for the published demo, which runs the code that it was published with.": [
         "tests/test_security.py::test_only_the_published_demo_trusts_code_of_the_hub",
-        "tests/subtle/hub/test_demo_space.py"
-        "::test_the_models_code_is_run_only_if_it_is_what_the_space_was_published_with",
+        f"{SPACE}::test_the_models_code_is_run_only_if_it_is_what_the_space_was_published_with",
     ],
 }
 WARNINGS = {

@@ -12,12 +12,12 @@ from tests.test_architecture import MODULES, NOT_TESTS, ROOT, imports_of, text_o
 
 LIMITS = {
     "lines of hf_datasets": 24_000,
-    "lines of hf_models": 16_000,
+    "lines of hf_models": 16_200,
     "lines of metrics": 3_150,
-    "lines of subtle and recipes": 27_000,
+    "lines of subtle and recipes": 26_400,
     "lines of tests": 46_500,
-    "percent of names in more than one file": 11.5,
-    "percent of functions and classes in more than one file": 9.5,
+    "percent of names in more than one file": 11.2,
+    "percent of functions and classes in more than one file": 9.2,
     "options": 620,
     "flags": 910,
     "verbs": 30,

@@ -8,7 +8,7 @@ import importlib.metadata
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from modulefinder import ModuleFinder
 from pathlib import Path
@@ -41,7 +41,16 @@ class GenerationCode:
 
 
 class OwnModules(ModuleFinder):
-    """Follows what modules of this package import of it; where it is installed, all libraries stand beside it."""
+    """Follows what modules of this project import of it; where it is installed, all libraries stand beside it.
+
+    Args:
+        packages: Whose modules are followed.
+        bare: Packages that are entered past their `__init__`, whose imports are left out.
+    """
+
+    def __init__(self, packages: Collection[str], bare: Collection[str]) -> None:
+        super().__init__([str(PACKAGE.parent)])
+        self.packages, self.bare = packages, bare
 
     def find_module(self, name: str, path: Any, parent: Any = None) -> Any:
         """Where a module is.
@@ -49,9 +58,14 @@ class OwnModules(ModuleFinder):
         Raises:
             ImportError: It is of another package.
         """
-        if path is None and name != PACKAGE.name:
+        if path is None and name not in self.packages:
             raise ImportError(name)
         return super().find_module(name, path, parent)
+
+    def scan_code(self, code: Any, module: Any) -> None:
+        """Follow the imports of a module."""
+        if module.__name__ not in self.bare:
+            super().scan_code(code, module)
 
 
 def write_generation_code(folder: Path, code: GenerationCode) -> str:
@@ -85,11 +99,15 @@ def write_generation_code(folder: Path, code: GenerationCode) -> str:
     return text
 
 
-def imported_files(modules: Iterable[str]) -> set[Path]:
+def imported_files(
+    modules: Iterable[str], *, packages: Collection[str] = (PACKAGE.name,), bare: Collection[str] = ()
+) -> set[Path]:
     """The files of this package that modules import, directly or not, also inside functions.
 
     Args:
         modules: Dotted names of modules of this package.
+        packages: See `OwnModules`.
+        bare: See `OwnModules`.
 
     Returns:
         Paths relative to the folder that holds `hf_datasets`.
@@ -98,7 +116,7 @@ def imported_files(modules: Iterable[str]) -> set[Path]:
         >>> sorted(path.as_posix() for path in imported_files(["hf_datasets.names"]) if path.stem == "names")
         ['hf_datasets/names.py']
     """
-    finder = OwnModules([str(PACKAGE.parent)])
+    finder = OwnModules(packages, bare)
     for module in modules:
         finder.import_hook(module)
     found: Iterable[Any] = finder.modules.values()

@@ -1,6 +1,6 @@
 """Marks of search results as right or wrong, and the training triplets that the right ones make.
 
-`subtle demo` writes such tables: a query clip, the text of the change, a clip that was found, and whether it is right.
+`subtle serve` writes such tables: a query clip, the text of the change, a clip that was found, and whether it is right.
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ def read_marks(path: Path, clips: pl.DataFrame, video_dir: Path) -> Marks:
         ValueError: It cannot be read, or has no usable row.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not a file; give the table of marks that `subtle demo` wrote")
+        raise FileNotFoundError(f"{path} is not a file; give the table of marks that `subtle serve` wrote")
     table, rejections = read_text_table(path)
     rejections += check_columns(table.columns, REQUIRED, source=str(path), optional=OPTIONAL)
     rows, refused = judge(_typed(table), _checks(), source=str(path), key="video")

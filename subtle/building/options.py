@@ -17,7 +17,7 @@ class BuildTFCoVRConfig(BuildConfig):
     data_dir: str | None = option(None, "Folder with a table of your own clips, or the table, in place of --source.")
     video_dir: str | None = option(None, "Folder of your videos; clips without theirs are left out.")
     marks: str | None = option(
-        None, "Table of search results marked right or wrong, as demo.py writes it; the right ones become triplets."
+        None, "Table of search results marked right or wrong, as serve.py writes it; the right ones become triplets."
     )
     similarity_model: str | None = option(
         None,

@@ -1,30 +1,31 @@
 """Starts the page as a Space: model and clips come from the Hub, as `demo.json` names them."""
 
+import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-HERE = Path(__file__).parent
-FOLDER = Path(tempfile.mkdtemp(prefix="demo-"))
-# Before gradio is imported, which reads them.
-os.environ["GRADIO_TEMP_DIR"] = str(FOLDER / "uploads")
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-
-import gradio
-from composed_search import Clip, ComposedSearch, code_hash, fingerprint, read_embeddings
 from datasets import Video, load_dataset
-from footage import Footage
 from huggingface_hub import snapshot_download
-from page import build_page, launch
 from transformers import AutoModel, AutoProcessor
 
-SHOWN = FOLDER / "clips"
+from hf_datasets.video.shared_memory import PixelFolder
+from hf_models.encoders.protocol import Encoder
+from hf_models.encoders.tfcovr import TFCoVREncoder
+from hf_models.feature_store import FeatureStore
+from hf_models.frame_reading import frames_read
+
+if TYPE_CHECKING:
+    from subtle.service.page import Page
+
+HERE = Path(__file__).parent
+"""Of the Space: this file, `demo.json`, `vectors` and the packages that are imported here."""
+LIMITS: dict[str, Any] = {"max_upload_seconds": 20.0, "max_upload_bytes": 50_000_000}
 
 
-def load_model(name: str, revision: str | None, code: str) -> tuple[Any, Any]:
-    """The model and its processor, if their code is what the page was published with.
+def load_encoder(name: str, revision: str | None, code: str) -> TFCoVREncoder:
+    """The model, if its code is what the page was published with.
 
     Raises:
         ValueError: It is other code, which is not run.
@@ -32,11 +33,30 @@ def load_model(name: str, revision: str | None, code: str) -> tuple[Any, Any]:
     folder = name if Path(name).is_dir() else snapshot_download(name, revision=revision)
     if code_hash(Path(folder)) != code:
         raise ValueError(f"{name} holds other code than this page was published with; publish both again together")
-    model = AutoModel.from_pretrained(folder, trust_remote_code=True)
-    return model.eval(), AutoProcessor.from_pretrained(folder, trust_remote_code=True)
+    model = AutoModel.from_pretrained(folder, trust_remote_code=True).eval()
+    processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
+    return TFCoVREncoder(model, processor, processor.video_processor.num_frames)
 
 
-def load_clips(name: str, revision: str | None, split: str) -> tuple[list[Clip], dict[str, Path]]:
+def code_hash(folder: Path) -> str:
+    """A hash of all code in a model's folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()} {path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def vectors_of(encoder: Encoder, folder: Path) -> FeatureStore:
+    """What the model makes of the clips, by their ids, so that the page starts within a minute.
+
+    Raises:
+        ValueError: They are damaged, or of another model or processor.
+    """
+    return FeatureStore(folder, encoder.fingerprint | frames_read(encoder.num_frames, "middles", encoder.frame_size))
+
+
+def load_clips(name: str, revision: str | None, split: str, folder: Path) -> tuple[list[Any], dict[str, Path]]:
     """The clips of a split, and the file of each long video."""
     only = {"split": split, "revision": revision, "streaming": True}  # other splits are not downloaded
     clips = load_dataset(name, "mini-clips", **only)
@@ -44,27 +64,40 @@ def load_clips(name: str, revision: str | None, split: str) -> tuple[list[Clip],
     videos = load_dataset(name, "mini-videos", **only)
     videos = videos.select_columns(["video_id", "video"]).cast_column("video", Video(decode=False))
     files: dict[str, Path] = {}
-    (FOLDER / "videos").mkdir()
+    folder.mkdir()
     for number, row in enumerate(videos):
-        files[row["video_id"]] = FOLDER / "videos" / f"{number}.mp4"  # an id never becomes a file's name
+        files[row["video_id"]] = folder / f"{number}.mp4"  # an id never becomes a file's name
         files[row["video_id"]].write_bytes(row["video"]["bytes"] or Path(row["video"]["path"]).read_bytes())
-    return [
-        Clip(row["clip_id"], row["video_id"], row["description"], row["start_seconds"], row["end_seconds"])
-        for row in rows
-    ], files
+    return list(rows), files
 
 
-def build() -> gradio.Blocks:
-    """The page over what `demo.json` names."""
+def make_page(folder: Path, settings: dict[str, Any]) -> "Page":
+    """The page over what `demo.json` names; it neither marks nor exports.
+
+    Args:
+        folder: Its own, for videos and for what it shows.
+        settings: What is in `demo.json`.
+    """
+    os.environ |= {"GRADIO_TEMP_DIR": f"{folder}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
+    from subtle.demo_space.gallery_search import GallerySearch
+    from subtle.service.media import Media
+    from subtle.service.page import Page  # imports gradio, which reads the environment
+
+    encoder = load_encoder(settings["model"], settings["revision"], settings["code"])
+    clips, files = load_clips(settings["dataset"], settings["revision"], settings["split"], folder / "videos")
+    media = Media(files.__getitem__, folder, **LIMITS)
+    return Page(GallerySearch(encoder, media, clips, vectors_of(encoder, HERE / "vectors")))
+
+
+def main() -> None:
     settings = json.loads((HERE / "demo.json").read_text(encoding="utf-8"))
-    model, processor = load_model(settings["model"], settings["revision"], settings["code"])
-    clips, videos = load_clips(settings["dataset"], settings["revision"], settings["split"])
-    clip_ids = [clip.clip_id for clip in clips]
-    video_embeds = read_embeddings(HERE / "clips.safetensors", clip_ids, fingerprint(model, processor))
-    search = ComposedSearch(model, processor, clips, video_embeds)
-    texts = {name: settings[name] for name in ("title", "note", "examples")}
-    return build_page(search, Footage(videos, SHOWN), **texts)
+    page = make_page(PixelFolder(in_memory=False).path, settings)
+    from subtle.service.page import build_page, launch
+
+    blocks = build_page(page, **{name: settings[name] for name in ("title", "note", "examples")})
+    launch(blocks, page, is_public=True)
+    blocks.block_thread()
 
 
 if __name__ == "__main__":
-    launch(build(), SHOWN)
+    main()

@@ -124,7 +124,7 @@ class TuneConfig(RunConfig):
         "seen drawn athletes.",
     )
     marks: str | None = option(
-        None, "Table of search results marked right or wrong, as demo.py writes it; the right ones are trained on."
+        None, "Table of search results marked right or wrong, as serve.py writes it; the right ones are trained on."
     )
     min_clips: int = option(50, "Refuse to tune on fewer clips.")
     validation_fraction: float = option(0.2, "Share (0 to 1) of the videos for validation.")

@@ -21,12 +21,13 @@ from subtle.run.locks import only_run_in
 from subtle.run.results import remove
 from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
+from subtle.table.costs import Machine
 from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
 from subtle.train.options import Stage1Config
 from subtle.tuning.amounts import count
 from subtle.tuning.clips import places_of, read_clips
-from subtle.tuning.estimates import facts, flops_per_second, in_words, read_base, seconds_of_steps, training_bytes
+from subtle.tuning.estimates import facts, in_words, read_base, seconds_of_steps
 from subtle.tuning.example import draw_example
 from subtle.tuning.plan import (
     EXAMPLE,
@@ -87,12 +88,11 @@ def seconds_of(plan: Plan) -> dict[str, float]:
         return {}
     return seconds_of_steps(
         base,
-        flops_per_second(plan.config.device),
+        Machine.of(plan.config.device, None, plan.config.num_workers),
         clips=plan.num_clips,
         frames=plan.config.num_frames,
         stage1_steps=plan.stage1_steps,
         batch_size=plan.batch_size,
-        num_workers=plan.config.num_workers,
     )
 
 
@@ -104,8 +104,7 @@ def show_plan(plan: Plan, console: Screen) -> None:
         console.print(f"{step.name}{about}", style="bold", highlight=False)
         console.print(f"  {step.command}", highlight=False, soft_wrap=True)
     base = read_base(config.base, offline=True)
-    memory = training_bytes(base, batch_size=plan.batch_size, frames=config.num_frames) if base else 0.0
-    for name, text in facts(base, config.base, memory).items():
+    for name, text in facts(base, config.base, batch_size=plan.batch_size, frames=config.num_frames).items():
         console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
     total = f"about {in_words(sum(seconds.values()))} on this device" if seconds else "not known"
     console.print(f"time: {total}. These are estimates; nothing was trained or written.", soft_wrap=True)

@@ -1,21 +1,18 @@
-"""The Space for composed search on the miniature: its page, the ids that it reads, and the clips' embeddings."""
+"""The Space for composed search on the miniature: the page with all that it imports, and the vectors of its clips."""
 
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
-from transformers import AutoProcessor
 from transformers.utils.logging import disable_progress_bar
 
-from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
-from hf_models.encoders import TFCoVREncoder
+from hf_datasets.publishing.generation_code import imported_files
+from hf_models.encoders import Encoder, load_encoder
+from hf_models.feature_store import FeatureStore
 from subtle.commands import SUBTLE
-from subtle.demo_space.composed_search import code_hash, fingerprint, read_embeddings, write_embeddings
+from subtle.demo_space.app import code_hash, vectors_of
 from subtle.embedding.loop import Work, read_clips
 from subtle.hub.publication import Publication, check_repo_id
 from subtle.run.data import load_split
@@ -24,6 +21,10 @@ from subtle.run.results import write_json
 from subtle.run.shared_config import DataConfig
 
 SPACE = SUBTLE / "demo_space"
+VECTORS = SPACE / "vectors"
+PACKAGES = ("hf_datasets", "hf_models", "subtle")
+BARE = ("hf_datasets", "hf_models", "hf_models.encoders")
+"""Packages that import more than the page needs; they go without."""
 
 
 def prepare(
@@ -42,13 +43,15 @@ def prepare(
         The Space.
 
     Raises:
-        ValueError: One of the names is not `ORG/NAME`, or the embeddings that ship are not of the model that ships.
+        ValueError: One of the names is not `ORG/NAME`, or the vectors that ship are not of the model that ships.
     """
     for name in (model_repo, dataset_repo):
         check_repo_id(name)
-    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__init__.py", "__pycache__"))
+    code = check_model()
+    shutil.copytree(SPACE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*", "gallery_search.py"))
+    copy_page(folder)
     settings = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
-    settings |= {"model": model_repo, "dataset": dataset_repo, "revision": revision, "code": check_model()}
+    settings |= {"model": model_repo, "dataset": dataset_repo, "revision": revision, "code": code}
     write_json(folder / "demo.json", settings)
     card = folder / "README.md"
     text = card.read_text(encoding="utf-8")
@@ -57,48 +60,51 @@ def prepare(
     return Publication("space", repo_id, folder, (model_repo, dataset_repo))
 
 
+def copy_page(folder: Path) -> None:
+    """Copy what `app.py` imports of this project, under the same names, with the page's script and style."""
+    modules = imported_files(["subtle.demo_space.app"], packages=PACKAGES, bare=BARE)
+    bare = {Path(*name.split("."), "__init__.py") for name in BARE}
+    for path in [*modules, *(Path("subtle/service/page").with_suffix(end) for end in (".js", ".css"))]:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        if path in bare:
+            (folder / path).write_text('"""What the page needs of this package."""\n', encoding="utf-8")
+        elif path.name != "app.py":
+            shutil.copyfile(SUBTLE.parent / path, folder / path)
+
+
 def check_model() -> str:
     """The hash of the code with which the shipped model is published.
 
     Raises:
-        ValueError: The embeddings that ship are of another model.
+        ValueError: The vectors that ship are of another model.
     """
     disable_progress_bar()
-    model = TFCoVRForComposedRetrieval.from_pretrained(MINIATURE_TFCOVR)
-    processor = AutoProcessor.from_pretrained(MINIATURE_TFCOVR)
-    path = SPACE / "clips.safetensors"
-    made_by = fingerprint(model, processor)
-    if not path.is_file():
-        rows = [row for row in load_split(DataConfig(), "test", clips=True) if row["video"]]
-        write_embeddings(path, *encode_clips(model, processor, rows), made_by)
+    encoder = load_encoder(str(MINIATURE_TFCOVR))
     try:
-        read_embeddings(path, [], made_by)
+        vectors = vectors_of(encoder, VECTORS)
     except ValueError as error:
-        raise ValueError(f"{error}: remove the file and publish the demo again") from error
+        raise ValueError(f"{error}; then publish the demo again") from error
+    if not vectors:
+        write_vectors(encoder, vectors)
     with tempfile.TemporaryDirectory() as saved:
-        model.save_pretrained(saved)
-        processor.save_pretrained(saved)
+        encoder.model.save_pretrained(saved)
+        encoder.processor.save_pretrained(saved)
         return code_hash(Path(saved))
 
 
-def encode_clips(
-    model: TFCoVRForComposedRetrieval, processor: TFCoVRProcessor, rows: Sequence[dict[str, Any]]
-) -> tuple[list[str], Tensor]:
+def write_vectors(encoder: Encoder, store: FeatureStore) -> None:
     """Decode and encode the clips that the Space shows.
 
     Raises:
         ValueError: The miniature is damaged; what is rendered decodes.
     """
     failures: dict[str, str] = {}
-    encoder = TFCoVREncoder(model.eval(), processor, processor.video_processor.num_frames)
-    clip_ids, embeds = [], []
-    for clip_id, frames in read_clips(rows, encoder.num_frames, failures, Work(), size=encoder.frame_size):
-        with torch.inference_mode():
-            embeds.append(encoder.see([frames]))
-        clip_ids.append(clip_id)
+    rows = [row for row in load_split(DataConfig(), "test", clips=True) if row["video"]]
+    read = read_clips(rows, encoder.num_frames, failures, Work(), size=encoder.frame_size)
+    vectors = {clip_id: torch.from_numpy(encoder.vectors([frames])[0]) for clip_id, frames in read}
     if failures:
         raise ValueError(
             f"{len(failures)} clips of the miniature cannot be read, such as {next(iter(failures.items()))}; render it "
             "again with `python -m hf_datasets prepare tfcovr`"
         )
-    return clip_ids, torch.cat(embeds)
+    store.append(list(vectors), list(vectors.values()))

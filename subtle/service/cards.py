@@ -33,15 +33,16 @@ def query(media: Media, query: Query) -> str:
     stretch = query.stretch
     least, most = stretch.start_seconds, stretch.end_seconds
     bounds = f'min="{least:.2f}" max="{most:.2f}" step="0.05"'
+    ends = (("start", query.start_seconds), ("end", query.end_seconds))
     handles = "".join(
         f'<input type="range" class="{name}" aria-label="{name.capitalize()} of the clip, in seconds" {bounds} '
         f'value="{seconds:.2f}">'
-        for name, seconds in (("start", query.start_seconds), ("end", query.end_seconds))
+        for name, seconds in ends
     )
     fields = "".join(
         f'<label>{name.capitalize()} <input type="number" class="{name}" inputmode="decimal" {bounds} '
         f'value="{seconds:.2f}"> s</label>'
-        for name, seconds in (("start", query.start_seconds), ("end", query.end_seconds))
+        for name, seconds in ends
     )
     name = " · ".join(filter(None, (stretch.video, query.label)))
     return (
@@ -56,32 +57,54 @@ def query(media: Media, query: Query) -> str:
 
 
 def found(
-    media: Media, rows: Sequence[Mapping[str, Any]], troubles: Sequence[str], marks: Mapping[int, bool], number: int
+    media: Media,
+    rows: Sequence[Mapping[str, Any]],
+    troubles: Sequence[str],
+    number: int,
+    *,
+    marks: Mapping[int, bool] | None = None,
+    exports: bool = False,
 ) -> str:
-    """The found moments as playing cards with their marks.
+    """The found moments as playing cards.
 
     Args:
         media: Makes what plays.
         rows: The moments, best first.
         troubles: Of each, why it cannot be shown, or nothing.
-        marks: By place, whether a moment was marked as right or wrong.
         number: Of the search.
+        marks: By place, whether a moment was marked as right or wrong; None: none can be.
+        exports: Whether moments can be chosen and exported.
     """
     if not rows:
         return ""
     cards = "".join(
-        card(media, place, row, trouble, marks.get(place))
+        card(media, place, row, trouble, doings(place, marks, exports=exports))
         for place, (row, trouble) in enumerate(zip(rows, troubles, strict=True))
+    )
+    export = (
+        '<button type="button" data-do="all">Export all</button>'
+        '<button type="button" data-do="chosen" disabled>Export chosen</button>'
     )
     return (
         f'<div class="bar" data-search="{number}"><button type="button" data-do="together">Play from the start</button>'
-        '<button type="button" data-do="all">Export all</button>'
-        '<button type="button" data-do="chosen" disabled>Export chosen</button></div>'
-        f'<ol class="cards">{cards}</ol>'
+        f'{export if exports else ""}</div><ol class="cards">{cards}</ol>'
     )
 
 
-def card(media: Media, place: int, row: Mapping[str, Any], trouble: str, is_right: bool | None) -> str:
+def doings(place: int, marks: Mapping[int, bool] | None, *, exports: bool) -> str:
+    """What a visitor can do with a found moment; see `found`."""
+    made = "".join(
+        f'<button type="button" data-do="{name}" aria-pressed="{str(marks.get(place) is value).lower()}" '
+        f'aria-label="Moment {place + 1} is {name}">{sign} {name.capitalize()}</button>'
+        for name, sign, value in (("right", "✓", True), ("wrong", "✗", False))
+        if marks is not None
+    )
+    if exports:
+        made += f'<label><input type="checkbox" aria-label="Choose moment {place + 1} for export"> Choose</label>'
+    return f'<div class="marks">{made}</div>' if made else ""
+
+
+def card(media: Media, place: int, row: Mapping[str, Any], trouble: str, doings: str) -> str:
     """A found moment: it plays from its start to its end, again and again."""
     title = escape(title_of(row))
     shown = f'<p class="trouble" role="alert">{escape(trouble)}</p>'
@@ -93,16 +116,9 @@ def card(media: Media, place: int, row: Mapping[str, Any], trouble: str, is_righ
     facts = [f"score {row['score']:.3f}"]
     if row["label"] or row["text"]:  # else they are the title
         facts += [row["video"], seconds_of(row)]
-    marks = "".join(
-        f'<button type="button" data-do="{name}" aria-pressed="{str(is_right is value).lower()}" '
-        f'aria-label="Moment {place + 1} is {name}">{sign} {name.capitalize()}</button>'
-        for name, sign, value in (("right", "✓", True), ("wrong", "✗", False))
-    )
     return (
         f'<li data-place="{place}">{shown}<div class="text"><b>{place + 1}.</b> {title}<small>'
-        f"{''.join(f'<span>{escape(fact)}</span>' for fact in facts)}</small></div>"
-        f'<div class="marks">{marks}<label><input type="checkbox" aria-label="Choose moment {place + 1} for export"> '
-        "Choose</label></div></li>"
+        f"{''.join(f'<span>{escape(fact)}</span>' for fact in facts)}</small></div>{doings}</li>"
     )
 
 

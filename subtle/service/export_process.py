@@ -15,7 +15,7 @@ from typing import Any
 TIMEOUT_SECONDS = 300.0
 
 
-def export_archive(found: Sequence[dict[str, Any]], root: Path, folder: Path) -> tuple[Path, list[str]]:
+def export_archive(found: Sequence[dict[str, Any]], folder: Path, *, root: Path) -> tuple[Path, list[str]]:
     """Export moments into a new ZIP file beside `folder`, which is made and removed; and why moments were left out.
 
     Raises:

@@ -10,46 +10,39 @@ import queue
 import secrets
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from PIL import Image
+from PIL import Image, ImageOps
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from torch import Tensor
 
-from hf_datasets.footage.files import fingerprint, path_of_video
 from hf_datasets.video import VideoError
 from hf_datasets.video.pool import VideoFailure, VideoReaderPool, VideoRequest
 from hf_datasets.video.previews import read_or_preview
 
-MAX_UPLOAD_BYTES = 100_000_000
-MAX_UPLOAD_SECONDS = 60.0
 MAX_CLIP_SECONDS = 60.0
 """Of a moment, so much is shown."""
-KEPT_UPLOADS = 16
 KEPT_BYTES = 1_000_000_000
+"""Of copies and uploads; those that nobody used for longest go first."""
 KEPT_IDS = 20_000
-STRIP_FRAMES = 12
-STRIP_SIZE = (48, 64)
-"""Width and height of one frame of the strip."""
-STILL_SIDE = 120
-TYPES = {"clip": ("mp4", "video/mp4"), "strip": ("jpg", "image/jpeg"), "still": ("jpg", "image/jpeg")}
+PICTURES = {"strip": (12, 48, 64), "still": (1, 120, 120)}
+"""How many frames, and the width and height of each."""
 FOLDER = "media"
 
 
 @dataclass(frozen=True)
 class Footage:
-    """A stretch of a video of the index, or of an upload.
+    """A stretch of a video, or of an upload.
 
     Attributes:
-        video: Its path below the root of the index, or the name of an upload.
+        video: Its name, as `Media.path_of` takes it, or the name of an upload.
         start_seconds: Where it starts.
         end_seconds: Where it ends.
         upload: The file of an upload.
@@ -61,28 +54,30 @@ class Footage:
     upload: Path | None = None
 
 
-@dataclass(frozen=True)
-class Upload:
-    """A visitor's file that was taken."""
-
-    path: Path
-    name: str
-    seconds: float
-    fingerprint: str
-
-
 class Media:
     """Makes and serves what the page shows.
 
     Args:
-        root: The folder of the index's videos; nothing outside is opened.
+        path_of: Gives the file of a video; nothing else is opened.
         folder: Where copies and uploads are kept; the page's own.
         num_workers: Reader processes.
         timeout_seconds: How long one of them may take for one clip.
+        max_upload_seconds: Longer uploads are refused.
+        max_upload_bytes: And larger ones.
     """
 
-    def __init__(self, root: Path, folder: Path, *, num_workers: int = 2, timeout_seconds: float = 60.0) -> None:
-        self.root, self.folder = root, folder
+    def __init__(
+        self,
+        path_of: Callable[[str], Path],
+        folder: Path,
+        *,
+        num_workers: int = 2,
+        timeout_seconds: float = 60.0,
+        max_upload_seconds: float = 60.0,
+        max_upload_bytes: int = 100_000_000,
+    ) -> None:
+        self.path_of, self.folder = path_of, folder
+        self.max_upload_seconds, self.max_upload_bytes = max_upload_seconds, max_upload_bytes
         for name in ("copies", "uploads", "files"):
             (folder / name).mkdir(parents=True)
         self.secret = secrets.token_bytes()
@@ -102,21 +97,15 @@ class Media:
         """
         path = self.path(footage)
         request = VideoRequest("clip", path, footage.start_seconds, footage.end_seconds, {"task": task})
-        with self.borrowed() as pool:
+        pool = self.pools.get()  # no other thread uses it
+        try:
             ((_, read),) = pool.read([request])
+        finally:
             pool.quarantine.clear()  # the file may be put back
+            self.pools.put(pool)
         if isinstance(read, VideoFailure):
             raise VideoError(read.reason.replace(str(path), footage.video))
         return read
-
-    @contextmanager
-    def borrowed(self) -> Iterator[VideoReaderPool]:
-        """A pool that no other thread uses."""
-        pool = self.pools.get()
-        try:
-            yield pool
-        finally:
-            self.pools.put(pool)
 
     def path(self, footage: Footage) -> Path:
         """The file.
@@ -125,9 +114,10 @@ class Media:
             VideoError: It is not there any more.
         """
         if footage.upload is None:
-            return path_of_video(self.root, footage.video)
+            return self.path_of(footage.video)
         if not footage.upload.is_file():
             raise VideoError(f"{footage.video} is not kept any more; upload it again")
+        self.keep(footage.upload)
         return footage.upload
 
     def frames(self, footage: Footage, number: int, size: Any, *, display: bool = False) -> Tensor:
@@ -169,8 +159,7 @@ class Media:
                 raise VideoError("this file is not kept any more; make it again")
         except (VideoError, OSError) as error:
             return PlainTextResponse(plain(error), 404, {"Cache-Control": "no-store"})
-        kind = None if isinstance(what[0], Path) else TYPES[what[0]][1]
-        return response(path, media_type=kind, headers=headers | {"X-Content-Type-Options": "nosniff"})
+        return response(path, headers=headers | {"X-Content-Type-Options": "nosniff"})
 
     def made(self, kind: str, footage: Footage) -> tuple[Path, float, float]:
         """A copy, and where it begins and ends in its video; made if it is not kept.
@@ -179,12 +168,12 @@ class Media:
             VideoError: It cannot be made.
         """
         token = self.address(kind, footage).rpartition("/")[2]
-        path = self.folder / "copies" / f"{token}.{TYPES[kind][0]}"
+        path = self.folder / "copies" / f"{token}.{'mp4' if kind == 'clip' else 'jpg'}"
         with self.locks[int(token[:8], 16) % len(self.locks)]:
             if not path.is_file() or path not in self.spans:
-                draft = path.with_name(f"draft-{secrets.token_hex(8)}.{TYPES[kind][0]}")
+                draft = path.with_name(f"draft-{secrets.token_hex(8)}{path.suffix}")
                 try:
-                    span = getattr(self, f"write_{kind}")(footage, draft)
+                    span = self.write(kind, footage, draft)
                     draft.replace(path)
                 finally:
                     draft.unlink(missing_ok=True)
@@ -193,29 +182,21 @@ class Media:
         self.keep(path)
         return path, *span
 
-    def write_clip(self, footage: Footage, path: Path) -> tuple[float, float]:
-        """A playing copy."""
-        begin, end = self.read(footage, preview=str(path)).timestamps_seconds
-        return begin, end
-
-    def write_strip(self, footage: Footage, path: Path) -> tuple[float, float]:
-        """Frames from begin to end, side by side."""
-        width, height = STRIP_SIZE
-        frames = self.frames(footage, STRIP_FRAMES, height, display=True)
-        strip = Image.new("RGB", (STRIP_FRAMES * width, height))
-        for number, frame in enumerate(frames):
-            strip.paste(cropped(frame, width, height), (number * width, 0))
-        strip.save(path, "JPEG", quality=80)
-        return footage.start_seconds, footage.end_seconds
-
-    def write_still(self, footage: Footage, path: Path) -> tuple[float, float]:
-        """The middle frame."""
-        frame = self.frames(footage, 1, STILL_SIDE, display=True)[0]
-        cropped(frame, STILL_SIDE, STILL_SIDE).save(path, "JPEG", quality=82)
+    def write(self, kind: str, footage: Footage, path: Path) -> tuple[float, float]:
+        """A playing copy, or frames from begin to end side by side; where it begins and ends in its video."""
+        if kind == "clip":
+            begin, end = self.read(footage, preview=str(path)).timestamps_seconds
+            return begin, end
+        number, width, height = PICTURES[kind]
+        picture = Image.new("RGB", (number * width, height))
+        for place, frame in enumerate(self.frames(footage, number, height, display=True)):
+            image = Image.fromarray(frame.permute(1, 2, 0).contiguous().numpy())
+            picture.paste(ImageOps.fit(image, (width, height)), (place * width, 0))
+        picture.save(path, "JPEG", quality=82)
         return footage.start_seconds, footage.end_seconds
 
     def keep(self, path: Path) -> None:
-        """Remember that a copy is used, and remove those that nobody used for long."""
+        """Remember that a copy or an upload is used, and remove those that nobody used for long."""
         with self.lock:
             self.kept[path] = path.stat().st_size if path.is_file() else 0
             self.kept.move_to_end(path)
@@ -224,59 +205,38 @@ class Media:
                 oldest.unlink(missing_ok=True)
                 self.spans.pop(oldest, None)
 
-    def take(self, sent: Path) -> Upload:
-        """Take a visitor's file, if it is a video within the limits.
+    def take(self, sent: Path) -> Footage:
+        """Take a visitor's file, if it is a video within the limits; all of it.
 
         Raises:
             ValueError: It is too large or too long, no video or damaged, or it takes too long to read.
         """
         name = sent.name[-60:]
         megabytes = sent.stat().st_size / 1e6
-        if megabytes > MAX_UPLOAD_BYTES / 1e6:
-            raise ValueError(f"{name} has {megabytes:.0f} MB; give at most {MAX_UPLOAD_BYTES / 1e6:.0f} MB")
+        if megabytes > self.max_upload_bytes / 1e6:
+            raise ValueError(f"{name} has {megabytes:.0f} MB; give at most {self.max_upload_bytes / 1e6:.0f} MB")
         ending = "".join(filter(str.isalnum, sent.suffix))[:8] or "video"
         path = self.folder / "uploads" / f"{secrets.token_hex(16)}.{ending}"
         shutil.copyfile(sent, path)  # who sends the same file at the same time has the same path
         try:
-            seconds = self.seconds_of(name, path)
-            if seconds > MAX_UPLOAD_SECONDS:
-                raise ValueError(
-                    f"{name} has {seconds:.0f} s; give at most {MAX_UPLOAD_SECONDS:.0f} s, the part that matters"
-                )
-        except (ValueError, OSError):
+            seconds = float(self.read(Footage(name, 0.0, 0.0, path), find="end").timestamps_seconds[0])
+            if seconds > self.max_upload_seconds:
+                most = f"{self.max_upload_seconds:.0f} s, the part that matters"
+                raise ValueError(f"{name} has {seconds:.0f} s; give at most {most}")
+        except (VideoError, ValueError, OSError) as error:
             path.unlink(missing_ok=True)
-            raise
-        with self.lock:
-            uploads = sorted((self.folder / "uploads").iterdir(), key=lambda one: one.stat().st_mtime_ns)
-            for old in uploads[:-KEPT_UPLOADS]:
-                old.unlink(missing_ok=True)
-        return Upload(path, name, seconds, fingerprint(path))
-
-    def seconds_of(self, name: str, path: Path) -> float:
-        """How long an upload is.
-
-        Raises:
-            ValueError: It cannot be read.
-        """
-        try:
-            return float(self.read(Footage(name, 0.0, 0.0, path), find="end").timestamps_seconds[0])
-        except VideoError as error:
+            with self.lock:
+                self.kept.pop(path, None)
+            if not isinstance(error, VideoError):
+                raise
             why = "takes too long to read" if "no frames within" in str(error) else "is not a video, or it is damaged"
             raise ValueError(f"{name} {why}; choose an MP4, WebM or MOV file") from error
+        return Footage(name, 0.0, seconds, path)
 
     def close(self) -> None:
         """End the reader processes."""
         while not self.pools.empty():
             self.pools.get().close()
-
-
-def cropped(frame: Tensor, width: int, height: int) -> Image.Image:
-    """The middle of a frame `(3, H, W)`, filling a picture."""
-    image = Image.fromarray(frame.permute(1, 2, 0).contiguous().numpy())
-    scale = max(width / image.width, height / image.height)
-    size = max(width, round(image.width * scale)), max(height, round(image.height * scale))
-    left, top = (size[0] - width) // 2, (size[1] - height) // 2
-    return image.resize(size).crop((left, top, left + width, top + height))
 
 
 def plain(error: BaseException) -> str:

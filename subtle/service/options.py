@@ -1,4 +1,4 @@
-"""The options of `demo`."""
+"""The options of `serve`."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ DEFAULT_INDEX = "outputs/index"
 
 
 @dataclass
-class DemoConfig:
+class ServeConfig:
     """What to search, and where."""
 
     index: str | None = option(

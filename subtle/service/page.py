@@ -1,7 +1,11 @@
-"""The page: what its parts do for each visitor, whose state is in the session, and how it is served."""
+"""The page: what its parts do for each visitor, whose state is in the session, and how it is served.
+
+`subtle serve` shows it over an index on this machine alone; a Space shows everyone clips of a dataset with it, without
+marks and export. What a Space imports is copied into it, so this imports neither.
+"""
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +17,8 @@ from starlette.routing import Route
 
 from hf_datasets.video import VideoError
 from subtle.service import cards
-from subtle.service.export_process import export_archive
-from subtle.service.marks import Marks
-from subtle.service.media import FOLDER, MAX_UPLOAD_BYTES, MAX_UPLOAD_SECONDS, plain
-from subtle.service.searching import IndexSearch, Query
+from subtle.service.media import FOLDER, plain
+from subtle.service.searching import MomentSearch, Query
 
 CHOICES = 24
 EVERYWHERE = "all"
@@ -53,12 +55,20 @@ class Page:
 
     Args:
         search: Finds moments.
-        marks: Keeps marks.
+        marks: Keeps marks, a `Marks`; None: nothing is marked.
+        export: Writes moments into a ZIP file beside a folder, and says what it lacks; None: nothing is exported.
         limit: Most moments to show.
     """
 
-    def __init__(self, search: IndexSearch, marks: Marks, *, limit: int = 12) -> None:
-        self.search, self.marks, self.limit = search, marks, limit
+    def __init__(
+        self,
+        search: MomentSearch,
+        *,
+        marks: Any = None,
+        export: Callable[[list[dict[str, Any]], Path], tuple[Path, list[str]]] | None = None,
+        limit: int = 12,
+    ) -> None:
+        self.search, self.marks, self.write_archive, self.limit = search, marks, export, limit
         self.media = search.media
         self.exports: list[Path] = []
 
@@ -71,8 +81,8 @@ class Page:
         if not rows:
             return "", [], cards.tell(f"No moment has “{(words or '')[:60].strip()}” in its label, text or video.")
         said = f"{len(rows)} of {number:,} moments" if len(rows) < number else f"{number:,} moments"
-        limits = f"a clip to upload may have {MAX_UPLOAD_SECONDS:.0f} s and {MAX_UPLOAD_BYTES / 1e6:.0f} MB"
-        return cards.choices(self.media, rows), rows, cards.tell(f"{said}; {limits}")
+        most = f"{self.media.max_upload_seconds:.0f} s and {self.media.max_upload_bytes / 1e6:.0f} MB"
+        return cards.choices(self.media, rows), rows, cards.tell(f"{said}; a clip to upload may have {most}")
 
     def begin(self, shown: list[dict[str, Any]]) -> tuple[Query | None, str]:
         """The query that the page opens with."""
@@ -85,18 +95,18 @@ class Page:
 
     def take_moment(self, row: dict[str, Any]) -> tuple[Query | None, str]:
         """Take a moment as the query."""
-        try:
-            query = self.search.query_of_moment(row)
-        except MISTAKES as error:
-            return None, told(error)
-        return query, cards.query(self.media, query)
+        return self.shown_query(lambda: self.search.query_of_moment(row))
 
     def upload(self, path: str | None) -> tuple[Query | None, str]:
         """Take a visitor's file as the query."""
         if not path:
             return None, ""
+        return self.shown_query(lambda: self.search.query_of_upload(self.media.take(Path(path))))
+
+    def shown_query(self, make: Callable[[], Query]) -> tuple[Query | None, str]:
+        """A query and how it looks, or why there is none."""
         try:
-            query = self.search.query_of_upload(self.media.take(Path(path)))
+            query = make()
         except MISTAKES as error:
             return None, told(error)
         return query, cards.query(self.media, query)
@@ -145,8 +155,9 @@ class Page:
 
     def shown(self, search: Search) -> str:
         """The cards of a search with their marks."""
-        marks = self.marks.of(search.query, search.text, search.found)
-        return cards.found(self.media, search.found, search.troubles, marks, search.number)
+        marks = self.marks and self.marks.of(search.query, search.text, search.found)
+        exports = self.write_archive is not None
+        return cards.found(self.media, search.found, search.troubles, search.number, marks=marks, exports=exports)
 
     def mark(self, search: Search, event: gr.EventData) -> tuple[str, str]:
         """Mark a found moment; the cards, and a line about the marks."""
@@ -174,6 +185,7 @@ class Page:
 
     def export(self, search: Search, event: gr.EventData) -> str:
         """Cut the chosen moments, or all, into a ZIP file to download."""
+        assert self.write_archive is not None  # or nothing calls this
         places = getattr(event, "places", None)
         chosen = range(len(search.found)) if places is None else sorted({whole(place) for place in places})
         rows = [search.found[place] for place in chosen if place in range(len(search.found))]
@@ -182,7 +194,7 @@ class Page:
             return unchanged
         folder = self.media.folder / "files" / f"moments-{id(rows):x}-{len(self.exports)}-{search.number}"
         try:
-            archive, left_out = export_archive(rows, self.media.root, folder)
+            archive, left_out = self.write_archive(rows, folder)
         except MISTAKES as error:
             return told(error)
         self.exports.append(archive)
@@ -219,12 +231,19 @@ def part(function: str, *events: str, **options: Any) -> gr.HTML:
     return gr.HTML(elem_id=options.pop("elem_id"), js_on_load=run, apply_default_css=False, **options)
 
 
-def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
-    """The page, not yet started."""
+def build_page(page: Page, *, title: str, note: str, examples: Sequence[str] = ()) -> gr.Blocks:
+    """The page, not yet started.
+
+    Args:
+        page: What it does.
+        title: Its heading.
+        note: What a visitor must know of the moments, as Markdown.
+        examples: Texts to click; the page opens with a search for the first.
+    """
     private: dict[str, Any] = {"api_visibility": "private"}
     quiet = private | {"show_progress": "hidden"}
     folders, labels = page.search.folders_and_labels()
-    reads_texts = page.search.reads_texts
+    reads_texts = page.search.encoder.reads_texts
     blocks: gr.Blocks
     with gr.Blocks(title=title, analytics_enabled=False, delete_cache=CACHE_SECONDS) as blocks:
         query, shown, search = gr.State(None), gr.State([]), gr.State(Search())
@@ -248,11 +267,14 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
                     if reads_texts
                     else "It finds moments that look like the clip. Index with a model that "
                     "stage 2 or tune trained, VidCLIP, CLIP or SigLIP to search by text.",
+                    value=examples[0] if examples else "",
                     placeholder="empty: moments that look alike" if reads_texts else "",
                     interactive=reads_texts,
                     max_lines=3,
                     lines=1,
                 )
+                if examples:
+                    gr.Examples([[one] for one in examples], text, label="Such as", api_visibility="private")
                 with gr.Accordion("Filters", open=False, elem_id="filters"):
                     every: dict[str, Any] = {"value": EVERYWHERE, "filterable": True}
                     folder = gr.Dropdown([EVERYWHERE, *folders], label="Folder", visible=bool(folders), **every)
@@ -267,31 +289,32 @@ def build_page(page: Page, *, title: str, note: str) -> gr.Blocks:
                 kept = gr.HTML(elem_id="kept", apply_default_css=False)
         load: dict[str, Any] = {"fn": page.choices, "inputs": words, "outputs": [moments, shown, number], **quiet}
         words.change(trigger_mode="always_last", **load)
-        blocks.load(**load).then(page.begin, shown, [query, clip], **quiet)
-        blocks.load(page.kept, None, kept, **quiet)
+        begun = blocks.load(**load).then(page.begin, shown, [query, clip], **quiet)
         moments.choose(page.choose, shown, [query, clip], **private)
         clip.trim(page.trim, query, query, queue=False, **quiet)
         none.click(lambda: (None, cards.tell("No clip: only the text is used.")), None, [query, clip], **quiet)
         upload.upload(page.upload, upload, [query, clip], **private)
         filters = [folder, label, leave_out, least]
-        gr.on(
-            [start.click, text.submit],
-            page.find,
-            [search, query, text, *filters],
-            [search, said, found, exported],
-            show_progress_on=said,  # on each of them it would turn over empty space
-            **private,
-        )
-        found.mark(page.mark, search, [found, kept], **quiet)
-        found.export(page.export, search, exported, **private)
+        inputs, outputs = [search, query, text, *filters], [search, said, found, exported]
+        over: dict[str, Any] = {"show_progress_on": said}  # on each of them it would turn over empty space
+        for event in [start.click, text.submit, *([begun.then] if examples else [])]:
+            event(page.find, inputs, outputs, **over, **private)
+        if page.marks is not None:
+            blocks.load(page.kept, None, kept, **quiet)
+            found.mark(page.mark, search, [found, kept], **quiet)
+        if page.write_archive is not None:
+            found.export(page.export, search, exported, **private)
     return blocks
 
 
 class Guard:
-    """Answers only requests for this machine's own names, and none for files by their paths; no page may frame this."""
+    """Answers no request for files by their paths.
 
-    def __init__(self, app: Any) -> None:
-        self.app = app
+    Unless the page is public: only requests for this machine's own names, and no page may frame this one.
+    """
+
+    def __init__(self, app: Any, *, is_public: bool) -> None:
+        self.app, self.is_public = app, is_public
 
     async def __call__(  # noqa: D102 of ASGI
         self,
@@ -300,7 +323,7 @@ class Guard:
         send: Callable[..., Awaitable[None]],
     ) -> None:
         async def send_unframed(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and not self.is_public:
                 message["headers"] = [*message["headers"], (b"content-security-policy", b"frame-ancestors 'none'")]
             await send(message)
 
@@ -313,16 +336,16 @@ class Guard:
         """Why a request is refused, or nothing."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
-        if host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
+        if not self.is_public and host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
             return "this page is for this machine alone"  # a foreign page whose name was made to point here
         origin = headers.get("origin")
-        if origin is not None and origin != f"http://{host}":
+        if not self.is_public and origin is not None and origin != f"http://{host}":
             return "this page takes no requests of other pages"
         return "this page serves no files by their paths" if NOT_SERVED.match(scope["path"]) else ""
 
 
-def launch(blocks: gr.Blocks, page: Page, *, port: int | None) -> None:
-    """Start the page on this machine alone.
+def launch(blocks: gr.Blocks, page: Page, *, port: int | None = None, is_public: bool = False) -> None:
+    """Start the page on this machine alone or, as a Space, where the environment says.
 
     Raises:
         OSError: The port is taken.
@@ -338,11 +361,11 @@ def launch(blocks: gr.Blocks, page: Page, *, port: int | None) -> None:
         **dark_enough, **readable, **{f"{name}_dark": color for name, color in dark_enough.items()}
     )
     blocks.launch(
-        server_name="127.0.0.1",
+        server_name=None if is_public else "127.0.0.1",
         server_port=port,
         share=False,
         allowed_paths=[],
-        max_file_size=MAX_UPLOAD_BYTES,
+        max_file_size=page.media.max_upload_bytes,
         css=(HERE / "page.css").read_text(encoding="utf-8"),
         theme=theme,
         footer_links=[],
@@ -352,6 +375,6 @@ def launch(blocks: gr.Blocks, page: Page, *, port: int | None) -> None:
         prevent_thread_lock=True,
         app_kwargs={
             "routes": [Route(f"/{FOLDER}/{{token}}", page.media.serve)],
-            "middleware": [Middleware(Guard)],
+            "middleware": [Middleware(Guard, is_public=is_public)],
         },
     )

@@ -1,25 +1,21 @@
-"""The search behind the page: moments to choose from, filters, and the moments that fit a query best."""
+"""The search behind the page: a query that is trimmed, and what every place of moments is asked for."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
-from hf_models.encoders import Encoder
-from hf_models.index.search import COLUMNS, checked, search_moments
-from hf_models.index.store import IndexedModel, MomentIndex, quoted
-from subtle.service.media import MAX_CLIP_SECONDS, Footage, Media, Upload
+import numpy as np
 
+from hf_datasets.footage.files import fingerprint
+from hf_models.encoders.protocol import Encoder
+from subtle.service.media import MAX_CLIP_SECONDS, Footage, Media
+
+One = TypeVar("One")
 MAX_CHARACTERS = 1000
-MAX_NAMES = 2000
-"""Folders or labels to choose from."""
-ROWS_TO_CHOOSE_FROM = 2000
 CONTEXT_SECONDS = 3.0
 """What is shown before and after a moment, at least, so that it can be trimmed wider."""
 SHORTEST_SECONDS = 0.1
-SEARCHED = "contains(lower(coalesce(label, '') || ' ' || coalesce(text, '') || ' ' || video), {})"
 
 
 @dataclass(frozen=True)
@@ -65,57 +61,38 @@ class Query:
         return replace(self, start_seconds=start, end_seconds=end)
 
 
-class IndexSearch:
-    """A model of an index and what it finds.
+class MomentSearch:
+    """Moments that a page shows, and the model that finds them; a subclass knows where they are.
+
+    A moment is a row: `moment_id`, `video`, `start_seconds`, `end_seconds`, `label`, `text` and its video's
+    `fingerprint`; one that was found has a `score`, too.
 
     Args:
-        index: The index.
-        model: One of its models.
-        encoder: The encoder that made its vectors.
+        encoder: What made the moments' vectors.
         media: Reads the videos.
     """
 
-    def __init__(self, index: MomentIndex, model: IndexedModel, encoder: Encoder, media: Media) -> None:
-        self.index, self.model, self.encoder, self.media = index, model, encoder, media
+    def __init__(self, encoder: Encoder, media: Media) -> None:
+        self.encoder, self.media = encoder, media
         self.lock = Lock()  # tokenizers keep settings while they work
-        self.names: tuple[int, list[str], list[str]] = (-1, [], [])
-
-    @property
-    def reads_texts(self) -> bool:
-        """Whether a query can have a text."""
-        return self.encoder.reads_texts
 
     def folders_and_labels(self) -> tuple[list[str], list[str]]:
-        """The folders of the videos, and the labels, both ordered; of too many the most frequent ones."""
-        table = self.index.moments(self.model.key)
-        if table.version != self.names[0]:
-            rows = table.search().select(["video", "label"]).limit(None).to_arrow()
-            videos = dict(Counter(checked(self.index.path, rows)["video"].to_pylist()))
-            folders: Counter[str] = Counter()
-            for video, number in videos.items():
-                for parent in PurePosixPath(video).parents:
-                    folders[str(parent)] += number
-            labels = Counter(label for label in rows["label"].to_pylist() if label)
-            del folders["."]
-            self.names = (table.version, most_frequent(folders), most_frequent(labels))
-        return self.names[1], self.names[2]
+        """The folders of the videos, and the labels, to filter by; both ordered."""
+        raise NotImplementedError
 
     def choices(self, words: str, number: int) -> tuple[list[dict[str, Any]], int]:
         """Moments whose label, text or video has all the words, spread over those found; and how many there are."""
-        table = self.index.moments(self.model.key)
-        wanted = words[:200].lower().split()
-        if not wanted:
-            count = table.count_rows()
-            if not count:
-                return [], 0
-            shown = min(number, count)
-            offsets = [place * count // shown for place in range(shown)]
-            rows = table.take_offsets(offsets).select(list(COLUMNS)).to_arrow()
-            return checked(self.index.path, rows).to_pylist(), count
-        condition = " AND ".join(SEARCHED.format(quoted(word)) for word in wanted)
-        count = table.count_rows(condition)
-        found = table.search().where(condition).select(list(COLUMNS)).limit(ROWS_TO_CHOOSE_FROM).to_arrow()
-        return spread(checked(self.index.path, found).to_pylist(), number), count
+        raise NotImplementedError
+
+    def nearest(
+        self, vector: np.ndarray, limit: int, *, folder: str | None, label: str | None, exclude_fingerprint: str | None
+    ) -> list[dict[str, Any]]:
+        """The moments with the largest dot products, best first."""
+        raise NotImplementedError
+
+    def trouble_with(self, row: dict[str, Any]) -> str:  # noqa: ARG002 for subclasses
+        """Why a found moment cannot be shown; empty where nothing is known against it."""
+        return ""
 
     def query_of_moment(self, row: dict[str, Any]) -> Query:
         """A moment as a query, with what is around it.
@@ -132,14 +109,15 @@ class IndexSearch:
         end = min(end, stretch.end_seconds)
         return Query(stretch, copy, start, end, label, row["fingerprint"] or "", row["moment_id"])
 
-    def query_of_upload(self, upload: Upload) -> Query:
-        """A whole upload as a query.
+    def query_of_upload(self, upload: Footage) -> Query:
+        """What `Media.take` took as a query.
 
         Raises:
             VideoError: It cannot be read.
         """
-        stretch, copy = self.shown(Footage(upload.name, 0.0, upload.seconds, upload.path))
-        return Query(stretch, copy, stretch.start_seconds, stretch.end_seconds, "your clip", upload.fingerprint)
+        stretch, copy = self.shown(upload)
+        known = fingerprint(self.media.path(upload))
+        return Query(stretch, copy, stretch.start_seconds, stretch.end_seconds, "your clip", known)
 
     def shown(self, footage: Footage) -> tuple[Footage, str]:
         """A stretch as its copy shows it, which may end before it was to, and where the page finds that."""
@@ -176,15 +154,8 @@ class IndexSearch:
             frames = self.media.frames(query.clip, self.encoder.num_frames, self.encoder.frame_size)
         with self.lock:
             vector = self.encoder.query(frames, text or None)
-        found = search_moments(
-            self.index,
-            self.model,
-            vector,
-            limit=limit + 1,
-            where=f"label = {quoted(label)}" if label else None,
-            folder=folder,
-            exclude_fingerprint=query.fingerprint if query is not None and leave_out_video else None,
-        )
+        own = query.fingerprint if query is not None and leave_out_video else None
+        found = self.nearest(vector, limit + 1, folder=folder, label=label, exclude_fingerprint=own)
         others = [row for row in found if query is None or row["moment_id"] != query.moment_id][:limit]
         fitting = [row for row in others if min_score is None or row["score"] >= min_score]
         if fitting:
@@ -194,22 +165,10 @@ class IndexSearch:
         filters = [f"in folder “{folder}”"] if folder else []
         filters += [f"labeled “{label}”"] if label else []
         filters += ["outside the query's own video"] if leave_out_video else []
-        return [], f"the index holds no other moment {' '.join(filters)}".rstrip()
-
-    def trouble_with(self, row: dict[str, Any]) -> str:
-        """Why a found moment cannot be shown; empty where nothing is known against it."""
-        path = self.media.path(Footage(row["video"], 0.0, 0.0))
-        if str(path.stat().st_size) != (row["fingerprint"] or "").rpartition("-")[2]:
-            return f"{row['video']} has changed since it was indexed; run `subtle index` again"
-        return ""
+        return [], f"there is no other moment {' '.join(filters)}".rstrip()
 
 
-def most_frequent(names: Counter[str]) -> list[str]:
-    """The names in their order, of too many the most frequent ones."""
-    return sorted(name for name, _ in names.most_common(MAX_NAMES))
-
-
-def spread(rows: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+def spread(rows: Sequence[One], most: int) -> list[One]:
     """At most so many, evenly chosen.
 
     >>> spread([0, 1, 2, 3, 4, 5], 3)

@@ -21,7 +21,7 @@ from subtle.run.model_folders import check_model_folder
 from subtle.run.models import load_trained
 from subtle.run.results import replacing
 from subtle.run.shared_config import DataConfig
-from subtle.table.costs import OPERATIONS, PASSES, Cost, Forward, Machine
+from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forward, Machine
 from subtle.table.differences import QUERIES, differences, over_seeds, row_name, variation_of
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import by_group, groups_of, write_groups
@@ -33,7 +33,6 @@ from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
 from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
 from subtle.train.options import Stage1Config
-from subtle.tuning.estimates import OVERHEAD_SECONDS
 from subtle.tuning.verdict import average_precisions
 
 AIM_ATTENDS_TWICE = 1.35

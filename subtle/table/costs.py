@@ -4,6 +4,7 @@ Hours are a rule of thumb: 2 operations for each parameter and token in a forwar
 at `UTILIZATION` of the machine's speed, and the decoding of clips.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,8 +15,13 @@ from hf_models.encoders.adapters import base_of, is_adapter
 from hf_models.encoders.aim import is_aim
 from hf_models.encoders.estimates import FREE_SHARE, TOKENS_OF_IMAGE, TOKENS_OF_TEXT, parts_of, tokens_of_frame
 from hf_models.encoders.loading import read_config
-from subtle.tuning.estimates import DECODING_SECONDS, UTILIZATION, flops_per_second
 
+UTILIZATION = 0.3
+"""The share of a device's speed in a large matrix product that a whole step reaches; a guess on GPUs."""
+OVERHEAD_SECONDS = 0.02
+"""Of a step, however small."""
+DECODING_SECONDS = 0.15
+"""Of a clip, in one process."""
 OPERATIONS = 2
 """For each parameter and token: one multiplication and one addition."""
 PASSES = 3
@@ -113,6 +119,22 @@ class Forward:
             return Cost(name, {self.model: None}, note=self.note)
         hours = machine.hours(self.frame * frames + self.text * texts, clips)
         return Cost(name, {self.model: self.estimate}, hours, machine.too_small(self.estimate))
+
+
+def flops_per_second(device: str) -> float:
+    """How fast this device multiplies large matrices; takes a fraction of a second."""
+    where = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+    size = 4096 if where.type == "cuda" else 768
+    matrix = torch.rand(size, size, device=where)
+    for times in (1, 4):  # the first product also loads the library
+        if where.type == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(times):
+            product = matrix @ matrix
+        product[0, 0].item()
+        seconds = time.perf_counter() - start
+    return 4 * 2 * size**3 / seconds
 
 
 def tokens_per_frame(config: object) -> int:

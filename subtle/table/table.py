@@ -18,10 +18,9 @@ from subtle.run.over_seeds import in_percent
 from subtle.run.printing import as_markdown, show
 from subtle.run.results import replacing_files, write_results
 from subtle.running import message_of, users_mistake
-from subtle.table.costs import Cost, Machine, costs_as_cells
+from subtle.table.costs import UTILIZATION, Cost, Machine, costs_as_cells
 from subtle.table.rows import Row, is_done, read_rows, write_failure, write_row
 from subtle.tfcovr.measure import CUTOFFS
-from subtle.tuning.estimates import UTILIZATION
 
 METRICS = [f"map@{k}" for k in CUTOFFS]
 NOT_MEASURED = "not measured"

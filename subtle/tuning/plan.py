@@ -206,7 +206,7 @@ def made_from(plan: Plan) -> dict[str, Any]:
 def content(path: Path) -> str:
     """A hash of a table's content."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not a file; give the table of marks that `python recipes/demo.py` wrote")
+        raise FileNotFoundError(f"{path} is not a file; give the table of marks that `python recipes/serve.py` wrote")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 

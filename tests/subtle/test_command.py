@@ -131,13 +131,13 @@ def test_a_recipe_runs_as_python_runs_it(tmp_path):
 
 def test_a_script_has_the_arguments_and_the_name_that_python_gives_it(call, tmp_path, monkeypatch):
     script = "import sys; print([__name__, sys.modules['__main__'].__file__, *sys.argv]); sys.exit(7)"
-    (tmp_path / "demo.py").write_text(script)
+    (tmp_path / "serve.py").write_text(script)
     monkeypatch.setattr(cli, "RECIPES", tmp_path)
     monkeypatch.setattr(commands, "started_by_command", False)
-    monkeypatch.setattr(sys, "argv", ["subtle", "demo", "--a", "1"])
+    monkeypatch.setattr(sys, "argv", ["subtle", "serve", "--a", "1"])
     with contextlib.redirect_stdout(io.StringIO()) as shown, pytest.raises(SystemExit) as end:
         cli.main()
-    path = str(tmp_path / "demo.py")
+    path = str(tmp_path / "serve.py")
     assert end.value.code == 7
     assert shown.getvalue() == f"{['__main__', path, path, '--a', '1']}\n"
     assert commands.started_by_command

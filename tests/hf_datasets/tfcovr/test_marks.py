@@ -102,7 +102,7 @@ def test_every_other_mark_is_named(tmp_path, clips, videos, changes, says):
 
 
 def test_a_table_that_is_none_is_an_error_with_the_cure(tmp_path, clips, videos):
-    with pytest.raises(FileNotFoundError, match="is not a file; give the table of marks that `subtle demo` wrote"):
+    with pytest.raises(FileNotFoundError, match="is not a file; give the table of marks that `subtle serve` wrote"):
         read_marks(tmp_path / "none.csv", clips, videos)
     (tmp_path / "marks.json").write_text(json.dumps([{"video": "train"}]))
     with pytest.raises(ValueError, match="has no column query_video, text, is_right; it has video"):

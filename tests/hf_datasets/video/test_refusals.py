@@ -11,7 +11,6 @@ from hf_datasets.tfcovr import clips
 from hf_datasets.video import VideoError, VideoLimits, read_frames
 from hf_datasets.video.pyav import FORMATS
 from hf_models.tfcovr import video_processing_aim as processor
-from subtle.demo_space import footage
 from tests.fixtures.videos import write_video
 
 PATIENCE_SECONDS = 20
@@ -76,11 +75,6 @@ def test_a_file_that_points_to_other_files_is_refused(tmp_path, reader, content)
     assert refuses(READERS[reader], tmp_path / "wrong.mp4")
 
 
-def first_frame_of_the_demo(path):
-    with footage.opened(path) as (container, stream):
-        return next(footage.frames_between(container, stream, None, None))
-
-
 LENIENT = {"metadata_errors": "surrogateescape"} if int(av.__version__.split(".")[0]) < 19 else {}
 
 
@@ -90,7 +84,7 @@ def as_pyav_19_opens(path, *, options, opened=av.open):
 
 
 @pytest.mark.parametrize("is_19", [False, True], ids=["installed", "19"])
-@pytest.mark.parametrize("reader", [*READERS, "demo"])
+@pytest.mark.parametrize("reader", READERS)
 def test_a_video_whose_metadata_have_another_encoding_is_read_by_every_version_of_pyav(
     tmp_path, monkeypatch, reader, is_19
 ):
@@ -99,7 +93,7 @@ def test_a_video_whose_metadata_have_another_encoding_is_read_by_every_version_o
     if is_19:
         monkeypatch.setattr(av, "open", as_pyav_19_opens)
         monkeypatch.setattr(av, "__version__", "19.0.2")
-    assert (READERS | {"demo": first_frame_of_the_demo})[reader](path) is not None
+    assert READERS[reader](path) is not None
 
 
 def test_a_path_that_cannot_be_accessed_is_an_error_about_the_video(tmp_path):

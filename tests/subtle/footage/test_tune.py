@@ -234,7 +234,7 @@ def test_a_dry_run_names_the_steps_and_writes_nothing(config, tmp_path, capsys, 
     assert tune.main(unknown) == 0
     assert "its size is not known before its config.json is here" in capsys.readouterr().out
     assert tune.main(replace(config, dry_run=True, base="openai/clip-vit-base-patch16")) == 0
-    assert "download: about 592 MB from the Hub, once" in capsys.readouterr().out
+    assert "download: about 598 MB from the Hub, once" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 
 

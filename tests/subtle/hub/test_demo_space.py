@@ -1,32 +1,34 @@
-"""The Space for composed search: it finds what the model ranks first, and serves its own files only.
+"""The Space for composed search: it finds what the model ranks first, and marks and exports nothing.
 
-The Space is run by a process that cannot import this project, on a dataset in a folder.
+What the page does is tested where it stands over an index, in `tests/subtle/service`. The Space is run by a process
+that has of this project only what the Space holds, on a dataset in a folder.
 """
 
 import ast
 import json
 import os
-import re
-import socket
+import shutil
 import sys
 import urllib.error
 import urllib.request
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
-import av
-import numpy as np
 import pytest
 import torch
 import yaml
+from colored_videos import write_colored_video
 from datasets import Dataset, Features, Value, Video
 from packaging.requirements import Requirement
+from small_index import COLORS, EVIL
 
 from hf_datasets.video import read_frames
+from hf_models.encoders import load_encoder
+from hf_models.feature_store import FeatureStore
 from hf_models.retrieval import search as exact_search
-from subtle.demo_space.composed_search import Clip, ComposedSearch, fingerprint, read_embeddings, write_embeddings
-from subtle.demo_space.footage import Footage
+from subtle.demo_space.app import LIMITS, code_hash, vectors_of
+from subtle.demo_space.app import load_encoder as load_model_of_space
+from subtle.demo_space.gallery_search import GallerySearch
 from subtle.hub import demo as publishing_demo
 from subtle.hub import model as publishing_model
 from subtle.hub.contents import check_text, files_of, machine_folders
@@ -34,13 +36,13 @@ from subtle.hub.options import PublishConfig
 from subtle.hub.publish import prepare, targets_of
 from subtle.run.data import load_split
 from subtle.run.model_folders import MINIATURE_TFCOVR
-from subtle.run.models import load_trained
 from subtle.run.shared_config import DataConfig
+from subtle.service.media import Footage, Media
+from subtle.service.page import Page, Search, build_page, launch
 
 SPACE = publishing_demo.SPACE
 TEXT = "show with 2 turns"
 SPANS = {"one": [(0.0, 0.9), (1.0, 1.9), (2.0, 2.8)], "two": [(0.2, 1.1), (1.2, 2.4), (2.5, 2.9)]}
-EVIL = '<img src=x onerror="alert(1)">${1+1}{{value}}'
 CARD = """---
 configs:
 - config_name: mini-clips
@@ -52,57 +54,30 @@ configs:
 VISITOR = Path(__file__).parents[2] / "fixtures" / "space_visitor.py"
 
 
-def write_video(path, seed, seconds=3.0, rate=10):
-    """Noise that drifts, 64 x 48."""
-    noise = np.random.default_rng(seed).integers(0, 255, size=(48, 64, 3), dtype=np.uint8)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=rate)
-        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-        for number in range(int(seconds * rate)):
-            frame = np.roll(noise, 2 * number * (seed + 1), axis=1)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
-        container.mux(stream.encode())
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """The model that ships over six clips of two long videos."""
+    """The model that ships over six clips of two videos, as the Space has them."""
     folder = tmp_path_factory.mktemp("demo")
-    videos = {name: folder / f"{name}.mp4" for name in SPANS}
-    for seed, path in enumerate(videos.values()):
-        write_video(path, seed)
+    colors = list(COLORS.values())
+    videos = {
+        name: write_colored_video(folder / f"{name}.mp4", colors[number : number + 3], seed=number)
+        for number, name in enumerate(SPANS)
+    }
     clips = [
-        Clip(f"{video}-{number}", video, f"{EVIL} {number}", *span)
+        {"clip_id": f"{video}-{number}", "video_id": video, "description": f"{EVIL} {number}"}
+        | {"start_seconds": start, "end_seconds": end}
         for video, spans in SPANS.items()
-        for number, span in enumerate(spans)
+        for number, (start, end) in enumerate(spans)
     ]
-    model, processor = load_trained(MINIATURE_TFCOVR)
-    size = (processor.video_processor.size.height, processor.video_processor.size.width)
-    frames = [
-        read_frames(videos[clip.video_id], 12, clip.start_seconds, clip.end_seconds, size=size).frames for clip in clips
-    ]
-    pixels = processor.video_processor(frames, do_sample_frames=False, return_tensors="pt")["pixel_values"]
-    with torch.inference_mode():
-        embeds = model.encode_video(pixels)
-    footage = Footage(videos, folder / "clips")
-    return SimpleNamespace(
-        folder=folder,
-        videos=videos,
-        clips=clips,
-        model=model,
-        processor=processor,
-        embeds=embeds,
-        footage=footage,
-        search=ComposedSearch(model, processor, clips, embeds),
-    )
-
-
-@pytest.fixture(scope="module")
-def page(small):
-    """What the page does; gradio is an extra that tests install."""
-    from subtle.demo_space.page import Page
-
-    return Page(small.search, small.footage)
+    encoder = load_encoder(str(MINIATURE_TFCOVR))
+    vectors = {}
+    for clip in clips:
+        frames = frames_of(encoder, videos[clip["video_id"]], clip["start_seconds"], clip["end_seconds"])
+        vectors[clip["clip_id"]] = torch.from_numpy(encoder.vectors([frames])[0])
+    media = Media(videos.__getitem__, folder / "own", num_workers=1, **LIMITS)
+    search = GallerySearch(encoder, media, clips, vectors)
+    yield SimpleNamespace(folder=folder, videos=videos, clips=clips, encoder=encoder, vectors=vectors, search=search)
+    media.close()
 
 
 @pytest.fixture(scope="module")
@@ -114,173 +89,76 @@ def space(tmp_path_factory):
     return prepare(target, PublishConfig(), root / "space"), model
 
 
-def own_ranking(small, text, *, upload=None):
-    """Ids and scores by the model's methods and the exact search, the first clip as the query."""
+def frames_of(encoder, path, start=None, end=None):
+    return read_frames(path, encoder.num_frames, start, end, size=encoder.frame_size, spread="seconds").frames
+
+
+def own_ranking(small, text, upload=None):
+    """Ids and scores by the model's methods and the exact search; the first clip, or an upload, is the query."""
+    model, processor, clip = small.encoder.model, small.encoder.processor, small.clips[0]
+    span = () if upload else (clip["start_seconds"], clip["end_seconds"])
+    frames = frames_of(small.encoder, upload or small.videos[clip["video_id"]], *span)
+    pixels = processor(videos=[frames], do_sample_frames=False)["pixel_values"]
     with torch.inference_mode():
-        video = {"video_embeds": small.embeds[:1]}
-        if upload:
-            video = {"pixel_values": small.processor(videos=[str(upload)])["pixel_values"]}
-        features = small.model.get_query_features if text else small.model.get_target_features
-        query = features(**video, **(small.processor(text=[text]) if text else {}))
-        targets = small.model.get_target_features(video_embeds=small.embeds)
+        features = model.get_query_features if text else model.get_target_features
+        query = features(pixel_values=pixels, **(processor(text=[text]) if text else {}))
+    targets = torch.stack([small.vectors[clip["clip_id"]] for clip in small.clips])
     rows, scores = exact_search(query, targets, len(targets), exclude=None if upload else [0])
-    return [
-        (small.clips[row].clip_id, score)
-        for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True)
-        if row >= 0
-    ]
+    pairs = zip(rows[0].tolist(), scores[0].tolist(), strict=True)
+    return [(small.clips[row]["clip_id"], score) for row, score in pairs if row >= 0]
 
 
 def same(found, expected):
     assert [clip_id for clip_id, _ in found] == [clip_id for clip_id, _ in expected]
-    assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-5)
+    assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-4)
 
 
 @pytest.mark.parametrize("text", ["", TEXT])
-def test_the_page_finds_what_the_model_ranks_first_without_the_query_itself(small, text):
-    found = small.search.find(text, clip=small.clips[0])
-    same([(hit.clip.clip_id, hit.score) for hit in found], own_ranking(small, text))
+def test_the_space_finds_what_the_model_ranks_first_without_the_query_itself(small, text):
+    query = small.search.query_of_moment(small.search.rows[0])
+    found, _ = small.search.find(query, text, limit=12)
+    same([(row["moment_id"], row["score"]) for row in found], own_ranking(small, text))
     assert len(found) == len(small.clips) - 1
+    found, _ = small.search.find(query, text, limit=12, leave_out_video=True)
+    assert {row["video"] for row in found} == {"two"}
+    found, _ = small.search.find(query, text, limit=12, label=f"{EVIL} 1")
+    assert {row["moment_id"] for row in found} == {"one-1", "two-1"}
 
 
-def test_the_own_video_is_left_out_where_that_is_wanted_and_a_text_alone_searches_all(small):
-    found = small.search.find(TEXT, clip=small.clips[0], leave_out_video=True)
-    assert {hit.clip.video_id for hit in found} == {"two"}
-    assert len(small.search.find(TEXT)) == len(small.clips)
-    assert len(small.search.find(TEXT, k=2)) == 2
+def test_a_text_alone_searches_all_and_a_clip_without_a_vector_is_named(small):
+    assert len(small.search.find(None, TEXT, limit=12)[0]) == len(small.clips)
+    assert len(small.search.find(None, TEXT, limit=2)[0]) == 2
+    rows, number = small.search.choices("ONERROR two", 2)
+    assert ([row["moment_id"] for row in rows], number) == (["two-0", "two-1"], 3)
+    with pytest.raises(ValueError, match="1 clips have no vector, such as new"):
+        GallerySearch(small.encoder, small.search.media, [*small.clips, {"clip_id": "new"}], small.vectors)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "choose or upload a clip, or write a text"),
-        ("show " * 31, "the text has 31 words and 154 characters; write at most 30 words and 300 characters"),
-        ("x" * 301, "the text has 1 words and 301 characters"),
-        ("zq" * 60, r"the text has \d+ tokens; the model reads 32; shorten it"),
-    ],
-)
-def test_a_query_that_cannot_be_read_is_named(small, text, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        small.search.find(text)
-
-
-def test_uploads_are_videos_within_the_limits_or_named_in_one_line(small, page, tmp_path):
-    bad = {
-        "text.mp4": b"no video" * 99,
-        "empty.mp4": b"",
-        "cut.mp4": small.videos["one"].read_bytes()[:900],
-        "list.mp4": b"#EXTM3U\n#EXTINF:1,\n/etc/passwd\n",
-    }
-    for name, content in bad.items():
-        (tmp_path / name).write_bytes(content)
-    write_video(tmp_path / "long.mp4", 3, seconds=21)
-    with av.open(str(tmp_path / "sound.mp4"), "w") as container:
-        stream = container.add_stream("aac", rate=8000)
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
-        frame.sample_rate = 8000
-        container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-    for name in [*bad, "long.mp4", "sound.mp4", "gone.mp4"]:
-        query, said = page.upload(str(tmp_path / name))
-        shown = re.sub(r"<[^>]+>", "", said)
-        assert query is None
-        assert shown.startswith(f"{name} cannot be used: ")
-        assert len(shown) < 130
-        assert str(tmp_path) not in shown
-        if name == "long.mp4":
-            assert "more than 20 s; cut out the part" in shown
-    query, said = page.upload(str(small.videos["two"]))
-    assert "<video" in said
-    shown = small.footage.take(small.videos["two"])
-    assert read_frames(shown, 1).num_frames_in_clip == 30
-    assert not list(small.footage.folder.glob("draft*"))
-
-
-def test_an_upload_is_searched_as_the_model_reads_it(small, page):
-    found = small.search.find(TEXT, upload=small.videos["two"])
-    same([(hit.clip.clip_id, hit.score) for hit in found], own_ranking(small, TEXT, upload=small.videos["two"]))
-    said, _ = page.find({"upload": str(small.folder / "gone.mp4"), "name": "gone"}, TEXT, False)
-    assert "is not kept any more; upload it again" in said
-
-
-def test_clips_are_cut_where_they_begin_and_end_and_only_once(small):
-    path = small.footage.cut("two", 1.2, 2.4)
-    cut, whole = read_frames(path, 100), read_frames(small.videos["two"], 100, 1.2, 2.4)
-    assert (cut.num_frames_in_clip, whole.num_frames_in_clip) == (12, 12)
-    assert (cut.frames.float() - whole.frames.float()).abs().mean() < 12
-    made = path.stat().st_mtime_ns
-    assert small.footage.cut("two", 1.2, 2.4).stat().st_mtime_ns == made
-    escaping = Footage({"../../x": small.videos["one"]}, small.footage.folder)
-    assert escaping.cut("../../x", 0.0, 1.0).parent == small.footage.folder
-
-
-class Tags(HTMLParser):
-    """The tags of a page."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.found = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.found.append(tag)
-
-
-def test_results_show_label_seconds_and_score_and_no_markup_of_labels(small, page):
-    said, cards = page.find({"row": 0}, f"  {TEXT} ", True)
-    assert "The best 3 clips for “show with 2 turns”" in said
-    assert set(Tags(cards).found) == {"ul", "li", "video", "div", "small", "span"}
-    assert cards.count("<video") == 3
-    assert re.search(r"1\. score -?0\.\d\d</span><span>two</span><span>\d\.\d to \d\.\d s", cards)
-    alone = SimpleNamespace(clips=small.clips, find=lambda *_, **__: [])
-    assert "Nothing is left to show" in type(page)(alone, small.footage).find({"row": 0}, "", True)[0]
-
-
-def test_clips_are_chosen_by_words_of_their_label(small, page):
-    shown, rows, said = page.choices("ONERROR two")
-    assert (rows, len(shown["value"])) == ([3, 4, 5], 3)
-    assert "3 clips" in said
-    _, rows, said = page.choices("<b>none</b>")
-    assert (rows, "&lt;b&gt;none" in said) == ([], True)
-    query, said = page.choose([3, 4, 5], SimpleNamespace(index=2))
-    assert (query, "<video" in said) == ({"row": 5}, True)
-    assert page.choose([3], SimpleNamespace(index=7))[0] is None
-
-
-def status_of(address):
+def test_the_published_page_neither_marks_nor_exports_and_is_framed_and_reached_under_any_name(
+    small, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "sent"))
+    page = Page(small.search)
+    state, _, cards, _ = page.find(Search(), None, TEXT, None, None, False, None)
+    assert (len(state.found), cards.count("<video")) == (6, 6)
+    assert not [word for word in ("right", "Export", "Choose", "<img") if word in cards]
+    write_colored_video(tmp_path / "long.mp4", [(0, 0, 0)] * 21, fps=2)
+    assert "has 21 s; give at most 20 s" in page.upload(str(tmp_path / "long.mp4"))[1]
+    (small.folder / "secret.txt").write_text("secret")
+    blocks = build_page(page, title="T", note="n", examples=[TEXT])
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "127.0.0.1")  # a Space says 0.0.0.0
+    launch(blocks, page, is_public=True)
     try:
-        with urllib.request.urlopen(address, timeout=20) as answer:
-            return answer.status
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
-def test_the_page_serves_its_clips_and_no_other_file(small, tmp_path, monkeypatch):
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
-    from subtle.demo_space.page import build_page, launch
-
-    secret = small.folder / "secret.txt"
-    secret.write_text("secret")
-    blocks = build_page(small.search, small.footage, title="T", note="n", examples=[TEXT])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        here = {"server_name": "127.0.0.1", "server_port": free.getsockname()[1]}
-    launch(blocks, small.footage.folder, **here, quiet=True, prevent_thread_lock=True)
-    try:
-        root = blocks.local_url
-        assert root.startswith("http://127.0.0.1:")
-        assert blocks.share_url is None
-        clip = small.footage.cut("one", 0.0, 0.9)
-        assert status_of(f"{root}gradio_api/file={clip}") == 200
-        outside = [
-            "/etc/passwd",
-            secret,
-            small.videos["one"],
-            SPACE / "app.py",
-            f"{small.footage.folder}/../secret.txt",
-            f"{small.footage.folder}/%2e%2e/secret.txt",
-        ]
-        assert {status_of(f"{root}gradio_api/file={path}") for path in outside} <= {403, 404}
+        shown = f"{blocks.local_url}{page.media.address('clip', Footage('one', 0.0, 0.9))}"
+        strange = {"Host": "org-subtle-demo.hf.space", "Origin": "https://org-subtle-demo.hf.space"}
+        for address in (blocks.local_url, shown):
+            with urllib.request.urlopen(urllib.request.Request(address, headers=strange), timeout=60) as answer:
+                assert (answer.status, answer.headers["Content-Security-Policy"]) == (200, None)
+        for path in ("/etc/passwd", small.folder / "secret.txt", small.videos["one"], SPACE / "app.py"):
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(f"{blocks.local_url}gradio_api/file={path}", timeout=60)
+        config = json.dumps(blocks.get_config_file(), default=str)
+        assert not [path for path in (small.folder, SPACE, tmp_path) if str(path) in config]
     finally:
         blocks.close()
 
@@ -288,22 +166,21 @@ def test_the_page_serves_its_clips_and_no_other_file(small, tmp_path, monkeypatc
 def test_the_space_needs_public_libraries_only_and_says_what_it_uses(space):
     folder = space[0].folder
     files = files_of(folder)
-    assert set(files) == {
-        *("README.md", "app.py", "clips.safetensors", "composed_search.py", "demo.json", "footage.py", "page.py"),
-        "requirements.txt",
+    assert {name.partition("/")[0] for name in files} == {
+        *("README.md", "app.py", "demo.json", "requirements.txt", "vectors", "hf_datasets", "hf_models", "subtle")
     }
     check_text(files, machine_folders())
     needed = {
-        name.split(".")[0]
-        for path in folder.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Import | ast.ImportFrom)
+        name.partition(".")[0]
+        for path in folder.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
         for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
     } - sys.stdlib_module_names
-    own = {path.stem for path in folder.glob("*.py")}
     listed = {Requirement(line).name for line in (folder / "requirements.txt").read_text().split("\n") if line}
-    with_another = {"gradio", "huggingface_hub"}
-    assert needed - own - with_another <= listed
+    with_others = {"gradio", "huggingface_hub", "numpy", "starlette", "PIL"}
+    assert needed - set(publishing_demo.PACKAGES) - with_others <= listed | {"av"}
+    assert not [path for path in folder.rglob("*.py") if len(path.read_bytes()) > 25_000]
     header = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
     assert (header["sdk"], header["models"], header["datasets"]) == (
         *("gradio", ["org/miniature-tfcovr"], ["org/tfcovr"]),
@@ -315,8 +192,7 @@ def test_the_space_needs_public_libraries_only_and_says_what_it_uses(space):
 def test_someone_with_public_libraries_runs_the_space_and_finds_the_same(small, space, tmp_path, warm_python):
     published, model = space
     data = tmp_path / "data"
-    rows = [vars(clip) | {"description": clip.label, "label": "1"} for clip in small.clips]
-    Dataset.from_list(rows).to_parquet(data / "mini-clips" / "test.parquet")
+    Dataset.from_list(small.clips).to_parquet(data / "mini-clips" / "test.parquet")
     files = [
         {"video_id": name, "video": {"bytes": path.read_bytes(), "path": None}} for name, path in small.videos.items()
     ]
@@ -326,9 +202,9 @@ def test_someone_with_public_libraries_runs_the_space_and_finds_the_same(small, 
     settings_file = published.folder / "demo.json"
     settings = json.loads(settings_file.read_text())
     settings_file.write_text(json.dumps(settings | {"model": str(model.folder), "dataset": str(data)}))
-    made_by = fingerprint(small.model, small.processor)
-    clip_ids = [clip.clip_id for clip in small.clips]
-    write_embeddings(published.folder / "clips.safetensors", clip_ids, small.embeds, made_by)
+    shutil.rmtree(published.folder / "vectors")
+    store = vectors_of(small.encoder, published.folder / "vectors")
+    store.append(list(small.vectors), list(small.vectors.values()))
 
     environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
     command = ["-I", VISITOR, published.folder, TEXT, small.videos["two"]]
@@ -339,41 +215,34 @@ def test_someone_with_public_libraries_runs_the_space_and_finds_the_same(small, 
         same(found, own_ranking(small, text))
     same(answer["upload"], own_ranking(small, TEXT, upload=small.videos["two"]))
     assert answer["title"] == settings["title"]
+    assert "subtle.service.page" in answer["loaded"]
+    assert not [name for name in answer["loaded"] if name.startswith(("subtle.run", "hf_models.tfcovr.model"))]
 
 
 def test_the_models_code_is_run_only_if_it_is_what_the_space_was_published_with(space):
-    from subtle.demo_space.composed_search import code_hash
-
     published, model = space
     settings = json.loads((published.folder / "demo.json").read_text())
     assert settings["code"] == code_hash(model.folder)
     (model.folder / "losses.py").write_text("print('other')")
     assert settings["code"] != code_hash(model.folder)
+    with pytest.raises(ValueError, match="holds other code than this page was published with"):
+        load_model_of_space(str(model.folder), None, settings["code"])
 
 
-def test_embeddings_of_another_model_or_of_other_clips_are_refused(small, tmp_path):
-    path = tmp_path / "clips.safetensors"
-    write_embeddings(path, ["a", "b"], torch.eye(2), "x")
-    assert read_embeddings(path, ["b"], "x").tolist() == [[0.0, 1.0]]
-    with pytest.raises(ValueError, match="of another model"):
-        read_embeddings(path, ["b"], "y")
-    with pytest.raises(ValueError, match="lacks 1 clips, such as c"):
-        read_embeddings(path, ["b", "c"], "x")
-    path.write_bytes(b"broken")
-    with pytest.raises(ValueError, match=r"does not hold embeddings .*; make them again"):
-        read_embeddings(path, ["b"], "x")
-
-
-def test_the_embeddings_that_ship_are_of_the_model_that_ships(small):
-    made_by = fingerprint(small.model, small.processor)
-    assert read_embeddings(SPACE / "clips.safetensors", ["gymnastics_062_000"], made_by).shape == (1, 96)
+def test_vectors_of_another_model_are_refused_and_those_that_ship_are_of_the_model_that_ships(small, tmp_path):
+    FeatureStore(tmp_path / "vectors", {"weights": "other"}).append(["a"], [torch.zeros(2)])
+    with pytest.raises(ValueError, match=r"was made with other .*weights"):
+        vectors_of(small.encoder, tmp_path / "vectors")
+    assert len(vectors_of(small.encoder, publishing_demo.VECTORS)) == 448
 
 
 @pytest.mark.slow
-def test_the_embeddings_that_ship_are_made_again_from_the_miniature(small):
-    rows = list(load_split(DataConfig(), "test", clips=True))
-    clip_ids, made = publishing_demo.encode_clips(small.model, small.processor, rows)
-    made_by = fingerprint(small.model, small.processor)
-    shipped = read_embeddings(SPACE / "clips.safetensors", clip_ids, made_by)
-    assert len(rows) == 448
-    torch.testing.assert_close(made, shipped, atol=1e-3, rtol=1e-3)
+def test_the_vectors_that_ship_are_made_again_from_the_miniature(small, tmp_path, monkeypatch):
+    rows = list(load_split(DataConfig(), "test", clips=True))[::40]
+    monkeypatch.setattr(publishing_demo, "load_split", lambda *_, **__: rows)
+    made = FeatureStore(tmp_path / "vectors")
+    publishing_demo.write_vectors(small.encoder, made)
+    shipped = vectors_of(small.encoder, publishing_demo.VECTORS)
+    assert len(made) == len(rows) > 10
+    for clip_id, vector in made.items():
+        torch.testing.assert_close(vector, shipped[clip_id], atol=1e-3, rtol=1e-3)

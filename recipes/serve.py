@@ -1,24 +1,24 @@
 """Search your own videos on a page of your browser: choose or upload a clip, trim it, write what is different.
 
-    python recipes/demo.py INDEX
-    python recipes/demo.py INDEX --port 8000 --limit 24
-    python recipes/demo.py
+    python recipes/serve.py INDEX
+    python recipes/serve.py INDEX --port 8000 --limit 24
+    python recipes/serve.py
 
 INDEX is what index.py made; without one the miniature is indexed first. The moments that fit best play side by side,
 can be marked as right or wrong (a CSV file that tune.py takes) and exported. The page is at an address that only this
-machine reaches, and sends nothing anywhere. `python recipes/publish.py demo` publishes another page, over the miniature
-alone, as a Space.
+machine reaches, and sends nothing anywhere. `python recipes/publish.py demo` publishes the page as a Space, over the
+miniature alone and without marks and export.
 """
 
 import sys
 
 from subtle.options import first_word_as, parse_config, run_recipe
-from subtle.service.options import DemoConfig
+from subtle.service.options import ServeConfig
 
 if __name__ == "__main__":
     sys.argv[1:] = first_word_as("index", sys.argv[1:])
-    CONFIG = parse_config(DemoConfig, __doc__)
+    CONFIG = parse_config(ServeConfig, __doc__)
     # After the options are read: what follows takes seconds.
-    from subtle.service.demo import main
+    from subtle.service.serve import main
 
     sys.exit(run_recipe(main, CONFIG))

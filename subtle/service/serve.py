@@ -4,18 +4,20 @@ import importlib.util
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hf_datasets.footage.files import path_of_video
 from hf_datasets.video.shared_memory import PixelFolder
 from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.footage import index as index_recipe
 from subtle.footage.options import IndexConfig
 from subtle.footage.roots import root_of
-from subtle.service.options import DEFAULT_INDEX, DemoConfig
+from subtle.service.options import DEFAULT_INDEX, ServeConfig
 
 
-def index_of(config: DemoConfig) -> MomentIndex:
+def index_of(config: ServeConfig) -> MomentIndex:
     """The index that is named, or that of the miniature, which is made where it is missing or not finished."""
     if config.index is None and not (Path(DEFAULT_INDEX) / "results.json").is_file():
         print(f"no index is named and {DEFAULT_INDEX} is not there: indexing the miniature first, a few minutes")
@@ -23,7 +25,7 @@ def index_of(config: DemoConfig) -> MomentIndex:
     return MomentIndex(config.index or DEFAULT_INDEX)
 
 
-def videos_of(config: DemoConfig, index: MomentIndex, model: IndexedModel) -> Path:
+def videos_of(config: ServeConfig, index: MomentIndex, model: IndexedModel) -> Path:
     """The folder of the videos."""
     root = root_of(index, model, config.video_dir)
     if not root.is_dir():
@@ -38,16 +40,16 @@ def videos_in(index: MomentIndex, model: IndexedModel) -> str:
     return f"{len(states) - unread:,} videos" + (f" ({unread:,} more cannot be read)" if unread else "")
 
 
-def marks_of(config: DemoConfig, index: MomentIndex) -> Path:
+def marks_of(config: ServeConfig, index: MomentIndex) -> Path:
     """Where the marks are kept."""
     if config.marks is not None:
         return Path(config.marks).expanduser().absolute()
     return Path("marks.csv" if "://" in index.path else f"{index.path}/marks.csv").absolute()
 
 
-def main(config: DemoConfig) -> None:
+def main(config: ServeConfig) -> None:
     if importlib.util.find_spec("gradio") is None:
-        raise SystemExit("gradio is not installed; run: pip install 'subtle-video[demo]'")
+        raise SystemExit("gradio is not installed; run: pip install 'subtle-video[page]'")
     index = index_of(config)
     model = index.find(config.model)
     root = videos_of(config, index, model)
@@ -55,18 +57,19 @@ def main(config: DemoConfig) -> None:
     try:
         os.environ |= {"GRADIO_TEMP_DIR": f"{own.path}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
         from subtle.footage.models import load_again
-        from subtle.service.marks import Marks  # the page imports gradio, which reads the environment
+        from subtle.service.export_process import export_archive
+        from subtle.service.index_search import IndexSearch
+        from subtle.service.marks import Marks
         from subtle.service.media import Media
-        from subtle.service.page import Page, build_page, launch
-        from subtle.service.searching import IndexSearch
+        from subtle.service.page import Page, build_page, launch  # imports gradio, which reads the environment
 
         marks = Marks(marks_of(config, index))
         encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
         limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
-        media = Media(root, own.path, **limits)
+        media = Media(partial(path_of_video, root), own.path, **limits)
         try:
             search = IndexSearch(index, model, encoder, media)
-            page = Page(search, marks, limit=config.limit)
+            page = Page(search, marks=marks, export=partial(export_archive, root=root), limit=config.limit)
             count = index.moments(model.key).count_rows()
             note = f"{count:,} moments of {videos_in(index, model)} in {root.name}, found by {Path(model.name).name}"
             blocks = build_page(page, title="Search your videos", note=note)

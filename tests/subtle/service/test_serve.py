@@ -9,6 +9,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,18 +19,20 @@ import pytest
 from colored_videos import write_colored_video
 from small_index import COLORS, EVIL, build_index
 
+from hf_datasets.footage.files import path_of_video
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.shared_memory import PixelFolder
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
 from subtle.footage.models import load_again
 from subtle.options import run_recipe
-from subtle.service import cards, demo, media
+from subtle.service import cards, media, serve
+from subtle.service.export_process import export_archive
+from subtle.service.index_search import IndexSearch
 from subtle.service.marks import COLUMNS, Marks
 from subtle.service.media import Footage, Media
-from subtle.service.options import DemoConfig
+from subtle.service.options import ServeConfig
 from subtle.service.page import Page, Search, build_page, launch
-from subtle.service.searching import IndexSearch
 from tests.fixtures.planted_modules import plant
 
 TEXT = "show red"
@@ -39,11 +42,12 @@ event = SimpleNamespace
 @pytest.fixture(scope="module")
 def small(tiny, tmp_path_factory):
     """An index, what searches it, and a folder that is served by nobody."""
-    folder = tmp_path_factory.mktemp("demo-index")
+    folder = tmp_path_factory.mktemp("index")
     config = build_index(tiny, folder)
     index = MomentIndex(config.output)
     model = index.active
-    media = Media(Path(model.root), tmp_path_factory.mktemp("media") / "own", num_workers=1, timeout_seconds=30)
+    path_of = partial(path_of_video, Path(model.root))
+    media = Media(path_of, tmp_path_factory.mktemp("media") / "own", num_workers=1, timeout_seconds=30)
     search = IndexSearch(index, model, load_again(model, "cpu"), media)
     yield SimpleNamespace(folder=folder, videos=folder / "videos", index=index, model=model, media=media, search=search)
     media.close()
@@ -52,7 +56,11 @@ def small(tiny, tmp_path_factory):
 @pytest.fixture
 def page(small, tmp_path):
     """The page's doings, with marks of their own."""
-    return Page(small.search, Marks(tmp_path / "marks.csv"))
+    return page_of(small.search, tmp_path / "marks.csv", small.videos)
+
+
+def page_of(search, marks, root):
+    return Page(search, marks=Marks(marks), export=partial(export_archive, root=root))
 
 
 def red(small, video="first/one.mp4", label="red"):
@@ -108,11 +116,11 @@ def test_the_page_says_whether_a_clip_was_used_and_how_many_videos_were_read(sma
     assert clip == "The best 12 moments most like the clip of first/one.mp4"
     assert text == "The best 12 moments for “show red” alone, without a clip"
     bare = dict.fromkeys(("label", "text")) | {"video": "a.mp4", "start_seconds": 0.0, "end_seconds": 1.0, "score": 0.5}
-    assert words_of(cards.card(small.media, 0, bare, "gone", None)).count("a.mp4") == 1
-    assert demo.videos_in(small.index, small.model) == "4 videos"
+    assert words_of(cards.card(small.media, 0, bare, "gone", "")).count("a.mp4") == 1
+    assert serve.videos_in(small.index, small.model) == "4 videos"
     rows = small.index.files(small.model.key) | {"broken.mp4": {"status": "quarantined"}}
     monkeypatch.setattr(MomentIndex, "files", lambda *_: rows)
-    assert demo.videos_in(small.index, small.model) == "4 videos (1 more cannot be read)"
+    assert serve.videos_in(small.index, small.model) == "4 videos (1 more cannot be read)"
 
 
 def test_filters_and_nothing_that_fits(small, page):
@@ -124,7 +132,7 @@ def test_filters_and_nothing_that_fits(small, page):
     state, *_ = find(page, query, leave_out=True)
     assert "first/one.mp4" not in {row["video"] for row in state.found}
     state, said, cards, _ = find(page, query, folder="first/none", label="red")
-    assert words_of(said) == ("Nothing fits: the index holds no other moment in folder “first/none” labeled “red”.")
+    assert words_of(said) == ("Nothing fits: there is no other moment in folder “first/none” labeled “red”.")
     assert (state.found, cards) == ([], "")
     assert re.match(r"Nothing fits: the best score is \d\.\d\d, below 2\.", words_of(find(page, query, least=2.0)[1]))
 
@@ -195,7 +203,7 @@ def test_an_upload_is_searched_with_and_its_own_video_left_out(small, page, tmp_
 
 
 def test_the_video_that_hangs_costs_the_time_limit_and_the_page_goes_on(small, tmp_path):
-    media = Media(small.media.root, tmp_path / "own", num_workers=1, timeout_seconds=0.001)
+    media = Media(small.media.path_of, tmp_path / "own", num_workers=1, timeout_seconds=0.001)
     try:
         with pytest.raises(VideoError, match=r"first/one\.mp4: no frames within 0\.001 s"):
             media.made("clip", Footage("first/one.mp4", 0.0, 4.0))
@@ -221,7 +229,7 @@ def test_marks_are_rows_of_a_table_at_once_and_the_last_one_counts(small, page):
     times = [f"{found[name]:.3f}" for name in ("start_seconds", "end_seconds")]
     assert rows[1] == ["first/one.mp4", "0.250", "0.750", TEXT, found["video"], *times, EVIL, "false"]
     assert [row[-1] for row in rows[1:]] == ["false", "true"]
-    again = Page(small.search, Marks(page.marks.path))  # as after a restart
+    again = page_of(small.search, page.marks.path, small.videos)  # as after a restart
     assert again.marks.of(state.query, TEXT, state.found) == {place: False, other: True}
     assert again.marks.of(query, TEXT, state.found) == {}
     page.mark(state, event(search=state.number, place=place, is_right=None))
@@ -242,10 +250,10 @@ def test_a_video_that_is_gone_or_changed_is_named_on_its_card(tiny, small, page,
     (tmp_path / "videos/first/two.mp4").unlink()
     shutil.copy(tmp_path / "videos/first/one.mp4", tmp_path / "videos/second/one.mp4")
     (tmp_path / "videos/second/one.mp4").open("ab").write(b"more")
-    media = Media(tmp_path / "videos", tmp_path / "own", num_workers=1)
+    media = Media(partial(path_of_video, tmp_path / "videos"), tmp_path / "own", num_workers=1)
     try:
         search = IndexSearch(small.index, small.model, small.search.encoder, media)
-        _, said, cards, _ = find(Page(search, page.marks, limit=16), None, TEXT)
+        _, said, cards, _ = find(Page(search, marks=page.marks, limit=16), None, TEXT)
     finally:
         media.close()
     assert "The best 16 moments" in said
@@ -307,9 +315,9 @@ def served(small, tmp_path_factory):
     (folder / "secret.txt").write_text("secret")
     patch = pytest.MonkeyPatch()
     patch.setenv("GRADIO_TEMP_DIR", str(folder / "sent"))
-    page = Page(small.search, Marks(folder / "marks.csv"))
+    page = page_of(small.search, folder / "marks.csv", small.videos)
     blocks = build_page(page, title="T", note="n")
-    launch(blocks, page, port=None)
+    launch(blocks, page)
     yield SimpleNamespace(root=blocks.local_url, page=page, secret=folder / "secret.txt", blocks=blocks)
     blocks.close()
     patch.undo()
@@ -343,7 +351,7 @@ def test_copies_are_served_by_their_ids_in_parts(small, served):
 def test_no_other_file_is_served_and_no_path_is_told(small, served):
     video = small.videos / "first/one.mp4"
     kept = small.media.made("clip", Footage("first/one.mp4", 0.0, 1.0))[0]
-    paths = ["/etc/passwd", served.secret, video, kept, f"{kept.parent}/../../secret.txt", Path(demo.__file__)]
+    paths = ["/etc/passwd", served.secret, video, kept, f"{kept.parent}/../../secret.txt", Path(serve.__file__)]
     forms = [
         "gradio_api/file={}",
         "file={}",
@@ -388,12 +396,12 @@ def test_what_a_killed_page_left_is_removed_at_the_next_start(small, tmp_path, m
 
     monkeypatch.setattr("subtle.service.page.launch", launch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    config = DemoConfig(index=str(small.folder / "index"), device="cpu", num_workers=1)
+    config = ServeConfig(index=str(small.folder / "index"), device="cpu", num_workers=1)
     with monkeypatch.context() as killed:
         killed.setattr(PixelFolder, "remove", lambda self: os.close(self._lock))  # as the kernel does
-        assert run_recipe(demo.main, config) == 130
+        assert run_recipe(serve.main, config) == 130
     assert folders[0].is_dir()
-    assert run_recipe(demo.main, config) == 130
+    assert run_recipe(serve.main, config) == 130
     assert folders[1] != folders[0]
     assert not list(tmp_path.iterdir())
 
@@ -407,44 +415,44 @@ def test_a_model_that_reads_no_text_has_its_text_box_off_and_says_why(small, pag
 
 
 def one_line(config, capsys):
-    """What `demo` says in the shell to a mistake."""
+    """What `serve` says in the shell to a mistake."""
     capsys.readouterr()
-    assert run_recipe(demo.main, config) == 2
+    assert run_recipe(serve.main, config) == 2
     return capsys.readouterr().err
 
 
 def test_mistakes_are_one_line_in_the_shell(small, tmp_path, capsys):
-    assert "there is no index" in one_line(DemoConfig(index=str(tmp_path / "none")), capsys)
-    assert "holds no index" in one_line(DemoConfig(index=str(tmp_path)), capsys)
-    gone = DemoConfig(index=str(small.folder / "index"), video_dir=str(tmp_path / "none"))
+    assert "there is no index" in one_line(ServeConfig(index=str(tmp_path / "none")), capsys)
+    assert "holds no index" in one_line(ServeConfig(index=str(tmp_path)), capsys)
+    gone = ServeConfig(index=str(small.folder / "index"), video_dir=str(tmp_path / "none"))
     assert "is not a folder; give the one that holds the videos of the index as --video_dir" in one_line(gone, capsys)
     with pytest.raises(ValueError, match="--port 99999: a port is a number from 1 to 65535"):
-        DemoConfig(port=99999)
+        ServeConfig(port=99999)
     with pytest.raises(ValueError, match="--limit must be at least 1, not 0"):
-        DemoConfig(limit=0)
+        ServeConfig(limit=0)
 
 
 def test_a_port_that_is_taken_is_named(small, served, capsys):
     port = int(served.root.rstrip("/").rpartition(":")[2])
-    config = DemoConfig(index=str(small.folder / "index"), port=port, device="cpu")
+    config = ServeConfig(index=str(small.folder / "index"), port=port, device="cpu")
     assert f"port {port} is taken on this machine; name another with --port" in one_line(config, capsys)
 
 
 def test_without_gradio_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(demo.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(SystemExit, match=r"pip install 'subtle-video\[demo\]'"):
-        demo.main(DemoConfig())
+    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit, match=r"pip install 'subtle-video\[page\]'"):
+        serve.main(ServeConfig())
 
 
 def test_with_no_index_the_miniature_is_indexed_once(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     asked = []
-    monkeypatch.setattr(demo.index_recipe, "run", asked.append)
+    monkeypatch.setattr(serve.index_recipe, "run", asked.append)
     with pytest.raises(FileNotFoundError, match="there is no index outputs/index"):
-        demo.index_of(DemoConfig())
+        serve.index_of(ServeConfig())
     assert [(config.source, config.output) for config in asked] == [(None, "outputs/index")]
     (tmp_path / "outputs/index").mkdir(parents=True)
     (tmp_path / "outputs/index/results.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match="outputs/index holds no index"):
-        demo.index_of(DemoConfig())
+        serve.index_of(ServeConfig())
     assert len(asked) == 1

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="the browser's tests need Chromium on the PATH"),
 ]
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[3] / "recipes"
 SHOTS = os.environ.get("SUBTLE_SCREENSHOTS")
 MIN_TARGET = 40
 
@@ -39,7 +39,7 @@ def started(tiny, tmp_path_factory):
     (folder / "broken.mp4").write_bytes(b"no video" * 999)
     (folder / "secret.txt").write_text("secret")
     process = subprocess.Popen(
-        [sys.executable, str(RECIPES / "demo.py"), str(folder / "index"), "--num_workers", "2", "--device", "cpu"],
+        [sys.executable, str(RECIPES / "serve.py"), str(folder / "index"), "--num_workers", "2", "--device", "cpu"],
         stdout=subprocess.PIPE,
         text=True,
         cwd=folder,
@@ -340,6 +340,6 @@ def test_the_page_fits_its_window_and_its_targets_a_finger(visit, width, scheme)
     assert columns == {1280: 3, 390: 2}[width]
     if SHOTS:
         page.evaluate("scrollTo(0, 0)")
-        page.screenshot(path=f"{SHOTS}/demo_{width}_{scheme}.png", full_page=True)
+        page.screenshot(path=f"{SHOTS}/page_{width}_{scheme}.png", full_page=True)
     page.locator("#found [aria-pressed=true]").click()
     page.wait_for_function("!document.querySelector('#found [aria-pressed=true]')")

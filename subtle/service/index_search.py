@@ -1,0 +1,86 @@
+"""Moments of an index, for the page: to choose from, to filter by, and those that fit a query best."""
+
+from collections import Counter
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from hf_models.encoders import Encoder
+from hf_models.index.search import COLUMNS, checked, search_moments
+from hf_models.index.store import IndexedModel, MomentIndex, quoted
+from subtle.service.media import Footage, Media
+from subtle.service.searching import MomentSearch, spread
+
+MAX_NAMES = 2000
+"""Folders or labels to choose from."""
+ROWS_TO_CHOOSE_FROM = 2000
+SEARCHED = "contains(lower(coalesce(label, '') || ' ' || coalesce(text, '') || ' ' || video), {})"
+
+
+class IndexSearch(MomentSearch):
+    """A model of an index and what it finds.
+
+    Args:
+        index: The index.
+        model: One of its models.
+        encoder: The encoder that made its vectors.
+        media: Reads the videos.
+    """
+
+    def __init__(self, index: MomentIndex, model: IndexedModel, encoder: Encoder, media: Media) -> None:
+        super().__init__(encoder, media)
+        self.index, self.model = index, model
+        self.names: tuple[int, list[str], list[str]] = (-1, [], [])
+
+    def folders_and_labels(self) -> tuple[list[str], list[str]]:
+        """See `MomentSearch`; of too many the most frequent ones."""
+        table = self.index.moments(self.model.key)
+        if table.version != self.names[0]:
+            rows = table.search().select(["video", "label"]).limit(None).to_arrow()
+            videos = dict(Counter(checked(self.index.path, rows)["video"].to_pylist()))
+            folders: Counter[str] = Counter()
+            for video, number in videos.items():
+                for parent in PurePosixPath(video).parents:
+                    folders[str(parent)] += number
+            labels = Counter(label for label in rows["label"].to_pylist() if label)
+            del folders["."]
+            self.names = (table.version, most_frequent(folders), most_frequent(labels))
+        return self.names[1], self.names[2]
+
+    def choices(self, words: str, number: int) -> tuple[list[dict[str, Any]], int]:
+        """See `MomentSearch`."""
+        table = self.index.moments(self.model.key)
+        wanted = words[:200].lower().split()
+        if not wanted:
+            count = table.count_rows()
+            if not count:
+                return [], 0
+            shown = min(number, count)
+            offsets = [place * count // shown for place in range(shown)]
+            rows = table.take_offsets(offsets).select(list(COLUMNS)).to_arrow()
+            return checked(self.index.path, rows).to_pylist(), count
+        condition = " AND ".join(SEARCHED.format(quoted(word)) for word in wanted)
+        count = table.count_rows(condition)
+        found = table.search().where(condition).select(list(COLUMNS)).limit(ROWS_TO_CHOOSE_FROM).to_arrow()
+        return spread(checked(self.index.path, found).to_pylist(), number), count
+
+    def nearest(
+        self, vector: np.ndarray, limit: int, *, folder: str | None, label: str | None, exclude_fingerprint: str | None
+    ) -> list[dict[str, Any]]:
+        """See `MomentSearch`."""
+        where = f"label = {quoted(label)}" if label else None
+        kept: dict[str, Any] = {"where": where, "folder": folder, "exclude_fingerprint": exclude_fingerprint}
+        return search_moments(self.index, self.model, vector, limit=limit, **kept)
+
+    def trouble_with(self, row: dict[str, Any]) -> str:
+        """See `MomentSearch`."""
+        path = self.media.path(Footage(row["video"], 0.0, 0.0))
+        if str(path.stat().st_size) != (row["fingerprint"] or "").rpartition("-")[2]:
+            return f"{row['video']} has changed since it was indexed; run `subtle index` again"
+        return ""
+
+
+def most_frequent(names: Counter[str]) -> list[str]:
+    """The names in their order, of too many the most frequent ones."""
+    return sorted(name for name, _ in names.most_common(MAX_NAMES))
