@@ -13,7 +13,7 @@ without a file a kind measures on the miniature.
 `zero_shot`, as in Table 2: a row is a model that was not trained on the dataset, a way to make the query
 (`subtle/table/queries.py`) and two numbers of frames. An option names the model of each row, its name on the Hub or the
 folder of its converted weights; `--models` adds rows. ECDE takes descriptions of the query clips (`--captions`), TF-CVR
-rewritten captions of what to find (`--rewritten`); `caption_clips.py` and `rewrite_captions.py` write them, without a
+rewritten captions of what to find (`--rewritten`); `caption.py write` and `caption.py rewrite` write them, without a
 file they are made of the labels, an upper bound called "label captions". How a text entered the paper's rows of AIM is
 not known; here it is the text tower of the CLIP that AIM was built on, `--aim_text`, which is inferred.
 

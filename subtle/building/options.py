@@ -1,4 +1,4 @@
-"""The options of `build_tfcovr`, `build_comp`, `build_fig`, `caption_clips`, `rewrite_captions`, `select_captions`."""
+"""The options of `build tfcovr`, `build comp`, `build fig`, `caption write`, `caption rewrite`, `caption select`."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -87,7 +87,7 @@ OUTPUT, SCORES = "outputs/captions", "outputs/caption_scores"
 
 
 @dataclass
-class CaptionClipsConfig(BuildConfig, DataConfig):
+class CaptionWriteConfig(BuildConfig, DataConfig):
     """What to caption, with how many frames of which size."""
 
     split: str | None = option(None, "Split whose clips are captioned; none: test, or where there is none validation.")
@@ -118,14 +118,14 @@ class CaptionClipsConfig(BuildConfig, DataConfig):
 
 
 @dataclass
-class RewriteCaptionsConfig(BuildConfig, DataConfig):
+class CaptionRewriteConfig(BuildConfig, DataConfig):
     """Which queries to rewrite, from which captions."""
 
     split: str | None = option(
         None, "Split whose queries are rewritten; none: test, or where there is none validation."
     )
     captions: str | None = option(
-        None, "Table of the clips' captions, as caption_clips.py writes it; none: captions of the clips' labels."
+        None, "Table of the clips' captions, of `caption.py write`; none: captions of the clips' labels."
     )
     sport: Literal["gymnastics", "diving"] | None = option(
         None, "Sport of clips without a label of TF-CoVR; none: their queries are rejected."
@@ -139,10 +139,10 @@ class RewriteCaptionsConfig(BuildConfig, DataConfig):
 
 
 @dataclass
-class SelectCaptionsConfig:
+class CaptionSelectConfig:
     """Which captions to choose from, and with which model."""
 
-    build: str = option("outputs/build_fig", "Folder that build_fig.py wrote.")
+    build: str = option("outputs/build_fig", "Folder that build.py fig wrote.")
     video_dir: str | None = option(None, "Folder of its videos; needed.")
     model: str = option(
         "outputs/noise_evaluator/model", "Noise evaluator, or a BLIP: a model folder or a name on the Hub."

@@ -1,4 +1,4 @@
-"""The options of `embed`, `embed_moments`."""
+"""The options of `embed`, `embed moments`."""
 
 from dataclasses import dataclass
 

@@ -217,7 +217,7 @@ class ReportConfig(DataConfig):
         None, "Its configuration: mini, release, source or own; none: that of the evaluation."
     )
     split: str | None = option(None, "Split that was measured; none: that of the evaluation.")
-    evaluation_dir: str = option("outputs/evaluation", "Folder that evaluate_tfcovr.py wrote.")
+    evaluation_dir: str = option("outputs/evaluation", "Folder that evaluate.py tfcovr wrote.")
     output_dir: str = option("outputs/report", "Folder for index.html and per_label.csv.")
     title: str = option("Composed video retrieval", "Title of the page.")
     num_queries: int = option(20, "Queries to show with their clips; 0: none.")

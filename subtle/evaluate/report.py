@@ -29,12 +29,12 @@ def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
     missing = [name for name in ("results.json", "predictions.parquet") if not (folder / name).is_file()]
     if missing:
         raise SystemExit(
-            f"{folder} has no {' and no '.join(missing)}; make it with `python recipes/evaluate_tfcovr.py`"
+            f"{folder} has no {' and no '.join(missing)}; make it with `python recipes/evaluate.py tfcovr`"
         )
     results = read_json(folder / "results.json", config=dict, figures=dict)
     if "protocol" not in results["config"] or not isinstance(results.get("coverage"), dict):
         raise SystemExit(
-            f"{folder / 'results.json'} is not what evaluate_tfcovr.py writes; give the folder that it wrote to"
+            f"{folder / 'results.json'} is not what evaluate.py tfcovr writes; give the folder that it wrote to"
         )
     predictions = pl.read_parquet(folder / "predictions.parquet")
     values = average_precisions(predictions, results["config"]["protocol"])

@@ -35,7 +35,7 @@ def load_moments(
         videos, queries = (open_features(config.features, name) for name in ("video", f"query-{granularity}"))
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{error}; `python recipes/embed_moments.py` writes such a folder, and --features names the folder that "
+            f"{error}; `python recipes/embed.py moments` writes such a folder, and --features names the folder that "
             "holds it"
         ) from error
     rows = read_rows(config, split, granularity)

@@ -73,7 +73,7 @@ def what_made_features(folder: Path) -> dict[str, Any]:
     if not made.get("video") or not made.get("query") or not made.get("vision_model"):
         raise ValueError(
             f"{folder} was trained on features that this package did not make, so they cannot be made of other videos; "
-            "train it on features of `subtle embed_moments`"
+            "train it on features of `subtle embed moments`"
         )
     return made
 

@@ -14,7 +14,7 @@ from hf_datasets.tables import read_text_table
 from hf_datasets.tfcovr.own_clips import OwnClips
 from subtle.building import build_tfcovr
 from subtle.building.options import BuildTFCoVRConfig
-from subtle.embedding import embed
+from subtle.embedding import embed_clips
 from subtle.evaluate import evaluate_tfcovr, report
 from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.footage.options import TuneConfig
@@ -48,11 +48,11 @@ from subtle.tuning.results import show_amounts, splits_in_words, summarize
 from subtle.tuning.texts import cut_texts, texts_of
 
 RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
-    "build_tfcovr": (lambda config: build.run(build_tfcovr.main, config), BuildTFCoVRConfig),
+    "build tfcovr": (lambda config: build.run(build_tfcovr.main, config), BuildTFCoVRConfig),
     "stage1": (stage1.main, Stage1Config),
-    "embed": (embed.main, EmbedConfig),
+    "embed clips": (embed_clips.main, EmbedConfig),
     "stage2": (stage2.main, Stage2Config),
-    "evaluate_tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
+    "evaluate tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
     "report": (report.main, ReportConfig),
 }
 

@@ -54,7 +54,7 @@ class MomentDataConfig:
     data_dir: str | None = option(None, "Folder of its annotations; none where it needs none, as the miniature.")
     features: str = option(
         "outputs/features/charades_fig",
-        "Folder of the features that embed_moments.py wrote, or of the authors' HDF5 files.",
+        "Folder of the features that embed.py moments wrote, or of the authors' HDF5 files.",
     )
     clip_seconds: float | None = option(
         None, "Seconds of video that one feature vector stands for; none: as the features say, or 1."

@@ -42,7 +42,7 @@ AIM_ATTENDS_TWICE = 1.35
 
 @dataclass
 class VariedConfig(Stage2Config):
-    """Stage 2 with an option of `embed.py`."""
+    """Stage 2 with an option of `embed.py clips`."""
 
     shuffle_frames: bool = option(False, "Train and measure on clips with their frames in a random order.")
 

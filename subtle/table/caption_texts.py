@@ -3,7 +3,7 @@
     --captions FILE   `clip_id, caption`           descriptions of query clips, for ECDE
     --rewritten FILE  `query_id, target_caption`   captions of what to find, for TF-CVR
 
-`caption_clips.py` and `rewrite_captions.py` write them. Where there is no file, the rule-based generator turns labels
+`caption.py write` and `caption.py rewrite` write them. Where there is no file, the rule-based generator turns labels
 into captions. It knows the answer, so such a row is an upper bound; it is called "label captions" and is never a
 video-language model's.
 """

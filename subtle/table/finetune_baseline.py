@@ -124,7 +124,7 @@ def descriptions_of(config: FinetuneConfig) -> Captions:
     if config.dataset_config != "mini":
         raise ValueError(
             "ECDE reads descriptions of clips; give them as --captions, a table `clip_id, caption`, which "
-            "`caption_clips.py` writes"
+            "what `caption.py write` made"
         )
     return describe_clips(clips)
 

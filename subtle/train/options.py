@@ -11,7 +11,6 @@ from subtle.run.shared_config import (
     ClassifierConfig,
     ContrastConfig,
     DataConfig,
-    Device,
     EndConvention,
     FrameCacheConfig,
     Granularity,
@@ -156,7 +155,7 @@ class VCMRConfig(TrainingRunConfig, MomentDataConfig):
 class NoiseEvaluatorConfig(RunConfig):
     """What to learn from, what to train and how."""
 
-    build: str | None = option(None, "Folder of build_fig.py with negative captions; none: the miniature.")
+    build: str | None = option(None, "Folder of build.py fig with negative captions; none: the miniature.")
     video_dir: str | None = option(None, "Folder of the videos of --build.")
     miniature_dir: str | None = option(None, "Folder of the miniature; none: in the cache, rendered where missing.")
     model: str = option(MINIATURE_CLIP, "CLIP, VidCLIP or BLIP to start from: a model folder or a name on the Hub.")
@@ -254,41 +253,6 @@ class FinetuneVLMConfig(TrainingRunConfig, DataConfig):
     def validates_on(self) -> str:
         """What validation measures on."""
         return self.validation or self.train_on
-
-
-@dataclass
-class PretrainConfig:
-    """The size of the model and of its training; the defaults made the weights that ship."""
-
-    image_size: int = option(48, "Side of an image, in pixels.")
-    patch_size: int = option(16, "Side of a patch, in pixels.")
-    hidden_size: int = option(96, "Width of the vision tower.")
-    num_layers: int = option(4, "Blocks of the vision tower.")
-    num_heads: int = option(3, "Attention heads of the vision tower.")
-    text_hidden_size: int = option(64, "Width of the text tower.")
-    text_layers: int = option(2, "Blocks of the text tower.")
-    text_heads: int = option(2, "Attention heads of the text tower.")
-    projection_dim: int = option(64, "Size of the embeddings.")
-    vocab_size: int = option(700, "Tokens of the vocabulary.")
-    max_tokens: int = option(48, "Longest text, in tokens.")
-    num_frames: int = option(12, "Stills of each clip, and positions in time.")
-    steps: int = option(1500, "Optimizer steps.")
-    batch_size: int = option(64, "Stills per step.")
-    text_batch_size: int = option(
-        24, "How many of these come with their captions; as many modification texts are added."
-    )
-    learning_rate: float = option(2e-3, "AdamW's highest learning rate, after the warm-up.")
-    weight_decay: float = option(0.02, "AdamW's weight decay.")
-    warmup_steps: int = option(100, "Steps of linear warm-up; a cosine to zero follows.")
-    joint_weight: float = option(4.0, "Weight of the regression of 3-D joints.")
-    word_weight: float = option(1.0, "Weight of the prediction of a text's words.")
-    contrast_weight: float = option(0.3, "Weight of the contrast of stills and captions.")
-    time_weight: float = option(0.5, "Weight of the prediction of the position in time.")
-    time_amplitude: float = option(0.25, "Amplitude of the sinusoids that mark the position in time.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes.")
-    device: Device = option("cpu", "Where to compute; auto: on the GPU where there is one.")
-    output_dir: str = option("outputs/miniature-clip", "Folder for the model and results.json.")
-    seed: int = option(0, "Seed of everything random.")
 
 
 BEGIN = time.monotonic()

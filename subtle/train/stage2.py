@@ -13,7 +13,7 @@ from hf_models import FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetriev
 from hf_models.fingerprints import weights_fingerprint
 from hf_models.tfcovr.queries import Queries, place_queries, place_triplets
 from hf_models.tfcovr.ranking import rank
-from subtle.embedding import embed
+from subtle.embedding import embed_clips
 from subtle.run.data import load_split
 from subtle.run.models import load_encoders
 from subtle.run.results import replacing
@@ -63,7 +63,7 @@ class Stage2(TrainingRun):
         else:
             made_as, device = embed_config(config, config.embeddings), self.accelerator.device
             self.source = EmbeddingSource.open(
-                made_as, self.whole, self.processor, device, make=embed.run, query_frames=config.query_frames
+                made_as, self.whole, self.processor, device, make=embed_clips.run, query_frames=config.query_frames
             )
         self.fingerprints = {
             kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")

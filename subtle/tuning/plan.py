@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from subtle.commands import as_typed
+from subtle.commands import command_of
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.results import read_json, write_json
 
@@ -116,7 +116,7 @@ class Step:
     @property
     def command(self) -> str:
         """What one would type."""
-        return f"{as_typed(f'python recipes/{self.recipe}.py')} {shlex.join(self.arguments)}"
+        return f"{command_of(self.recipe)} {shlex.join(self.arguments)}"
 
 
 def steps_of(plan: Plan) -> list[Step]:
@@ -129,7 +129,7 @@ def steps_of(plan: Plan) -> list[Step]:
     encoders = ("--vision_model", f"{output / 'stage1' / 'model'}", "--text_model", config.base)
     embeddings = f"{output / 'embeddings' / 'stage1'}"
     return [
-        Step("dataset", "build_tfcovr", dataset_arguments(plan), output / "dataset" / "results.json"),
+        Step("dataset", "build tfcovr", dataset_arguments(plan), output / "dataset" / "results.json"),
         Step(
             "stage 1",
             "stage1",
@@ -144,7 +144,7 @@ def steps_of(plan: Plan) -> list[Step]:
         ),
         Step(
             "embeddings",
-            "embed",
+            "embed clips",
             (*data, *run, *frames, *encoders, "--output_dir", embeddings),
             output / "embeddings" / "stage1" / "results.json",
         ),
@@ -159,7 +159,7 @@ def steps_of(plan: Plan) -> list[Step]:
         ),
         Step(
             "comparison",
-            "evaluate_tfcovr",
+            "evaluate tfcovr",
             (
                 *data, *run, *frames, "--compare", "--systems", *SYSTEMS, "--seeds", f"{config.seed}",
                 "--models", f"{output / 'model'}", "--runs_dir", f"{output / 'systems'}", "--embeddings", embeddings,

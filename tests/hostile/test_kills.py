@@ -22,6 +22,7 @@ from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from subtle.vlm.models import make_tiny
 from tests.fixtures.hub_server import environment, serve
+from tests.fixtures.verbs import typed
 from tests.hostile.kill_harness import Job, Run, hunt
 from tests.hostile.outcomes import (
     built,
@@ -89,7 +90,7 @@ def recipe(name, options, outcome, *, title=None, tolerance=0.0, status=0, proce
     """A recipe that writes into the folder it is given."""
 
     def command(folder):
-        return [RECIPES / f"{name}.py", "--output_dir", folder / "run", *flags(options(folder))]
+        return [*typed(name), "--output_dir", folder / "run", *flags(options(folder))]
 
     return Job(title or name, command, lambda folder: outcome(folder / "run"), tolerance, status, processes)
 
@@ -217,7 +218,7 @@ def encodings(tiny, moments):
     }
     of_moments = {**seconds, **pool, "shard_size": 1, "batch_size": 1}
     return {
-        "embed": recipe("embed", lambda folder: embed, embeddings, tolerance=1e-5),
+        "embed_clips": recipe("embed_clips", lambda folder: embed, embeddings, tolerance=1e-5),
         "embed_moments": recipe("embed_moments", lambda folder: of_moments, features, tolerance=1e-5),
     }
 
@@ -346,7 +347,7 @@ JOBS = {
     **dict.fromkeys(["build_tfcovr --batch", "build_comp --batch", "build_fig --batch"], "builds"),
     **dict.fromkeys(["stage1", "stage2", "stage2 on two processes", "vidclip", "vcmr"], "trainings"),
     "noise_evaluator": "evaluators",
-    **dict.fromkeys(["embed", "embed_moments"], "encodings"),
+    **dict.fromkeys(["embed_clips", "embed_moments"], "encodings"),
     "index": "indexing",
     "index --engine ray": "indexing",
     **dict.fromkeys(["finetune_vlm", "finetune_baseline"], "adaptations"),

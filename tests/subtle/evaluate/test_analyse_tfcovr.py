@@ -3,14 +3,12 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from subtle.evaluate.analyse_tfcovr import analyze
 from subtle.evaluate.options import AnalyzeTFCoVRConfig
-
-RECIPE = Path(__file__).parents[3] / "recipes" / "analyse_tfcovr.py"
+from tests.fixtures.verbs import typed
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +59,11 @@ def test_the_pairs_of_all_labels_are_compared_with_those_of_the_model(analysis):
 
 def test_a_mistake_is_one_line():
     run = subprocess.run(
-        [sys.executable, RECIPE, "--top_words", "0"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *typed("analyse_tfcovr"), "--top_words", "0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert run.returncode == 2
     assert run.stderr.splitlines()[-1].endswith("--top_words must be positive")

@@ -212,7 +212,7 @@ def test_a_dataset_that_has_moved_is_named_with_the_flags_that_say_where_it_is(c
 
 def test_results_of_another_recipe_are_refused(config, tmp_path):
     (tmp_path / "evaluation" / "results.json").write_text(json.dumps({"figures": {}, "config": {}}))
-    with pytest.raises(SystemExit, match=r"not what evaluate_tfcovr\.py writes"):
+    with pytest.raises(SystemExit, match=r"not what evaluate\.py tfcovr writes"):
         render(config)
 
 

@@ -14,8 +14,8 @@ from hf_datasets.fig.moments import MOMENT_SCHEMA
 from hf_datasets.fig.noise import NoiseExample
 from hf_datasets.publish import write_folder
 from hf_models.video_text_matching import load_matcher
-from subtle.building.options import SelectCaptionsConfig
-from subtle.building.select_captions import run as run_selection
+from subtle.building.caption_select import run as run_selection
+from subtle.building.options import CaptionSelectConfig
 from subtle.train.noise_evaluator import draw_texts, run
 from subtle.train.options import NoiseEvaluatorConfig
 
@@ -109,7 +109,7 @@ def test_training_learns_to_prefer_captions_that_fit_and_the_best_candidate_is_k
     assert results["history"][-1]["loss"] < results["history"][0]["loss"]
     card, _ = publish(tmp_path / "out", license="mit")
     assert f"| trained/accuracy_static |  |  | {measured['trained']['accuracy_static']:.4g} |" in card.text
-    selection = SelectCaptionsConfig(
+    selection = CaptionSelectConfig(
         build=str(build),
         video_dir=tiny["dataset"].replace("/data", "/videos"),
         model=str(tmp_path / "out" / "model"),
@@ -168,7 +168,7 @@ def test_impossible_options_are_errors_without_traceback(build, tiny, clip, tmp_
         run(config_of(tmp_path, tiny, clip, tmp_path / "x"))
     with pytest.raises(ValueError, match="matching head is untrained"):
         run_selection(
-            SelectCaptionsConfig(
+            CaptionSelectConfig(
                 build=str(build),
                 video_dir=str(tmp_path),
                 model=clip,
@@ -177,4 +177,4 @@ def test_impossible_options_are_errors_without_traceback(build, tiny, clip, tmp_
             )
         )
     with pytest.raises(SystemExit, match=r"holds no source/\*\.parquet"):
-        run_selection(SelectCaptionsConfig(build=str(tmp_path), video_dir=str(tmp_path)))
+        run_selection(CaptionSelectConfig(build=str(tmp_path), video_dir=str(tmp_path)))
