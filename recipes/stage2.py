@@ -14,7 +14,7 @@ miniature takes well under a minute.
 import sys
 
 from subtle.options import parse_config, run_recipe
-from subtle.tfcovr.stage2_config import Stage2Config
+from subtle.train.options import Stage2Config
 
 if __name__ == "__main__":
     CONFIG = parse_config(Stage2Config, __doc__)

@@ -25,8 +25,8 @@ from subtle.run.shared_config import DataConfig, EmbedConfig, QueryParts
 from subtle.run.training import INCIDENTAL
 from subtle.tfcovr.batches import EmbeddingSource, embed_config
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
-from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.tfcovr.systems import SYSTEMS, System
+from subtle.train.options import Stage2Config
 from subtle.train.stage2 import run as train
 
 

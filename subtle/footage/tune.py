@@ -24,9 +24,8 @@ from subtle.run.results import remove, writing
 from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
 from subtle.run.training import LOCK_TIMEOUT_SECONDS
-from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
-from subtle.train.options import Stage1Config
+from subtle.train.options import Stage1Config, Stage2Config
 from subtle.tuning.amounts import count
 from subtle.tuning.clips import places_of, read_clips
 from subtle.tuning.estimates import facts, flops_per_second, in_words, read_base, seconds_of_steps, training_bytes
@@ -192,7 +191,7 @@ def only_run_in(folder: Path) -> Iterator[None]:
             lock.acquire(timeout=LOCK_TIMEOUT_SECONDS)
         except Timeout:
             raise SystemExit(
-                f"another run is writing to {folder}; wait until it ends, or name another --output"
+                f"another run is writing to {folder}; wait until it ends, or name another --output_dir"
             ) from None
     try:
         yield
@@ -215,5 +214,5 @@ def main(config: TuneConfig) -> int:
     if config.clips is not None:
         return tune(config, *places_of(config), console)
     with TemporaryDirectory() as aside:
-        folder = Path(aside if config.dry_run else config.output) / EXAMPLE
+        folder = Path(aside if config.dry_run else config.output_dir) / EXAMPLE
         return tune(config, *draw_example(folder, num_workers=config.num_workers), console)

@@ -14,7 +14,7 @@ class ModelKind:
 
     Attributes:
         about: the first sentence of a card.
-        recipe: the verb that trains it.
+        made_by: the command that trains it.
         library_name, pipeline_tag, tags: of the card's metadata.
         task: type and name of its task, for the model-index.
         install: the command that installs what its code imports.
@@ -25,7 +25,7 @@ class ModelKind:
     """
 
     about: str
-    recipe: str
+    made_by: str
     library_name: str
     pipeline_tag: str | None
     tags: tuple[str, ...]

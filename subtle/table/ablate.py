@@ -30,9 +30,8 @@ from subtle.table.table import METRICS, Measured, Table, finish_table, run_table
 from subtle.table.variations import Run, Variation, plan_run, read_variations
 from subtle.tfcovr.batches import embed_config
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
-from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
-from subtle.train.options import Stage1Config
+from subtle.train.options import Stage1Config, Stage2Config
 from subtle.tuning.estimates import OVERHEAD_SECONDS
 from subtle.tuning.verdict import average_precisions
 

@@ -25,7 +25,7 @@ from subtle.run.accelerator import make_accelerator
 from subtle.run.checkpoints import Checkpoints, Progress
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing, write_results
-from subtle.run.schedules import rate_factor
+from subtle.run.schedules import rate_factor, warmup_of
 from subtle.run.training import epoch_seed, identity_of, only_run_in
 from subtle.train.options import NoiseEvaluatorConfig
 
@@ -186,7 +186,7 @@ def train(
     optimizer = torch.optim.AdamW(matcher.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     per_epoch = max(1, len(clips.examples) // config.batch_size)
     total = per_epoch * config.epochs
-    warmup = max(1, round(config.warmup_fraction * total))
+    warmup = max(1, round(warmup_of(config.warmup_steps, total)))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: rate_factor(step, total, warmup, shape="linear")
     )
@@ -206,7 +206,7 @@ def train(
             with accelerator.autocast():
                 loss = training_loss(scorer, clips, batch, config, generator)
             accelerator.backward(loss)
-            accelerator.clip_grad_norm_(scorer.matcher.parameters(), 1.0)
+            accelerator.clip_grad_norm_(scorer.matcher.parameters(), config.max_gradient_norm or float("inf"))
             optimizer.step()
             accelerator.unwrap_model(scorer.matcher).limit_logit_scale_()
             schedule.step()

@@ -8,20 +8,33 @@ from subtle.options import option
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.run.shared_config import (
     COMP_DATASETS,
+    ActivationConfig,
     ClassifierConfig,
-    ContrastConfig,
+    ContrastiveConfig,
+    CorpusConfig,
     DataConfig,
+    DrawnContrastConfig,
+    DryRunConfig,
+    EncoderConfig,
     EndConvention,
     FrameCacheConfig,
+    FramesConfig,
     Granularity,
     MomentDataConfig,
+    OptimizerConfig,
+    OutputConfig,
+    QueryConfig,
+    ReleasedLossConfig,
+    RestartConfig,
     RunConfig,
     TrainingRunConfig,
+    VideosConfig,
+    WorkersConfig,
 )
 
 
 @dataclass
-class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, DataConfig):
+class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, WorkersConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     validation: Literal["auto", "split", "train"] = option(
@@ -32,12 +45,11 @@ class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, DataCo
     validation_fraction: float = option(
         0.1, "Share (0 to 1) of the training clips' long videos to hold out for validation."
     )
-    epochs: int = option(2, "Passes over the training clips.")
-    batch_size: int = option(24, "Clips per optimizer step, of all processes together.")
-    learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
+    epochs: int = 2
+    batch_size: int = 24
     adam_beta2: float = option(0.98, "AdamW's beta2.")
-    warmup_epochs: float = option(0.5, "Epochs of linear warm-up; a cosine to zero follows.")
-    max_gradient_norm: float = option(1.0, "Clip gradients to this norm; 0: do not clip.")
+    warmup_steps: float = 0.25
+    max_gradient_norm: float = 1.0
     label_smoothing: float = option(0.0, "Label smoothing of the cross-entropy, 0 to 1.")
     class_balanced: bool = option(False, "Draw every class equally often.")
     crop_scale: float = option(
@@ -52,12 +64,63 @@ class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, DataCo
     frames_per_part: int = option(2, "Frames to read of each of the --num_frames parts of a clip; one is drawn.")
     cache_frames: bool = option(True, "Decode once and keep the frames in --cache_dir; for large frames switch it off.")
     checkpoint_steps: int = 50
-    num_workers: int = option(2, "Processes that read frames; 0: the training process reads them.")
-    output_dir: str = option("outputs/stage1", "Folder for the model, the adapters, checkpoints and results.json.")
+    output_dir: str = "outputs/stage1"
+
+
+CONTRASTIVE = ("loss", "temperature", "learnable_temperature", "alpha", "beta", "row_normalization", "project_targets")
+"""Options that FactoredCoVR, which classifies, has no use for."""
 
 
 @dataclass
-class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
+class Stage2Config(
+    TrainingRunConfig,
+    OptimizerConfig,
+    ActivationConfig,
+    ReleasedLossConfig,
+    QueryConfig,
+    EncoderConfig,
+    WorkersConfig,
+    DataConfig,
+):
+    """What to train and how; the defaults are for the miniature."""
+
+    model: Literal["tfcovr", "factored_covr"] = option(
+        "tfcovr",
+        "What to train: the paper's TF-CoVR, or FactoredCoVR, which composes labels and has no contrastive loss.",
+    )
+    end_to_end: bool = option(False, "Train the encoders too, from pixels.")
+    fusion: Literal["mlp", "gated", "average"] = option(
+        "mlp",
+        "How clip and text are fused: the paper's MLP, the released code's gate, or the mean (nothing to train).",
+    )
+    projection_dim: int | None = option(128, "Size of the embeddings; none: that of the video encoder.")
+    project_text: bool = option(True, "Give texts a linear layer and unit norm before the fusion.")
+    fusion_projection_dim: int = option(256, "Hidden size of each half in gated.")
+    fusion_hidden_dim: int = option(256, "Hidden size of the fused vector in mlp and gated.")
+    fusion_dropout: float = option(0.1, "Dropout probability (0 to 1) after each hidden layer.")
+    project_targets: bool | None = option(None, "Give targets a linear layer; none: with mlp only.")
+    standardize_video: bool = option(True, "Standardize video embeddings by the training clips; not with --end_to_end.")
+    learnable_temperature: bool = option(False, "Train the temperature, starting from --temperature.")
+    batch_size: int = 256
+    weight_decay: float = 0.05
+    checkpoint_steps: int = 1000
+    output_dir: str = "outputs/stage2"
+
+    def __post_init__(self) -> None:
+        if self.model == "factored_covr":
+            of_class = type(self).__dataclass_fields__
+            given = [name for name in CONTRASTIVE if getattr(self, name) != of_class[name].default]
+            if given:
+                names = ", ".join(f"--{name}" for name in given)
+                raise ValueError(f"{names}: FactoredCoVR has no contrastive loss; leave out what it does not read")
+        if self.end_to_end and self.query_frames is not None:
+            raise ValueError("--query_frames needs stored embeddings; leave out --end_to_end or --query_frames")
+
+
+@dataclass
+class VidCLIPRunConfig(
+    TrainingRunConfig, OptimizerConfig, ActivationConfig, FramesConfig, WorkersConfig, DrawnContrastConfig
+):
     """What to train and how; the defaults are for the miniature."""
 
     model: str | None = option(
@@ -70,7 +133,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
     clips_dataset: str = option("activitynet_comp", "Dataset of the short clips for --stack.", names=COMP_DATASETS)
     clips_config: str = option("mini-clips", "Its configuration.")
     clips_data_dir: str | None = option(None, "Folder of its annotations; none where it needs none.")
-    num_frames: int = option(16, "Frames of each video or stack.")
+    num_frames: int = 16
     preference_weight: float = option(2.0, "Weight of comploss' preference; see `comp_loss` for all five.")
     preference_pairs: Literal["adjacent", "all", "positive"] = option(
         "positive",
@@ -85,23 +148,19 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
     num_captioning_layers: int = option(2, "Layers of the text decoder, where the model has none yet.")
     negclip_negatives: int = option(1, "Disrupted texts per video and epoch for negclip; 0: all.")
     freeze_vision: bool = option(True, "Leave the vision tower as it is.")
-    draws: int = option(6, "Drawings of the disruptions, a new one each epoch; published pairs have 1.")
-    epochs: int = option(20, "Passes over the training videos.")
-    batch_size: int = option(32, "Videos per optimizer step, of all processes together.")
-    learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
+    draws: int = 6
+    epochs: int = 20
     zero_init_rate: float = option(20.0, "Learning rate of what starts from zero, times --learning_rate.")
-    weight_decay: float = option(1e-5, "AdamW's weight decay.")
-    warmup_steps: int = option(20, "Optimizer steps of linear warm-up; a cosine to zero follows.")
-    max_gradient_norm: float = option(1.0, "Clip gradients to this norm; 0: do not clip.")
+    weight_decay: float = 1e-5
+    warmup_steps: float = 20.0
+    max_gradient_norm: float = 1.0
     keep_frames: bool = option(True, "Keep frames in memory once read; switch it off for large frames.")
-    activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")
-    num_workers: int = option(0, "Processes that read frames; 0: the training process reads them.")
-    output_dir: str = option("outputs/vidclip/comploss", "Folder for the model, checkpoints and results.json.")
+    num_workers: int = 0
+    output_dir: str = "outputs/vidclip/comploss"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.model = self.model or (MINIATURE_CLIP if self.stack else MINIATURE_VIDCLIP)
-        if self.draws < 1:
-            raise ValueError(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
         if self.negclip_negatives < 0:
             raise ValueError(f"--negclip_negatives {self.negclip_negatives}: it is 0 for all, or more")
         if self.captioning_weight < 0:
@@ -115,7 +174,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
 
 
 @dataclass
-class VCMRConfig(TrainingRunConfig, MomentDataConfig):
+class VCMRConfig(TrainingRunConfig, OptimizerConfig, CorpusConfig, MomentDataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: Literal["xml", "reloclnet", "hero"] = option("xml", "Architecture.")
@@ -136,48 +195,50 @@ class VCMRConfig(TrainingRunConfig, MomentDataConfig):
         None, "Split that chooses the epoch; none: validation, or where there is none test, as the released code does."
     )
     max_query_tokens: int = option(48, "Longest query, in tokens; longer ones are cut and counted.")
-    epochs: int = option(12, "Most passes over the training moments.")
+    epochs: int = 12
     patience: int = option(10, "Epochs without a better validation score after which training stops.")
     hard_negative_epoch: int = option(20, "Epoch (from 0) from which on negatives are the hardest ones.")
-    batch_size: int = option(128, "Moments per optimizer step, of all processes together.")
-    learning_rate: float = option(2e-3, "AdamW's highest learning rate, after the warm-up.")
-    weight_decay: float = option(0.01, "AdamW's weight decay; not of norms and biases.")
-    warmup_share: float = option(0.01, "Share (0 to 1) of all steps that warms up; a linear decay follows.")
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    warmup_steps: float = 0.01
     span_loss_weight: float | None = option(
         None, "Weight of the cross-entropies of start and end; none: as published, or more in the miniature."
     )
-    max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
-    memory_megabytes: float = option(96, "Memory for the scores of a block of the corpus, in megabytes.")
-    output_dir: str = option("outputs/vcmr", "Folder for the model, checkpoints and results.json.")
+    output_dir: str = "outputs/vcmr"
 
 
 @dataclass
-class NoiseEvaluatorConfig(RunConfig):
+class NoiseEvaluatorConfig(RunConfig, RestartConfig, OptimizerConfig, FramesConfig, WorkersConfig, VideosConfig):
     """What to learn from, what to train and how."""
 
     build: str | None = option(None, "Folder of build.py fig with negative captions; none: the miniature.")
-    video_dir: str | None = option(None, "Folder of the videos of --build.")
     miniature_dir: str | None = option(None, "Folder of the miniature; none: in the cache, rendered where missing.")
     model: str = option(MINIATURE_CLIP, "CLIP, VidCLIP or BLIP to start from: a model folder or a name on the Hub.")
-    num_frames: int = option(8, "Frames of each moment.")
-    epochs: int = option(4, "Passes over the training moments.")
-    batch_size: int = option(32, "Moments per optimizer step.")
-    learning_rate: float = option(3e-4, "AdamW's highest learning rate, after the warm-up.")
-    weight_decay: float = option(0.01, "AdamW's weight decay.")
-    warmup_fraction: float = option(0.05, "Share (0 to 1) of all steps that warms up.")
+    num_frames: int = 8
+    epochs: int = 4
+    learning_rate: float = 3e-4
+    warmup_steps: float = 0.05
+    max_gradient_norm: float = 1.0
     positives_per_clip: int = option(2, "Captions that fit, drawn for each moment and step.")
     negatives_per_clip: int = option(2, "Negative captions drawn for each moment and step.")
     max_evaluated: int | None = option(None, "Moments of the test split to measure on; none: all.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes.")
-    restart: bool = option(False, "Forget what an earlier run left in --output_dir instead of resuming it.")
-    output_dir: str = option("outputs/noise_evaluator", "Folder for the model, frames, checkpoints and results.json.")
+    output_dir: str = "outputs/noise_evaluator"
 
 
 NEGATIVE_KINDS = ("count", "direction", "order", "negation", "composition")  # as in hf_datasets.caption_negatives
 
 
 @dataclass
-class FinetuneVLMConfig(TrainingRunConfig, DataConfig):
+class FinetuneVLMConfig(
+    TrainingRunConfig,
+    OptimizerConfig,
+    ActivationConfig,
+    ContrastiveConfig,
+    FramesConfig,
+    WorkersConfig,
+    DryRunConfig,
+    DataConfig,
+):
     """What to train, on what and how; the defaults are for the miniature and a model of random weights."""
 
     model: str = option(
@@ -204,27 +265,21 @@ class FinetuneVLMConfig(TrainingRunConfig, DataConfig):
     )
     head_dim: int = option(256, "Width of the head's blocks, a multiple of 4.")
     head_layers: int = option(2, "Blocks of the head.")
-    loss: Literal["multi_positive", "infonce", "hn_nce"] = option(
-        "multi_positive", "Contrastive loss: what says the same as the target is a positive; in-batch; hard negatives."
-    )
-    temperature: float = option(0.05, "What similarities are divided by in the loss.")
-    alpha: float = option(1.0, "Weight of the positive in hn_nce.")
-    beta: float = option(0.5, "Hardness of the negatives in hn_nce; 0: all alike.")
+    temperature: float = 0.05
+    beta: float = 0.5
     negatives: list[str] = option(
         list(NEGATIVE_KINDS), f"Hard negatives by what they change: {', '.join(NEGATIVE_KINDS)}; of clips by label."
     )
     hard_negatives: int = option(2, "Most hard negatives of a query, drawn again every epoch; 0: in-batch ones only.")
     max_triplets: int | None = option(None, "Train on a random choice of this many triplets; none: on all.")
-    num_frames: int | None = option(None, "Frames of a clip; none: as the model was used.")
     frame_size: int | None = option(None, "Shorter side of the frames as they are read, in pixels; none: as filmed.")
-    epochs: int = option(2, "Passes over the triplets.")
-    batch_size: int = option(64, "Triplets per optimizer step, of all processes together; memory does not limit it.")
+    epochs: int = 2
+    batch_size: int = 64
     chunk_size: int = option(16, "Clips or texts of one forward pass, which is what takes memory.")
-    learning_rate: float = option(2e-3, "AdamW's highest learning rate, after the warm-up; 1e-4 for real models.")
-    weight_decay: float = option(0.0, "AdamW's weight decay.")
-    warmup_steps: int = option(0, "Optimizer steps of linear warm-up; a cosine to zero follows.")
-    max_gradient_norm: float = option(1.0, "Clip gradients to this norm.")
-    activation_checkpointing: bool = option(True, "Recompute activations with --method lora: less memory, more time.")
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    max_gradient_norm: float = 1.0
+    activation_checkpointing: bool = True
     validation: Literal["texts", "clips"] | None = option(
         None,
         "What mAP@50 is measured on: changes of texts that are held out, or the validation split's clips; none: "
@@ -232,9 +287,7 @@ class FinetuneVLMConfig(TrainingRunConfig, DataConfig):
     )
     validation_queries: int | None = option(None, "Validate on the first queries only, this many; none: on all.")
     tflops: float = option(100.0, "What the GPU reaches in a step, in 10^12 operations a second, for the hours.")
-    dry_run: bool = option(False, "Print download, memory and hours; load nothing.")
-    num_workers: int = option(2, "Processes that read frames; 0: the training process reads them.")
-    output_dir: str = option("outputs/finetune_vlm", "Folder for the adapter, checkpoints and results.json.")
+    output_dir: str = "outputs/finetune_vlm"
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.negatives) - set(NEGATIVE_KINDS)):
@@ -259,7 +312,5 @@ BEGIN = time.monotonic()
 
 
 @dataclass
-class QuickstartConfig:
+class QuickstartConfig(OutputConfig):
     """Where the results go."""
-
-    output_dir: str = option("outputs", "Folder for everything that the steps write.")

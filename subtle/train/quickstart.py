@@ -19,9 +19,8 @@ from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.options import parse_config, run_recipe
 from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
-from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
-from subtle.train.options import BEGIN, QuickstartConfig, Stage1Config
+from subtle.train.options import BEGIN, QuickstartConfig, Stage1Config, Stage2Config
 
 RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
     "stage1": (stage1.main, Stage1Config),
@@ -69,7 +68,7 @@ def steps(output_dir: Path) -> list[Step]:
         recipe_step(
             "stage 1: train AIM's adapters to classify clips",
             "stage1",
-            *("--epochs", "1", *frames),
+            *("--epochs", "1", "--warmup_steps", "0.5", *frames),
             *("--output_dir", str(output_dir / "stage1")),
         ),
         recipe_step(

@@ -16,7 +16,6 @@ from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from subtle.run.results import replacing
-from subtle.run.schedules import rate_factor
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.running import message_of
 from subtle.tfcovr.classifiers import (
@@ -147,10 +146,6 @@ class Stage1(TrainingRun):
                 "lower --batch_size"
             )
         return int(steps)
-
-    def rate_factor(self, step: int) -> float:
-        """The warm-up is given in epochs."""
-        return rate_factor(step, self.total_steps, self.config.warmup_epochs * self.steps_per_epoch)
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""

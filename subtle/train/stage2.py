@@ -21,7 +21,7 @@ from subtle.run.schedules import rate_factor
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.batches import EmbeddingSource, PixelSource, embed_config
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
-from subtle.tfcovr.stage2_config import Stage2Config
+from subtle.train.options import Stage2Config
 
 MODELS = {"tfcovr": TFCoVRForComposedRetrieval, "factored_covr": FactoredCoVRForComposedRetrieval}
 MODEL_FIELDS = (
@@ -134,7 +134,7 @@ class Stage2(TrainingRun):
     def rate_factor(self, step: int) -> float:
         """The cosine may stay where it is for an epoch."""
         at_once = self.steps_per_epoch if self.config.cosine_per == "epoch" else 1
-        return rate_factor(step, self.total_steps, self.config.warmup_steps, steps_at_once=at_once)
+        return rate_factor(step, self.total_steps, self.warmup, steps_at_once=at_once)
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""

@@ -164,8 +164,7 @@ class VCMR(TrainingRun):
 
     def rate_factor(self, step: int) -> float:
         """Linear, as the released code has it."""
-        warmup = round(self.config.warmup_share * self.total_steps)
-        return rate_factor(step, self.total_steps, warmup, shape="linear", first=0)
+        return rate_factor(step, self.total_steps, round(self.warmup), shape="linear", first=0)
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""

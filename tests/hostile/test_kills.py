@@ -282,7 +282,7 @@ def tunings(tuning_clips, tuning_base):
     options = {"clips": tuning_clips / "clips.csv", "video_dir": tuning_clips / "videos", "base": tuning_base}
     options |= {"min_clips": 24, "num_frames": 2, "batch_size": 4, "stage1_epochs": 2, "stage2_epochs": 4}
     words = flags(options | {"num_queries": 1, "num_workers": 0, "device": "cpu"})
-    command = lambda out: [RECIPES / "tune.py", "--output", out / "run", *words]  # noqa: E731
+    command = lambda out: [RECIPES / "tune.py", "--output_dir", out / "run", *words]  # noqa: E731
     return {"tune": Job("tune", command, lambda out: tuned(out / "run"), TRAINED_ALIKE)}
 
 
