@@ -20,8 +20,9 @@ moments: Encode videos by second and captions by token, so that moment retrieval
 
 Writes `OUTPUT_DIR/video` (one vector per `clip_seconds`, the maximum over its frames), `OUTPUT_DIR/query-fine` and
 `OUTPUT_DIR/query-coarse` (one vector per token), which `hf_models.feature_store` reads, and `results.json` with the
-coverage. Any image or video model that `AutoModel` opens will do, and any text model. With the authors' HDF5 files none
-of this is needed: put them into a folder as `video.h5` and `query-fine.h5`, and give that folder to `vcmr.py`.
+coverage; `OUTPUT_DIR` is outputs/features/DATASET unless it is given. Any image or video model that `AutoModel` opens
+will do, and any text model. With the authors' HDF5 files none of this is needed: put them into a folder as `video.h5`
+and `query-fine.h5`, and give that folder to `vcmr.py`.
 """
 
 import sys

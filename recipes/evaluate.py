@@ -89,8 +89,9 @@ model such as CLIP, whose mean of clip and text is a composed query), a folder o
 mteb knows. `random` is chance; `text-only` and `video-only` are the first of our models with half of each composed
 query. Tasks: TFCoVR, ComposedBenchmark (any composed benchmark in mteb's layout, from `--data_dir`), ActivityNetComp,
 YouCook2Comp, and CharadesFIG, DiDeMoFIG and ActivityNetFIG with Videos or Moments at the end. They are on the miniature
-unless `--dataset_config` says otherwise. Published results of composed retrieval leave the query's own clip out of its
-ranking (TF-CoVR) or keep it (mteb's other tasks), rarely say so, and cannot be compared; this reports both.
+unless `--dataset_config` says otherwise, and a folder has its `composed`. Published results of composed retrieval leave
+the query's own clip out of its ranking (TF-CoVR) or keep it (mteb's other tasks), rarely say so, and cannot be
+compared; this reports both.
 
 It writes to `OUTPUT_DIR`:
 

@@ -189,7 +189,8 @@ def settings_of(config_class: type) -> dict[str, Setting]:
                 is_optional=is_optional,
             )
         )
-    return {setting.name: setting for setting in sorted(found, key=lambda setting: lineage.index(setting.group))}
+    titles = [title_of(base) for base in lineage]  # that of several classes is one group
+    return {setting.name: setting for setting in sorted(found, key=lambda one: titles.index(title_of(one.group)))}
 
 
 def unwrapped(hint: Any) -> tuple[Any, bool, bool]:
@@ -224,11 +225,12 @@ class ConfigParser(argparse.ArgumentParser):
         self.add_argument(
             "--print_config", action="store_true", help="Print the configuration as a YAML file and run nothing."
         )
-        groups: dict[type, Any] = {}
+        groups: dict[str, Any] = {}
         for setting in self.settings.values():
-            if setting.group not in groups:
-                groups[setting.group] = self.add_argument_group(title_of(setting.group).rstrip("."))
-            self.add_setting(groups[setting.group], setting)
+            title = title_of(setting.group).rstrip(".")
+            if title not in groups:
+                groups[title] = self.add_argument_group(title)
+            self.add_setting(groups[title], setting)
 
     def add_setting(self, group: Any, setting: Setting) -> None:
         """The flag of a field, and `--no_FLAG` where it is true or false."""
@@ -277,11 +279,11 @@ class ConfigParser(argparse.ArgumentParser):
     def as_yaml(self, config: Any) -> str:
         """A configuration as a YAML file, with the sentence of each field above it."""
         lines: list[str] = []
-        group = None
+        title = None
         for name, setting in self.settings.items():
-            if setting.group is not group:
-                group = setting.group
-                lines += [*([""] if lines else []), f"## {title_of(group)}"]
+            if title_of(setting.group) != title:
+                title = title_of(setting.group)
+                lines += [*([""] if lines else []), f"## {title}"]
             comment = as_typed(setting.help)
             lines += textwrap.wrap(comment, 110, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
             value = {name: getattr(config, name)}

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from subtle.options import option
 from subtle.run.shared_config import (
     BuildConfig,
+    BuiltFigConfig,
     CaptionFormConfig,
     CaptionsConfig,
     ChatFramesConfig,
@@ -21,7 +22,7 @@ from subtle.run.shared_config import (
 
 @dataclass
 class AnnotatedConfig(BuildConfig):
-    """What to build from."""
+    """What to build from, and how."""
 
     source: str = option("", "Folder with the annotations; needed.")
 
@@ -96,7 +97,7 @@ OUTPUT, SCORES = "outputs/captions", "outputs/caption_scores"
 
 @dataclass
 class ScoredCaptionsConfig(BuildConfig, SplitConfig, CaptionFormConfig, DataConfig):
-    """How captions are scored."""
+    """Captions."""
 
     examples: int = option(5, "Labels of each sport that are shown beside a caption.")
 
@@ -132,10 +133,10 @@ class CaptionRewriteConfig(ScoredCaptionsConfig, CaptionsConfig):
 
 
 @dataclass
-class CaptionSelectConfig(OutputConfig, DeviceConfig, FramesConfig, VideosConfig):
+class CaptionSelectConfig(OutputConfig, DeviceConfig, FramesConfig, BuiltFigConfig):
     """Which captions to choose from, and with which model."""
 
-    build: str = option("outputs/build_fig", "Folder that build.py fig wrote.")
+    build: str = "outputs/build_fig"
     model: str = option(
         "outputs/noise_evaluator/model", "Noise evaluator, or a BLIP: a model folder or a name on the Hub."
     )

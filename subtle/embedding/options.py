@@ -7,26 +7,26 @@ from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.shared_config import (
     MINIATURE_CLIP_SECONDS,
     ActorConfig,
-    Granularity,
     MomentFeaturesConfig,
     ReadingConfig,
     RunConfig,
     ShardsConfig,
+    TowersConfig,
     VideosConfig,
 )
 
 
 @dataclass
-class EmbedMomentsConfig(RunConfig, MomentFeaturesConfig, VideosConfig, ShardsConfig, ReadingConfig, ActorConfig):
+class EmbedMomentsConfig(
+    RunConfig, MomentFeaturesConfig, VideosConfig, ShardsConfig, ReadingConfig, TowersConfig, ActorConfig
+):
     """What to encode, with what, and where to put it."""
 
-    vision_model: str = option(MINIATURE_CLIP, "Image or video model: a model folder or a name on the Hub.")
-    text_model: str = option(MINIATURE_CLIP, "Text model: a model folder or a name on the Hub.")
+    vision_model: str = MINIATURE_CLIP
     frames_per_clip: int | None = option(
         None,
         "Frames read for each vector; none: as many as a video model was trained with, 4 for an image model.",
     )
-    granularities: list[Granularity] = option(["fine", "coarse"], "Captions to encode.")
     output_dir: str | None = None  # type: ignore[assignment]  # outputs/features/DATASET
     batch_size: int = 64
     shard_size: int = 64

@@ -28,25 +28,27 @@ from subtle.run.shared_config import (
     RunConfig,
     SampleConfig,
     SeedConfig,
-    Selection,
+    ShortlistConfig,
+    ShownConfig,
     SplitConfig,
+    Stage2FileConfig,
     TrustConfig,
     VideosConfig,
+    WindowConfig,
     WorkersConfig,
 )
 from subtle.tfcovr.systems import SYSTEMS
 
 
 @dataclass
-class EvaluateConfig(RunConfig, CompareConfig, QueryConfig, GalleryConfig, FrameCacheConfig, WorkersConfig, DataConfig):
+class EvaluateConfig(
+    RunConfig, CompareConfig, QueryConfig, GalleryConfig, FrameCacheConfig, WorkersConfig, Stage2FileConfig, DataConfig
+):
     """Which models to measure, on what, and how."""
 
     models: list[str] = field(default_factory=lambda: ["outputs/stage2/model"])
     name: str = option("two-stage", "Name of these models in tables.")
     systems: list[str] = option([system.name for system in SYSTEMS], "Systems that --compare measures.")
-    stage2_config: str | None = option(
-        None, "YAML file of stage2.py for that training; none: as the first of --models was trained."
-    )
     image_model: str = option(MINIATURE_CLIP, "Image model whose frame average is stage-2-only's video encoder.")
     runs_dir: str = "outputs/systems"
     output_dir: str = "outputs/evaluation"
@@ -108,7 +110,15 @@ class EvaluateCompConfig(
 
 @dataclass
 class EvaluateVCMRConfig(
-    SeedConfig, CompareConfig, SampleConfig, CorpusConfig, DeviceConfig, BatchConfig, MomentDataConfig
+    SeedConfig,
+    CompareConfig,
+    SampleConfig,
+    CorpusConfig,
+    DeviceConfig,
+    BatchConfig,
+    WindowConfig,
+    ShortlistConfig,
+    MomentDataConfig,
 ):
     """Which models to measure, on what, and how."""
 
@@ -130,8 +140,7 @@ class EvaluateVCMRConfig(
     two_step: bool = option(False, "Measure what the models add to an index of windows, as search.py --refine.")
     matchers: list[str] = option([], "Cross-encoders for --two_step to re-rank with: one, or one for each seed.")
     index_model: str = option(MINIATURE_CLIP, "Model of the vectors of --two_step: a model folder or a Hub name.")
-    window_seconds: float = option(2.0, "Length of a window of --two_step; one begins every half of it.")
-    shortlist: int = option(50, "Windows that the second step of --two_step looks at.")
+    window_seconds: float = 2.0
     rerank_shortlist: int = option(20, "Moments that --matchers look at.")
     legacy_truncate: bool = option(False, "Let NMS see the first 100 candidates only, as the released code does.")
     batch_size: int = 64
@@ -147,7 +156,15 @@ class EvaluateVCMRConfig(
 
 @dataclass
 class EvaluateMTEBConfig(
-    SeedConfig, ModelsConfig, AnnotationsConfig, VideosConfig, TrustConfig, BatchConfig, DeviceConfig, WorkersConfig
+    SeedConfig,
+    ModelsConfig,
+    AnnotationsConfig,
+    VideosConfig,
+    TrustConfig,
+    BatchConfig,
+    DeviceConfig,
+    FramesConfig,
+    WorkersConfig,
 ):
     """Which models to measure, and on which tasks."""
 
@@ -162,9 +179,7 @@ class EvaluateMTEBConfig(
     )
     dataset_config: str | None = None  # type: ignore[assignment]  # mini, of a folder composed
     as_sentence_transformer: bool = option(False, "Load every folder with sentence-transformers, also models of ours.")
-    num_frames: int | None = option(
-        12, "Frames that mteb gives a model of sentence-transformers; none: all, of which its processor takes some."
-    )
+    num_frames: int | None = 12
     output_dir: str = "outputs/evaluate_mteb"
 
 
@@ -182,7 +197,7 @@ class JudgeConfig(BuildConfig, SplitConfig, ChatFramesConfig, ContrastConfig):
 
 
 @dataclass
-class ReportConfig(SeedConfig, SplitConfig, DataConfig):
+class ReportConfig(SeedConfig, ShownConfig, SplitConfig, DataConfig):
     """What to report on and how much of it to show."""
 
     dataset: str | None = None  # type: ignore[assignment]  # that of the evaluation
@@ -190,12 +205,6 @@ class ReportConfig(SeedConfig, SplitConfig, DataConfig):
     evaluation_dir: str = option("outputs/evaluation", "Folder that evaluate.py tfcovr wrote.")
     output_dir: str = "outputs/report"
     title: str = option("Composed video retrieval", "Title of the page.")
-    num_queries: int = option(20, "Queries to show with their clips; 0: none.")
-    selection: Selection = option(
-        "worst", "Which queries: the lowest average precision of each target first, or drawn from all."
-    )
-    ranks: int = option(12, "Most answers shown for a query: as many as are right and 2 more, up to this.")
-    num_labels: int = option(10, "Labels in the table of the easiest and the hardest.")
 
 
 @dataclass
@@ -209,36 +218,19 @@ class AnalyzeFIGConfig(SeedConfig, MomentsConfig, VideosConfig):
         "tfidf",
         "What captions are compared by: tfidf (word statistics), or a text model's folder or name on the Hub.",
     )
-    eps: float = option(0.01, "DBSCAN's eps: cosine distance below which two captions are the same.")
-    min_samples: int = option(2, "Captions that make a cluster of DBSCAN.")
-    tsne_min_samples: int = option(16, "The same for the clusters of the map.")
     tsne: bool = option(True, "Draw the map of captions (Figure 5).")
     user_study: bool = option(False, "Write the forms of the user study.")
-    items_per_kind: int = option(50, "Captions of each kind in the user study.")
-    items_per_form: int = option(30, "Captions in one form.")
     answers: str | None = option(None, "Folder of the forms and the exported answers, to add them up; none: analyze.")
-    vote: Literal["single", "majority"] = option(
-        "single", "What counts in the user study: each answer, or the majority for each caption."
-    )
     output_dir: str = "outputs/analysis"
-
-    def __post_init__(self) -> None:
-        if self.items_per_kind < 1 or self.items_per_form < 1 or self.min_samples < 1 or self.eps <= 0:
-            raise ValueError("--items_per_kind, --items_per_form, --min_samples and --eps must be positive")
 
 
 @dataclass
 class AnalyzeTFCoVRConfig(OutputConfig, DataConfig):
     """What to analyze."""
 
-    top_words: int = option(30, "Words of the modification texts to list.")
     similarity_model: str | None = option(
         None,
         "CLIP-like text model or sentence encoder, a folder or a name on the Hub, whose pairs of TF-CoVR's 306 labels "
         "to compare with those by attributes; none: do not compare.",
     )
     output_dir: str = "outputs/tfcovr_analysis"
-
-    def __post_init__(self) -> None:
-        if self.top_words < 1:
-            raise ValueError("--top_words must be positive")

@@ -23,6 +23,9 @@ from subtle.tfcovr.confusion import confusion_counts, confusion_table, most_conf
 from subtle.tfcovr.measure import CUTOFFS
 from subtle.tfcovr.shown_queries import NOT_STATED, select_queries, show_queries
 
+MOST_ANSWERS, MOST_LABELS = 12, 10
+"""Of a query, and in the table of the easiest and the hardest."""
+
 
 def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
     """The results, and the predictions with `ap`, each query's average precision at the last cut-off."""
@@ -177,8 +180,8 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     predictions = name_targets(predictions, clips).with_columns(video=video)
     per_label = breakdown(predictions, "target_label")
     counts = confusion_counts(predictions, clip_classes(clips))
-    drawn = select_queries(predictions, num_queries=config.num_queries, selection=config.selection, seed=config.seed)
-    shown = [query | {"ap": percent(query["ap"])} for query in show_queries(drawn, clips, ranks=config.ranks)]
+    drawn = select_queries(predictions, num_queries=config.num_queries, seed=config.seed)
+    shown = [query | {"ap": percent(query["ap"])} for query in show_queries(drawn, clips, ranks=MOST_ANSWERS)]
     page = render_page(
         "report.html",
         title=config.title,
@@ -189,14 +192,12 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
         cutoffs=CUTOFFS,
         systems=system_rows(folder, results, videos),
         change_types=table_rows(breakdown(predictions, "change_type")),
-        labels=table_rows(both_ends(per_label, config.num_labels), name="target"),
+        labels=table_rows(both_ends(per_label, MOST_LABELS), name="target"),
         num_labels=len(per_label),
         confusion=confusion_table(counts),
         pairs=most_confused(counts),
         queries=shown,
         num_queries=len(predictions),
-        selection=config.selection,
-        seed=config.seed,
         provenance=json.dumps({k: v for k, v in results.items() if k != "by_seed"}, indent=2),
     )
     return page, per_label.select("name", "queries", "value", description="target")

@@ -52,7 +52,6 @@ def load_moments(
         span_preset(config),
         long_videos=long_videos,
         clip_seconds=config.clip_seconds,
-        normalize_features=config.normalize_features,
     )
 
 

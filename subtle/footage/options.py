@@ -17,14 +17,18 @@ from subtle.run.shared_config import (
     ReadingConfig,
     RestartConfig,
     RunConfig,
+    ShownConfig,
     TrustConfig,
     VideosConfig,
+    WindowConfig,
     WorkersConfig,
 )
 
 
 @dataclass
-class IndexConfig(DeviceConfig, FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustConfig, ActorConfig):
+class IndexConfig(
+    DeviceConfig, FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustConfig, WindowConfig, ActorConfig
+):
     """What to index, with which model, and where to keep it."""
 
     source: str | None = option(None, "Folder of videos or table of moments, the first word; none: the miniature.")
@@ -38,11 +42,9 @@ class IndexConfig(DeviceConfig, FramesConfig, BatchConfig, ReadingConfig, Videos
     cut: Literal["windows", "shots", "transnetv2"] = option(
         "windows", "How a folder's videos are cut into moments; shots by PySceneDetect, or by TransNetV2."
     )
-    window_seconds: float = option(4.0, "Length of a window.")
     stride_seconds: float = option(2.0, "From the start of one window to the next; the windows overlap by the rest.")
     seconds_before: float = option(2.0, "Before an event of OpenSportsLib's JSON.")
     seconds_after: float = option(3.0, "After an event of OpenSportsLib's JSON.")
-    moments_per_read: int = option(8, "Moments of one video that are decoded together, each frame once.")
     retry: bool = option(False, "Try quarantined videos again, though they have not changed.")
     approximate: bool = option(
         False, "Also build an approximate index, for search --approximate; from 50,000 moments on."
@@ -51,9 +53,8 @@ class IndexConfig(DeviceConfig, FramesConfig, BatchConfig, ReadingConfig, Videos
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        counts = {name: getattr(self, name) for name in ("batch_size", "moments_per_read")}
-        if wrong := [name for name, value in counts.items() if value < 1]:
-            raise ValueError(f"--{wrong[0]} must be at least 1, not {counts[wrong[0]]}")
+        if self.batch_size < 1:
+            raise ValueError(f"--batch_size must be at least 1, not {self.batch_size}")
         if not 0 < self.stride_seconds <= self.window_seconds:
             raise ValueError(
                 f"--stride_seconds {self.stride_seconds:g} must be positive and at most --window_seconds "
@@ -79,11 +80,6 @@ class SearchConfig(TwoStepConfig, DeviceConfig, VideosConfig, TrustConfig):
         "Find nothing where no moment reaches a score that is calibrated on the index; the first such search of an "
         "index takes longer.",
     )
-    misfits_shown: float | None = option(
-        None,
-        "Share (0 to 1) of queries about something else for which --nothing_fits still finds something; none: 0.1 of "
-        "texts, 0.3 of clips with a text.",
-    )
     where: str | None = option(None, "Condition in SQL on the moments' columns.")
     folder: str | None = option(None, "Only videos below this folder of the index.")
     approximate: bool = option(False, "Search the approximate index of index.py --approximate: faster, may miss some.")
@@ -104,8 +100,6 @@ class SearchConfig(TwoStepConfig, DeviceConfig, VideosConfig, TrustConfig):
             raise ValueError("--exact and --mute are of --export")
         if self.nothing_fits and self.min_score is not None:
             raise ValueError("give --min_score or --nothing_fits, not both")
-        if self.misfits_shown is not None and not 0 < self.misfits_shown < 1:
-            raise ValueError(f"--misfits_shown must lie between 0 and 1, not {self.misfits_shown:g}")
         if self.text is None and self.refine is not None:
             raise ValueError("--refine finds moments by a text; give --text with it")
         times = (self.start_seconds, self.end_seconds)
@@ -116,7 +110,9 @@ class SearchConfig(TwoStepConfig, DeviceConfig, VideosConfig, TrustConfig):
 
 
 @dataclass
-class TuneConfig(RunConfig, RestartConfig, DryRunConfig, ChatConfig, FramesConfig, WorkersConfig, OwnClipsConfig):
+class TuneConfig(
+    RunConfig, RestartConfig, DryRunConfig, ChatConfig, FramesConfig, WorkersConfig, ShownConfig, OwnClipsConfig
+):
     """The clips, the model to start from, and how long to train."""
 
     clips: str | None = option(None, "Table of clips, the first word; none: draw an example.")
@@ -136,7 +132,7 @@ class TuneConfig(RunConfig, RestartConfig, DryRunConfig, ChatConfig, FramesConfi
     stage1_epochs: int | None = option(None, "Passes of stage 1 over the training clips; none: as many as they need.")
     stage2_epochs: int | None = option(None, "Passes of stage 2 over the triplets; none: as many as they need.")
     learning_rate: float | None = option(None, "Of stage 1; none: 1e-3 for the CLIP that ships, 3e-4 for others.")
-    num_queries: int = option(12, "Queries that the report shows with their clips; 0: none.")
+    num_queries: int = 12
 
     def __post_init__(self) -> None:
         super().__post_init__()

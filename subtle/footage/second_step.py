@@ -97,7 +97,7 @@ def make_reranker(config: TwoStepConfig, cache: Path, device: str) -> Any:
             raise ValueError(
                 f"{config.rerank} is a folder, so it runs here; leave out --dry_run, --base_url and --max_usd"
             )
-        return MatcherReranker(str(config.rerank), device_of(device), num_frames=config.rerank_frames)
+        return MatcherReranker(str(config.rerank), device_of(device), num_frames=config.num_frames)
     from hf_datasets.generation.cache import AnswerCache
     from subtle.run.build import open_chat
 
@@ -109,4 +109,4 @@ def make_reranker(config: TwoStepConfig, cache: Path, device: str) -> Any:
         )
     )
     kept = AnswerCache(answers) if not config.dry_run or answers.is_file() else None
-    return ChatReranker(chat, kept, num_frames=config.rerank_frames, max_side=config.rerank_max_side)
+    return ChatReranker(chat, kept, num_frames=config.num_frames, max_side=config.max_side)

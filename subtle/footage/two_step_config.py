@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 from subtle.options import option
-from subtle.run.shared_config import ChatConfig, DryRunConfig, ReadingConfig
+from subtle.run.shared_config import ChatConfig, ChatFramesConfig, DryRunConfig, ReadingConfig, ShortlistConfig
 
 
 @dataclass
-class TwoStepConfig(DryRunConfig, ChatConfig, ReadingConfig):
+class TwoStepConfig(DryRunConfig, ChatConfig, ChatFramesConfig, ShortlistConfig, ReadingConfig):
     """The second step: better starts and ends, and a better order, of the best moments by vectors."""
 
-    shortlist: int = option(50, "Moments that the second step looks at: the best ones by their vectors.")
     refine: str | None = option(
         None, "XML, ReLoCLNet or HERO, a folder that vcmr.py wrote: its start, end and score replace a moment's."
     )
@@ -23,8 +22,7 @@ class TwoStepConfig(DryRunConfig, ChatConfig, ReadingConfig):
         "What orders the moments anew: a folder with a cross-encoder (noise_evaluator.py trains one; BLIP), or else a "
         "chat model that sees images, by the server's name for it. Each moment is one request.",
     )
-    rerank_frames: int = option(8, "Frames of each moment that --rerank sees; a cross-encoder takes at most its own.")
-    rerank_max_side: int = option(448, "Longer side of a frame for a chat model, in pixels.")
+    num_frames: int = 8
     search_cache: str | None = option(
         None,
         "Folder of what searches computed: features, answers, thresholds; none: in the cache of datasets.",
@@ -32,8 +30,8 @@ class TwoStepConfig(DryRunConfig, ChatConfig, ReadingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.shortlist, self.rerank_frames, self.rerank_max_side) < 1:
-            raise ValueError("--shortlist, --rerank_frames and --rerank_max_side must be at least 1")
+        if min(self.shortlist, self.num_frames, self.max_side) < 1:
+            raise ValueError("--shortlist, --num_frames and --max_side must be at least 1")
         if self.rerank is None and (self.dry_run or self.base_url or self.max_usd is not None):
             raise ValueError("--dry_run, --base_url and --max_usd are of --rerank with a chat model")
         if self.refine is None and (self.refine_vision_model or self.refine_text_model):

@@ -1,4 +1,8 @@
-"""The parts of configurations that several recipes share; imports nothing that takes long."""
+"""The options that several verbs have; imports nothing that takes long.
+
+A verb inherits what it needs, and a class that only changes a default repeats `name: type = value`. Classes with the
+same docstring are one group of `--help`.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +16,6 @@ MixedPrecision = Literal["no", "fp16", "bf16", "fp8"]
 QueryParts = Literal["both", "video", "text"]  # as in hf_models.tfcovr.ranking, like the next
 Protocol = Literal["standard", "tfcovr-official"]
 Granularity = Literal["fine", "coarse"]
-Selection = Literal["worst", "random"]
 EndConvention = Literal[
     "inclusive", "exclusive", "xml_legacy", "hero_legacy"
 ]  # as in hf_models.moments.configuration_moments
@@ -25,28 +28,28 @@ MINIATURE_CLIP_SECONDS = 0.5
 
 @dataclass
 class OutputConfig:
-    """The output."""
+    """The run."""
 
     output_dir: str = option("outputs", "Folder for all that is written.")
 
 
 @dataclass
 class SeedConfig(OutputConfig):
-    """Chance."""
+    """The run."""
 
     seed: int = option(0, "Seed of everything random.")
 
 
 @dataclass
 class DeviceConfig:
-    """The machine."""
+    """The run."""
 
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
 
 
 @dataclass
 class RunConfig(DeviceConfig, SeedConfig):
-    """Precision."""
+    """The run."""
 
     mixed_precision: MixedPrecision | None = option(
         None, "Floating-point type of the forward pass; none: as `accelerate launch` is configured."
@@ -55,28 +58,28 @@ class RunConfig(DeviceConfig, SeedConfig):
 
 @dataclass
 class WorkersConfig:
-    """Reading videos."""
+    """The run."""
 
     num_workers: int = option(2, "Processes that read videos; 0: this one reads, and a video that hangs hangs the run.")
 
 
 @dataclass
 class ReadingConfig(WorkersConfig):
-    """Videos that hang."""
+    """The run."""
 
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one read, in seconds.")
 
 
 @dataclass
 class VideosConfig:
-    """The videos."""
+    """The dataset."""
 
     video_dir: str | None = option(None, "Folder of the videos; none: as the dataset, table or index knows them.")
 
 
 @dataclass
 class AnnotationsConfig:
-    """The annotations."""
+    """The dataset."""
 
     dataset_config: str = option(
         "mini", "Configuration of the dataset: mini, release or source; of TF-CoVR also hard, own or composed."
@@ -98,14 +101,14 @@ class DataConfig(AnnotationsConfig, VideosConfig):
 
 @dataclass
 class ContrastConfig(DataConfig):
-    """Which dataset of contrast pairs a recipe reads."""
+    """The dataset."""
 
     dataset: str = option("activitynet_comp", "Name of the dataset.", names=COMP_DATASETS)
 
 
 @dataclass
 class DrawnContrastConfig(ContrastConfig):
-    """Drawings of the disruptions."""
+    """The dataset."""
 
     draws: int = option(1, "Drawings of orders and replacements, each with its own; published pairs have 1.")
 
@@ -116,14 +119,14 @@ class DrawnContrastConfig(ContrastConfig):
 
 @dataclass
 class MomentsConfig(AnnotationsConfig):
-    """The dataset of moments."""
+    """The dataset."""
 
     dataset: str = option("charades_fig", "Name of the dataset.", names=FIG_DATASETS)
 
 
 @dataclass
 class MomentFeaturesConfig(MomentsConfig):
-    """The features of moments."""
+    """The features of moments, and the spans to look for."""
 
     clip_seconds: float | None = option(
         None,
@@ -134,13 +137,12 @@ class MomentFeaturesConfig(MomentsConfig):
 
 @dataclass
 class MomentDataConfig(MomentFeaturesConfig):
-    """The features, and the spans to look for."""
+    """The features of moments, and the spans to look for."""
 
     features: str = option(
         "outputs/features/charades_fig",
         "Folder of the features that `embed.py moments` wrote, or of the authors' HDF5 files.",
     )
-    normalize_features: bool = option(True, "Scale every vector of a clip or token to length 1.")
     preset: str | None = option(
         None, "The following four values by the name of a dataset, or miniature; none: those of the dataset."
     )
@@ -154,35 +156,35 @@ class MomentDataConfig(MomentFeaturesConfig):
 
 @dataclass
 class CorpusConfig:
-    """The corpus of videos."""
+    """What is measured."""
 
     memory_megabytes: float = option(96, "Memory for the scores of a block of the corpus, in megabytes.")
 
 
 @dataclass
 class SplitConfig:
-    """The split."""
+    """The dataset."""
 
     split: str | None = option(None, "Split to work on; none: test, or where there is none validation.")
 
 
 @dataclass
 class ModelsConfig(SplitConfig):
-    """The models."""
+    """What is measured."""
 
     models: list[str] = option([], "Model folders, or names on the Hub.")
 
 
 @dataclass
 class SeedsConfig:
-    """Seeds of the training."""
+    """What is measured."""
 
     seeds: list[int] = option([0], "Seeds of what is trained, each of which is measured.")
 
 
 @dataclass
 class CompareConfig(ModelsConfig, SeedsConfig):
-    """Train and measure."""
+    """What is measured."""
 
     compare: bool = option(False, "Train what is missing of what is compared, and measure it instead of --models.")
     runs_dir: str = option("outputs/runs", "Folder for what --compare trains.")
@@ -190,14 +192,14 @@ class CompareConfig(ModelsConfig, SeedsConfig):
 
 @dataclass
 class SampleConfig:
-    """A part of the queries."""
+    """What is measured."""
 
     max_queries: int | None = option(None, "Queries to measure on, drawn by the seed; none: all.")
 
 
 @dataclass
 class GalleryConfig:
-    """What is ranked."""
+    """What is measured."""
 
     gallery: Literal["clips", "targets"] = option(
         "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
@@ -207,7 +209,7 @@ class GalleryConfig:
 
 @dataclass
 class EmbeddingsConfig:
-    """The embeddings."""
+    """The encoders, and how clips and texts are prepared for them."""
 
     embeddings: str = option(
         "outputs/embeddings/stage1", "Folder of the embeddings of `embed.py clips`; made where missing."
@@ -216,7 +218,7 @@ class EmbeddingsConfig:
 
 @dataclass
 class QueryConfig(EmbeddingsConfig):
-    """The query."""
+    """The encoders, and how clips and texts are prepared for them."""
 
     query: QueryParts = option("both", "Parts of the query that the model sees; text and video are baselines.")
     query_frames: int | None = option(
@@ -226,49 +228,49 @@ class QueryConfig(EmbeddingsConfig):
 
 @dataclass
 class FramesConfig:
-    """Frames."""
+    """The encoders, and how clips and texts are prepared for them."""
 
     num_frames: int | None = option(None, "Frames of each clip; none: as the model was made for.")
 
 
 @dataclass
 class ChatFramesConfig(FramesConfig):
-    """Frames for a chat model."""
+    """The encoders, and how clips and texts are prepared for them."""
 
     max_side: int = option(448, "Longer side of a frame, in pixels; smaller frames stay as they are.")
 
 
 @dataclass
 class BatchConfig:
-    """Forward passes."""
+    """The encoders, and how clips and texts are prepared for them."""
 
     batch_size: int = option(16, "Clips, texts or queries of a forward pass, of each process.")
 
 
 @dataclass
 class ShardsConfig(BatchConfig):
-    """Files of embeddings."""
+    """The encoders, and how clips and texts are prepared for them."""
 
     shard_size: int = option(256, "Clips, texts or videos per file of embeddings; a kill costs at most one file.")
 
 
 @dataclass
 class TrustConfig:
-    """Code of others."""
+    """The run."""
 
     trust_remote_code: bool = option(False, "Run the code that a model's folder or repository holds.")
 
 
 @dataclass
 class DryRunConfig:
-    """The plan alone."""
+    """The run."""
 
     dry_run: bool = option(False, "Print what would be done, and what it takes or costs; do none of it.")
 
 
 @dataclass
 class CaptionsConfig:
-    """Captions of clips."""
+    """Captions."""
 
     captions: str | None = option(
         None, "Table of clip_id and caption, as `caption.py write` makes it; none: made of the clips' labels."
@@ -277,7 +279,7 @@ class CaptionsConfig:
 
 @dataclass
 class CaptionFormConfig:
-    """The form of captions."""
+    """Captions."""
 
     sport: Literal["gymnastics", "diving"] | None = option(
         None, "Sport of clips without a label of TF-CoVR; none: they are rejected. Labels say their own."
@@ -289,7 +291,7 @@ class CaptionFormConfig:
 
 @dataclass
 class OwnClipsConfig(VideosConfig):
-    """Clips of your own."""
+    """The dataset."""
 
     marks: str | None = option(
         None, "Table of search results marked right or wrong, as demo.py writes it; the right ones are trained on."
@@ -301,27 +303,91 @@ class OwnClipsConfig(VideosConfig):
 
 
 @dataclass
+class RewrittenConfig:
+    """Captions."""
+
+    rewritten: str | None = option(
+        None, "Table of query_id and target_caption, as `caption.py rewrite` makes it; none: made now."
+    )
+
+
+@dataclass
+class WindowConfig:
+    """The encoders, and how clips and texts are prepared for them."""
+
+    window_seconds: float = option(4.0, "Length of a window.")
+
+
+@dataclass
+class ShortlistConfig:
+    """What is measured."""
+
+    shortlist: int = option(50, "Clips or moments that are looked at once more: the best by their vectors.")
+
+
+@dataclass
+class ShownConfig:
+    """What is measured."""
+
+    num_queries: int = option(20, "Queries to show with their clips; 0: none.")
+
+
+@dataclass
+class TargetFramesConfig:
+    """The encoders, and how clips and texts are prepared for them."""
+
+    target_frames: int | None = option(None, "Frames of a target; none: as many as the model was made for.")
+
+
+@dataclass
+class ShuffleConfig:
+    """The encoders, and how clips and texts are prepared for them."""
+
+    shuffle_frames: bool = option(
+        False, "Feed the frames of each clip in a random order, to see whether the encoder reads time."
+    )
+
+
+@dataclass
+class BuiltFigConfig(VideosConfig):
+    """The dataset."""
+
+    build: str | None = option(
+        None, "Folder that `build.py fig` wrote, to train on with negative captions; none: the miniature."
+    )
+
+
+@dataclass
+class Stage2FileConfig:
+    """What is measured."""
+
+    stage2_config: str | None = option(
+        None, "YAML file of stage2.py for what stage 2 trains; none: as the first of --models was, or its defaults."
+    )
+
+
+@dataclass
 class OptimizerConfig:
-    """Optimization by AdamW."""
+    """Optimization."""
 
     epochs: int = option(10, "Passes over what is trained on.")
     batch_size: int = option(32, "Clips, moments or triplets of an optimizer step, of all processes together.")
     learning_rate: float = option(1e-3, "Highest learning rate, after the warm-up.")
-    weight_decay: float = option(0.01, "Weight decay.")
+    weight_decay: float = option(0.01, "AdamW's weight decay.")
     warmup_steps: float = option(0.0, "Optimizer steps of linear warm-up; below 1: their share of all steps.")
     max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
 
 
 @dataclass
 class ActivationConfig:
-    """Memory."""
+    """Optimization."""
 
     activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")
 
 
 @dataclass
 class ContrastiveConfig:
-    """The contrastive loss."""
+    """Optimization."""
 
     loss: Literal["hn_nce", "infonce", "multi_positive"] = option(
         "multi_positive", "Hard negatives; in-batch; or in-batch where what says the same as the target is a positive."
@@ -333,7 +399,7 @@ class ContrastiveConfig:
 
 @dataclass
 class ReleasedLossConfig(ContrastiveConfig):
-    """What the released code does in another way."""
+    """Optimization."""
 
     row_normalization: Literal["row", "official"] = option(
         "row", "Normalization of hn_nce's negative weights; official repeats a slip of the released code."
@@ -345,14 +411,14 @@ class ReleasedLossConfig(ContrastiveConfig):
 
 @dataclass
 class TextsConfig:
-    """Texts."""
+    """The encoders, and how clips and texts are prepared for them."""
 
     number_words: bool = option(False, "Spell numbers in texts out (2.5: two and a half), as the released code does.")
 
 
 @dataclass
 class FrameCacheConfig:
-    """Decoded frames."""
+    """The encoders, and how clips and texts are prepared for them."""
 
     cache_dir: str = option(
         "outputs/frames", "Folder of the frames that stage1.py decodes; clips that are there are not decoded again."
@@ -360,14 +426,20 @@ class FrameCacheConfig:
 
 
 @dataclass
-class EncoderConfig(FrameCacheConfig, TextsConfig, FramesConfig):
-    """The encoders and how clips and texts are prepared for them."""
+class TowersConfig:
+    """The encoders, and how clips and texts are prepared for them."""
 
     vision_model: str = option("outputs/stage1/model", "Video or image encoder: a model folder or a name on the Hub.")
+    text_model: str = option(MINIATURE_CLIP, "Text encoder: a model folder or a name on the Hub.")
+
+
+@dataclass
+class EncoderConfig(TowersConfig, FrameCacheConfig, TextsConfig, FramesConfig):
+    """The encoders, and how clips and texts are prepared for them."""
+
     vision_model_class: str | None = option(
         None, "Its class in transformers, such as CLIPVisionModelWithProjection; none: AutoModel's choice."
     )
-    text_model: str = option(MINIATURE_CLIP, "Text encoder: a model folder or a name on the Hub.")
     text_model_class: str | None = option(
         None,
         "Its class in transformers; none: CLIPTextModelWithProjection for CLIP, else AutoModel's choice.",
@@ -409,9 +481,6 @@ class ClassifierConfig(OptimizerConfig, ActivationConfig, FramesConfig):
     temporal_learning_rate_factor: float = option(
         10.0, "Learning rate of the temporal embedding, times --learning_rate."
     )
-    backbone_learning_rate_factor: float = option(
-        1.0, "Learning rate of CLIP's own weights with --full, times --learning_rate."
-    )
     weight_decay: float = 0.02
 
 
@@ -444,14 +513,14 @@ class ActorConfig:
 
 @dataclass
 class RestartConfig:
-    """An earlier run."""
+    """The run."""
 
     restart: bool = option(False, "Forget what an earlier run left in --output_dir instead of resuming it.")
 
 
 @dataclass
 class TrainingRunConfig(RunConfig, RestartConfig):
-    """How the run is kept and tracked."""
+    """The run."""
 
     checkpoint_steps: int = option(200, "Optimizer steps between two checkpoints.")
     tracker: str | None = option(
@@ -461,20 +530,17 @@ class TrainingRunConfig(RunConfig, RestartConfig):
 
 
 @dataclass
-class EmbedConfig(RunConfig, EncoderConfig, DataConfig, ShardsConfig, ReadingConfig, ActorConfig):
+class EmbedConfig(RunConfig, EncoderConfig, ShuffleConfig, DataConfig, ShardsConfig, ReadingConfig, ActorConfig):
     """Which clips and texts to encode, how, and where to put their embeddings."""
 
     splits: list[str] | None = option(None, "Splits to encode; none: all that the dataset has.")
     output_dir: str = "outputs/embeddings/stage1"
-    shuffle_frames: bool = option(
-        False, "Feed the frames of each clip in a random order, to see whether the encoder reads time."
-    )
     shard_size: int = 1024
 
 
 @dataclass
 class ChatConfig:
-    """The chat model's server and its prices."""
+    """The chat model, its server and its prices."""
 
     base_url: str | None = option(None, "URL of an OpenAI-compatible server; none: OpenAI's.")
     api_key_env: str = option("OPENAI_API_KEY", "Environment variable that holds the key.")
@@ -495,7 +561,7 @@ class ChatConfig:
 
 @dataclass
 class BuildConfig(SeedConfig, DryRunConfig, ChatConfig):
-    """The model that writes the texts, and its limits."""
+    """The chat model, its server and its prices."""
 
     output_dir: str = "outputs/build"
     model: str | None = option(None, "Chat model, by the server's name for it; none: the rule-based generator.")

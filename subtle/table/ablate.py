@@ -14,13 +14,13 @@ from hf_models.encoders import Estimate
 from hf_models.fingerprints import weights_fingerprint
 from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained, write_table
 from subtle.evaluate.options import EvaluateConfig
-from subtle.options import adopt, option, override, parse_config
+from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.models import load_trained
 from subtle.run.results import replacing
-from subtle.run.shared_config import DataConfig
+from subtle.run.shared_config import DataConfig, ShuffleConfig
 from subtle.table.costs import OPERATIONS, PASSES, Cost, Forward, Machine
 from subtle.table.differences import QUERIES, differences, over_seeds, row_name, variation_of
 from subtle.table.options import AblateConfig
@@ -40,10 +40,8 @@ AIM_ATTENDS_TWICE = 1.35
 
 
 @dataclass
-class VariedConfig(Stage2Config):
+class VariedConfig(Stage2Config, ShuffleConfig):
     """Stage 2 with an option of `embed.py clips`."""
-
-    shuffle_frames: bool = option(False, "Train and measure on clips with their frames in a random order.")
 
 
 STAGES = {"stage1": Stage1Config, "stage2": VariedConfig}

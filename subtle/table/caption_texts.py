@@ -19,6 +19,8 @@ from hf_datasets.tfcovr.labels import find_label
 from subtle.tfcovr.captions import LABEL_CAPTIONS, SECOND_CAPTION, model_of
 from subtle.tfcovr.captions import read_captions as read_table
 
+LEAST_SHARE = 0.9
+"""Of usable captions, with which a row is measured."""
 NAMED = 5
 """How many unusable captions a message names."""
 
@@ -117,20 +119,19 @@ def captions_for(
     return read_captions(captions, sorted(asked), "clip_id", "caption")
 
 
-def check_share(found: Captions, least: float, flag: str) -> None:
+def check_share(found: Captions, flag: str) -> None:
     """Refuse captions of which too few can be used.
 
     Args:
         found: the captions.
-        least: the smallest share that will do.
         flag: that names another file.
 
     Raises:
         ValueError: fewer can be used, or none; counts and names them.
     """
     wanted = len(found.texts) + len(found.unusable)
-    if not found.texts or len(found.texts) < least * wanted:
-        raise ValueError(f"{found}; this row needs {least:.0%} of them (--min_caption_share): give others with {flag}")
+    if not found.texts or len(found.texts) < LEAST_SHARE * wanted:
+        raise ValueError(f"{found}; this row needs {LEAST_SHARE:.0%} of them: give others with {flag}")
 
 
 def describe_clips(clips: Iterable[Mapping[str, Any]]) -> Captions:

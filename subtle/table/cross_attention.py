@@ -43,6 +43,7 @@ from subtle.run.shared_config import (
     FrameCacheConfig,
     OptimizerConfig,
     ReleasedLossConfig,
+    TargetFramesConfig,
     TextsConfig,
     TrainingRunConfig,
     WorkersConfig,
@@ -52,6 +53,8 @@ from subtle.table.embedding import embed_clips
 from subtle.table.queries import DESCRIPTION_WEIGHT, blend
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 
+STATES_GIGABYTES = 2.0
+"""What the frozen vision encoder gives is kept in memory up to this; else it runs for each batch."""
 QUERY_FRAMES = 1
 FRAMES_AT_ONCE = 64
 
@@ -65,21 +68,19 @@ class CrossAttentionConfig(
     TextsConfig,
     FrameCacheConfig,
     WorkersConfig,
+    TargetFramesConfig,
     DataConfig,
 ):
     """What to train and how."""
 
     model: str = option("Salesforce/blip-itm-large-coco", "BLIP for retrieval: a model folder or a name on the Hub.")
     enriched: bool = option(False, "Train ECDE, which also reads descriptions of clips.")
-    target_frames: int = option(15, "Frames of a target.")
+    target_frames: int = 15
     embeddings: str = "outputs/finetune_baseline/embeddings"
     loss: Literal["hn_nce", "infonce", "multi_positive"] = "hn_nce"
     batch_size: int = 256
     learning_rate: float = 1e-4
     weight_decay: float = 0.05
-    states_gigabytes: float = option(
-        2.0, "Keep what the frozen vision encoder gives in memory, if it is no more; else run it for each batch."
-    )
     output_dir: str = "outputs/finetune_baseline/blip-covr"
 
 
@@ -135,13 +136,13 @@ class Clips:
         if descriptions is not None:
             texts = dict(zip(known, (spelled[self.texts[text]] for text in said), strict=True))
             self.multimodal_embeds = torch.cat([self.describe(part, texts) for part in batched(known, FRAMES_AT_ONCE)])
-        self.states = self.encode_all(config.states_gigabytes)
+        self.states = self.encode_all()
 
-    def encode_all(self, gigabytes: float) -> Tensor | None:
+    def encode_all(self) -> Tensor | None:
         """What the vision encoder gives for all clips `(N, P, width)`, on the CPU; None where it is too much."""
         ids = list(self.ids)
         first = self.encode(ids[:1])
-        if len(ids) * first.nbytes > gigabytes * 1e9:
+        if len(ids) * first.nbytes > STATES_GIGABYTES * 1e9:
             return None
         return torch.cat([self.encode(part).cpu() for part in batched(ids, FRAMES_AT_ONCE)])
 

@@ -23,12 +23,16 @@ from subtle.run.shared_config import (
     GalleryConfig,
     ModelsConfig,
     ReadingConfig,
+    RewrittenConfig,
     RunConfig,
     SampleConfig,
     SeedConfig,
     SeedsConfig,
     ShardsConfig,
+    ShortlistConfig,
     SplitConfig,
+    Stage2FileConfig,
+    TargetFramesConfig,
     TrustConfig,
     WorkersConfig,
 )
@@ -51,22 +55,16 @@ class TableConfig(KindConfig, DryRunConfig):
 
     rows: list[str] | None = option(None, "Rows to measure now, by name; none: all.")
     merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
-    tflops: float | None = option(
-        None, "Speed of the machine for --dry_run, in 10^12 operations per second; none: as measured here."
-    )
 
 
 @dataclass
-class RetrievalConfig(DeviceConfig, GalleryConfig, ShardsConfig, TrustConfig, WorkersConfig, DataConfig):
+class RetrievalConfig(
+    DeviceConfig, GalleryConfig, ShardsConfig, TrustConfig, WorkersConfig, TargetFramesConfig, DataConfig
+):
     """What is ranked, and how clips and texts are encoded for it."""
 
-    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable captions with which a row is measured.")
-    target_frames: int | None = option(None, "Frames of a target; none: as many as the model was made for.")
-
     def check_numbers(self, *names: str) -> None:
-        """Refuse a share that is none, and numbers that must be above 0: those here, and those of these names."""
-        if not 0 <= self.min_caption_share <= 1:
-            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
+        """Refuse numbers that must be above 0: those here, and those of these names."""
         for name in (*names, "target_frames", "batch_size", "shard_size"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
@@ -95,7 +93,14 @@ class RowModelsConfig:
 
 @dataclass
 class ZeroShotConfig(
-    TableConfig, SeedConfig, RowModelsConfig, RetrievalConfig, ModelsConfig, ReadingConfig, CaptionsConfig
+    TableConfig,
+    SeedConfig,
+    RowModelsConfig,
+    RetrievalConfig,
+    ModelsConfig,
+    ReadingConfig,
+    RewrittenConfig,
+    CaptionsConfig,
 ):
     """Which rows to measure, on what, and how."""
 
@@ -106,15 +111,12 @@ class ZeroShotConfig(
     query_frames: int | None = option(
         None, "Frames of a query's clip for --models; 1: the middle frame; none: as many as the model was made for."
     )
-    rewritten: str | None = option(
-        None, "Table of query_id, target_caption that says what to find; none: label captions."
-    )
     output_dir: str = "outputs/zero_shot"
 
     def __post_init__(self) -> None:
         if self.models == ["none"]:
             self.models = []
-        self.check_numbers("query_frames", "tflops")
+        self.check_numbers("query_frames")
 
 
 NAMES = [row.name for row in ROWS]
@@ -123,7 +125,7 @@ BY_THE_ROW = ("end_to_end", "query", "query_frames", "project_text")
 
 @dataclass
 class TrainedRowsConfig(TableConfig, SeedsConfig):
-    """What trains the rows."""
+    """The kind of rows, which decides the other options."""
 
     stage1_config: str | None = option(None, "YAML file of stage1.py for what stage 1 trains; none: its defaults.")
 
@@ -165,7 +167,9 @@ MINIATURE = {
 
 
 @dataclass
-class AblateConfig(TrainedRowsConfig, RunConfig, EmbeddingsConfig, FrameCacheConfig, WorkersConfig, DataConfig):
+class AblateConfig(
+    TrainedRowsConfig, RunConfig, EmbeddingsConfig, FrameCacheConfig, WorkersConfig, Stage2FileConfig, DataConfig
+):
     """What to vary, on what, and how often."""
 
     kind: Kind = "ablate"
@@ -176,13 +180,19 @@ class AblateConfig(TrainedRowsConfig, RunConfig, EmbeddingsConfig, FrameCacheCon
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2, 3, 4])
     stage1_per_seed: bool = option(False, "Train stage 1 with each seed, too, instead of once.")
     shuffled: bool = option(False, "Measure each model on shuffled frames, too.")
-    stage2_config: str | None = option(None, "YAML file of stage2.py that all variations start from.")
     output_dir: str = "outputs/ablation"
 
 
 @dataclass
 class DescribeAndRerankConfig(
-    KindConfig, BuildConfig, SampleConfig, CaptionFormConfig, ChatFramesConfig, RetrievalConfig
+    KindConfig,
+    BuildConfig,
+    SampleConfig,
+    CaptionFormConfig,
+    ChatFramesConfig,
+    RewrittenConfig,
+    ShortlistConfig,
+    RetrievalConfig,
 ):
     """What writes the descriptions, what retrieves, what re-ranks, and on what it is measured."""
 
@@ -192,11 +202,9 @@ class DescribeAndRerankConfig(
         "What the target's description is written from: frames of the query clip with the modification text; or the "
         "clip's caption, which is rewritten, in two requests.",
     )
-    rewritten: str | None = option(None, "Table of query_id, target_caption to take as descriptions; none: ask.")
     encoder: str = option(MINIATURE_CLIP, "Model of videos and texts that retrieves: a folder or a name on the Hub.")
-    shortlist: int = option(20, "Clips of each query that are re-ranked; 0: no re-ranking.")
+    shortlist: int = 20
     reranker: str | None = option(None, "Another chat model that re-ranks; none: --model.")
-    reranker_base_url: str | None = option(None, "URL of its OpenAI-compatible server; none: as --base_url.")
     matcher: str | None = option(
         None, "Cross-encoder that re-ranks on this machine, a VidCLIP matcher or BLIP: a folder; none: a chat model."
     )
@@ -211,8 +219,6 @@ class DescribeAndRerankConfig(
             raise ValueError("--matcher and --reranker both re-rank: give one of them")
         if self.reranker and not self.model:
             raise ValueError("--reranker is another chat model beside --model: name that one, too")
-        if self.reranker_base_url and not self.reranker:
-            raise ValueError("--reranker_base_url is the server of --reranker: name that model")
         if self.shortlist < 0:
             raise ValueError(f"--shortlist is {self.shortlist}; it is a number of clips, 0 for no re-ranking")
 

@@ -9,6 +9,7 @@ from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.run.shared_config import (
     COMP_DATASETS,
     ActivationConfig,
+    BuiltFigConfig,
     ClassifierConfig,
     ContrastiveConfig,
     CorpusConfig,
@@ -28,7 +29,6 @@ from subtle.run.shared_config import (
     RestartConfig,
     RunConfig,
     TrainingRunConfig,
-    VideosConfig,
     WorkersConfig,
 )
 
@@ -50,7 +50,6 @@ class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, Worker
     adam_beta2: float = option(0.98, "AdamW's beta2.")
     warmup_steps: float = 0.25
     max_gradient_norm: float = 1.0
-    label_smoothing: float = option(0.0, "Label smoothing of the cross-entropy, 0 to 1.")
     class_balanced: bool = option(False, "Draw every class equally often.")
     crop_scale: float = option(
         0.8, "Smallest share (0 to 1) of the picture's area that a random crop keeps; 1: do not crop."
@@ -139,9 +138,7 @@ class VidCLIPRunConfig(
         "positive",
         "Texts that it compares: adjacent levels of disruption, all levels, or the positive with each.",
     )
-    preference_kind: Literal["logistic", "hinge"] = option("logistic", "Loss of one comparison.")
     preference_scale: float = option(20.0, "Factor on the difference of two cosine similarities.")
-    preference_margin: float = option(0.0, "Margin of a comparison, after the factor.")
     captioning_weight: float = option(
         0.0, "Weight of CoCa's captioning loss, added to any objective; CoCa has 2, and 0 trains no text decoder."
     )
@@ -201,26 +198,19 @@ class VCMRConfig(TrainingRunConfig, OptimizerConfig, CorpusConfig, MomentDataCon
     batch_size: int = 128
     learning_rate: float = 2e-3
     warmup_steps: float = 0.01
-    span_loss_weight: float | None = option(
-        None, "Weight of the cross-entropies of start and end; none: as published, or more in the miniature."
-    )
     output_dir: str = "outputs/vcmr"
 
 
 @dataclass
-class NoiseEvaluatorConfig(RunConfig, RestartConfig, OptimizerConfig, FramesConfig, WorkersConfig, VideosConfig):
+class NoiseEvaluatorConfig(RunConfig, RestartConfig, OptimizerConfig, FramesConfig, WorkersConfig, BuiltFigConfig):
     """What to learn from, what to train and how."""
 
-    build: str | None = option(None, "Folder of build.py fig with negative captions; none: the miniature.")
-    miniature_dir: str | None = option(None, "Folder of the miniature; none: in the cache, rendered where missing.")
     model: str = option(MINIATURE_CLIP, "CLIP, VidCLIP or BLIP to start from: a model folder or a name on the Hub.")
     num_frames: int = 8
     epochs: int = 4
     learning_rate: float = 3e-4
     warmup_steps: float = 0.05
     max_gradient_norm: float = 1.0
-    positives_per_clip: int = option(2, "Captions that fit, drawn for each moment and step.")
-    negatives_per_clip: int = option(2, "Negative captions drawn for each moment and step.")
     max_evaluated: int | None = option(None, "Moments of the test split to measure on; none: all.")
     output_dir: str = "outputs/noise_evaluator"
 
@@ -254,17 +244,11 @@ class FinetuneVLMConfig(
     )
     adapter: str | None = option(None, "Adapter of the same model to go on from, with --method lora; none: a new one.")
     rank: int = option(8, "Rank of LoRA's matrices.")
-    lora_alpha: int = option(16, "LoRA's outputs are multiplied by this over the rank.")
     lora_dropout: float = option(0.05, "Dropout probability (0 to 1) before LoRA, or in the blocks of the head.")
-    target_modules: list[str] = option(
-        ["q_proj", "k_proj", "v_proj", "o_proj"],
-        "Linear layers of the language model that get LoRA; the vision tower stays frozen.",
-    )
     layers: list[int] | None = option(
         None, "Layers that the head reads, 0 the token embeddings, -1 the last; none: all but the embeddings."
     )
     head_dim: int = option(256, "Width of the head's blocks, a multiple of 4.")
-    head_layers: int = option(2, "Blocks of the head.")
     temperature: float = 0.05
     beta: float = 0.5
     negatives: list[str] = option(
@@ -286,7 +270,6 @@ class FinetuneVLMConfig(
         "as --train_on.",
     )
     validation_queries: int | None = option(None, "Validate on the first queries only, this many; none: on all.")
-    tflops: float = option(100.0, "What the GPU reaches in a step, in 10^12 operations a second, for the hours.")
     output_dir: str = "outputs/finetune_vlm"
 
     def __post_init__(self) -> None:
@@ -296,11 +279,11 @@ class FinetuneVLMConfig(
             raise ValueError("--adapter is for --method lora; leave it out")
         if self.validates_on == "texts" and self.train_on == "clips":
             raise ValueError("--validation texts holds out texts of --train_on texts; use --validation clips")
-        for name in ("rank", "batch_size", "chunk_size", "epochs", "head_layers"):
+        for name in ("rank", "batch_size", "chunk_size", "epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
-        if self.hard_negatives < 0 or self.temperature <= 0 or self.tflops <= 0:
-            raise ValueError("--hard_negatives must be at least 0, --temperature and --tflops above 0")
+        if self.hard_negatives < 0 or self.temperature <= 0:
+            raise ValueError("--hard_negatives must be at least 0, --temperature above 0")
 
     @property
     def validates_on(self) -> str:

@@ -72,8 +72,6 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
     }
     if config.size == "miniature":
         fields |= MINIATURE_SIZES | (MINIATURE_HERO if config.model == "hero" else {})
-    if config.span_loss_weight is not None:
-        fields["span_loss_weight"] = config.span_loss_weight
     if config.roberta is None:
         model: MomentRetrievalModel = model_class(config_class(**fields))
         return model

@@ -232,7 +232,7 @@ def indexing(tiny, tmp_path_factory):
         write_colored_video(folder / f"{seed:02}.mp4", colors, seed=seed)
     (folder / "broken.mp4").write_bytes((folder / "00.mp4").read_bytes()[:700])
     options = {"model": tiny["vision_model"], "window_seconds": 1.0, "stride_seconds": 0.25, "batch_size": 3}
-    words = ["--source", folder, *flags(options | {"num_workers": 1, "moments_per_read": 2, "device": "cpu"})]
+    words = ["--source", folder, *flags(options | {"num_workers": 1, "device": "cpu"})]
     command = lambda out: [RECIPES / "index.py", "--output", out / "run", *words]  # noqa: E731
     on_ray = ["--engine", "ray", "--num_actors", 2, "--cpus_per_actor", 1]
     return {
@@ -291,7 +291,7 @@ def adaptations(tiny, tmp_path_factory):
     """The fine-tuning of a small vision-language model, and of some rows of the table of baselines."""
     model = make_tiny("tiny-random-qwen3-vl", tmp_path_factory.mktemp("vlm") / "model")
     vlm = {"dataset": tiny["dataset"], "model": model, "num_frames": 2, "epochs": 4, "batch_size": 8, "rank": 4}
-    vlm |= {"chunk_size": 16, "head_dim": 32, "head_layers": 1, "num_workers": 0, "device": "cpu"}
+    vlm |= {"chunk_size": 16, "head_dim": 32, "num_workers": 0, "device": "cpu"}
     vlm |= {"activation_checkpointing": "false", "checkpoint_steps": 3}
     rows = {**tiny, "projection_dim": 16, "fusion_hidden_dim": 16, "batch_size": 64, "epochs": 2, "seeds": [0, 1]}
     rows |= {"rows": ["clip-mlp-1", "blip-covr"], "split": "test", "device": "cpu", "checkpoint_steps": 3}

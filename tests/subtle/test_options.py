@@ -130,7 +130,7 @@ def test_a_printed_configuration_given_back_is_the_same(tmp_path):
     assert (first["stack"], first["learning_rate"], first["mixed_precision"]) == (4, 1e-4, "no")
     assert (second["seeds"], second["compare"], second["name"]) == ([0, 1], False, "no: 'quotes'")
     assert (third["clip_seconds"], third["dataset"]) == (0.25, "charades_fig")
-    assert "# AdamW's highest learning rate, after the warm-up.\nlearning_rate: 0.0001\n" in printed[0]
+    assert "# Highest learning rate, after the warm-up.\nlearning_rate: 0.0001\n" in printed[0]
 
 
 def test_every_field_of_every_recipe_has_a_sentence_and_every_group_a_title():

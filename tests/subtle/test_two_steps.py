@@ -96,7 +96,7 @@ def config(footage, tmp_path):
         limit=100,
         device="cpu",
         num_workers=0,
-        rerank_frames=2,
+        num_frames=2,
         search_cache=str(tmp_path / "cache"),
     )
 

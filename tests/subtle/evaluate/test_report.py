@@ -249,7 +249,7 @@ def test_the_worst_query_of_each_target_comes_before_the_second_worst_of_any():
         }
     )
     for num_queries, shown in {2: ["b", "d"], 3: ["b", "c", "d"], 9: ["b", "c", "a", "d"]}.items():
-        drawn = select_queries(predictions, num_queries=num_queries, selection="worst", seed=0)
+        drawn = select_queries(predictions, num_queries=num_queries, seed=0)
         assert drawn["query_id"].to_list() == shown
 
 

@@ -16,6 +16,7 @@ from hf_datasets.publish import write_folder
 from hf_models.video_text_matching import load_matcher
 from subtle.building.caption_select import run as run_selection
 from subtle.building.options import CaptionSelectConfig
+from subtle.train import noise_evaluator
 from subtle.train.noise_evaluator import draw_texts, run
 from subtle.train.options import NoiseEvaluatorConfig
 
@@ -85,17 +86,17 @@ def config_of(build, tiny, clip, output_dir, **fields):
     return NoiseEvaluatorConfig(build=str(build), video_dir=videos, model=clip, output_dir=str(output_dir), **options)
 
 
-def test_texts_are_drawn_from_both_kinds_in_turn():
+def test_texts_are_drawn_from_both_kinds_in_turn(monkeypatch):
     import random
 
     one = NoiseExample(1, "v", 0.0, 1.0, ("p", "q", "r"), ("s1", "s2"), ("d1",))
-    config = NoiseEvaluatorConfig(positives_per_clip=2, negatives_per_clip=3)
-    ((positives,), (negatives,)) = draw_texts([one], config, random.Random(0))
+    monkeypatch.setattr(noise_evaluator, "NEGATIVES", 3)
+    ((positives,), (negatives,)) = draw_texts([one], random.Random(0))
     assert positives[0] == "p"
     assert positives[1] in {"q", "r"}
     assert (negatives[0][0], negatives[1], negatives[2][0]) == ("s", "d1", "s")
     only_static = NoiseExample(1, "v", 0.0, 1.0, ("p",), ("s1", "s2"), ())
-    assert sorted(draw_texts([only_static], config, random.Random(0))[1][0]) == ["s1", "s2"]
+    assert sorted(draw_texts([only_static], random.Random(0))[1][0]) == ["s1", "s2"]
 
 
 def test_training_learns_to_prefer_captions_that_fit_and_the_best_candidate_is_kept(build, tiny, clip, tmp_path):
