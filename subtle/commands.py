@@ -14,6 +14,8 @@ from pathlib import Path
 SUBTLE = Path(__file__).parent
 IS_INSTALLED = (SUBTLE.parent / "subtle_recipes").is_dir()
 RECIPES = SUBTLE.parent / ("subtle_recipes" if IS_INSTALLED else "recipes")
+# A script's own folder is the first place where Python looks: `evaluate.py` there would hide the library of that name.
+sys.path[:] = [place for place in sys.path if os.path.realpath(place) != os.path.realpath(RECIPES)]
 CONFIGS = RECIPES / "configs"
 CONFIG_FOLDERS = (Path(), Path("configs"), Path("recipes/configs"))
 IN_CHECKOUT_AND_INSTALLED = (

@@ -6,12 +6,11 @@ from typing import Any, Literal
 from subtle.options import option
 from subtle.run.shared_config import (
     BuildConfig,
-    BuiltFigConfig,
     CaptionFormConfig,
     CaptionsConfig,
     ChatFramesConfig,
     DataConfig,
-    DeviceConfig,
+    Device,
     FramesConfig,
     OutputConfig,
     OwnClipsConfig,
@@ -133,10 +132,11 @@ class CaptionRewriteConfig(ScoredCaptionsConfig, CaptionsConfig):
 
 
 @dataclass
-class CaptionSelectConfig(OutputConfig, DeviceConfig, FramesConfig, BuiltFigConfig):
+class CaptionSelectConfig(OutputConfig, FramesConfig, VideosConfig):
     """Which captions to choose from, and with which model."""
 
-    build: str = "outputs/build_fig"
+    build: str = option("outputs/build_fig", "Folder that `build.py fig` wrote.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     model: str = option(
         "outputs/noise_evaluator/model", "Noise evaluator, or a BLIP: a model folder or a name on the Hub."
     )

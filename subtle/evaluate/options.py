@@ -14,12 +14,12 @@ from subtle.run.shared_config import (
     ContrastConfig,
     CorpusConfig,
     DataConfig,
-    DeviceConfig,
     DrawnContrastConfig,
     FrameCacheConfig,
     FramesConfig,
     GalleryConfig,
     Granularity,
+    MachineConfig,
     ModelsConfig,
     MomentDataConfig,
     MomentsConfig,
@@ -28,36 +28,30 @@ from subtle.run.shared_config import (
     RunConfig,
     SampleConfig,
     SeedConfig,
-    ShortlistConfig,
-    ShownConfig,
     SplitConfig,
-    Stage2FileConfig,
     TrustConfig,
     VideosConfig,
-    WindowConfig,
-    WorkersConfig,
 )
 from subtle.tfcovr.systems import SYSTEMS
 
 
 @dataclass
-class EvaluateConfig(
-    RunConfig, CompareConfig, QueryConfig, GalleryConfig, FrameCacheConfig, WorkersConfig, Stage2FileConfig, DataConfig
-):
+class EvaluateConfig(RunConfig, CompareConfig, QueryConfig, GalleryConfig, FrameCacheConfig, DataConfig):
     """Which models to measure, on what, and how."""
 
     models: list[str] = field(default_factory=lambda: ["outputs/stage2/model"])
     name: str = option("two-stage", "Name of these models in tables.")
     systems: list[str] = option([system.name for system in SYSTEMS], "Systems that --compare measures.")
+    stage2_config: str | None = option(
+        None, "YAML file of stage2.py for what --compare trains; none: as the first of --models was trained."
+    )
     image_model: str = option(MINIATURE_CLIP, "Image model whose frame average is stage-2-only's video encoder.")
     runs_dir: str = "outputs/systems"
     output_dir: str = "outputs/evaluation"
 
 
 @dataclass
-class EvaluateCompConfig(
-    SeedConfig, CompareConfig, DeviceConfig, BatchConfig, FramesConfig, WorkersConfig, DrawnContrastConfig
-):
+class EvaluateCompConfig(SeedConfig, CompareConfig, MachineConfig, BatchConfig, FramesConfig, DrawnContrastConfig):
     """Which models to measure, and on what."""
 
     models: list[str] = field(
@@ -110,15 +104,7 @@ class EvaluateCompConfig(
 
 @dataclass
 class EvaluateVCMRConfig(
-    SeedConfig,
-    CompareConfig,
-    SampleConfig,
-    CorpusConfig,
-    DeviceConfig,
-    BatchConfig,
-    WindowConfig,
-    ShortlistConfig,
-    MomentDataConfig,
+    SeedConfig, CompareConfig, SampleConfig, CorpusConfig, MachineConfig, BatchConfig, MomentDataConfig
 ):
     """Which models to measure, on what, and how."""
 
@@ -140,7 +126,8 @@ class EvaluateVCMRConfig(
     two_step: bool = option(False, "Measure what the models add to an index of windows, as search.py --refine.")
     matchers: list[str] = option([], "Cross-encoders for --two_step to re-rank with: one, or one for each seed.")
     index_model: str = option(MINIATURE_CLIP, "Model of the vectors of --two_step: a model folder or a Hub name.")
-    window_seconds: float = 2.0
+    window_seconds: float = option(2.0, "Length of a window of --two_step; one begins every half of it.")
+    shortlist: int = option(50, "Windows that the second step of --two_step looks at.")
     rerank_shortlist: int = option(20, "Moments that --matchers look at.")
     legacy_truncate: bool = option(False, "Let NMS see the first 100 candidates only, as the released code does.")
     batch_size: int = 64
@@ -156,15 +143,7 @@ class EvaluateVCMRConfig(
 
 @dataclass
 class EvaluateMTEBConfig(
-    SeedConfig,
-    ModelsConfig,
-    AnnotationsConfig,
-    VideosConfig,
-    TrustConfig,
-    BatchConfig,
-    DeviceConfig,
-    FramesConfig,
-    WorkersConfig,
+    SeedConfig, ModelsConfig, AnnotationsConfig, VideosConfig, TrustConfig, BatchConfig, MachineConfig, FramesConfig
 ):
     """Which models to measure, and on which tasks."""
 
@@ -197,13 +176,14 @@ class JudgeConfig(BuildConfig, SplitConfig, ChatFramesConfig, ContrastConfig):
 
 
 @dataclass
-class ReportConfig(SeedConfig, ShownConfig, SplitConfig, DataConfig):
+class ReportConfig(SeedConfig, SplitConfig, DataConfig):
     """What to report on and how much of it to show."""
 
     dataset: str | None = None  # type: ignore[assignment]  # that of the evaluation
     dataset_config: str | None = None  # type: ignore[assignment]  # likewise
     evaluation_dir: str = option("outputs/evaluation", "Folder that evaluate.py tfcovr wrote.")
     output_dir: str = "outputs/report"
+    num_queries: int = option(20, "Queries to show with their clips; 0: none.")
     title: str = option("Composed video retrieval", "Title of the page.")
 
 

@@ -10,25 +10,19 @@ from subtle.run.shared_config import (
     ActorConfig,
     BatchConfig,
     ChatConfig,
-    DeviceConfig,
     DryRunConfig,
     FramesConfig,
     OwnClipsConfig,
     ReadingConfig,
     RestartConfig,
     RunConfig,
-    ShownConfig,
     TrustConfig,
     VideosConfig,
-    WindowConfig,
-    WorkersConfig,
 )
 
 
 @dataclass
-class IndexConfig(
-    DeviceConfig, FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustConfig, WindowConfig, ActorConfig
-):
+class IndexConfig(FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustConfig, ActorConfig):
     """What to index, with which model, and where to keep it."""
 
     source: str | None = option(None, "Folder of videos or table of moments, the first word; none: the miniature.")
@@ -42,6 +36,7 @@ class IndexConfig(
     cut: Literal["windows", "shots", "transnetv2"] = option(
         "windows", "How a folder's videos are cut into moments; shots by PySceneDetect, or by TransNetV2."
     )
+    window_seconds: float = option(4.0, "Length of a window.")
     stride_seconds: float = option(2.0, "From the start of one window to the next; the windows overlap by the rest.")
     seconds_before: float = option(2.0, "Before an event of OpenSportsLib's JSON.")
     seconds_after: float = option(3.0, "After an event of OpenSportsLib's JSON.")
@@ -65,7 +60,7 @@ class IndexConfig(
 
 
 @dataclass
-class SearchConfig(TwoStepConfig, DeviceConfig, VideosConfig, TrustConfig):
+class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
     """What to look for, where, and how to show it."""
 
     index: str = option("outputs/index", "Folder that index.py made, the first word, or the address of a bucket.")
@@ -110,9 +105,7 @@ class SearchConfig(TwoStepConfig, DeviceConfig, VideosConfig, TrustConfig):
 
 
 @dataclass
-class TuneConfig(
-    RunConfig, RestartConfig, DryRunConfig, ChatConfig, FramesConfig, WorkersConfig, ShownConfig, OwnClipsConfig
-):
+class TuneConfig(RunConfig, RestartConfig, DryRunConfig, ChatConfig, FramesConfig, OwnClipsConfig):
     """The clips, the model to start from, and how long to train."""
 
     clips: str | None = option(None, "Table of clips, the first word; none: draw an example.")
@@ -132,7 +125,7 @@ class TuneConfig(
     stage1_epochs: int | None = option(None, "Passes of stage 1 over the training clips; none: as many as they need.")
     stage2_epochs: int | None = option(None, "Passes of stage 2 over the triplets; none: as many as they need.")
     learning_rate: float | None = option(None, "Of stage 1; none: 1e-3 for the CLIP that ships, 3e-4 for others.")
-    num_queries: int = 12
+    num_queries: int = option(12, "Queries that the report shows with their clips; 0: none.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from subtle.options import option
-from subtle.run.shared_config import ChatConfig, ChatFramesConfig, DryRunConfig, ReadingConfig, ShortlistConfig
+from subtle.run.shared_config import ChatConfig, ChatFramesConfig, DryRunConfig, ReadingConfig
 
 
 @dataclass
-class TwoStepConfig(DryRunConfig, ChatConfig, ChatFramesConfig, ShortlistConfig, ReadingConfig):
+class TwoStepConfig(DryRunConfig, ChatConfig, ChatFramesConfig, ReadingConfig):
     """The second step: better starts and ends, and a better order, of the best moments by vectors."""
 
+    shortlist: int = option(50, "Moments that the second step looks at: the best ones by their vectors.")
     refine: str | None = option(
         None, "XML, ReLoCLNet or HERO, a folder that vcmr.py wrote: its start, end and score replace a moment's."
     )

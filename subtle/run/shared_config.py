@@ -41,14 +41,15 @@ class SeedConfig(OutputConfig):
 
 
 @dataclass
-class DeviceConfig:
+class MachineConfig:
     """The run."""
 
     device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+    num_workers: int = option(2, "Processes that read videos; 0: this one reads, and a video that hangs hangs the run.")
 
 
 @dataclass
-class RunConfig(DeviceConfig, SeedConfig):
+class RunConfig(MachineConfig, SeedConfig):
     """The run."""
 
     mixed_precision: MixedPrecision | None = option(
@@ -57,14 +58,7 @@ class RunConfig(DeviceConfig, SeedConfig):
 
 
 @dataclass
-class WorkersConfig:
-    """The run."""
-
-    num_workers: int = option(2, "Processes that read videos; 0: this one reads, and a video that hangs hangs the run.")
-
-
-@dataclass
-class ReadingConfig(WorkersConfig):
+class ReadingConfig(MachineConfig):
     """The run."""
 
     timeout_seconds: float = option(60.0, "Longest wait for the frames of one read, in seconds.")
@@ -303,66 +297,11 @@ class OwnClipsConfig(VideosConfig):
 
 
 @dataclass
-class RewrittenConfig:
-    """Captions."""
-
-    rewritten: str | None = option(
-        None, "Table of query_id and target_caption, as `caption.py rewrite` makes it; none: made now."
-    )
-
-
-@dataclass
-class WindowConfig:
-    """The encoders, and how clips and texts are prepared for them."""
-
-    window_seconds: float = option(4.0, "Length of a window.")
-
-
-@dataclass
-class ShortlistConfig:
-    """What is measured."""
-
-    shortlist: int = option(50, "Clips or moments that are looked at once more: the best by their vectors.")
-
-
-@dataclass
-class ShownConfig:
-    """What is measured."""
-
-    num_queries: int = option(20, "Queries to show with their clips; 0: none.")
-
-
-@dataclass
-class TargetFramesConfig:
-    """The encoders, and how clips and texts are prepared for them."""
-
-    target_frames: int | None = option(None, "Frames of a target; none: as many as the model was made for.")
-
-
-@dataclass
 class ShuffleConfig:
     """The encoders, and how clips and texts are prepared for them."""
 
     shuffle_frames: bool = option(
         False, "Feed the frames of each clip in a random order, to see whether the encoder reads time."
-    )
-
-
-@dataclass
-class BuiltFigConfig(VideosConfig):
-    """The dataset."""
-
-    build: str | None = option(
-        None, "Folder that `build.py fig` wrote, to train on with negative captions; none: the miniature."
-    )
-
-
-@dataclass
-class Stage2FileConfig:
-    """What is measured."""
-
-    stage2_config: str | None = option(
-        None, "YAML file of stage2.py for what stage 2 trains; none: as the first of --models was, or its defaults."
     )
 
 
@@ -519,7 +458,7 @@ class RestartConfig:
 
 
 @dataclass
-class TrainingRunConfig(RunConfig, RestartConfig):
+class TrainingRunConfig(RunConfig, RestartConfig, OptimizerConfig):
     """The run."""
 
     checkpoint_steps: int = option(200, "Optimizer steps between two checkpoints.")

@@ -41,12 +41,9 @@ from subtle.run.shared_config import (
     DataConfig,
     EmbeddingsConfig,
     FrameCacheConfig,
-    OptimizerConfig,
     ReleasedLossConfig,
-    TargetFramesConfig,
     TextsConfig,
     TrainingRunConfig,
-    WorkersConfig,
 )
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.table.embedding import embed_clips
@@ -61,21 +58,13 @@ FRAMES_AT_ONCE = 64
 
 @dataclass
 class CrossAttentionConfig(
-    TrainingRunConfig,
-    OptimizerConfig,
-    ReleasedLossConfig,
-    EmbeddingsConfig,
-    TextsConfig,
-    FrameCacheConfig,
-    WorkersConfig,
-    TargetFramesConfig,
-    DataConfig,
+    TrainingRunConfig, ReleasedLossConfig, EmbeddingsConfig, TextsConfig, FrameCacheConfig, DataConfig
 ):
     """What to train and how."""
 
     model: str = option("Salesforce/blip-itm-large-coco", "BLIP for retrieval: a model folder or a name on the Hub.")
     enriched: bool = option(False, "Train ECDE, which also reads descriptions of clips.")
-    target_frames: int = 15
+    target_frames: int = option(15, "Frames of a target.")
     embeddings: str = "outputs/finetune_baseline/embeddings"
     loss: Literal["hn_nce", "infonce", "multi_positive"] = "hn_nce"
     batch_size: int = 256

@@ -16,25 +16,20 @@ from subtle.run.shared_config import (
     CaptionsConfig,
     ChatFramesConfig,
     DataConfig,
-    DeviceConfig,
     DryRunConfig,
     EmbeddingsConfig,
     FrameCacheConfig,
     GalleryConfig,
+    MachineConfig,
     ModelsConfig,
     ReadingConfig,
-    RewrittenConfig,
     RunConfig,
     SampleConfig,
     SeedConfig,
     SeedsConfig,
     ShardsConfig,
-    ShortlistConfig,
     SplitConfig,
-    Stage2FileConfig,
-    TargetFramesConfig,
     TrustConfig,
-    WorkersConfig,
 )
 from subtle.tfcovr.finetuned_rows import ROWS
 from subtle.train.options import Stage2Config
@@ -58,10 +53,10 @@ class TableConfig(KindConfig, DryRunConfig):
 
 
 @dataclass
-class RetrievalConfig(
-    DeviceConfig, GalleryConfig, ShardsConfig, TrustConfig, WorkersConfig, TargetFramesConfig, DataConfig
-):
+class RetrievalConfig(MachineConfig, GalleryConfig, ShardsConfig, TrustConfig, DataConfig):
     """What is ranked, and how clips and texts are encoded for it."""
+
+    target_frames: int | None = option(None, "Frames of a target; none: as many as the model was made for.")
 
     def check_numbers(self, *names: str) -> None:
         """Refuse numbers that must be above 0: those here, and those of these names."""
@@ -93,20 +88,16 @@ class RowModelsConfig:
 
 @dataclass
 class ZeroShotConfig(
-    TableConfig,
-    SeedConfig,
-    RowModelsConfig,
-    RetrievalConfig,
-    ModelsConfig,
-    ReadingConfig,
-    RewrittenConfig,
-    CaptionsConfig,
+    TableConfig, SeedConfig, RowModelsConfig, RetrievalConfig, ModelsConfig, ReadingConfig, CaptionsConfig
 ):
     """Which rows to measure, on what, and how."""
 
     models: list[str] = field(default_factory=lambda: [MINIATURE_CLIP, MINIATURE_VIDCLIP])
     ways: list[Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]] = option(
         ["average", "text", "video"], "Ways to make the query of --models."
+    )
+    rewritten: str | None = option(
+        None, "Table of query_id, target_caption that says what to find; none: label captions."
     )
     query_frames: int | None = option(
         None, "Frames of a query's clip for --models; 1: the middle frame; none: as many as the model was made for."
@@ -167,15 +158,14 @@ MINIATURE = {
 
 
 @dataclass
-class AblateConfig(
-    TrainedRowsConfig, RunConfig, EmbeddingsConfig, FrameCacheConfig, WorkersConfig, Stage2FileConfig, DataConfig
-):
+class AblateConfig(TrainedRowsConfig, RunConfig, EmbeddingsConfig, FrameCacheConfig, DataConfig):
     """What to vary, on what, and how often."""
 
     kind: Kind = "ablate"
     variations: dict[str, Any] = option(
         MINIATURE, "Rows: {name: {option: value, stage1: {option: value}, against: name}}."
     )
+    stage2_config: str | None = option(None, "YAML file of stage2.py that all variations start from.")
     title: str = option("Ablation", "Title of the table.")
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2, 3, 4])
     stage1_per_seed: bool = option(False, "Train stage 1 with each seed, too, instead of once.")
@@ -185,14 +175,7 @@ class AblateConfig(
 
 @dataclass
 class DescribeAndRerankConfig(
-    KindConfig,
-    BuildConfig,
-    SampleConfig,
-    CaptionFormConfig,
-    ChatFramesConfig,
-    RewrittenConfig,
-    ShortlistConfig,
-    RetrievalConfig,
+    KindConfig, BuildConfig, SampleConfig, CaptionFormConfig, ChatFramesConfig, RetrievalConfig
 ):
     """What writes the descriptions, what retrieves, what re-ranks, and on what it is measured."""
 
@@ -203,7 +186,8 @@ class DescribeAndRerankConfig(
         "clip's caption, which is rewritten, in two requests.",
     )
     encoder: str = option(MINIATURE_CLIP, "Model of videos and texts that retrieves: a folder or a name on the Hub.")
-    shortlist: int = 20
+    shortlist: int = option(20, "Clips of each query that are re-ranked; 0: no re-ranking.")
+    rewritten: str | None = option(None, "Table of query_id, target_caption to take as descriptions; none: ask.")
     reranker: str | None = option(None, "Another chat model that re-ranks; none: --model.")
     matcher: str | None = option(
         None, "Cross-encoder that re-ranks on this machine, a VidCLIP matcher or BLIP: a folder; none: a chat model."

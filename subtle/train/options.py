@@ -9,7 +9,6 @@ from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.run.shared_config import (
     COMP_DATASETS,
     ActivationConfig,
-    BuiltFigConfig,
     ClassifierConfig,
     ContrastiveConfig,
     CorpusConfig,
@@ -29,12 +28,12 @@ from subtle.run.shared_config import (
     RestartConfig,
     RunConfig,
     TrainingRunConfig,
-    WorkersConfig,
+    VideosConfig,
 )
 
 
 @dataclass
-class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, WorkersConfig, DataConfig):
+class Stage1Config(ClassifierConfig, TrainingRunConfig, FrameCacheConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     validation: Literal["auto", "split", "train"] = option(
@@ -71,16 +70,7 @@ CONTRASTIVE = ("loss", "temperature", "learnable_temperature", "alpha", "beta", 
 
 
 @dataclass
-class Stage2Config(
-    TrainingRunConfig,
-    OptimizerConfig,
-    ActivationConfig,
-    ReleasedLossConfig,
-    QueryConfig,
-    EncoderConfig,
-    WorkersConfig,
-    DataConfig,
-):
+class Stage2Config(TrainingRunConfig, ActivationConfig, ReleasedLossConfig, QueryConfig, EncoderConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: Literal["tfcovr", "factored_covr"] = option(
@@ -117,9 +107,7 @@ class Stage2Config(
 
 
 @dataclass
-class VidCLIPRunConfig(
-    TrainingRunConfig, OptimizerConfig, ActivationConfig, FramesConfig, WorkersConfig, DrawnContrastConfig
-):
+class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnContrastConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: str | None = option(
@@ -171,7 +159,7 @@ class VidCLIPRunConfig(
 
 
 @dataclass
-class VCMRConfig(TrainingRunConfig, OptimizerConfig, CorpusConfig, MomentDataConfig):
+class VCMRConfig(TrainingRunConfig, CorpusConfig, MomentDataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: Literal["xml", "reloclnet", "hero"] = option("xml", "Architecture.")
@@ -202,9 +190,10 @@ class VCMRConfig(TrainingRunConfig, OptimizerConfig, CorpusConfig, MomentDataCon
 
 
 @dataclass
-class NoiseEvaluatorConfig(RunConfig, RestartConfig, OptimizerConfig, FramesConfig, WorkersConfig, BuiltFigConfig):
+class NoiseEvaluatorConfig(RunConfig, RestartConfig, OptimizerConfig, FramesConfig, VideosConfig):
     """What to learn from, what to train and how."""
 
+    build: str | None = option(None, "Folder of `build.py fig` with negative captions; none: the miniature.")
     model: str = option(MINIATURE_CLIP, "CLIP, VidCLIP or BLIP to start from: a model folder or a name on the Hub.")
     num_frames: int = 8
     epochs: int = 4
@@ -219,16 +208,7 @@ NEGATIVE_KINDS = ("count", "direction", "order", "negation", "composition")  # a
 
 
 @dataclass
-class FinetuneVLMConfig(
-    TrainingRunConfig,
-    OptimizerConfig,
-    ActivationConfig,
-    ContrastiveConfig,
-    FramesConfig,
-    WorkersConfig,
-    DryRunConfig,
-    DataConfig,
-):
+class FinetuneVLMConfig(TrainingRunConfig, ActivationConfig, ContrastiveConfig, FramesConfig, DryRunConfig, DataConfig):
     """What to train, on what and how; the defaults are for the miniature and a model of random weights."""
 
     model: str = option(

@@ -80,7 +80,7 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
     return HEROForMomentRetrieval.from_roberta(config.roberta, **fields)
 
 
-def make_features(config: MomentDataConfig, device: Device) -> None:
+def make_features(config: MomentDataConfig, device: Device, num_workers: int) -> None:
     """The features of the miniature where there are none; those of other data take hours and are made on purpose."""
     if config.dataset in PRESETS and config.dataset_config == "mini":
         if (results := Path(config.features) / "results.json").is_file():
@@ -88,7 +88,11 @@ def make_features(config: MomentDataConfig, device: Device) -> None:
             return
         embed(
             EmbedMomentsConfig(
-                dataset=config.dataset, data_dir=config.data_dir, output_dir=config.features, device=device
+                dataset=config.dataset,
+                data_dir=config.data_dir,
+                output_dir=config.features,
+                device=device,
+                num_workers=num_workers,
             )
         )
 
@@ -125,7 +129,7 @@ class VCMR(TrainingRun):
         assert config.validation_split is not None  # `with_split` filled it
         super().__init__(config)
         self.patience = config.patience
-        make_features(config, config.device)
+        make_features(config, config.device, config.num_workers)
         set_seed(config.seed)  # whether or not there were features to make
         long_videos = MODELS[config.model][0]().long_videos
         self.train_split, self.validation_split = (

@@ -143,6 +143,14 @@ def test_a_script_has_the_arguments_and_the_name_that_python_gives_it(call, tmp_
     assert commands.started_by_command
 
 
+def test_a_script_hides_no_library_that_has_its_name():
+    lines = ("import sys", "import subtle.commands", "from importlib.machinery import PathFinder")
+    code = "\n".join([*lines, "print(PathFinder.find_spec('evaluate').origin)"])
+    environment = os.environ | {"PYTHONPATH": str(RECIPES)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).parent.name == "evaluate"
+
+
 def test_an_interrupt_is_one_line_and_exit_status_130():
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", "-m", "subtle", "stage2"], stderr=subprocess.PIPE, text=True
