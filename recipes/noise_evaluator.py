@@ -4,8 +4,8 @@
     python recipes/noise_evaluator.py --build outputs/build_fig --video_dir videos --model Salesforce/blip-itm-base-coco
 
 Trains with a contrastive and a matching objective on captions that fit a moment, and on negative captions: those of the
-miniature, made from its motions, or the negative captions that `build_fig.py` wrote. Writes `OUTPUT_DIR/model` and
-`results.json`: how often a caption that fits is scored above the negative ones. `select_captions.py` lets the model
+miniature, made from its motions, or the negative captions that `build.py fig` wrote. Writes `OUTPUT_DIR/model` and
+`results.json`: how often a caption that fits is scored above the negative ones. `caption.py select` lets the model
 choose the captions of a built dataset. A killed training goes on after its last epoch. The miniature takes a few
 minutes.
 """

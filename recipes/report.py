@@ -4,7 +4,7 @@
     python recipes/report.py --evaluation_dir outputs/evaluation --output_dir outputs/report --num_queries 30
     python recipes/report.py --evaluation_dir outputs/evaluation --video_dir /where/the/videos/are/now
 
-Reads what `evaluate_tfcovr.py` wrote and the clips of the dataset that it was given, which `results.json` names; a flag
+Reads what `evaluate.py tfcovr` wrote and the clips of the dataset that it was given, which `results.json` names; a flag
 overrides it. Writes `index.html` and `per_label.csv`. The page carries its clips with it and needs no
 network, so it opens from disk and can be sent on; where the videos must stay where they are, use `--num_queries 0`.
 """

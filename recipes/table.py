@@ -13,7 +13,7 @@ without a file a kind measures on the miniature.
 `zero_shot`, as in Table 2: a row is a model that was not trained on the dataset, a way to make the query
 (`subtle/table/queries.py`) and two numbers of frames. An option names the model of each row, its name on the Hub or the
 folder of its converted weights; `--models` adds rows. ECDE takes descriptions of the query clips (`--captions`), TF-CVR
-rewritten captions of what to find (`--rewritten`); `caption_clips.py` and `rewrite_captions.py` write them, without a
+rewritten captions of what to find (`--rewritten`); `caption.py write` and `caption.py rewrite` write them, without a
 file they are made of the labels, an upper bound called "label captions". How a text entered the paper's rows of AIM is
 not known; here it is the text tower of the CLIP that AIM was built on, `--aim_text`, which is inferred.
 
@@ -31,9 +31,10 @@ difference of mAP, query by query and seed by seed, with a 95 % interval over th
 
 `describe_and_rerank`, as for CoVR-R: a video-language model sees the query clip and the text and describes the target
 (`--describe captions`: it captions the clip, then edits the caption), `--encoder` retrieves by the description, and the
-model, `--reranker` or a local `--matcher` scores the first `--shortlist` clips of each query. `--dry_run` gives
-requests and price. Answers are kept, so nothing is paid twice. Without `--model` labels write and score: upper bounds.
-`predictions.parquet` has the rankings and scores of each query, `answers/` the descriptions and what was left out.
+model, `--reranker` or a local `--matcher` scores the first `--shortlist` clips of each query (0: none). `--dry_run`
+gives requests and price. Answers are kept, so nothing is paid twice. Without `--model` labels write and score: upper
+bounds. `predictions.parquet` has the rankings and scores of each query, `answers/` the descriptions and what was left
+out.
 
 `OUTPUT_DIR` gets `rows/` (a folder for each row; what is there is not measured again, also not in the middle of a
 training), `table.md`, `table.csv` and `results.json` (`figures`: row -> mAP@K in [0, 1]; `failed`: row -> reason).

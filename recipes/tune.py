@@ -1,7 +1,7 @@
 """Tune a search model to your own sport: from a table of clips with labels to a model folder that `index.py` takes.
 
     python recipes/tune.py
-    python recipes/tune.py clips.csv --video_dir FOLDER --output outputs/tune
+    python recipes/tune.py clips.csv --video_dir FOLDER --output_dir outputs/tune
     python recipes/tune.py clips.csv --video_dir FOLDER --base openai/clip-vit-base-patch16 --dry_run
     python recipes/tune.py clips.csv --video_dir FOLDER --marks marks.csv
     python recipes/tune.py clips.csv --video_dir FOLDER --writer chat --chat_model gpt-4o --dry_run

@@ -5,7 +5,7 @@
     accelerate launch recipes/vcmr.py recipes/configs/vcmr_charades_fig.yaml
 
 Reads moments and features (see `hf_models.feature_store`; those of the miniature are made where they are missing,
-others by `embed_moments.py`), trains on fine or coarse captions, and chooses the epoch with the highest VCMR recall@1
+others by `embed.py moments`), trains on fine or coarse captions, and chooses the epoch with the highest VCMR recall@1
 at IoU 0.5 plus 0.7 on the validation split; it stops early when that has not risen for `patience` epochs. Negatives
 come from the batches of all processes. `OUTPUT_DIR/model` and `OUTPUT_DIR/results.json` are left behind. A killed run
 started again goes on from its last checkpoint and ends with the same weights as one that was never killed.

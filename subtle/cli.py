@@ -1,7 +1,8 @@
 """Train, measure and build with Subtle: one recipe per verb, each on a small dataset drawn on this machine by default.
 
 subtle VERB [FILE.yaml] [--flag value ...]      # run a recipe; FILE.yaml: yours, or one of `subtle path configs`
-subtle VERB --help                              # its flags with their defaults
+subtle VERB --help                              # its flags with their defaults; some verbs need a second word, which
+                                                # this lists, such as `subtle evaluate tfcovr`
 accelerate launch $(subtle path stage2)         # on one or many GPUs
 subtle path configs                             # prints a folder that ships; also: accelerate, weights
 
@@ -10,7 +11,6 @@ Results go to `outputs` in the working directory.
 
 import difflib
 import importlib.metadata
-import re
 import runpy
 import shutil
 import sys
@@ -22,19 +22,11 @@ from subtle.commands import RECIPES
 
 VERBS = {
     "Start here": ("quickstart", "serve"),
-    "Composed retrieval (TF-CoVR)": (
-        *("build_tfcovr", "analyse_tfcovr"),
-        *("stage1", "embed", "stage2", "evaluate_tfcovr", "report"),
-        *("table", "finetune_vlm", "caption_clips", "rewrite_captions"),
-    ),
-    "Compositionality (VideoComp)": ("build_comp", "vidclip", "evaluate_comp", "judge"),
     "Your own footage": ("index", "search", "tune"),
-    "Moments (VERIFIED)": (
-        *("build_fig", "noise_evaluator", "select_captions", "analyse_fig"),
-        *("embed_moments", "vcmr", "evaluate_vcmr"),
-    ),
-    "On the Hub": ("publish", "evaluate_mteb"),
-    "This project itself": ("pretrain_miniature",),
+    "Data": ("build", "analyse", "caption", "embed"),
+    "Training": ("stage1", "stage2", "finetune_vlm", "vidclip", "noise_evaluator", "vcmr"),
+    "Measuring": ("evaluate", "table", "judge", "report"),
+    "On the Hub": ("publish",),
 }
 FOLDERS = ("configs", "accelerate", "weights")
 DISTRIBUTION = "subtle-video"
@@ -78,15 +70,11 @@ def overview() -> str:
     for title, verbs in VERBS.items():
         lines += ["", f"{title}:"]
         for verb in verbs:
-            text = f"  {verb:<20}{first_sentence(verb)}"
+            # Read as text: parsing twenty files would take longer than starting Python.
+            docstring = (RECIPES / f"{verb}.py").read_text(encoding="utf-8").split('"""', 2)[1]
+            text = f"  {verb:<20}{commands.first_sentence(docstring)}"
             lines.append(textwrap.fill(text, max(columns - 1, 60), subsequent_indent=" " * 22, break_on_hyphens=False))
     return "\n".join(lines)
-
-
-def first_sentence(verb: str) -> str:
-    """Of a script's docstring, which is read as text: parsing twenty files would take longer than starting Python."""
-    paragraph = (RECIPES / f"{verb}.py").read_text(encoding="utf-8").split('"""', 2)[1].partition("\n\n")[0]
-    return re.split(r"(?<=[.?!])\s", " ".join(paragraph.split()), maxsplit=1)[0]
 
 
 def show_path(words: list[str], verbs: list[str]) -> int:

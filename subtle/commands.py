@@ -1,9 +1,10 @@
-"""How commands are typed: `python recipes/embed.py` in a checkout, `subtle embed` where they are installed.
+"""How commands are typed: `python recipes/embed.py clips` in a checkout, `subtle embed clips` where they are installed.
 
 Docstrings and messages spell commands as in a checkout. `as_typed` gives the other form; the parser of `options.py` and
 `running.py` apply it to all that they show, so that no recipe has to.
 """
 
+import difflib
 import importlib.machinery
 import os
 import re
@@ -13,6 +14,8 @@ from pathlib import Path
 SUBTLE = Path(__file__).parent
 IS_INSTALLED = (SUBTLE.parent / "subtle_recipes").is_dir()
 RECIPES = SUBTLE.parent / ("subtle_recipes" if IS_INSTALLED else "recipes")
+# A script's own folder is the first place where Python looks: `evaluate.py` there would hide the library of that name.
+sys.path[:] = [place for place in sys.path if os.path.realpath(place) != os.path.realpath(RECIPES)]
 CONFIGS = RECIPES / "configs"
 CONFIG_FOLDERS = (Path(), Path("configs"), Path("recipes/configs"))
 IN_CHECKOUT_AND_INSTALLED = (
@@ -22,29 +25,87 @@ IN_CHECKOUT_AND_INSTALLED = (
     (r"\brecipes/((?:accelerate|weights)/[\w./-]*\w)", r"$(subtle path \1)"),
     (r"\bmake quickstart\b", "subtle quickstart"),
 )
-BARE = rf"`?(?<![\w/.-])({'|'.join(sorted(path.stem for path in RECIPES.glob('[a-z]*.py')))})\.py\b`?"
+SECOND_WORDS = {
+    "build": ("tfcovr", "comp", "fig"),
+    "analyse": ("tfcovr", "fig"),
+    "evaluate": ("tfcovr", "comp", "vcmr", "mteb"),
+    "embed": ("clips", "moments"),
+    "caption": ("write", "rewrite", "select"),
+}
+"""Of a verb whose options are another's in each paper, or for each thing that it is done with."""
+BARE = (
+    rf"`?(?<![\w/.-])({'|'.join(sorted(path.stem for path in RECIPES.glob('[a-z]*.py')))})\.py\b"
+    rf"( (?:{'|'.join(sorted(set().union(*SECOND_WORDS.values())))})\b)?`?"
+)
 EXTRA = ("accelerate", "detect_secrets", "jinja2", "rich")
 """The modules of the extra `recipes` in `pyproject.toml`."""
 started_by_command = False
 """Set by the command `subtle`, which an editable checkout has too."""
+second_word = ""
+"""Set by `take_second_word`."""
 
 
 def as_typed(text: str) -> str:
     """A text with the commands and files in it as one types them here; in a checkout as they stand.
 
-    >>> as_typed("`python recipes/embed.py` makes it")
-    '`python recipes/embed.py` makes it'
+    >>> as_typed("`python recipes/embed.py clips` makes it")
+    '`python recipes/embed.py clips` makes it'
     """
     if IS_INSTALLED or started_by_command:
         for pattern, replacement in IN_CHECKOUT_AND_INSTALLED:
             text = re.sub(pattern, replacement, text)
-        text = re.sub(BARE, r"`subtle \1`", text)
+        text = re.sub(BARE, r"`subtle \1\2`", text)
     return text
 
 
-def program() -> str | None:
-    """The name of the running program in its own help; None for its file name."""
-    return f"subtle {Path(sys.argv[0]).stem}" if IS_INSTALLED or started_by_command else None
+def command_of(name: str) -> str:
+    """What one types for a verb and its second word, `evaluate tfcovr`."""
+    verb, *second = name.split()
+    return as_typed(" ".join([f"python recipes/{verb}.py", *second]))
+
+
+def program() -> str:
+    """The name of the running program in its own help."""
+    script = Path(sys.argv[0])
+    name = f"subtle {script.stem}" if IS_INSTALLED or started_by_command else script.name
+    return f"{name} {second_word}".rstrip()
+
+
+def first_sentence(text: str) -> str:
+    """Of a docstring."""
+    return re.split(r"(?<=[.?!])\s", " ".join(text.partition("\n\n")[0].split()), maxsplit=1)[0]
+
+
+def take_second_word(docstring: str) -> tuple[str, str]:
+    """The word after a verb, which leaves the command line, and what the docstring of the verb's script says about it.
+
+    Ends the process for `--help`, which lists the words, and in one line where there is none of them.
+
+    Args:
+        docstring: An introduction, then for each word a part that begins with `WORD: `.
+    """
+    global second_word
+    words = SECOND_WORDS[Path(sys.argv[0]).stem]
+    introduction, *parts = re.split(rf"^({'|'.join(words)}): ", docstring, flags=re.MULTILINE)
+    about = dict(zip(parts[::2], parts[1::2], strict=True))
+    name, given = program(), "".join(sys.argv[1:2])
+    if given in words:
+        second_word = given
+        del sys.argv[1]
+        return given, f"{about[given].rstrip()}\n{introduction.partition('.')[2].rstrip()}"
+    if given in {"-h", "--help"}:
+        shown = [f"  {word:<12}{first_sentence(about[word])}" for word in words]
+        usage = f"usage: {name} {{{','.join(words)}}} [FILE.yaml] [--flag value ...]"
+        sys.stdout.write(
+            as_typed("\n".join([usage, "", introduction, *shown, "", f"{name} {words[0]} --help: more\n"]))
+        )
+        sys.exit(0)
+    alike = "".join(difflib.get_close_matches(given, words, n=1))
+    what = (
+        f"{name}: there is no {given!r}; " if given and not given.startswith("-") else f"{name} needs one word more: "
+    )
+    sys.stderr.write(f"error: {what}give {', '.join(words)}{alike and f'; did you mean {alike}?'}\n")
+    sys.exit(2)
 
 
 def find_config(path: Path) -> Path:

@@ -158,7 +158,8 @@ def settings_of(config_class: type) -> dict[str, Setting]:
             is_optional=is_optional,
         )
         found.append(setting)
-    return {setting.name: setting for setting in sorted(found, key=lambda setting: lineage.index(setting.group))}
+    titles = [title_of(base) for base in lineage]  # that of several classes is one group
+    return {setting.name: setting for setting in sorted(found, key=lambda one: titles.index(title_of(one.group)))}
 
 
 class ConfigParser(argparse.ArgumentParser):
@@ -180,8 +181,8 @@ class ConfigParser(argparse.ArgumentParser):
         self.add_argument(
             "--print_config", action="store_true", help="Print the configuration as a YAML file and run nothing."
         )
-        for kind, settings in itertools.groupby(self.settings.values(), lambda setting: setting.group):
-            group = self.add_argument_group(title_of(kind).rstrip("."))
+        for title, settings in itertools.groupby(self.settings.values(), lambda setting: title_of(setting.group)):
+            group = self.add_argument_group(title.rstrip("."))
             for setting in settings:
                 shape: dict[str, Any] = {"metavar": KINDS[setting.kind][0]}
                 if setting.choices:
@@ -254,8 +255,8 @@ class ConfigParser(argparse.ArgumentParser):
     def as_yaml(self, config: Any) -> str:
         """A configuration as a YAML file, with the sentence of each field above it."""
         lines: list[str] = []
-        for group, settings in itertools.groupby(self.settings.values(), lambda setting: setting.group):
-            lines += ["", f"## {title_of(group)}"]
+        for title, settings in itertools.groupby(self.settings.values(), lambda setting: title_of(setting.group)):
+            lines += ["", f"## {title}"]
             for setting in settings:
                 lines += textwrap.wrap(
                     f"# {as_typed(setting.help)}", 110, subsequent_indent="# ", break_on_hyphens=False

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.fixtures.verbs import WORDS
+
 ROOT = Path(__file__).parents[1]
 GOALS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 TEMPLATES = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
@@ -92,10 +94,9 @@ def test_every_script_configuration_and_file_that_a_document_names_exists():
 
 
 def test_the_guide_lists_every_recipe():
-    recipes = ROOT.glob("recipes/*.py")
-    verbs = {path.stem for path in recipes if "parse_config(" in path.read_text(encoding="utf-8")}
+    verbs = {" ".join([script.removesuffix(".py"), *word]) for script, *word in WORDS.values()}
     table = (ROOT / "docs/guide.md").read_text(encoding="utf-8").partition("| verb |")[2].partition("\n\n")[0]
-    listed = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row[: row.find("|", 1)])}
+    listed = {name for row in table.splitlines() for name in re.findall(r"`([\w ]+)`", row[: row.find("|", 1)])}
     assert listed == verbs
 
 

@@ -14,13 +14,13 @@ LIMITS = {
     "lines of hf_datasets": 24_000,
     "lines of hf_models": 16_200,
     "lines of metrics": 3_150,
-    "lines of subtle and recipes": 26_400,
+    "lines of subtle and recipes": 25_900,
     "lines of tests": 46_500,
-    "percent of names in more than one file": 11.2,
-    "percent of functions and classes in more than one file": 9.2,
-    "options": 620,
-    "flags": 910,
-    "verbs": 30,
+    "percent of names in more than one file": 11,
+    "percent of functions and classes in more than one file": 9,
+    "options": 341,
+    "flags": 886,
+    "verbs": 20,
     "files from a clip to mAP": 127,
 }
 """At most 5 % above what was measured when they were set; lower them when a figure falls."""
@@ -73,7 +73,7 @@ def sizes():
         "options": sum(ast.unparse(node.value.func) == "option" for node in declared),
         "flags": sum(len(fields(options_of(name))) for name in VERBS_AND_KINDS),
         "verbs": len(VERBS),
-        "files from a clip to mAP": files_behind("subtle.embedding.embed", "subtle.evaluate.evaluate_tfcovr"),
+        "files from a clip to mAP": files_behind("subtle.embedding.embed_clips", "subtle.evaluate.evaluate_tfcovr"),
     }
 
 

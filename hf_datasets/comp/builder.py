@@ -69,7 +69,7 @@ class CompConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets has 
 
     Attributes:
         data_dir: For `release` the folder of the published JSON files, for `source` that of the upstream annotations or
-            of what `recipes/build_comp.py` made, for `mini` a folder that `prepare_miniature` made.
+            of what `recipes/build.py comp` made, for `mini` a folder that `prepare_miniature` made.
         video_dir: The folder of videos, to fill `video`; the miniature knows its own.
         time_unit: The unit of times in the release; "auto" takes microseconds where seconds would make days.
         max_iou: Of two events with a larger temporal IoU the longer is kept (`source` only).
@@ -169,7 +169,7 @@ class CompBuilder(RegisteredBuilder):
         if data_dir is None:
             raise ValueError(
                 "pass data_dir: the folder of the upstream annotations (train*.json, val*.json), or one that "
-                "`subtle build_comp` made"
+                "`subtle build comp` made"
             )
         published: dict[str, list[Path]] = {}
         for path in sorted((data_dir / "source").glob("*.parquet")):

@@ -42,7 +42,7 @@ DESCRIPTIONS = {
     "mini": "Rendered athletes, not real video: the actions in drawn videos, with captions made from "
     "the motion's parameters. The same rows under all three names. For trying code, not for reporting results.",
     "release": "Fine-grained moments as the authors of VERIFIED publish them.",
-    "source": "Fine-grained moments as the annotation pipeline of `subtle build_fig` wrote them.",
+    "source": "Fine-grained moments as the annotation pipeline of `subtle build fig` wrote them.",
 }
 
 
@@ -51,7 +51,7 @@ class FIGConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets has n
     """The options with which fine-grained moments are loaded.
 
     Attributes:
-        data_dir: For `release` the folder of the published files, for `source` what `recipes/build_fig.py` made, for
+        data_dir: For `release` the folder of the published files, for `source` what `recipes/build.py fig` made, for
             `mini` a folder that `prepare_miniature` made.
         video_dir: The folder of videos; rows then have `video`, a path or null. `mini-videos` knows its own.
         granularity: "fine" or "coarse" adds the column `caption` with that caption; None adds none.
@@ -139,7 +139,7 @@ class FIG(RegisteredBuilder):
     def _source(self) -> tuple[pl.DataFrame, list[Rejection]]:
         data_dir = self._data_dir()
         if data_dir is None:
-            raise ValueError("pass data_dir: the folder that `subtle build_fig` made")
+            raise ValueError("pass data_dir: the folder that `subtle build fig` made")
         return published_moments(data_dir)
 
     def _finish(self, moments: pl.DataFrame) -> pl.DataFrame:

@@ -156,7 +156,7 @@ def plot_maps(coarse: CaptionMap, fine: CaptionMap, *, eps: float, min_samples: 
     groups = coarse.cluster(eps=eps, min_samples=min_samples).labels
     rows = np.flatnonzero(groups != NOISE)
     if not len(rows):
-        raise ValueError(f"no coarse caption is like {min_samples - 1} others; lower min_samples")
+        raise ValueError(f"no coarse caption is like {min_samples - 1} others")
     fine_groups = fine.cluster(eps=eps, min_samples=min_samples).labels[rows]
     counts = {"coarse": len(set(groups[rows].tolist())), "fine": len(set(fine_groups.tolist()) - {NOISE})}
     # Steps of the golden section around the color wheel, so that consecutive numbers get different colors.

@@ -29,7 +29,7 @@ MOMENT_SCHEMA = pa.schema(
 )
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 PUBLISHED_FOLDER = "source"
-"""The folder of the moments in what `recipes/build_fig.py` writes."""
+"""The folder of the moments in what `recipes/build.py fig` writes."""
 FRAME_SCHEMA = pl.Schema({
     "desc_id": pl.Int64, "video_id": pl.String, "duration_seconds": pl.Float64, "start_seconds": pl.Float64,
     "end_seconds": pl.Float64, "coarse_caption": pl.String, "fine_caption": pl.String,
@@ -68,7 +68,7 @@ def read_moments(files: Mapping[Split, Path]) -> tuple[pl.DataFrame, list[Reject
 
 
 def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
-    """Read the moments in a folder that `recipes/build_fig.py` wrote.
+    """Read the moments in a folder that `recipes/build.py fig` wrote.
 
     Raises:
         FileNotFoundError: The folder holds none.
@@ -86,7 +86,7 @@ def published_moments(data_dir: Path) -> tuple[pl.DataFrame, list[Rejection]]:
             parts.append(cast(pl.DataFrame, pl.from_arrow(table)).with_columns(split=pl.lit(split)))
     if not parts:
         raise FileNotFoundError(
-            f"{data_dir} holds no {PUBLISHED_FOLDER}/*.parquet; `subtle build_fig` makes such a folder"
+            f"{data_dir} holds no {PUBLISHED_FOLDER}/*.parquet; `subtle build fig` makes such a folder"
         )
     return check_moments(pl.concat(parts), source=str(data_dir))
 

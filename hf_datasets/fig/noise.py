@@ -78,7 +78,7 @@ class NoiseExample:
 
 
 def built_examples(data_dir: Path) -> tuple[dict[Split, list[NoiseExample]], list[Rejection]]:
-    """Read the examples in a folder that `recipes/build_fig.py` wrote with its rewritings.
+    """Read the examples in a folder that `recipes/build.py fig` wrote with its rewritings.
 
     Returns:
         Split -> examples, and a rejection for each moment without a negative.
@@ -89,7 +89,7 @@ def built_examples(data_dir: Path) -> tuple[dict[Split, list[NoiseExample]], lis
     files = sorted((data_dir / REWRITINGS_FOLDER).glob("*.parquet"))
     if not files:
         raise FileNotFoundError(
-            f"{data_dir} holds no {REWRITINGS_FOLDER}/*.parquet; build it with `subtle build_fig --rewritings`"
+            f"{data_dir} holds no {REWRITINGS_FOLDER}/*.parquet; build it with `subtle build fig --rewritings`"
         )
     moments, rejections = published_moments(data_dir)
     texts: dict[tuple[int, str], tuple[str, ...]] = {

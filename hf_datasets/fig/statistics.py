@@ -155,7 +155,7 @@ def plot_scores(splits: Mapping[str, Dataset]) -> Figure:
     scores = {name: _frame(rows)["fine_caption_score"].drop_nulls() for name, rows in splits.items()}
     known = pl.concat(list(scores.values()))
     if known.is_empty():
-        raise ValueError("no row has a score; `subtle select_captions` gives them to a built dataset")
+        raise ValueError("no row has a score; `subtle caption select` gives them to a built dataset")
     floors = known.floor().cast(pl.Int64)
     first, last = cast(int, floors.min()), cast(int, floors.max()) + 1
     edges = [first + step / 4 for step in range(4 * (last - first) + 1)]

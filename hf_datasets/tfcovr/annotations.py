@@ -17,7 +17,7 @@ DIVES = "FineDiving_fine-grained_annotation.pkl"
 COARSE_DIVES = "FineDiving_coarse_annotation.pkl"
 SOURCE_HELP = (
     f"the source configuration reads, from data_dir, FineGym's {ANNOTATION} with its lists {ELEMENTS}, or FineDiving's "
-    f"{DIVES}, or both; or a folder that `subtle build_tfcovr` made"
+    f"{DIVES}, or both; or a folder that `subtle build tfcovr` made"
 )
 
 

@@ -63,7 +63,7 @@ class TFCoVRConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets ha
 
     Attributes:
         data_dir: For `release` the folder of the published files, for `source` that of the upstream annotations or of
-            what `recipes/build_tfcovr.py` made, for `own` that of your table or of what the recipe made of it, for
+            what `recipes/build.py tfcovr` made, for `own` that of your table or of what the recipe made of it, for
             `composed` that of a benchmark in mteb's layout (`sources.mteb_layout`), for `mini` and `hard` a folder that
             `prepare_miniature` made.
         video_dir: The folder of videos, to fill the clips' `video`; the miniature knows its own.

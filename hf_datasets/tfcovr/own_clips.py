@@ -39,7 +39,7 @@ SPLIT_NAMES: Mapping[str, Split] = {split: split for split in SPLITS} | {
 }
 OWN_HELP = (
     f"the own configuration reads, from data_dir, one table of clips ({', '.join(SUFFIXES)}) with the columns "
-    f"{' and '.join(REQUIRED)} and, optionally, {', '.join(OPTIONAL)}; or a folder that `subtle build_tfcovr` made "
+    f"{' and '.join(REQUIRED)} and, optionally, {', '.join(OPTIONAL)}; or a folder that `subtle build tfcovr` made "
     "of one"
 )
 

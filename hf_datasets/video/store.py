@@ -79,8 +79,8 @@ class VideoStore:
         files: dict[str, list[Path]] = {}
         for folder, _, names in os.walk(self.root):
             if any(map(is_frame, names)):
-                below = Path(folder).relative_to(self.root)
-                for key in {below.as_posix(), below.name, "_".join(below.parts[-2:])}:
+                frames = Path(folder).relative_to(self.root)
+                for key in {frames.as_posix(), frames.name, "_".join(frames.parts[-2:])}:
                     files.setdefault(key, []).append(Path(folder))
             for name in names:
                 stem, extension = os.path.splitext(name)  # noqa: PTH122 Path.stem makes ".mp4" a stem

@@ -39,7 +39,6 @@ class MomentSplit:
         long_videos: what becomes of clips beyond `preset.max_video_clips`: "pool" averages all clips over that many
             bins, "truncate" leaves out the rest.
         clip_seconds: how long one row of `videos` lasts; None: as their details say, or 1.
-        normalize_features: scale every row to length 1.
 
     Raises:
         ValueError: A column is missing, no query can be used, or the features have another rate than `clip_seconds`.
@@ -54,13 +53,11 @@ class MomentSplit:
         *,
         long_videos: Literal["pool", "truncate"],
         clip_seconds: float | None = None,
-        normalize_features: bool = True,
     ) -> None:
         missing = sorted({*COLUMNS} - {*rows.columns})
         if missing:
             raise ValueError(f"the rows have no column {', '.join(missing)}; there must be {', '.join(COLUMNS)}")
         self.videos, self.queries, self.preset, self.long_videos = videos, queries, preset, long_videos
-        self.normalize_features = normalize_features
         self.clip_width = clip_seconds or videos.details.get("clip_seconds", 1.0)
         reasons = {
             "empty_captions": rows["caption"].str.strip_chars() == "",
@@ -142,7 +139,7 @@ class MomentSplit:
         size, rows = self.feature_sizes[0], []
         for place in places.tolist():
             video = self.video_ids[place]
-            features = self._prepare(checked(self.videos[video], f"video {video}", size))
+            features = F.normalize(checked(self.videos[video], f"video {video}", size), dim=-1)
             rows.append(fit_clips(features, self.preset.max_video_clips, self.long_videos)[0])
         features, mask = _pad(rows)
         ids, seconds = (
@@ -163,7 +160,7 @@ class MomentSplit:
         """
         size = self.feature_sizes[1]
         features = [self.queries[str(self.desc_ids[row])] for row in rows.tolist()]
-        return _pad([self._prepare(checked(query, "a query", size))[:max_tokens] for query in features])
+        return _pad([F.normalize(checked(query, "a query", size), dim=-1)[:max_tokens] for query in features])
 
     def labels(self, rows: np.ndarray, end_convention: EndConvention) -> tuple[Tensor, Tensor]:
         """First and last clip of moments, each `(Q,)` int64, see `spans.clip_labels`."""
@@ -204,9 +201,6 @@ class MomentSplit:
             "target_indices": torch.from_numpy(targets),
             **identity,
         }
-
-    def _prepare(self, features: Tensor) -> Tensor:
-        return F.normalize(features, dim=-1) if self.normalize_features else features
 
 
 def _known(ids: pl.Series, features: Features) -> pl.Series:

@@ -67,7 +67,7 @@ def place_triplets(
     if known.is_empty():
         raise ValueError(
             f"of {len(placed):,} triplets none has both clips and its text among the embeddings or videos; make "
-            "embeddings of this dataset's clips with `subtle embed`"
+            "embeddings of this dataset's clips with `subtle embed clips`"
         )
     columns = {name: torch.from_numpy(known[name].to_numpy(writable=True)) for name in known.columns}
     return Triplets(**columns, coverage={"triplets": len(placed), "usable": len(known)})
@@ -151,7 +151,7 @@ def place_queries(
     if not kept:
         raise ValueError(
             f"none of {len(rows):,} queries has its clip and text among the embeddings; make embeddings of this split "
-            "with `subtle embed`"
+            "with `subtle embed clips`"
         )
     known = [clip for clip in gallery_ids if clip in clips]
     places: dict[str, list[int]] = {}

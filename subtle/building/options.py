@@ -1,24 +1,39 @@
-"""The options of `build_tfcovr`, `build_comp`, `build_fig`, `caption_clips`, `rewrite_captions`, `select_captions`."""
+"""The options of `build tfcovr`, `build comp`, `build fig`, `caption write`, `caption rewrite`, `caption select`."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from subtle.options import option
-from subtle.run.shared_config import BuildConfig, DataConfig, Device
+from subtle.run.shared_config import (
+    BuildConfig,
+    CaptionFormConfig,
+    CaptionsConfig,
+    ChatFramesConfig,
+    DataConfig,
+    Device,
+    FramesConfig,
+    OutputConfig,
+    OwnClipsConfig,
+    SplitConfig,
+    VideosConfig,
+)
 
 
 @dataclass
-class BuildTFCoVRConfig(BuildConfig):
+class AnnotatedConfig(BuildConfig):
+    """What to build from, and how."""
+
+    source: str = option("", "Folder with the annotations; needed.")
+
+
+@dataclass
+class BuildTFCoVRConfig(BuildConfig, OwnClipsConfig):
     """What to build from; the defaults are for the miniature."""
 
     source: str | None = option(
         None, "Folder with the annotations of FineGym, FineDiving or both; none: the miniature."
     )
     data_dir: str | None = option(None, "Folder with a table of your own clips, or the table, in place of --source.")
-    video_dir: str | None = option(None, "Folder of your videos; clips without theirs are left out.")
-    marks: str | None = option(
-        None, "Table of search results marked right or wrong, as serve.py writes it; the right ones become triplets."
-    )
     similarity_model: str | None = option(
         None,
         "CLIP-like text model or sentence encoder whose cosines say how similar labels are; none: their attributes, "
@@ -32,10 +47,6 @@ class BuildTFCoVRConfig(BuildConfig):
         None, "Most target labels per source label; none: all above the threshold, of own clips 5."
     )
     max_triplets_per_pair: int | None = option(100, "Most triplets per pair of labels; none: all.")
-    validation_fraction: float | None = option(
-        None, "Share (0 to 1) of the videos for validation; none: 0.1, of own clips 0.2."
-    )
-    test_fraction: float | None = option(None, "Share (0 to 1) of the videos for test; none: 0.1, of own clips 0.2.")
     max_output_tokens: int = 128
     output_dir: str = "outputs/build_tfcovr"
 
@@ -61,10 +72,9 @@ class BuildTFCoVRConfig(BuildConfig):
 
 
 @dataclass
-class BuildCompConfig(BuildConfig):
+class BuildCompConfig(AnnotatedConfig):
     """What to build from, and how."""
 
-    source: str = option("", "Folder with train*.json and val*.json; needed.")
     dataset: Literal["auto", "activitynet", "youcook2"] = option(
         "auto", "What the annotations are of; auto: by the folder's name."
     )
@@ -73,12 +83,10 @@ class BuildCompConfig(BuildConfig):
 
 
 @dataclass
-class BuildFigConfig(BuildConfig):
+class BuildFigConfig(AnnotatedConfig, FramesConfig, VideosConfig):
     """What to build from, and how."""
 
-    source: str = option("", "Folder with the coarse captions of one dataset; needed.")
-    video_dir: str | None = option(None, "Folder of the videos; needed with --model.")
-    num_frames: int = option(8, "Frames of each moment that questions are answered from.")
+    num_frames: int = 8
     rewritings: bool = option(True, "Also write the noise evaluator's training captions.")
     output_dir: str = "outputs/build_fig"
 
@@ -87,23 +95,21 @@ OUTPUT, SCORES = "outputs/captions", "outputs/caption_scores"
 
 
 @dataclass
-class CaptionClipsConfig(BuildConfig, DataConfig):
+class ScoredCaptionsConfig(BuildConfig, SplitConfig, CaptionFormConfig, DataConfig):
+    """Captions."""
+
+    examples: int = option(5, "Labels of each sport that are shown beside a caption.")
+
+
+@dataclass
+class CaptionWriteConfig(ScoredCaptionsConfig, ChatFramesConfig):
     """What to caption, with how many frames of which size."""
 
-    split: str | None = option(None, "Split whose clips are captioned; none: test, or where there is none validation.")
     only_queries: bool = option(False, "Only the clips that a query starts from, which are all that TF-CVR needs.")
-    sport: Literal["gymnastics", "diving"] | None = option(
-        None, "Prompt for clips without a label of TF-CoVR; none: they are rejected. Labeled clips have their own."
-    )
-    num_frames: int = option(12, "Frames of each clip.")
-    max_side: int = option(448, "Longer side of a frame, in pixels; smaller frames stay as they are.")
-    any_form: bool = option(
-        False, "Accept English lines without the form that the prompts ask for, as of models that do not keep to it."
-    )
+    num_frames: int = 12
     captions: list[str] | None = option(
         None, f"Tables with clip_id and caption to score instead, of any origin; the result then goes to {SCORES}."
     )
-    examples: int = option(5, "Labels of each sport that are shown beside a caption.")
     max_output_tokens: int = 128
     output_dir: str = OUTPUT
 
@@ -118,35 +124,21 @@ class CaptionClipsConfig(BuildConfig, DataConfig):
 
 
 @dataclass
-class RewriteCaptionsConfig(BuildConfig, DataConfig):
+class CaptionRewriteConfig(ScoredCaptionsConfig, CaptionsConfig):
     """Which queries to rewrite, from which captions."""
 
-    split: str | None = option(
-        None, "Split whose queries are rewritten; none: test, or where there is none validation."
-    )
-    captions: str | None = option(
-        None, "Table of the clips' captions, as caption_clips.py writes it; none: captions of the clips' labels."
-    )
-    sport: Literal["gymnastics", "diving"] | None = option(
-        None, "Sport of clips without a label of TF-CoVR; none: their queries are rejected."
-    )
-    any_form: bool = option(
-        False, "Accept English lines without the form of the caption prompts, as for captions without it."
-    )
-    examples: int = option(5, "Labels of each sport that are shown beside a rewritten caption.")
     max_output_tokens: int = 160
     output_dir: str = "outputs/rewritten"
 
 
 @dataclass
-class SelectCaptionsConfig:
+class CaptionSelectConfig(OutputConfig, FramesConfig, VideosConfig):
     """Which captions to choose from, and with which model."""
 
-    build: str = option("outputs/build_fig", "Folder that build_fig.py wrote.")
-    video_dir: str | None = option(None, "Folder of its videos; needed.")
+    build: str = option("outputs/build_fig", "Folder that `build.py fig` wrote.")
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
     model: str = option(
         "outputs/noise_evaluator/model", "Noise evaluator, or a BLIP: a model folder or a name on the Hub."
     )
-    num_frames: int = option(8, "Frames of each moment.")
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
-    output_dir: str = option("outputs/judged_fig", "Folder for the dataset with the chosen captions.")
+    num_frames: int = 8
+    output_dir: str = "outputs/judged_fig"

@@ -24,6 +24,7 @@ from subtle.run.results import write_results
 from subtle.run.shards import encode_on_ray
 
 BATCHES_PER_SHARD = 16
+GRANULARITIES = ("fine", "coarse")
 VIDEO_WORKER = "subtle.fig.video_features:VideoWorker"
 
 
@@ -97,7 +98,7 @@ def embed(config: EmbedMomentsConfig) -> dict[str, Any]:
     covered = embed_videos(videos, vision, store, config, accelerator)
     if accelerator.is_main_process:
         text = TokenEncoder(config.text_model)
-        for granularity in config.granularities:
+        for granularity in GRANULARITIES:
             store = FeatureStore(output_dir / f"query-{granularity}", text.fingerprints)
             text.model.to(accelerator.device)
             covered[granularity] = embed_captions(moments, granularity, text, store, config)
@@ -111,9 +112,9 @@ def embed(config: EmbedMomentsConfig) -> dict[str, Any]:
 def report(covered: dict[str, Any], output_dir: Path) -> None:
     print(f"{output_dir}: {covered['encoded']:,} of {covered['videos']:,} videos")
     print_missing(covered, "videos", output_dir)
-    for granularity in ("fine", "coarse"):
-        if found := covered.get(granularity):
-            print(f"  {found['captions']:,} {granularity} captions, {found['cut']:,} longer than the model reads")
+    for granularity in GRANULARITIES:
+        found = covered[granularity]
+        print(f"  {found['captions']:,} {granularity} captions, {found['cut']:,} longer than the model reads")
 
 
 def main(config: EmbedMomentsConfig) -> None:

@@ -21,6 +21,8 @@ from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing_files, write_results, writing
 from subtle.run.screen import Screen
 
+EPS, MIN_SAMPLES, MIN_SAMPLES_DRAWN = 0.01, 2, 16
+"""DBSCAN's of Table 2, and the least captions of a cluster in Figure 5, as in the paper."""
 GRANULARITIES = ("coarse", "fine")
 
 
@@ -53,11 +55,11 @@ def table_1(data: DatasetDict, kinds: pl.DataFrame) -> dict[str, Any]:
     return found
 
 
-def table_2(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGConfig) -> dict[str, Any]:
+def table_2(data: DatasetDict, maps: dict[str, CaptionMap]) -> dict[str, Any]:
     """Clusters of the captions, and how many are equal letter for letter."""
     found = {}
     for granularity, captions in maps.items():
-        clusters = captions.cluster(eps=config.eps, min_samples=config.min_samples)
+        clusters = captions.cluster(eps=EPS, min_samples=MIN_SAMPLES)
         caption: Any = f"{granularity}_caption"
         equal = duplicate_captions(*data.values(), caption=caption)
         found[granularity] = {
@@ -87,9 +89,7 @@ def show(tables: dict[str, Any], config: AnalyzeFIGConfig) -> None:
     for granularity, row in tables["table_2"].items():
         second.add_row(granularity, *(f"{value:,}" for value in row.values()))
     console.print(second)
-    console.print(
-        f"clusters: DBSCAN, cosine, eps {config.eps}, min_samples {config.min_samples}, encoder {config.encoder}"
-    )
+    console.print(f"clusters: DBSCAN, cosine, eps {EPS}, min_samples {MIN_SAMPLES}, encoder {config.encoder}")
 
 
 def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGConfig, folder: Path) -> dict[str, str]:
@@ -100,7 +100,7 @@ def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGConfi
         try:
             figure = make()
         except ValueError as error:
-            undrawn[name] = str(error).replace("lower min_samples", "lower --tsne_min_samples")
+            undrawn[name] = str(error)
             print(f"no {name}: {undrawn[name]}")
             return
         with writing(Path(config.output_dir) / name):
@@ -108,7 +108,7 @@ def draw(data: DatasetDict, maps: dict[str, CaptionMap], config: AnalyzeFIGConfi
 
     attempt("scores.png", lambda: plot_scores(data))
     if config.tsne:
-        options: dict[str, Any] = {"eps": config.eps, "min_samples": config.tsne_min_samples, "seed": config.seed}
+        options: dict[str, Any] = {"eps": EPS, "min_samples": MIN_SAMPLES_DRAWN, "seed": config.seed}
         attempt("captions.png", lambda: plot_maps(maps["coarse"], maps["fine"], **options))
     return undrawn
 
@@ -127,9 +127,8 @@ def make_forms(data: DatasetDict, kinds: pl.DataFrame, config: AnalyzeFIGConfig,
         raise SystemExit(
             "no moment has its video, so there is no clip for a form; name the folder of the videos with --video_dir"
         )
-    options = {"per_kind": config.items_per_kind, "per_form": config.items_per_form, "seed": config.seed}
     title = f"{config.dataset} {config.dataset_config}"
-    _, unreadable = write_forms(shown.to_dicts(), folder, title=title, **options)
+    _, unreadable = write_forms(shown.to_dicts(), folder, title=title, seed=config.seed)
     if unreadable:
         print(f"{len(unreadable)} moments cannot be read and are in no form: desc_id {', '.join(map(str, unreadable))}")
 
@@ -152,7 +151,7 @@ def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
         )
         for granularity in GRANULARITIES
     }
-    tables = {"table_1": table_1(data, kinds), "table_2": table_2(data, maps, config)}
+    tables = {"table_1": table_1(data, kinds), "table_2": table_2(data, maps)}
     show(tables, config)
     output_dir = Path(config.output_dir)
     with replacing_files(output_dir) as draft:
@@ -171,16 +170,14 @@ def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
 def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     """Table 3 from the exported answers."""
     folder = Path(str(config.answers))
-    results, total = aggregate(*read_answers(folder), vote=config.vote)
+    results, total = aggregate(*read_answers(folder))
     table = Table("captions", "items", "answers", "R_s (%)", "R_d (%)", "S")
     for kind, result in results.items():
         rates = (f"{result.static_percent:.0f}", f"{result.dynamic_percent:.0f}", f"{result.accuracy:.2f}")
         table.add_row(kind, str(result.items), str(result.answers), *rates)
     console = Screen()
     console.print(table)
-    console.print(
-        f"total S {total:.2f}; R counts {'each answer' if config.vote == 'single' else 'the majority of each item'}"
-    )
+    console.print(f"total S {total:.2f}; R counts each answer")
     rows = as_rows(results, total)
     write_results(folder, rows, config=config, seed=config.seed)
     return rows

@@ -22,6 +22,8 @@ from subtle.run.results import replacing_files, write_results, write_text, writi
 from subtle.run.screen import Screen
 from subtle.tfcovr.label_pairs import CHANGES, GROUPS, PairComparison, compare_pairs
 
+TOP_WORDS = 30
+
 
 def summary_of(values: pl.Series) -> dict[str, float | None]:
     """The numbers of a distribution; None, which JSON knows, where nothing was counted."""
@@ -99,7 +101,7 @@ def show_pairs(found: dict[str, Any], model: str) -> None:
             print(f"only by {name}, {reason}: {texts} (cosine {row['cosine']:.2f}, attributes {row['attributes']:.2f})")
 
 
-def draw(rows: DatasetDict, clips: Dataset, top_words: int) -> dict[str, Figure]:
+def draw(rows: DatasetDict, clips: Dataset) -> dict[str, Figure]:
     """Name of a file -> figure. Targets are those of validation and test: a training triplet has one."""
     queries = [split for name, split in rows.items() if name != "train"] or list(rows.values())
     texts = concatenate_datasets(list(rows.values()))
@@ -110,7 +112,7 @@ def draw(rows: DatasetDict, clips: Dataset, top_words: int) -> dict[str, Figure]
         "targets.png": statistics.plot_targets_per_query(concatenate_datasets(queries)),
         "text_lengths.png": statistics.plot_text_lengths(texts),
         "durations.png": statistics.plot_durations(clips),
-        "words.png": statistics.plot_modification_lexicon(texts, top=top_words),
+        "words.png": statistics.plot_modification_lexicon(texts, top=TOP_WORDS),
     }
 
 
@@ -125,7 +127,7 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
     tables: dict[str, Any] = {
         "rows": {name: row_statistics(split) for name, split in rows.items()},
         "clips": {name: clip_statistics(split) for name, split in clips.items()} | {"all": clip_statistics(every_clip)},
-        "words": statistics.modification_lexicon(every_row).head(config.top_words).to_dicts(),
+        "words": statistics.modification_lexicon(every_row).head(TOP_WORDS).to_dicts(),
         "clips_per_label": dict(statistics.clips_per_label(every_clip).select("label", "clips").iter_rows()),
     }
     show(tables)
@@ -133,7 +135,7 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
         tables["label_pairs"] = comparison.summary()
         show_pairs(tables["label_pairs"], config.similarity_model)
     folder = Path(config.output_dir)
-    figures = draw(rows, every_clip, config.top_words)
+    figures = draw(rows, every_clip)
     with replacing_files(folder) as draft:
         for name, figure in figures.items():
             with writing(folder / name):

@@ -12,7 +12,7 @@ import torch
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.tfcovr.queries import Queries, place_queries
 from hf_models.tfcovr.ranking import rank
-from subtle.embedding import embed
+from subtle.embedding import embed_clips
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
@@ -25,8 +25,8 @@ from subtle.run.shared_config import DataConfig, EmbedConfig, QueryParts
 from subtle.run.training import INCIDENTAL
 from subtle.tfcovr.batches import EmbeddingSource, embed_config
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
-from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.tfcovr.systems import SYSTEMS, System
+from subtle.train.options import Stage2Config
 from subtle.train.stage2 import run as train
 
 
@@ -147,7 +147,7 @@ def evaluate(
 ) -> Evaluation:
     """Rank and measure one model."""
     source = EmbeddingSource.open(
-        ready.embeddings, ready.model, ready.processor, device, make=embed.run, query_frames=ready.query_frames
+        ready.embeddings, ready.model, ready.processor, device, make=embed_clips.run, query_frames=ready.query_frames
     )
     assert config.split is not None  # `with_split` filled it
     queries = place_queries(load_split(config, config.split), gallery_ids(config), source.clips, source.texts)

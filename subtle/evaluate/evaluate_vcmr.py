@@ -145,12 +145,12 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
         config = with_split(config, "calibration_split", ("validation", "train"))
     assert config.split is not None
     if config.two_step:
-        make_features(config, config.device)
+        make_features(config, config.device, config.num_workers)
         return two_step(config, list(trained_models(config)))
     output_dir = Path(config.output_dir)
     evaluations: dict[str, list[Evaluation]] = {}
     measure = MomentRetrievalMeasure()
-    make_features(config, config.device)
+    make_features(config, config.device, config.num_workers)
     for trained, folder in trained_models(config):
         accelerator = make_accelerator(config.device, output_dir)
         model = load_model(folder).to(accelerator.device)

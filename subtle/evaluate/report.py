@@ -23,18 +23,21 @@ from subtle.tfcovr.measure import CUTOFFS
 from subtle.tfcovr.shown_queries import NOT_STATED, select_queries, show_queries
 from subtle.tuning.verdict import average_precisions
 
+MOST_ANSWERS, MOST_LABELS = 12, 10
+"""Of a query, and in the table of the easiest and the hardest."""
+
 
 def read_evaluation(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
     """The results, and the predictions with `ap`, each query's average precision at the last cut-off."""
     missing = [name for name in ("results.json", "predictions.parquet") if not (folder / name).is_file()]
     if missing:
         raise SystemExit(
-            f"{folder} has no {' and no '.join(missing)}; make it with `python recipes/evaluate_tfcovr.py`"
+            f"{folder} has no {' and no '.join(missing)}; make it with `python recipes/evaluate.py tfcovr`"
         )
     results = read_json(folder / "results.json", config=dict, figures=dict)
     if "protocol" not in results["config"] or not isinstance(results.get("coverage"), dict):
         raise SystemExit(
-            f"{folder / 'results.json'} is not what evaluate_tfcovr.py writes; give the folder that it wrote to"
+            f"{folder / 'results.json'} is not what evaluate.py tfcovr writes; give the folder that it wrote to"
         )
     predictions = pl.read_parquet(folder / "predictions.parquet")
     values = average_precisions(predictions, CUTOFFS, results["config"]["protocol"])
@@ -165,8 +168,8 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
     predictions = name_targets(predictions, clips).with_columns(video=video)
     per_label = breakdown(predictions, "target_label")
     counts = confusion_counts(predictions, clip_classes(clips))
-    drawn = select_queries(predictions, num_queries=config.num_queries, selection=config.selection, seed=config.seed)
-    shown = [query | {"ap": percent(query["ap"])} for query in show_queries(drawn, clips, ranks=config.ranks)]
+    drawn = select_queries(predictions, num_queries=config.num_queries, seed=config.seed)
+    shown = [query | {"ap": percent(query["ap"])} for query in show_queries(drawn, clips, ranks=MOST_ANSWERS)]
     page = render_page(
         "report.html",
         title=config.title,
@@ -177,14 +180,12 @@ def render(config: ReportConfig) -> tuple[str, pl.DataFrame]:
         cutoffs=CUTOFFS,
         systems=system_rows(folder, results, videos),
         change_types=table_rows(breakdown(predictions, "change_type")),
-        labels=table_rows(both_ends(per_label, config.num_labels), name="target"),
+        labels=table_rows(both_ends(per_label, MOST_LABELS), name="target"),
         num_labels=len(per_label),
         confusion=confusion_table(counts),
         pairs=most_confused(counts),
         queries=shown,
         num_queries=len(predictions),
-        selection=config.selection,
-        seed=config.seed,
         provenance=json.dumps({k: v for k, v in results.items() if k != "by_seed"}, indent=2),
     )
     return page, per_label.select("name", "queries", "value", description="target")

@@ -35,7 +35,7 @@ def load_moments(
         videos, queries = (open_features(config.features, name) for name in ("video", f"query-{granularity}"))
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{error}; `python recipes/embed_moments.py` writes such a folder, and --features names the folder that "
+            f"{error}; `python recipes/embed.py moments` writes such a folder, and --features names the folder that "
             "holds it"
         ) from error
     rows = read_rows(config, split, granularity)
@@ -52,7 +52,6 @@ def load_moments(
         span_preset(config),
         long_videos=long_videos,
         clip_seconds=config.clip_seconds,
-        normalize_features=config.normalize_features,
     )
 
 

@@ -15,7 +15,7 @@ def features_of(config: MomentDataConfig, granularity: Granularity) -> dict[str,
     """What made the features that a configuration names, and how moments are looked for in them.
 
     Gives `video` and `query`, what the features depend on (empty where that is unknown, as of the authors' files),
-    `vision_model`, `text_model` and `frames_per_clip` as `embed_moments.py` had them, and the spans to look for.
+    `vision_model`, `text_model` and `frames_per_clip` as `embed.py moments` had them, and the spans to look for.
     """
     video, query = (open_features(config.features, name) for name in ("video", f"query-{granularity}"))
     preset = span_preset(config)
@@ -26,7 +26,6 @@ def features_of(config: MomentDataConfig, granularity: Granularity) -> dict[str,
         "query": query.details,
         **{name: made.get(name) for name in ("vision_model", "text_model", "frames_per_clip")},
         "clip_seconds": config.clip_seconds or video.details.get("clip_seconds", 1.0),
-        "normalize_features": config.normalize_features,
         "min_clips": preset.min_clips,
         "max_clips": preset.max_clips,
         "nms_threshold": preset.nms_threshold,

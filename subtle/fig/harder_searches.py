@@ -75,7 +75,7 @@ def measure_without_moment(
 
     Args:
         model: of moments.
-        config: of `evaluate_vcmr.py`.
+        config: of `evaluate.py vcmr`.
         split: to measure on.
         calibration: the split that chooses.
         encoded: `split`, encoded.

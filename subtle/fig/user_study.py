@@ -22,7 +22,6 @@ from subtle.run.results import read_json, write_json, write_text
 
 KINDS = ("static", "dynamic")
 ITEMS_FILE = "items.json"
-Vote = Literal["single", "majority"]
 
 
 class Answer(BaseModel, extra="forbid", strict=True):
@@ -161,16 +160,12 @@ def read_answers(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]
     return kinds, files
 
 
-def aggregate(
-    kinds: Mapping[str, str | None], files: Sequence[AnswerFile], *, vote: Vote = "single"
-) -> tuple[dict[str, StudyResults], float]:
+def aggregate(kinds: Mapping[str, str | None], files: Sequence[AnswerFile]) -> tuple[dict[str, StudyResults], float]:
     """The results of each kind, and the total S: the unweighted mean of the kinds' S, as in Table 3.
 
     Args:
         kinds: item -> kind.
         files: the participants' answers.
-        vote: "single" counts every answer; "majority" counts an item as yes if more than half of its answers are.
-            The paper does not specify which it counts.
     """
     answers: dict[str, list[Answer]] = defaultdict(list)
     for file in files:
@@ -183,8 +178,8 @@ def aggregate(
             results[kind or "unknown"] = StudyResults(
                 items=len(of_kind),
                 answers=sum(map(len, of_kind)),
-                static_percent=_percent([[answer.static for answer in given] for given in of_kind], vote),
-                dynamic_percent=_percent([[answer.dynamic for answer in given] for given in of_kind], vote),
+                static_percent=_percent([[answer.static for answer in given] for given in of_kind]),
+                dynamic_percent=_percent([[answer.dynamic for answer in given] for given in of_kind]),
                 accuracy=mean(answer.accuracy for given in of_kind for answer in given),
             )
     if not results:
@@ -192,9 +187,7 @@ def aggregate(
     return results, mean(result.accuracy for result in results.values())
 
 
-def _percent(answers: list[list[int]], vote: Vote) -> float:
-    if vote == "majority":
-        return 100 * mean(2 * sum(given) > len(given) for given in answers)
+def _percent(answers: list[list[int]]) -> float:
     return 100 * mean(answer for given in answers for answer in given)
 
 

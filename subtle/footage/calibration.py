@@ -86,7 +86,6 @@ def threshold_of(
     *,
     cache: Path,
     root: str,
-    misfits_shown: float | None = None,
     where: str | None = None,
     folder: str | None = None,
 ) -> Threshold:
@@ -99,8 +98,6 @@ def threshold_of(
         kind: Of the query, see `kind_of`.
         cache: Folder to keep it in.
         root: The folder of the videos.
-        misfits_shown: Share of queries about something else that still reach the threshold; None: see
-            `MISFITS_SHOWN`. It does not concern clips.
         where: As of `search_moments`.
         folder: As of `search_moments`.
 
@@ -124,11 +121,11 @@ def threshold_of(
             float(np.quantile(scores, OWN_QUANTILE)),
             f"{1 - OWN_QUANTILE:.0%} of the index's own moments find a better one in another video",
         )
-    misfits_shown = misfits_shown or MISFITS_SHOWN[kind]
+    shown = MISFITS_SHOWN[kind]
     what = "clips of the index with a sentence" if kind == "both" else "sentences"
     return Threshold(
-        float(np.quantile(scores, 1 - misfits_shown)),
-        f"{misfits_shown:.0%} of {len(scores)} {what} about something else find a better one",
+        float(np.quantile(scores, 1 - shown)),
+        f"{shown:.0%} of {len(scores)} {what} about something else find a better one",
     )
 
 

@@ -31,6 +31,8 @@ from subtle.footage.sources import WantedFile
 from subtle.footage.updating import vectors_of
 
 FACTORY = "subtle.footage.engines:GroupEncoder"
+MOMENTS_PER_READ = 8
+"""Of one video, that are decoded together, each frame once."""
 SECONDS_PER_COMMIT = 5.0
 FILES_PER_COMMIT = 256
 """Many workers finish more groups than a store can commit one by one; a kill costs what was not committed."""
@@ -45,7 +47,7 @@ def make_reader(encoder: Encoder, config: Any) -> GroupReader:
         size=encoder.frame_size,
         reader=read_spans,
     )
-    return GroupReader(pool, encoder.num_frames, batch_size=config.batch_size, moments_per_read=config.moments_per_read)
+    return GroupReader(pool, encoder.num_frames, batch_size=config.batch_size, moments_per_read=MOMENTS_PER_READ)
 
 
 class GroupEncoder:

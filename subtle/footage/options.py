@@ -6,16 +6,27 @@ from typing import Literal
 from subtle.footage.two_step_config import TwoStepConfig
 from subtle.options import option
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_TFCOVR
-from subtle.run.shared_config import ActorConfig, Device, RunConfig
+from subtle.run.shared_config import (
+    ActorConfig,
+    BatchConfig,
+    ChatConfig,
+    DryRunConfig,
+    FramesConfig,
+    OwnClipsConfig,
+    ReadingConfig,
+    RestartConfig,
+    RunConfig,
+    TrustConfig,
+    VideosConfig,
+)
 
 
 @dataclass
-class IndexConfig(ActorConfig):
+class IndexConfig(FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustConfig, ActorConfig):
     """What to index, with which model, and where to keep it."""
 
     source: str | None = option(None, "Folder of videos or table of moments, the first word; none: the miniature.")
     output: str = option("outputs/index", "Folder of the index, or the address of a bucket.")
-    video_dir: str | None = option(None, "Folder of the videos of a table; none: the table's own folder.")
     model: str = option(
         MINIATURE_TFCOVR,
         "Model folder or Hub name: of stage2.py, AIM, VidCLIP, CLIP, SigLIP or sentence-transformers. The one that "
@@ -29,24 +40,16 @@ class IndexConfig(ActorConfig):
     stride_seconds: float = option(2.0, "From the start of one window to the next; the windows overlap by the rest.")
     seconds_before: float = option(2.0, "Before an event of OpenSportsLib's JSON.")
     seconds_after: float = option(3.0, "After an event of OpenSportsLib's JSON.")
-    num_frames: int | None = option(None, "Frames of each moment; none: as the model was made for.")
-    batch_size: int = option(16, "Moments per forward pass.")
-    moments_per_read: int = option(8, "Moments of one video that are decoded together, each frame once.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
-    timeout_seconds: float = option(60.0, "Longest wait for the frames of one read, in seconds.")
     retry: bool = option(False, "Try quarantined videos again, though they have not changed.")
     approximate: bool = option(
         False, "Also build an approximate index, for search --approximate; from 50,000 moments on."
     )
     keep_missing: bool = option(False, "Keep the moments of videos that are no longer there.")
-    trust_remote_code: bool = option(False, "Run the code that a model's folder or repository holds.")
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        counts = {name: getattr(self, name) for name in ("batch_size", "moments_per_read")}
-        if wrong := [name for name, value in counts.items() if value < 1]:
-            raise ValueError(f"--{wrong[0]} must be at least 1, not {counts[wrong[0]]}")
+        if self.batch_size < 1:
+            raise ValueError(f"--batch_size must be at least 1, not {self.batch_size}")
         if not 0 < self.stride_seconds <= self.window_seconds:
             raise ValueError(
                 f"--stride_seconds {self.stride_seconds:g} must be positive and at most --window_seconds "
@@ -57,7 +60,7 @@ class IndexConfig(ActorConfig):
 
 
 @dataclass
-class SearchConfig(TwoStepConfig):
+class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
     """What to look for, where, and how to show it."""
 
     index: str = option("outputs/index", "Folder that index.py made, the first word, or the address of a bucket.")
@@ -72,11 +75,6 @@ class SearchConfig(TwoStepConfig):
         "Find nothing where no moment reaches a score that is calibrated on the index; the first such search of an "
         "index takes longer.",
     )
-    misfits_shown: float | None = option(
-        None,
-        "Share (0 to 1) of queries about something else for which --nothing_fits still finds something; none: 0.1 of "
-        "texts, 0.3 of clips with a text.",
-    )
     where: str | None = option(None, "Condition in SQL on the moments' columns.")
     folder: str | None = option(None, "Only videos below this folder of the index.")
     approximate: bool = option(False, "Search the approximate index of index.py --approximate: faster, may miss some.")
@@ -85,10 +83,7 @@ class SearchConfig(TwoStepConfig):
     export: str | None = option(None, "New folder for the clips, a contact sheet, an edit list and a playlist.")
     exact: bool = option(False, "Encode exported clips again; else copies begin at the keyframe before the moment.")
     mute: bool = option(False, "Leave the sound out of exported clips.")
-    video_dir: str | None = option(None, "Folder of the videos, where they were moved; none: where they were indexed.")
     model: str | None = option(None, "Model of the index, by name or key; none: the active one.")
-    trust_remote_code: bool = option(False, "Run the code that the model's folder or repository holds.")
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,8 +95,6 @@ class SearchConfig(TwoStepConfig):
             raise ValueError("--exact and --mute are of --export")
         if self.nothing_fits and self.min_score is not None:
             raise ValueError("give --min_score or --nothing_fits, not both")
-        if self.misfits_shown is not None and not 0 < self.misfits_shown < 1:
-            raise ValueError(f"--misfits_shown must lie between 0 and 1, not {self.misfits_shown:g}")
         if self.text is None and self.refine is not None:
             raise ValueError("--refine finds moments by a text; give --text with it")
         times = (self.start_seconds, self.end_seconds)
@@ -112,39 +105,30 @@ class SearchConfig(TwoStepConfig):
 
 
 @dataclass
-class TuneConfig(RunConfig):
+class TuneConfig(RunConfig, RestartConfig, DryRunConfig, ChatConfig, FramesConfig, OwnClipsConfig):
     """The clips, the model to start from, and how long to train."""
 
     clips: str | None = option(None, "Table of clips, the first word; none: draw an example.")
-    video_dir: str | None = option(None, "Folder of the videos; none: the table's own folder.")
-    output: str = option("outputs/tune", "Folder for everything; the model is OUTPUT/model.")
+    output_dir: str = "outputs/tune"
     base: str = option(
         MINIATURE_CLIP,
         "CLIP to start from: a folder or a Hub name, such as openai/clip-vit-base-patch16. The one that ships has only "
         "seen drawn athletes.",
     )
-    marks: str | None = option(
-        None, "Table of search results marked right or wrong, as serve.py writes it; the right ones are trained on."
-    )
     min_clips: int = option(50, "Refuse to tune on fewer clips.")
-    validation_fraction: float = option(0.2, "Share (0 to 1) of the videos for validation.")
-    test_fraction: float = option(0.2, "Share (0 to 1) of the videos to measure on.")
+    validation_fraction: float = 0.2
+    test_fraction: float = 0.2
     writer: Literal["rules", "chat"] = option("rules", "Who writes the texts of the changes.")
     chat_model: str | None = option(None, "Chat model of --writer chat, by the server's name for it.")
-    base_url: str | None = option(None, "URL of an OpenAI-compatible server; none: OpenAI's.")
-    api_key_env: str = option("OPENAI_API_KEY", "Environment variable that holds the key.")
-    max_usd: float | None = option(None, "Stop before the texts have cost more, in US dollars; none: no limit.")
-    num_frames: int = option(12, "Frames of each clip.")
+    num_frames: int = 12
     batch_size: int = option(8, "Clips per optimizer step of stage 1.")
     stage1_epochs: int | None = option(None, "Passes of stage 1 over the training clips; none: as many as they need.")
     stage2_epochs: int | None = option(None, "Passes of stage 2 over the triplets; none: as many as they need.")
     learning_rate: float | None = option(None, "Of stage 1; none: 1e-3 for the CLIP that ships, 3e-4 for others.")
     num_queries: int = option(12, "Queries that the report shows with their clips; 0: none.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
-    dry_run: bool = option(False, "Print the steps and what they would take; writes nothing, no network call.")
-    restart: bool = option(False, "Delete what an earlier run left in --output, and begin again.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.writer == "chat") != (self.chat_model is not None):
             raise ValueError("--writer chat and --chat_model NAME go together; the writer 'rules' needs no model")
         if self.max_usd is not None and not self.chat_model:

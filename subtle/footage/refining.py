@@ -73,7 +73,7 @@ def what_made_features(folder: Path) -> dict[str, Any]:
     if not made.get("video") or not made.get("query") or not made.get("vision_model"):
         raise ValueError(
             f"{folder} was trained on features that this package did not make, so they cannot be made of other videos; "
-            "train it on features of `subtle embed_moments`"
+            "train it on features of `subtle embed moments`"
         )
     return made
 
@@ -210,14 +210,10 @@ class Refiner:
         tokens, longest = self.text([text])[0], self.model.config.max_query_tokens
         if len(tokens) > longest or self.text.count_cut([text]):
             raise ValueError(f"--text has more tokens than {self.name} reads ({longest}); shorten it")
-        features = self.prepared(tokens)[None].to(self.model.device)
+        features = F.normalize(tokens, dim=-1)[None].to(self.model.device)
         with torch.inference_mode():
             encoded: Tensor = self.model.encode_query(features, torch.ones(features.shape[:2], device=features.device))
         return encoded.float()
-
-    def prepared(self, features: Tensor) -> Tensor:
-        """As they were in training."""
-        return F.normalize(features, dim=-1) if self.made["normalize_features"] else features
 
     def num_clips(self, file: str) -> int:
         """Clips of a file whose end is known."""
@@ -302,7 +298,7 @@ class Refiner:
         reads = list(self.reads_of(stretch))
         whole = torch.cat([self.clips[one] for one, _ in reads])
         first = stretch.first - reads[0][1]
-        return self.prepared(whole[first : first + stretch.stop - stretch.first])
+        return F.normalize(whole[first : first + stretch.stop - stretch.first], dim=-1)
 
     def rank(self, query: Tensor, stretches: Sequence[Stretch]) -> MomentRanking:
         """All spans of some stretches, best first, in seconds from the start of each stretch."""

@@ -120,7 +120,6 @@ def calibrated(config: SearchConfig, index: MomentIndex, model: IndexedModel, en
         kind_of(encoder, clip=config.clip is not None, text=config.text is not None),
         cache=cache_of(index, config),
         root=str(root_of(index, model, config.video_dir)),
-        misfits_shown=config.misfits_shown,
         where=config.where,
         folder=config.folder,
     )
@@ -140,7 +139,7 @@ def second_step(
     clip = None
     if config.clip is not None and config.rerank is not None:
         span = config.start_seconds, config.end_seconds
-        clip = read_frames(config.clip, config.rerank_frames, *span, spread="seconds").frames
+        clip = read_frames(config.clip, config.num_frames, *span, spread="seconds").frames
     return step(config.text, clip, found, say)
 
 

@@ -98,7 +98,7 @@ def make_reranker(config: TwoStepConfig, cache: Path, device: str) -> Any:
             raise ValueError(
                 f"{config.rerank} is a folder, so it runs here; leave out --dry_run, --base_url and --max_usd"
             )
-        return MatcherReranker(str(config.rerank), device_of(device), num_frames=config.rerank_frames)
+        return MatcherReranker(str(config.rerank), device_of(device), num_frames=config.num_frames)
     from hf_datasets.generation.cache import AnswerCache
     from hf_datasets.generation.openai_chat import OpenAIChat
     from subtle.run.build import open_chat
@@ -114,4 +114,4 @@ def make_reranker(config: TwoStepConfig, cache: Path, device: str) -> Any:
     if isinstance(chat, OpenAIChat) and kept is not None:
         asked = [getattr(config, name, None) for name in ("text", "clip", "start_seconds", "end_seconds")]
         chat.share_budget(kept, json.dumps(asked))  # with runs of the same search that were killed
-    return ChatReranker(chat, kept, num_frames=config.rerank_frames, max_side=config.rerank_max_side)
+    return ChatReranker(chat, kept, num_frames=config.num_frames, max_side=config.max_side)

@@ -11,7 +11,7 @@ from hf_datasets.tables import read_text_table
 from hf_datasets.tfcovr.own_clips import OwnClips
 from subtle.building import build_tfcovr
 from subtle.building.options import BuildTFCoVRConfig
-from subtle.embedding import embed
+from subtle.embedding import embed_clips
 from subtle.evaluate import evaluate_tfcovr, report
 from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.footage.options import TuneConfig
@@ -22,9 +22,8 @@ from subtle.run.results import remove
 from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
 from subtle.table.costs import Machine
-from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
-from subtle.train.options import Stage1Config
+from subtle.train.options import Stage1Config, Stage2Config
 from subtle.tuning.amounts import count
 from subtle.tuning.clips import places_of, read_clips
 from subtle.tuning.estimates import facts, in_words, read_base, seconds_of_steps
@@ -46,11 +45,11 @@ from subtle.tuning.results import show_amounts, splits_in_words, summarize
 from subtle.tuning.texts import cut_texts, texts_of
 
 RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
-    "build_tfcovr": (lambda config: build.run(build_tfcovr.main, config), BuildTFCoVRConfig),
+    "build tfcovr": (lambda config: build.run(build_tfcovr.main, config), BuildTFCoVRConfig),
     "stage1": (stage1.main, Stage1Config),
-    "embed": (embed.main, EmbedConfig),
+    "embed clips": (embed_clips.main, EmbedConfig),
     "stage2": (stage2.main, Stage2Config),
-    "evaluate_tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
+    "evaluate tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
     "report": (report.main, ReportConfig),
 }
 
@@ -88,7 +87,7 @@ def seconds_of(plan: Plan) -> dict[str, float]:
         return {}
     return seconds_of_steps(
         base,
-        Machine.of(plan.config.device, None, plan.config.num_workers),
+        Machine.of(plan.config.device, plan.config.num_workers),
         clips=plan.num_clips,
         frames=plan.config.num_frames,
         stage1_steps=plan.stage1_steps,
@@ -189,5 +188,5 @@ def main(config: TuneConfig) -> int:
     if config.clips is not None:
         return tune(config, *places_of(config), console)
     with TemporaryDirectory() as aside:
-        folder = Path(aside if config.dry_run else config.output) / EXAMPLE
+        folder = Path(aside if config.dry_run else config.output_dir) / EXAMPLE
         return tune(config, *draw_example(folder, num_workers=config.num_workers), console)

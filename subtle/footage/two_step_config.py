@@ -1,13 +1,13 @@
 """The options of a search's second step; imports nothing that takes long."""
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from subtle.options import option
+from subtle.run.shared_config import ChatConfig, ChatFramesConfig, DryRunConfig, ReadingConfig
 
 
 @dataclass
-class TwoStepConfig:
+class TwoStepConfig(DryRunConfig, ChatConfig, ChatFramesConfig, ReadingConfig):
     """The second step: better starts and ends, and a better order, of the best moments by vectors."""
 
     shortlist: int = option(50, "Moments that the second step looks at: the best ones by their vectors.")
@@ -23,32 +23,16 @@ class TwoStepConfig:
         "What orders the moments anew: a folder with a cross-encoder (noise_evaluator.py trains one; BLIP), or else a "
         "chat model that sees images, by the server's name for it. Each moment is one request.",
     )
-    rerank_frames: int = option(8, "Frames of each moment that --rerank sees; a cross-encoder takes at most its own.")
-    rerank_max_side: int = option(448, "Longer side of a frame for a chat model, in pixels.")
-    base_url: str | None = option(None, "URL of the chat model's OpenAI-compatible server; none: OpenAI's.")
-    api_key_env: str = option("OPENAI_API_KEY", "Environment variable that holds the chat model's key.")
-    dry_run: bool = option(False, "Print what --rerank would ask and cost; no network call.")
-    max_usd: float | None = option(
-        None, "Stop before all runs of this search have cost more, in US dollars; none: no limit."
-    )
-    input_usd: float | None = option(
-        None, "Price of an unlisted chat model, in US dollars per million input tokens; none: as listed."
-    )
-    output_usd: float | None = option(
-        None, "Price of an unlisted chat model, in US dollars per million output tokens; none: as listed."
-    )
+    num_frames: int = 8
     search_cache: str | None = option(
         None,
         "Folder of what searches computed: features, answers, thresholds; none: in the cache of datasets.",
     )
-    num_workers: int = option(2, "Processes that decode for --refine; 0: this one decodes.")
-    timeout_seconds: float = option(60.0, "Longest wait for the frames of one read, in seconds.")
 
     def __post_init__(self) -> None:
-        if min(self.shortlist, self.rerank_frames, self.rerank_max_side) < 1:
-            raise ValueError("--shortlist, --rerank_frames and --rerank_max_side must be at least 1")
-        if self.base_url and "@" in urlsplit(self.base_url).netloc:
-            raise ValueError(f"--base_url carries a password; put the key into the variable {self.api_key_env}")
+        super().__post_init__()
+        if min(self.shortlist, self.num_frames, self.max_side) < 1:
+            raise ValueError("--shortlist, --num_frames and --max_side must be at least 1")
         if self.rerank is None and (self.dry_run or self.base_url or self.max_usd is not None):
             raise ValueError("--dry_run, --base_url and --max_usd are of --rerank with a chat model")
         if self.refine is None and (self.refine_vision_model or self.refine_text_model):

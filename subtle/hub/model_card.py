@@ -136,7 +136,7 @@ def training(kind: ModelKind, folder: Path) -> list[str]:
     from subtle.run.training import INCIDENTAL  # torch comes with it
 
     results = read_json(folder / "results.json")
-    parts = [f"Trained by `subtle {kind.recipe}` of [Subtle]({PROJECT}); `results.json` holds all of it."]
+    parts = [f"Trained by `{kind.made_by}` of [Subtle]({PROJECT}); `results.json` holds all of it."]
     if (folder / CURVE_FILE).is_file():
         parts.append(f"![Training loss and validation metrics by epoch]({CURVE_FILE})")
     if results.get("config", {}).get("train_on") == "texts":

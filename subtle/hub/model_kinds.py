@@ -14,7 +14,7 @@ class ModelKind:
 
     Attributes:
         about: the first sentence of a card.
-        recipe: the verb that trains it.
+        made_by: the command that trains it.
         library_name, pipeline_tag, tags: of the card's metadata.
         task: type and name of its task, for the model-index.
         install: the command that installs what its code imports.
@@ -25,7 +25,7 @@ class ModelKind:
     """
 
     about: str
-    recipe: str
+    made_by: str
     library_name: str
     pipeline_tag: str | None
     tags: tuple[str, ...]
@@ -39,7 +39,7 @@ class ModelKind:
 
 CLIP = ModelKind(
     about="A CLIP for 48-pixel frames of the miniature's rendered athletes.",
-    recipe="pretrain_miniature",
+    made_by="python -m benchmarks.pretrain_miniature",
     library_name="transformers",
     pipeline_tag="zero-shot-image-classification",
     tags=("clip",),
@@ -60,7 +60,7 @@ print(model(**inputs).logits_per_image)
 AIM = ModelKind(
     about="A video classifier of fine-grained actions: AIM, a CLIP vision tower whose attention also runs over time "
     "([paper](https://arxiv.org/abs/2302.03024), [code](https://github.com/taoyang1122/adapt-image-models)).",
-    recipe="stage1",
+    made_by="subtle stage1",
     library_name="transformers",
     pipeline_tag="video-classification",
     tags=("aim", "video-classification"),
@@ -80,7 +80,7 @@ print(model(**processor(["video.mp4"], return_tensors="pt")).logits)
 ADAPTER = ModelKind(
     about="AIM's adapters, which make a frozen CLIP vision tower a video classifier of fine-grained actions "
     "([paper](https://arxiv.org/abs/2302.03024), [code](https://github.com/taoyang1122/adapt-image-models)).",
-    recipe="stage1",
+    made_by="subtle stage1",
     library_name="peft",
     pipeline_tag="video-classification",
     tags=("aim", "adapter", "video-classification"),
@@ -106,7 +106,7 @@ print(settings.id2label[logits.argmax(-1).item()])
 TFCOVR = ModelKind(
     about="Composed video retrieval: finds the clip that a clip and a sentence of what to change in it ask for. "
     "TF-CoVR's model ([paper](https://arxiv.org/abs/2506.05274), [code](https://github.com/UCF-CRCV/TF-CoVR)).",
-    recipe="stage2",
+    made_by="subtle stage2",
     library_name="transformers",
     pipeline_tag="feature-extraction",
     tags=("tfcovr", "composed-video-retrieval"),
@@ -134,7 +134,7 @@ FACTORED = replace(
 )
 HEAD = ModelKind(
     about="Composed video retrieval with a vision-language model: a head over the last token's states of its layers.",
-    recipe="finetune_vlm",
+    made_by="subtle finetune_vlm",
     library_name="transformers",
     pipeline_tag=None,
     tags=("composed-video-retrieval", "video-retrieval"),
@@ -165,7 +165,7 @@ model = AutoPeftModel.from_pretrained("$repo")  # the bare model with its adapte
 VIDCLIP = ModelKind(
     about="VidCLIP: compares videos of several actions with paragraphs about them, after VideoComp "
     "([paper](https://arxiv.org/abs/2504.03970), [repository](https://github.com/google-deepmind/video_comp)).",
-    recipe="vidclip",
+    made_by="subtle vidclip",
     library_name="transformers",
     pipeline_tag="feature-extraction",
     tags=("vidclip", "video-text-retrieval"),
@@ -187,7 +187,7 @@ MATCHER = ModelKind(
     about="VERIFIED's noise evaluator ([paper](https://arxiv.org/abs/2410.08593), "
     "[repository](https://github.com/hlchen23/VERIFIED)): scores "
     "how well a text describes a clip, reading both together.",
-    recipe="noise_evaluator",
+    made_by="subtle noise_evaluator",
     library_name="transformers",
     pipeline_tag=None,
     tags=("vidclip", "video-text-matching"),
@@ -213,7 +213,7 @@ with torch.no_grad():
 )
 MOMENTS = ModelKind(
     about="Finds the moment that a sentence describes in a corpus of videos, given as features.",
-    recipe="vcmr",
+    made_by="subtle vcmr",
     library_name="transformers",
     pipeline_tag=None,
     tags=("moment-retrieval", "video-corpus-moment-retrieval"),
@@ -236,7 +236,7 @@ BLIP = ModelKind(
     about="VERIFIED's noise evaluator ([paper](https://arxiv.org/abs/2410.08593), "
     "[repository](https://github.com/hlchen23/VERIFIED)) on BLIP: scores "
     "how well a text describes the frames of a clip.",
-    recipe="noise_evaluator",
+    made_by="subtle noise_evaluator",
     library_name="transformers",
     pipeline_tag=None,
     tags=("blip", "video-text-matching"),

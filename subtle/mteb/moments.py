@@ -3,7 +3,7 @@
 Retrieval of moments in a corpus finds a video and a stretch of it together; mteb's retrieval ranks a fixed corpus. Its
 two halves fit: the caption against the whole videos of a split (`...Videos`, the benchmark's VR), and against all
 annotated moments of the split as clips (`...Moments`), where other moments of the same video are the hard negatives.
-The spans that a model of moments would propose are measured by `evaluate_vcmr`.
+The spans that a model of moments would propose are measured by `evaluate vcmr`.
 """
 
 from typing import Any, Literal

@@ -17,7 +17,7 @@ HOW_TO_MAKE = {
     "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
     "outputs/vcmr/model": "`python recipes/vcmr.py` makes it",
     "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
-    MINIATURE_CLIP: "it ships with the recipes, and `python recipes/pretrain_miniature.py` makes it again",
+    MINIATURE_CLIP: "it ships with the recipes, and `python -m benchmarks.pretrain_miniature` makes it again",
     MINIATURE_VIDCLIP: "it ships with the recipes, and `python recipes/vidclip.py "
     "recipes/configs/vidclip_miniature_base.yaml` makes it again",
     MINIATURE_TFCOVR: "it ships with the recipes, and `make quickstart` makes it again",

@@ -1,4 +1,8 @@
-"""The parts of configurations that several recipes share; imports nothing that takes long."""
+"""The options that several verbs have; imports nothing that takes long.
+
+A verb inherits what it needs, and a class that only changes a default repeats `name: type = value`. Classes with the
+same docstring are one group of `--help`.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +16,6 @@ MixedPrecision = Literal["no", "fp16", "bf16", "fp8"]
 QueryParts = Literal["both", "video", "text"]  # as in hf_models.tfcovr.ranking, like the next
 Protocol = Literal["standard", "tfcovr-official"]
 Granularity = Literal["fine", "coarse"]
-Selection = Literal["worst", "random"]
 EndConvention = Literal[
     "inclusive", "exclusive", "xml_legacy", "hero_legacy"
 ]  # as in hf_models.moments.configuration_moments
@@ -24,13 +27,65 @@ MINIATURE_CLIP_SECONDS = 0.5
 
 
 @dataclass
-class DataConfig:
+class OutputConfig:
+    """The run."""
+
+    output_dir: str = option("outputs", "Folder for all that is written.")
+
+
+@dataclass
+class SeedConfig(OutputConfig):
+    """The run."""
+
+    seed: int = option(0, "Seed of everything random.")
+
+
+@dataclass
+class MachineConfig:
+    """The run."""
+
+    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
+    num_workers: int = option(2, "Processes that read videos; 0: this one reads, and a video that hangs hangs the run.")
+
+
+@dataclass
+class RunConfig(MachineConfig, SeedConfig):
+    """The run."""
+
+    mixed_precision: MixedPrecision | None = option(
+        None, "Floating-point type of the forward pass; none: as `accelerate launch` is configured."
+    )
+
+
+@dataclass
+class ReadingConfig(MachineConfig):
+    """The run."""
+
+    timeout_seconds: float = option(60.0, "Longest wait for the frames of one read, in seconds.")
+
+
+@dataclass
+class VideosConfig:
+    """The dataset."""
+
+    video_dir: str | None = option(None, "Folder of the videos; none: as the dataset, table or index knows them.")
+
+
+@dataclass
+class AnnotationsConfig:
+    """The dataset."""
+
+    dataset_config: str = option(
+        "mini", "Configuration of the dataset: mini, release or source; of TF-CoVR also hard, own or composed."
+    )
+    data_dir: str | None = option(None, "Folder of the annotations; none where they need none, as the miniature.")
+
+
+@dataclass
+class DataConfig(AnnotationsConfig, VideosConfig):
     """The dataset."""
 
     dataset: str = option("tfcovr", "Name of the dataset.", names=TFCOVR_DATASETS)
-    dataset_config: str = option("mini", "Its configuration: mini, hard, release, source, own or composed.")
-    data_dir: str | None = option(None, "Folder of its annotations; none where it needs none, as the miniature.")
-    video_dir: str | None = option(None, "Folder of its videos; none where the dataset knows its own.")
 
     @property
     def spread(self) -> Literal["middles", "seconds"]:
@@ -40,26 +95,48 @@ class DataConfig:
 
 @dataclass
 class ContrastConfig(DataConfig):
-    """Which dataset of contrast pairs a recipe reads."""
+    """The dataset."""
 
     dataset: str = option("activitynet_comp", "Name of the dataset.", names=COMP_DATASETS)
 
 
 @dataclass
-class MomentDataConfig:
-    """The dataset, its features, and the spans to look for."""
+class DrawnContrastConfig(ContrastConfig):
+    """The dataset."""
+
+    draws: int = option(1, "Drawings of orders and replacements, each with its own; published pairs have 1.")
+
+    def __post_init__(self) -> None:
+        if self.draws < 1:
+            raise ValueError(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
+
+
+@dataclass
+class MomentsConfig(AnnotationsConfig):
+    """The dataset."""
 
     dataset: str = option("charades_fig", "Name of the dataset.", names=FIG_DATASETS)
-    dataset_config: str = option("mini", "Its configuration: mini, release or source.")
-    data_dir: str | None = option(None, "Folder of its annotations; none where it needs none, as the miniature.")
+
+
+@dataclass
+class MomentFeaturesConfig(MomentsConfig):
+    """The features of moments, and the spans to look for."""
+
+    clip_seconds: float | None = option(
+        None,
+        "Seconds of video that one feature vector stands for; none: as the features say, which are made with "
+        f"{MINIATURE_CLIP_SECONDS} for the miniature, whose moments are short, and 1 otherwise.",
+    )
+
+
+@dataclass
+class MomentDataConfig(MomentFeaturesConfig):
+    """The features of moments, and the spans to look for."""
+
     features: str = option(
         "outputs/features/charades_fig",
-        "Folder of the features that embed_moments.py wrote, or of the authors' HDF5 files.",
+        "Folder of the features that `embed.py moments` wrote, or of the authors' HDF5 files.",
     )
-    clip_seconds: float | None = option(
-        None, "Seconds of video that one feature vector stands for; none: as the features say, or 1."
-    )
-    normalize_features: bool = option(True, "Scale every vector of a clip or token to length 1.")
     preset: str | None = option(
         None, "The following four values by the name of a dataset, or miniature; none: those of the dataset."
     )
@@ -72,8 +149,215 @@ class MomentDataConfig:
 
 
 @dataclass
+class CorpusConfig:
+    """What is measured."""
+
+    memory_megabytes: float = option(96, "Memory for the scores of a block of the corpus, in megabytes.")
+
+
+@dataclass
+class SplitConfig:
+    """The dataset."""
+
+    split: str | None = option(None, "Split to work on; none: test, or where there is none validation.")
+
+
+@dataclass
+class ModelsConfig(SplitConfig):
+    """What is measured."""
+
+    models: list[str] = option([], "Model folders, or names on the Hub.")
+
+
+@dataclass
+class SeedsConfig:
+    """What is measured."""
+
+    seeds: list[int] = option([0], "Seeds of what is trained, each of which is measured.")
+
+
+@dataclass
+class CompareConfig(ModelsConfig, SeedsConfig):
+    """What is measured."""
+
+    compare: bool = option(False, "Train what is missing of what is compared, and measure it instead of --models.")
+    runs_dir: str = option("outputs/runs", "Folder for what --compare trains.")
+
+
+@dataclass
+class SampleConfig:
+    """What is measured."""
+
+    max_queries: int | None = option(None, "Queries to measure on, drawn by the seed; none: all.")
+
+
+@dataclass
+class GalleryConfig:
+    """What is measured."""
+
+    gallery: Literal["clips", "targets"] = option(
+        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
+    )
+    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
+
+
+@dataclass
+class EmbeddingsConfig:
+    """The encoders, and how clips and texts are prepared for them."""
+
+    embeddings: str = option(
+        "outputs/embeddings/stage1", "Folder of the embeddings of `embed.py clips`; made where missing."
+    )
+
+
+@dataclass
+class QueryConfig(EmbeddingsConfig):
+    """The encoders, and how clips and texts are prepared for them."""
+
+    query: QueryParts = option("both", "Parts of the query that the model sees; text and video are baselines.")
+    query_frames: int | None = option(
+        None, "Frames of a query's clip where they differ from a target's, such as 1: the middle one; none: as many."
+    )
+
+
+@dataclass
+class FramesConfig:
+    """The encoders, and how clips and texts are prepared for them."""
+
+    num_frames: int | None = option(None, "Frames of each clip; none: as the model was made for.")
+
+
+@dataclass
+class ChatFramesConfig(FramesConfig):
+    """The encoders, and how clips and texts are prepared for them."""
+
+    max_side: int = option(448, "Longer side of a frame, in pixels; smaller frames stay as they are.")
+
+
+@dataclass
+class BatchConfig:
+    """The encoders, and how clips and texts are prepared for them."""
+
+    batch_size: int = option(16, "Clips, texts or queries of a forward pass, of each process.")
+
+
+@dataclass
+class ShardsConfig(BatchConfig):
+    """The encoders, and how clips and texts are prepared for them."""
+
+    shard_size: int = option(256, "Clips, texts or videos per file of embeddings; a kill costs at most one file.")
+
+
+@dataclass
+class TrustConfig:
+    """The run."""
+
+    trust_remote_code: bool = option(False, "Run the code that a model's folder or repository holds.")
+
+
+@dataclass
+class DryRunConfig:
+    """The run."""
+
+    dry_run: bool = option(False, "Print what would be done, and what it takes or costs; do none of it.")
+
+
+@dataclass
+class CaptionsConfig:
+    """Captions."""
+
+    captions: str | None = option(
+        None, "Table of clip_id and caption, as `caption.py write` makes it; none: made of the clips' labels."
+    )
+
+
+@dataclass
+class CaptionFormConfig:
+    """Captions."""
+
+    sport: Literal["gymnastics", "diving"] | None = option(
+        None, "Sport of clips without a label of TF-CoVR; none: they are rejected. Labels say their own."
+    )
+    any_form: bool = option(
+        False, "Accept English lines without the form that the prompts ask for, as of models that do not keep to it."
+    )
+
+
+@dataclass
+class OwnClipsConfig(VideosConfig):
+    """The dataset."""
+
+    marks: str | None = option(
+        None, "Table of search results marked right or wrong, as serve.py writes it; the right ones are trained on."
+    )
+    validation_fraction: float | None = option(
+        None, "Share (0 to 1) of the videos for validation; none: 0.1, of own clips 0.2."
+    )
+    test_fraction: float | None = option(None, "Share (0 to 1) of the videos for test; none: 0.1, of own clips 0.2.")
+
+
+@dataclass
+class ShuffleConfig:
+    """The encoders, and how clips and texts are prepared for them."""
+
+    shuffle_frames: bool = option(
+        False, "Feed the frames of each clip in a random order, to see whether the encoder reads time."
+    )
+
+
+@dataclass
+class OptimizerConfig:
+    """Optimization."""
+
+    epochs: int = option(10, "Passes over what is trained on.")
+    batch_size: int = option(32, "Clips, moments or triplets of an optimizer step, of all processes together.")
+    learning_rate: float = option(1e-3, "Highest learning rate, after the warm-up.")
+    weight_decay: float = option(0.01, "AdamW's weight decay.")
+    warmup_steps: float = option(0.0, "Optimizer steps of linear warm-up; below 1: their share of all steps.")
+    max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
+
+
+@dataclass
+class ActivationConfig:
+    """Optimization."""
+
+    activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")
+
+
+@dataclass
+class ContrastiveConfig:
+    """Optimization."""
+
+    loss: Literal["hn_nce", "infonce", "multi_positive"] = option(
+        "multi_positive", "Hard negatives; in-batch; or in-batch where what says the same as the target is a positive."
+    )
+    temperature: float = option(0.07, "What similarities are divided by in the loss.")
+    alpha: float = option(1.0, "Weight of the positive in hn_nce.")
+    beta: float = option(0.0, "Hardness of the negatives in hn_nce; 0: all alike.")
+
+
+@dataclass
+class ReleasedLossConfig(ContrastiveConfig):
+    """Optimization."""
+
+    row_normalization: Literal["row", "official"] = option(
+        "row", "Normalization of hn_nce's negative weights; official repeats a slip of the released code."
+    )
+    cosine_per: Literal["step", "epoch"] = option(
+        "step", "How often the cosine moves; epoch: once in each, as in the released code."
+    )
+
+
+@dataclass
+class TextsConfig:
+    """The encoders, and how clips and texts are prepared for them."""
+
+    number_words: bool = option(False, "Spell numbers in texts out (2.5: two and a half), as the released code does.")
+
+
+@dataclass
 class FrameCacheConfig:
-    """Decoded frames."""
+    """The encoders, and how clips and texts are prepared for them."""
 
     cache_dir: str = option(
         "outputs/frames", "Folder of the frames that stage1.py decodes; clips that are there are not decoded again."
@@ -81,26 +365,28 @@ class FrameCacheConfig:
 
 
 @dataclass
-class EncoderConfig(FrameCacheConfig):
-    """The encoders and how clips and texts are prepared for them."""
+class TowersConfig:
+    """The encoders, and how clips and texts are prepared for them."""
 
     vision_model: str = option("outputs/stage1/model", "Video or image encoder: a model folder or a name on the Hub.")
+    text_model: str = option(MINIATURE_CLIP, "Text encoder: a model folder or a name on the Hub.")
+
+
+@dataclass
+class EncoderConfig(TowersConfig, FrameCacheConfig, TextsConfig, FramesConfig):
+    """The encoders, and how clips and texts are prepared for them."""
+
     vision_model_class: str | None = option(
         None, "Its class in transformers, such as CLIPVisionModelWithProjection; none: AutoModel's choice."
     )
-    text_model: str = option(MINIATURE_CLIP, "Text encoder: a model folder or a name on the Hub.")
     text_model_class: str | None = option(
         None,
         "Its class in transformers; none: CLIPTextModelWithProjection for CLIP, else AutoModel's choice.",
     )
-    num_frames: int | None = option(
-        None, "Frames of each clip; none: as the video processor says, or the model, or 12."
-    )
-    number_words: bool = option(False, "Spell numbers in texts out (2.5: two and a half), as the released code does.")
 
 
 @dataclass
-class ClassifierConfig:
+class ClassifierConfig(OptimizerConfig, ActivationConfig, FramesConfig):
     """The classifier and how fast each part of it learns."""
 
     base: str = option(MINIATURE_CLIP, "CLIP whose vision tower AIM is built on: a model folder or a name on the Hub.")
@@ -114,7 +400,7 @@ class ClassifierConfig:
         "present",
         "Classes of the head: those of the training clips; or all 306 of TF-CoVR, of other labels those of all clips.",
     )
-    num_frames: int = option(12, "Frames of each clip.")
+    num_frames: int = 12
     num_temporal_adapters: int = option(2, "Temporal adapters per block, 1 or 2.")
     adapter_ratio: float = option(1.0, "Width of an adapter's bottleneck as a share of the model's width.")
     adapter_scale: float = option(1.0, "Factor on the output of the adapter beside the MLP.")
@@ -134,22 +420,7 @@ class ClassifierConfig:
     temporal_learning_rate_factor: float = option(
         10.0, "Learning rate of the temporal embedding, times --learning_rate."
     )
-    backbone_learning_rate_factor: float = option(
-        1.0, "Learning rate of CLIP's own weights with --full, times --learning_rate."
-    )
-    weight_decay: float = option(0.02, "AdamW's weight decay; not of norms, biases and embeddings.")
-    activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")
-
-
-@dataclass
-class RunConfig:
-    """Device, precision and seed."""
-
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
-    mixed_precision: MixedPrecision | None = option(
-        None, "Floating-point type of the forward pass; none: as `accelerate launch` is configured."
-    )
-    seed: int = option(0, "Seed of everything random.")
+    weight_decay: float = 0.02
 
 
 @dataclass
@@ -180,11 +451,17 @@ class ActorConfig:
 
 
 @dataclass
-class TrainingRunConfig(RunConfig):
-    """How the run is kept, resumed and tracked."""
+class RestartConfig:
+    """The run."""
+
+    restart: bool = option(False, "Forget what an earlier run left in --output_dir instead of resuming it.")
+
+
+@dataclass
+class TrainingRunConfig(RunConfig, RestartConfig, OptimizerConfig):
+    """The run."""
 
     checkpoint_steps: int = option(200, "Optimizer steps between two checkpoints.")
-    restart: bool = option(False, "Forget what an earlier run left in --output_dir instead of resuming it.")
     tracker: str | None = option(
         None,
         "Experiment tracker by its name in accelerate, such as tensorboard, wandb or mlflow; none: no tracker.",
@@ -192,33 +469,22 @@ class TrainingRunConfig(RunConfig):
 
 
 @dataclass
-class EmbedConfig(RunConfig, EncoderConfig, DataConfig, ActorConfig):
+class EmbedConfig(RunConfig, EncoderConfig, ShuffleConfig, DataConfig, ShardsConfig, ReadingConfig, ActorConfig):
     """Which clips and texts to encode, how, and where to put their embeddings."""
 
     splits: list[str] | None = option(None, "Splits to encode; none: all that the dataset has.")
-    output_dir: str = option("outputs/embeddings/stage1", "Folder for the embeddings and results.json.")
-    shuffle_frames: bool = option(
-        False, "Feed the frames of each clip in a random order, to see whether the encoder reads time."
-    )
-    batch_size: int = option(16, "Clips per forward pass, of each process.")
-    shard_size: int = option(1024, "Clips or texts per file; a kill costs at most one file.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
-    timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
+    output_dir: str = "outputs/embeddings/stage1"
+    shard_size: int = 1024
 
 
 @dataclass
-class BuildConfig:
-    """The model that writes the texts, its limits, and the output."""
+class ChatConfig:
+    """The chat model, its server and its prices."""
 
-    output_dir: str = option("outputs/build", "Folder for the result; an earlier build there is replaced.")
-    model: str | None = option(None, "Chat model, by the server's name for it; none: the rule-based generator.")
     base_url: str | None = option(None, "URL of an OpenAI-compatible server; none: OpenAI's.")
     api_key_env: str = option("OPENAI_API_KEY", "Environment variable that holds the key.")
-    batch: bool = option(False, "Use the Batch API: half the price, answers within a day.")
-    offline: bool = option(False, "Answer from the cache only; no network call.")
-    dry_run: bool = option(False, "Print what the run would ask and cost; no network call.")
     max_usd: float | None = option(
-        None, "Stop before all runs into --output_dir have cost more, in US dollars; none: no limit."
+        None, "Stop before all runs into the same output have cost more, in US dollars; none: no limit."
     )
     input_usd: float | None = option(
         None, "Price of an unlisted model, in US dollars per million input tokens; none: as listed."
@@ -226,6 +492,20 @@ class BuildConfig:
     output_usd: float | None = option(
         None, "Price of an unlisted model, in US dollars per million output tokens; none: as listed."
     )
+
+    def __post_init__(self) -> None:
+        if self.base_url and "@" in urlsplit(self.base_url).netloc:
+            raise ValueError(f"--base_url carries a password; put the key into the variable {self.api_key_env}")
+
+
+@dataclass
+class BuildConfig(SeedConfig, DryRunConfig, ChatConfig):
+    """The chat model, its server and its prices."""
+
+    output_dir: str = "outputs/build"
+    model: str | None = option(None, "Chat model, by the server's name for it; none: the rule-based generator.")
+    batch: bool = option(False, "Use the Batch API: half the price, answers within a day.")
+    offline: bool = option(False, "Answer from the cache only; no network call.")
     temperature: float | None = option(0.0, "Sampling temperature; none: the server's default.")
     max_output_tokens: int = option(512, "Longest answer, in tokens.")
     max_answers: int = option(2, "Answers per row until it is rejected.")
@@ -235,11 +515,9 @@ class BuildConfig:
     timeout_seconds: float = option(120.0, "Longest wait for one answer, in seconds.")
     cache: str = option("outputs/answers.sqlite", "File of all answers; all builds share it.")
     limit: int | None = option(None, "Build from the first rows only, this many; none: from all.")
-    seed: int = option(0, "Seed of everything random.")
     quiet: bool = option(False, "No progress bars.")
 
     def __post_init__(self) -> None:
-        if self.base_url and "@" in urlsplit(self.base_url).netloc:
-            raise ValueError(f"--base_url carries a password; put the key into the variable {self.api_key_env}")
+        super().__post_init__()
         if (self.batch or self.offline or self.dry_run or self.max_usd is not None) and not self.model:
             raise ValueError("--batch, --offline, --dry_run and --max_usd are for a chat model: name it with --model")

@@ -22,7 +22,7 @@ from subtle.run.accelerator import make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints
 from subtle.run.locks import only_run_in
 from subtle.run.results import replacing, write_results
-from subtle.run.schedules import rate_factor
+from subtle.run.schedules import rate_factor, warmup_of
 from subtle.run.shared_config import RunConfig
 
 # What may change between a run and its continuation without changing the weights by more than rounding.
@@ -98,7 +98,12 @@ class TrainingRun(ABC):
 
     def rate_factor(self, step: int) -> float:
         """The learning rate of a step, as a share of the highest of each group of weights."""
-        return rate_factor(step, self.total_steps, self.config.warmup_steps)
+        return rate_factor(step, self.total_steps, self.warmup)
+
+    @property
+    def warmup(self) -> float:
+        """Optimizer steps of the warm-up."""
+        return warmup_of(self.config.warmup_steps, self.total_steps)
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """The metrics of an epoch that the history keeps."""

@@ -14,13 +14,13 @@ from hf_models.encoders import Estimate
 from hf_models.fingerprints import weights_fingerprint
 from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained, write_table
 from subtle.evaluate.options import EvaluateConfig
-from subtle.options import adopt, option, override, parse_config
+from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.models import load_trained
 from subtle.run.results import replacing
-from subtle.run.shared_config import DataConfig
+from subtle.run.shared_config import DataConfig, ShuffleConfig
 from subtle.table.costs import OPERATIONS, OVERHEAD_SECONDS, PASSES, Cost, Forward, Machine
 from subtle.table.differences import QUERIES, differences, over_seeds, row_name, variation_of
 from subtle.table.options import AblateConfig
@@ -30,9 +30,8 @@ from subtle.table.table import METRICS, Measured, Table, finish_table, run_table
 from subtle.table.variations import Run, Variation, plan_run, read_variations
 from subtle.tfcovr.batches import embed_config
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
-from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
-from subtle.train.options import Stage1Config
+from subtle.train.options import Stage1Config, Stage2Config
 from subtle.tuning.verdict import average_precisions
 
 AIM_ATTENDS_TWICE = 1.35
@@ -40,10 +39,8 @@ AIM_ATTENDS_TWICE = 1.35
 
 
 @dataclass
-class VariedConfig(Stage2Config):
-    """Stage 2 with an option of `embed.py`."""
-
-    shuffle_frames: bool = option(False, "Train and measure on clips with their frames in a random order.")
+class VariedConfig(Stage2Config, ShuffleConfig):
+    """Stage 2 with an option of `embed.py clips`."""
 
 
 STAGES = {"stage1": Stage1Config, "stage2": VariedConfig}

@@ -3,7 +3,7 @@
     --captions FILE   `clip_id, caption`           descriptions of query clips, for ECDE
     --rewritten FILE  `query_id, target_caption`   captions of what to find, for TF-CVR
 
-`caption_clips.py` and `rewrite_captions.py` write them. Where there is no file, the rule-based generator turns labels
+`caption.py write` and `caption.py rewrite` write them. Where there is no file, the rule-based generator turns labels
 into captions. It knows the answer, so such a row is an upper bound; it is called "label captions" and is never a
 video-language model's.
 """
@@ -18,6 +18,8 @@ from hf_datasets.tfcovr.captions import caption_of
 from hf_datasets.tfcovr.labels import find_label
 from subtle.tfcovr.captions import LABEL_CAPTIONS, SECOND_CAPTION, model_of, read_captions
 
+LEAST_SHARE = 0.9
+"""Of usable captions, with which a row is measured."""
 NAMED = 5
 """How many unusable captions a message names."""
 
@@ -116,20 +118,19 @@ def captions_for(
     return captions_in(captions, sorted(asked), "clip_id", "caption")
 
 
-def check_share(found: Captions, least: float, flag: str) -> None:
+def check_share(found: Captions, flag: str) -> None:
     """Refuse captions of which too few can be used.
 
     Args:
         found: the captions.
-        least: the smallest share that will do.
         flag: that names another file.
 
     Raises:
         ValueError: fewer can be used, or none; counts and names them.
     """
     wanted = len(found.texts) + len(found.unusable)
-    if not found.texts or len(found.texts) < least * wanted:
-        raise ValueError(f"{found}; this row needs {least:.0%} of them (--min_caption_share): give others with {flag}")
+    if not found.texts or len(found.texts) < LEAST_SHARE * wanted:
+        raise ValueError(f"{found}; this row needs {LEAST_SHARE:.0%} of them: give others with {flag}")
 
 
 def describe_clips(clips: Iterable[Mapping[str, Any]]) -> Captions:

@@ -60,11 +60,10 @@ class Machine:
     num_workers: int
 
     @classmethod
-    def of(cls, device: str, tflops: float | None, num_workers: int) -> "Machine":
-        """A machine by the options of a recipe; its speed is measured where they do not say it."""
+    def of(cls, device: str, num_workers: int) -> "Machine":
+        """A machine by the options of a recipe; its speed is measured."""
         where = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
-        peak = tflops * 1e12 if tflops else flops_per_second(where.type)
-        return cls(where, UTILIZATION * peak, max(num_workers, 1))
+        return cls(where, UTILIZATION * flops_per_second(where.type), max(num_workers, 1))
 
     def hours(self, operations: float, clips: int = 0) -> float:
         """Of computing, and of decoding so many clips."""

@@ -37,44 +37,40 @@ from subtle.run.batches import batched
 from subtle.run.data import load_split
 from subtle.run.results import replacing
 from subtle.run.schedules import rate_factor
-from subtle.run.shared_config import DataConfig, FrameCacheConfig, TrainingRunConfig
+from subtle.run.shared_config import (
+    DataConfig,
+    EmbeddingsConfig,
+    FrameCacheConfig,
+    ReleasedLossConfig,
+    TextsConfig,
+    TrainingRunConfig,
+)
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.table.embedding import embed_clips
 from subtle.table.queries import DESCRIPTION_WEIGHT, blend
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 
+STATES_GIGABYTES = 2.0
+"""What the frozen vision encoder gives is kept in memory up to this; else it runs for each batch."""
 QUERY_FRAMES = 1
 FRAMES_AT_ONCE = 64
 
 
 @dataclass
-class CrossAttentionConfig(TrainingRunConfig, FrameCacheConfig, DataConfig):
+class CrossAttentionConfig(
+    TrainingRunConfig, ReleasedLossConfig, EmbeddingsConfig, TextsConfig, FrameCacheConfig, DataConfig
+):
     """What to train and how."""
 
     model: str = option("Salesforce/blip-itm-large-coco", "BLIP for retrieval: a model folder or a name on the Hub.")
     enriched: bool = option(False, "Train ECDE, which also reads descriptions of clips.")
     target_frames: int = option(15, "Frames of a target.")
-    number_words: bool = option(False, "Spell numbers in texts out (2.5: two and a half), as the released code does.")
-    embeddings: str = option("outputs/finetune_baseline/embeddings", "Folder of the targets' embeddings.")
-    loss: Literal["hn_nce", "infonce", "multi_positive"] = option("hn_nce", "Contrastive loss.")
-    temperature: float = option(0.07, "What similarities are divided by in the loss.")
-    alpha: float = option(1.0, "Weight of the positive in hn_nce.")
-    beta: float = option(0.0, "Hardness of the negatives in hn_nce; 0: all alike.")
-    row_normalization: Literal["row", "official"] = option("row", "Normalization of hn_nce's negative weights.")
-    epochs: int = option(10, "Passes over the training triplets.")
-    batch_size: int = option(256, "Triplets per optimizer step, of all processes together.")
-    learning_rate: float = option(1e-4, "AdamW's highest learning rate, after the warm-up.")
-    weight_decay: float = option(0.05, "AdamW's weight decay.")
-    warmup_steps: int = option(0, "Optimizer steps of linear warm-up; a cosine to zero follows.")
-    cosine_per: Literal["step", "epoch"] = option(
-        "step", "How often the cosine moves; epoch: once in each, as in the released code."
-    )
-    max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
-    states_gigabytes: float = option(
-        2.0, "Keep what the frozen vision encoder gives in memory, if it is no more; else run it for each batch."
-    )
-    num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
-    output_dir: str = option("outputs/finetune_baseline/blip-covr", "Folder for the model, checkpoints and results.")
+    embeddings: str = "outputs/finetune_baseline/embeddings"
+    loss: Literal["hn_nce", "infonce", "multi_positive"] = "hn_nce"
+    batch_size: int = 256
+    learning_rate: float = 1e-4
+    weight_decay: float = 0.05
+    output_dir: str = "outputs/finetune_baseline/blip-covr"
 
 
 class Clips:
@@ -129,13 +125,13 @@ class Clips:
         if descriptions is not None:
             texts = dict(zip(known, (spelled[self.texts[text]] for text in said), strict=True))
             self.multimodal_embeds = torch.cat([self.describe(part, texts) for part in batched(known, FRAMES_AT_ONCE)])
-        self.states = self.encode_all(config.states_gigabytes)
+        self.states = self.encode_all()
 
-    def encode_all(self, gigabytes: float) -> Tensor | None:
+    def encode_all(self) -> Tensor | None:
         """What the vision encoder gives for all clips `(N, P, width)`, on the CPU; None where it is too much."""
         ids = list(self.ids)
         first = self.encode(ids[:1])
-        if len(ids) * first.nbytes > gigabytes * 1e9:
+        if len(ids) * first.nbytes > STATES_GIGABYTES * 1e9:
             return None
         return torch.cat([self.encode(part).cpu() for part in batched(ids, FRAMES_AT_ONCE)])
 
@@ -213,7 +209,7 @@ class CrossAttentionTraining(TrainingRun):
     def rate_factor(self, step: int) -> float:
         """The cosine may stay where it is for an epoch."""
         at_once = self.steps_per_epoch if self.config.cosine_per == "epoch" else 1
-        return rate_factor(step, self.total_steps, self.config.warmup_steps, steps_at_once=at_once)
+        return rate_factor(step, self.total_steps, self.warmup, steps_at_once=at_once)
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""

@@ -65,7 +65,7 @@ class Pipeline:
             ValueError: too few descriptions can be used, or nothing can be ranked.
         """
         config = self.config
-        check_share(described, config.min_caption_share, "--model or --rewritten")
+        check_share(described, "--model or --rewritten")
         self.device = make_accelerator(config.device, self.output_dir).device
         check_model_folder(config.encoder, *ENCODER_FILES)
         encoder = load_encoder(config.encoder, self.device, trust_remote_code=config.trust_remote_code)
@@ -108,10 +108,7 @@ class Pipeline:
         config = self.config
         if not config.reranker:
             return self.build
-        other: dict[str, Any] = {
-            "model": config.reranker,
-            "base_url": config.reranker_base_url or config.base_url,
-        }
+        other: dict[str, Any] = {"model": config.reranker}
         if config.reranker != config.model:  # the given price is that of --model
             other |= {"input_usd": None, "output_usd": None}
         return Build(replace(self.build.config, **other))

@@ -75,7 +75,7 @@ def ask_captions(
     images: ClipImages | None,
     descriptions: Mapping[str, str],
 ) -> dict[str, str]:
-    """Descriptions by query id, from captions of the query clips; see `caption_clips` and `rewrite_captions`."""
+    """Descriptions by query id, from captions of the query clips; see `caption write` and `caption rewrite`."""
     labels = {clip_id: label_of(clip["label"], clip["description"]) for clip_id, clip in clips.items()}
 
     def to_caption(clip_id: str) -> ClipToCaption | Rejection:

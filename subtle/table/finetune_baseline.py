@@ -28,9 +28,8 @@ from subtle.table.table import METRICS, Measured, Table, run_table
 from subtle.tfcovr.batches import embed_config
 from subtle.tfcovr.finetuned_rows import ROWS, FineTunedRow
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
-from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1
-from subtle.train.options import Stage1Config
+from subtle.train.options import Stage1Config, Stage2Config
 from subtle.train.stage2 import Stage2
 
 RunConfig = Stage2Config | CrossAttentionConfig
@@ -124,7 +123,7 @@ def descriptions_of(config: FinetuneConfig) -> Captions:
     if config.dataset_config != "mini":
         raise ValueError(
             "ECDE reads descriptions of clips; give them as --captions, a table `clip_id, caption`, which "
-            "`caption_clips.py` writes"
+            "`caption.py write` makes"
         )
     return describe_clips(clips)
 

@@ -1,7 +1,7 @@
 """The options of a table, by the kind of its rows; imports nothing that takes long."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,53 +10,56 @@ import yaml
 from subtle.commands import find_config
 from subtle.options import is_yaml, option
 from subtle.run.model_folders import MINIATURE_AIM, MINIATURE_CLIP, MINIATURE_VIDCLIP
-from subtle.run.shared_config import BuildConfig, DataConfig, Device, FrameCacheConfig, Protocol, RunConfig
+from subtle.run.shared_config import (
+    BuildConfig,
+    CaptionFormConfig,
+    CaptionsConfig,
+    ChatFramesConfig,
+    DataConfig,
+    DryRunConfig,
+    EmbeddingsConfig,
+    FrameCacheConfig,
+    GalleryConfig,
+    MachineConfig,
+    ModelsConfig,
+    ReadingConfig,
+    RunConfig,
+    SampleConfig,
+    SeedConfig,
+    SeedsConfig,
+    ShardsConfig,
+    SplitConfig,
+    TrustConfig,
+)
 from subtle.tfcovr.finetuned_rows import ROWS
-from subtle.tfcovr.stage2_config import Stage2Config
+from subtle.train.options import Stage2Config
 
 Kind = Literal["zero_shot", "finetune_baseline", "ablate", "describe_and_rerank"]
 
 
 @dataclass
-class KindConfig:
+class KindConfig(SplitConfig):
     """The kind of rows, which decides the other options."""
 
     kind: Kind = option("zero_shot", "Kind of rows; first in a table's YAML file.")
-    split: str | None = option(None, "Split to measure on; none: test, or where there is none validation.")
 
 
 @dataclass
-class TableConfig(KindConfig):
+class TableConfig(KindConfig, DryRunConfig):
     """The rows to measure, and those of other machines."""
 
     rows: list[str] | None = option(None, "Rows to measure now, by name; none: all.")
     merge: list[str] = option([], "Output folders of other machines, whose rows join the table.")
-    dry_run: bool = option(False, "Print download, memory and hours of each row; load nothing.")
-    tflops: float | None = option(
-        None, "Speed of the machine for --dry_run, in 10^12 operations per second; none: as measured here."
-    )
 
 
 @dataclass
-class RetrievalConfig(DataConfig):
+class RetrievalConfig(MachineConfig, GalleryConfig, ShardsConfig, TrustConfig, DataConfig):
     """What is ranked, and how clips and texts are encoded for it."""
 
-    gallery: Literal["clips", "targets"] = option(
-        "clips", "What is ranked: every clip of the split, or only those that are the target of some query."
-    )
-    protocol: Protocol = option("standard", "Protocol; tfcovr-official gives what the released script would print.")
-    min_caption_share: float = option(0.9, "Smallest share (0 to 1) of usable captions with which a row is measured.")
     target_frames: int | None = option(None, "Frames of a target; none: as many as the model was made for.")
-    trust_remote_code: bool = option(False, "Let a model run the code that its folder or repository holds.")
-    batch_size: int = option(16, "Clips, texts or queries per forward pass.")
-    shard_size: int = option(256, "Clips, texts or queries per file of embeddings; a kill costs at most one file.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes, and a video that hangs hangs the run.")
-    device: Device = option("auto", "Where to compute; auto: on the GPU where there is one.")
 
     def check_numbers(self, *names: str) -> None:
-        """Refuse a share that is none, and numbers that must be above 0: those here, and those of these names."""
-        if not 0 <= self.min_caption_share <= 1:
-            raise ValueError(f"--min_caption_share is {self.min_caption_share}; it is a share between 0 and 1")
+        """Refuse numbers that must be above 0: those here, and those of these names."""
         for name in (*names, "target_frames", "batch_size", "shard_size"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"--{name} is {getattr(self, name)}; it must be above 0")
@@ -84,32 +87,27 @@ class RowModelsConfig:
 
 
 @dataclass
-class ZeroShotConfig(TableConfig, RowModelsConfig, RetrievalConfig):
+class ZeroShotConfig(
+    TableConfig, SeedConfig, RowModelsConfig, RetrievalConfig, ModelsConfig, ReadingConfig, CaptionsConfig
+):
     """Which rows to measure, on what, and how."""
 
-    models: list[str] = option(
-        [MINIATURE_CLIP, MINIATURE_VIDCLIP], "Further models: folders or names on the Hub; none: no further one."
-    )
+    models: list[str] = field(default_factory=lambda: [MINIATURE_CLIP, MINIATURE_VIDCLIP])
     ways: list[Literal["average", "text", "video", "prompt", "cross-attention", "ecde", "captions"]] = option(
         ["average", "text", "video"], "Ways to make the query of --models."
-    )
-    query_frames: int | None = option(
-        None, "Frames of a query's clip for --models; 1: the middle frame; none: as many as the model was made for."
-    )
-    captions: str | None = option(
-        None, "Table of clip_id, caption that describes the query clips; none: label captions."
     )
     rewritten: str | None = option(
         None, "Table of query_id, target_caption that says what to find; none: label captions."
     )
-    timeout_seconds: float = option(60.0, "Longest wait for the frames of one clip, in seconds.")
-    output_dir: str = option("outputs/zero_shot", "Folder for the rows, the embeddings and the table.")
-    seed: int = option(0, "Seed to record; nothing here is random.")
+    query_frames: int | None = option(
+        None, "Frames of a query's clip for --models; 1: the middle frame; none: as many as the model was made for."
+    )
+    output_dir: str = "outputs/zero_shot"
 
     def __post_init__(self) -> None:
         if self.models == ["none"]:
             self.models = []
-        self.check_numbers("query_frames", "tflops")
+        self.check_numbers("query_frames")
 
 
 NAMES = [row.name for row in ROWS]
@@ -117,11 +115,17 @@ BY_THE_ROW = ("end_to_end", "query", "query_frames", "project_text")
 
 
 @dataclass
-class FinetuneConfig(TableConfig, Stage2Config):
+class TrainedRowsConfig(TableConfig, SeedsConfig):
+    """The kind of rows, which decides the other options."""
+
+    stage1_config: str | None = option(None, "YAML file of stage1.py for what stage 1 trains; none: its defaults.")
+
+
+@dataclass
+class FinetuneConfig(TrainedRowsConfig, Stage2Config, CaptionsConfig):
     """What is trained and measured; the options of stage 2 below hold for all rows."""
 
     kind: Kind = "finetune_baseline"
-    seeds: list[int] = option([0], "Seeds of the training, in place of --seed.")
     clip_model: str | None = option(MINIATURE_CLIP, "CLIP of its two rows: a folder or a name on the Hub; none: none.")
     blip2_model: str | None = option(
         "random", "BLIP-2 of its four rows; random: a small one without training, made here; none: none."
@@ -130,13 +134,7 @@ class FinetuneConfig(TableConfig, Stage2Config):
     pretrained_model: str | None = option(
         MINIATURE_CLIP, "Video or image encoder of stage-2-only, without stage 1; none: none."
     )
-    stage1_config: str | None = option(
-        None, "YAML file of stage1.py, which makes --vision_model where it is missing; none: its defaults."
-    )
-    captions: str | None = option(
-        None, "File of descriptions for ECDE, `clip_id, caption`; none: captions made of the labels, miniature only."
-    )
-    output_dir: str = option("outputs/finetune_baseline", "Folder for the table, its rows, runs and embeddings.")
+    output_dir: str = "outputs/finetune_baseline"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,51 +158,41 @@ MINIATURE = {
 
 
 @dataclass
-class AblateConfig(TableConfig, RunConfig, FrameCacheConfig, DataConfig):
+class AblateConfig(TrainedRowsConfig, RunConfig, EmbeddingsConfig, FrameCacheConfig, DataConfig):
     """What to vary, on what, and how often."""
 
     kind: Kind = "ablate"
     variations: dict[str, Any] = option(
         MINIATURE, "Rows: {name: {option: value, stage1: {option: value}, against: name}}."
     )
+    stage2_config: str | None = option(None, "YAML file of stage2.py that all variations start from.")
     title: str = option("Ablation", "Title of the table.")
-    seeds: list[int] = option([0, 1, 2, 3, 4], "Seeds of stage 2, each trained and measured.")
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 2, 3, 4])
     stage1_per_seed: bool = option(False, "Train stage 1 with each seed, too, instead of once.")
     shuffled: bool = option(False, "Measure each model on shuffled frames, too.")
-    stage1_config: str | None = option(None, "YAML file of stage1.py that variations of stage 1 start from.")
-    stage2_config: str | None = option(None, "YAML file of stage2.py that all variations start from.")
-    embeddings: str = option(
-        "outputs/embeddings/stage1", "Folder of embed.py's embeddings for variations that keep the encoders."
-    )
-    num_workers: int = option(2, "Processes that decode videos; 0: this one decodes.")
-    output_dir: str = option("outputs/ablation", "Folder for the table, its rows and what is trained.")
+    output_dir: str = "outputs/ablation"
 
 
 @dataclass
-class DescribeAndRerankConfig(KindConfig, BuildConfig, RetrievalConfig):
+class DescribeAndRerankConfig(
+    KindConfig, BuildConfig, SampleConfig, CaptionFormConfig, ChatFramesConfig, RetrievalConfig
+):
     """What writes the descriptions, what retrieves, what re-ranks, and on what it is measured."""
 
     kind: Kind = "describe_and_rerank"
-    max_queries: int | None = option(None, "Queries to measure on, drawn by the seed; none: all.")
     describe: Literal["frames", "captions"] = option(
         "frames",
         "What the target's description is written from: frames of the query clip with the modification text; or the "
         "clip's caption, which is rewritten, in two requests.",
     )
-    rewritten: str | None = option(None, "Table of query_id, target_caption to take as descriptions; none: ask.")
-    sport: Literal["gymnastics", "diving"] | None = option(
-        None, "For --describe captions: sport of clips without a label of TF-CoVR; none: they are rejected."
-    )
-    any_form: bool = option(False, "For --describe captions: accept English lines without the form of its prompts.")
     encoder: str = option(MINIATURE_CLIP, "Model of videos and texts that retrieves: a folder or a name on the Hub.")
     shortlist: int = option(20, "Clips of each query that are re-ranked; 0: no re-ranking.")
+    rewritten: str | None = option(None, "Table of query_id, target_caption to take as descriptions; none: ask.")
     reranker: str | None = option(None, "Another chat model that re-ranks; none: --model.")
-    reranker_base_url: str | None = option(None, "URL of its OpenAI-compatible server; none: as --base_url.")
     matcher: str | None = option(
         None, "Cross-encoder that re-ranks on this machine, a VidCLIP matcher or BLIP: a folder; none: a chat model."
     )
-    num_frames: int = option(8, "Frames of each clip that the chat models or --matcher see.")
-    max_side: int = option(448, "Longer side of such a frame, in pixels; smaller frames stay as they are.")
+    num_frames: int = 8
     max_output_tokens: int = 160
     output_dir: str = "outputs/describe_and_rerank"
 
@@ -215,8 +203,6 @@ class DescribeAndRerankConfig(KindConfig, BuildConfig, RetrievalConfig):
             raise ValueError("--matcher and --reranker both re-rank: give one of them")
         if self.reranker and not self.model:
             raise ValueError("--reranker is another chat model beside --model: name that one, too")
-        if self.reranker_base_url and not self.reranker:
-            raise ValueError("--reranker_base_url is the server of --reranker: name that model")
         if self.shortlist < 0:
             raise ValueError(f"--shortlist is {self.shortlist}; it is a number of clips, 0 for no re-ranking")
 

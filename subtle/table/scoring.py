@@ -1,4 +1,4 @@
-"""Rank and measure composed queries by embeddings, as `evaluate_tfcovr.py` does."""
+"""Rank and measure composed queries by embeddings, as `evaluate.py tfcovr` does."""
 
 import random
 from collections.abc import Mapping

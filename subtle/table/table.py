@@ -59,7 +59,7 @@ class Table(ABC, Generic[R]):
     """A table of one kind of rows: a name, a way to make and measure it, and what decides its figures.
 
     Args:
-        config: with `output_dir`, `merge`, `rows`, `dry_run` and `tflops`.
+        config: with `output_dir`, `merge`, `rows` and `dry_run`.
 
     Attributes:
         title: of the table.
@@ -187,7 +187,7 @@ def run_table(table: Table[Any]) -> int:
     if not config.dry_run:
         return table.run()
     if PartialState().is_main_process:
-        machine = Machine.of(config.device, config.tflops, config.num_workers)
+        machine = Machine.of(config.device, config.num_workers)
         show(*costs_as_cells(table.costs(machine)), "Before anything is loaded")
         print(f"hours at {machine.speed / UTILIZATION / 1e12:.2g} TFLOPS; a rule of thumb")
     return 0

@@ -203,7 +203,7 @@ class Table2(Table[ZeroShotRow]):
             self.captions[needs] = captions_for(needs, self.benchmark.rows, clips, **files)
             Screen(stderr=True).print(f"{needs}: {self.captions[needs]}", highlight=False)
         found = self.captions[needs]
-        check_share(found, config.min_caption_share, CAPTION_FLAGS[needs])
+        check_share(found, CAPTION_FLAGS[needs])
         return found.by_query(self.benchmark.rows) if needs == "descriptions" else found
 
     def columns(self, row: ZeroShotRow) -> dict[str, Any]:

@@ -26,7 +26,7 @@ Batch = dict[str, Any]
 
 
 def embed_config(config: Any, output_dir: str, **changes: Any) -> EmbedConfig:
-    """The configuration of `embed.py` for the encoders and data of another recipe's."""
+    """The configuration of `embed.py clips` for the encoders and data of another recipe's."""
     shared = {*EncoderConfig.__dataclass_fields__, *DataConfig.__dataclass_fields__}
     shared |= {"device", "mixed_precision", "num_workers", "cache_dir", "shuffle_frames"}
     values = {name: getattr(config, name) for name in shared if hasattr(config, name)}
@@ -75,7 +75,7 @@ class EmbeddingSource:
         try:
             (clips, video), (texts, text) = (FeatureStore(folder / kind, origin[kind]).load() for kind in origin)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}; make them with `python recipes/embed.py`") from error
+            raise FileNotFoundError(f"{error}; make them with `python recipes/embed.py clips`") from error
         video = video.to(device)
         return cls(index_of(clips), index_of(texts), video, text.to(device), video)
 

@@ -89,7 +89,7 @@ def read_captions(
     path = Path(path).expanduser()
     path = path / FILES[text] if path.is_dir() else path
     if not path.is_file():
-        raise ValueError(f"there is no file {path}; caption_clips.py or rewrite_captions.py writes one")
+        raise ValueError(f"there is no file {path}; `caption.py write` or `caption.py rewrite` makes one")
     table, rejections = read_columns(path)
     list(check_columns(table.columns, (key, text), source=str(path)))
     seen: set[str] = set()

@@ -193,12 +193,7 @@ def parameter_groups(model: nn.Module, config: ClassifierConfig, learning_rate: 
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        if "temporal_embedding" in name:
-            factor = config.temporal_learning_rate_factor
-        elif any(part in name for part in ("adapters", "aim_head", "classifier", "pooling", "post_layernorm")):
-            factor = 1.0
-        else:
-            factor = config.backbone_learning_rate_factor
+        factor = config.temporal_learning_rate_factor if "temporal_embedding" in name else 1.0
         decay = 0.0 if parameter.ndim < 2 or "embedding" in name else config.weight_decay
         groups.setdefault((factor, decay), []).append(parameter)
     return [{"params": group, "lr": learning_rate * key[0], "weight_decay": key[1]} for key, group in groups.items()]

@@ -7,28 +7,24 @@ import polars as pl
 from tqdm import tqdm
 
 from subtle.run.inline_video import encode_clip
-from subtle.run.shared_config import Selection
 from subtle.tfcovr.clip_names import clip_captions
 
 EXTRA_ANSWERS = 2
 NOT_STATED = "not stated"
 
 
-def select_queries(predictions: pl.DataFrame, *, num_queries: int, selection: Selection, seed: int) -> pl.DataFrame:
-    """Queries to show, those with the lowest average precision first.
+def select_queries(predictions: pl.DataFrame, *, num_queries: int, seed: int) -> pl.DataFrame:
+    """The worst query of each target and kind of change, then the second worst of each, and so on; worst of all first.
 
     Args:
         predictions: One row per query with `target`, `change_type` and `ap`.
         num_queries: How many, at most.
-        selection: "worst" takes the worst query of each target and kind of change, then the second worst of each, and
-            so on; "random" draws from all.
-        seed: Decides the draw, and which of equally bad queries is taken.
+        seed: Decides which of equally bad queries is taken.
     """
     drawn = predictions.sample(fraction=1.0, shuffle=True, seed=seed)
-    if selection == "worst":
-        place = pl.int_range(pl.len()).over("target", "change_type")
-        drawn = drawn.sort("ap", maintain_order=True).with_columns(place=place)
-        drawn = drawn.sort("place", "ap", maintain_order=True).drop("place")
+    place = pl.int_range(pl.len()).over("target", "change_type")
+    drawn = drawn.sort("ap", maintain_order=True).with_columns(place=place)
+    drawn = drawn.sort("place", "ap", maintain_order=True).drop("place")
     return drawn.head(num_queries).sort("ap", maintain_order=True)
 
 

@@ -27,7 +27,7 @@ from subtle.vlm.layer_features import LayerFeatures
 from subtle.vlm.models import TINY, TrainedWeights, add_lora, load_frozen, make_tiny, new_head, read_checked_config
 from subtle.vlm.sources import ClipSource, TextSource, validation_on_clips
 
-NOT_WEIGHTS = ("dry_run", "tflops")
+NOT_WEIGHTS = ("dry_run",)
 """Options that change no weight."""
 
 

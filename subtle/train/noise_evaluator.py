@@ -25,9 +25,12 @@ from subtle.run.accelerator import make_accelerator
 from subtle.run.checkpoints import Checkpoints, Progress
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing, write_results
-from subtle.run.schedules import rate_factor
+from subtle.run.schedules import rate_factor, warmup_of
 from subtle.run.training import epoch_seed, identity_of, only_launch_in
 from subtle.train.options import NoiseEvaluatorConfig
+
+POSITIVES, NEGATIVES = 2, 2
+"""Texts that are drawn for each moment and step."""
 
 
 class Clips:
@@ -72,7 +75,7 @@ def load_examples(
     """Examples by split, the path of each video that is there, and what was refused."""
     rejections: list[Rejection] = []
     if config.build is None:
-        root = Path(config.miniature_dir) if config.miniature_dir else prepare_miniature()
+        root = prepare_miniature()
         examples, video_dir = miniature_examples(root), root / "videos"
     else:
         if not config.video_dir:
@@ -91,17 +94,15 @@ def load_examples(
     )
 
 
-def draw_texts(
-    examples: list[NoiseExample], config: NoiseEvaluatorConfig, generator: random.Random
-) -> tuple[list[list[str]], list[list[str]]]:
+def draw_texts(examples: list[NoiseExample], generator: random.Random) -> tuple[list[list[str]], list[list[str]]]:
     """Texts that fit each clip, its caption first, and negative ones, static and dynamic in turn."""
     positives, negatives = [], []
     for example in examples:
         caption, *rewrites = example.positives
-        positives.append([caption, *generator.sample(rewrites, min(config.positives_per_clip - 1, len(rewrites)))])
+        positives.append([caption, *generator.sample(rewrites, min(POSITIVES - 1, len(rewrites)))])
         kinds = [generator.sample(kind, len(kind)) for kind in (example.static_negatives, example.dynamic_negatives)]
         turns = [text for pair in zip_longest_texts(kinds) for text in pair]
-        negatives.append(turns[: config.negatives_per_clip])
+        negatives.append(turns[:NEGATIVES])
     return positives, negatives
 
 
@@ -114,12 +115,11 @@ def training_loss(
     scorer: Scorer,
     clips: Clips,
     examples: list[NoiseExample],
-    config: NoiseEvaluatorConfig,
     generator: random.Random,
 ) -> Tensor:
     """Both objectives on one batch."""
     matcher = scorer.matcher
-    fitting, wrong = draw_texts(examples, config, generator)
+    fitting, wrong = draw_texts(examples, generator)
     texts = [text for own in fitting for text in own]
     negative_texts = [text for own in wrong for text in own]
     owners = torch.tensor([row for row, own in enumerate(fitting) for _ in own], device=scorer.device)
@@ -186,7 +186,7 @@ def train(
     optimizer = torch.optim.AdamW(matcher.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     per_epoch = max(1, len(clips.examples) // config.batch_size)
     total = per_epoch * config.epochs
-    warmup = max(1, round(config.warmup_fraction * total))
+    warmup = max(1, round(warmup_of(config.warmup_steps, total)))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: rate_factor(step, total, warmup, shape="linear")
     )
@@ -204,9 +204,9 @@ def train(
         for step in steps:
             batch = order[step * config.batch_size : (step + 1) * config.batch_size]
             with accelerator.autocast():
-                loss = training_loss(scorer, clips, batch, config, generator)
+                loss = training_loss(scorer, clips, batch, generator)
             accelerator.backward(loss)
-            accelerator.clip_grad_norm_(scorer.matcher.parameters(), 1.0)
+            accelerator.clip_grad_norm_(scorer.matcher.parameters(), config.max_gradient_norm or float("inf"))
             optimizer.step()
             accelerator.unwrap_model(scorer.matcher).limit_logit_scale_()
             schedule.step()

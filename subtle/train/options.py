@@ -8,21 +8,32 @@ from subtle.options import option
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.run.shared_config import (
     COMP_DATASETS,
+    ActivationConfig,
     ClassifierConfig,
-    ContrastConfig,
+    ContrastiveConfig,
+    CorpusConfig,
     DataConfig,
-    Device,
+    DrawnContrastConfig,
+    DryRunConfig,
+    EncoderConfig,
     EndConvention,
     FrameCacheConfig,
+    FramesConfig,
     Granularity,
     MomentDataConfig,
+    OptimizerConfig,
+    OutputConfig,
+    QueryConfig,
+    ReleasedLossConfig,
+    RestartConfig,
     RunConfig,
     TrainingRunConfig,
+    VideosConfig,
 )
 
 
 @dataclass
-class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, DataConfig):
+class Stage1Config(ClassifierConfig, TrainingRunConfig, FrameCacheConfig, DataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     validation: Literal["auto", "split", "train"] = option(
@@ -33,13 +44,11 @@ class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, DataCo
     validation_fraction: float = option(
         0.1, "Share (0 to 1) of the training clips' long videos to hold out for validation."
     )
-    epochs: int = option(2, "Passes over the training clips.")
-    batch_size: int = option(24, "Clips per optimizer step, of all processes together.")
-    learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
+    epochs: int = 2
+    batch_size: int = 24
     adam_beta2: float = option(0.98, "AdamW's beta2.")
-    warmup_epochs: float = option(0.5, "Epochs of linear warm-up; a cosine to zero follows.")
-    max_gradient_norm: float = option(1.0, "Clip gradients to this norm; 0: do not clip.")
-    label_smoothing: float = option(0.0, "Label smoothing of the cross-entropy, 0 to 1.")
+    warmup_steps: float = 0.25
+    max_gradient_norm: float = 1.0
     class_balanced: bool = option(False, "Draw every class equally often.")
     crop_scale: float = option(
         0.8, "Smallest share (0 to 1) of the picture's area that a random crop keeps; 1: do not crop."
@@ -53,12 +62,52 @@ class Stage1Config(TrainingRunConfig, ClassifierConfig, FrameCacheConfig, DataCo
     frames_per_part: int = option(2, "Frames to read of each of the --num_frames parts of a clip; one is drawn.")
     cache_frames: bool = option(True, "Decode once and keep the frames in --cache_dir; for large frames switch it off.")
     checkpoint_steps: int = 50
-    num_workers: int = option(2, "Processes that read frames; 0: the training process reads them.")
-    output_dir: str = option("outputs/stage1", "Folder for the model, the adapters, checkpoints and results.json.")
+    output_dir: str = "outputs/stage1"
+
+
+CONTRASTIVE = ("loss", "temperature", "learnable_temperature", "alpha", "beta", "row_normalization", "project_targets")
+"""Options that FactoredCoVR, which classifies, has no use for."""
 
 
 @dataclass
-class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
+class Stage2Config(TrainingRunConfig, ActivationConfig, ReleasedLossConfig, QueryConfig, EncoderConfig, DataConfig):
+    """What to train and how; the defaults are for the miniature."""
+
+    model: Literal["tfcovr", "factored_covr"] = option(
+        "tfcovr",
+        "What to train: the paper's TF-CoVR, or FactoredCoVR, which composes labels and has no contrastive loss.",
+    )
+    end_to_end: bool = option(False, "Train the encoders too, from pixels.")
+    fusion: Literal["mlp", "gated", "average"] = option(
+        "mlp",
+        "How clip and text are fused: the paper's MLP, the released code's gate, or the mean (nothing to train).",
+    )
+    projection_dim: int | None = option(128, "Size of the embeddings; none: that of the video encoder.")
+    project_text: bool = option(True, "Give texts a linear layer and unit norm before the fusion.")
+    fusion_projection_dim: int = option(256, "Hidden size of each half in gated.")
+    fusion_hidden_dim: int = option(256, "Hidden size of the fused vector in mlp and gated.")
+    fusion_dropout: float = option(0.1, "Dropout probability (0 to 1) after each hidden layer.")
+    project_targets: bool | None = option(None, "Give targets a linear layer; none: with mlp only.")
+    standardize_video: bool = option(True, "Standardize video embeddings by the training clips; not with --end_to_end.")
+    learnable_temperature: bool = option(False, "Train the temperature, starting from --temperature.")
+    batch_size: int = 256
+    weight_decay: float = 0.05
+    checkpoint_steps: int = 1000
+    output_dir: str = "outputs/stage2"
+
+    def __post_init__(self) -> None:
+        if self.model == "factored_covr":
+            of_class = type(self).__dataclass_fields__
+            given = [name for name in CONTRASTIVE if getattr(self, name) != of_class[name].default]
+            if given:
+                names = ", ".join(f"--{name}" for name in given)
+                raise ValueError(f"{names}: FactoredCoVR has no contrastive loss; leave out what it does not read")
+        if self.end_to_end and self.query_frames is not None:
+            raise ValueError("--query_frames needs stored embeddings; leave out --end_to_end or --query_frames")
+
+
+@dataclass
+class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnContrastConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: str | None = option(
@@ -71,38 +120,32 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
     clips_dataset: str = option("activitynet_comp", "Dataset of the short clips for --stack.", names=COMP_DATASETS)
     clips_config: str = option("mini-clips", "Its configuration.")
     clips_data_dir: str | None = option(None, "Folder of its annotations; none where it needs none.")
-    num_frames: int = option(16, "Frames of each video or stack.")
+    num_frames: int = 16
     preference_weight: float = option(2.0, "Weight of comploss' preference; see `comp_loss` for all five.")
     preference_pairs: Literal["adjacent", "all", "positive"] = option(
         "positive",
         "Texts that it compares: adjacent levels of disruption, all levels, or the positive with each.",
     )
-    preference_kind: Literal["logistic", "hinge"] = option("logistic", "Loss of one comparison.")
     preference_scale: float = option(20.0, "Factor on the difference of two cosine similarities.")
-    preference_margin: float = option(0.0, "Margin of a comparison, after the factor.")
     captioning_weight: float = option(
         0.0, "Weight of CoCa's captioning loss, added to any objective; CoCa has 2, and 0 trains no text decoder."
     )
     num_captioning_layers: int = option(2, "Layers of the text decoder, where the model has none yet.")
     negclip_negatives: int = option(1, "Disrupted texts per video and epoch for negclip; 0: all.")
     freeze_vision: bool = option(True, "Leave the vision tower as it is.")
-    draws: int = option(6, "Drawings of the disruptions, a new one each epoch; published pairs have 1.")
-    epochs: int = option(20, "Passes over the training videos.")
-    batch_size: int = option(32, "Videos per optimizer step, of all processes together.")
-    learning_rate: float = option(1e-3, "AdamW's highest learning rate, after the warm-up.")
+    draws: int = 6
+    epochs: int = 20
     zero_init_rate: float = option(20.0, "Learning rate of what starts from zero, times --learning_rate.")
-    weight_decay: float = option(1e-5, "AdamW's weight decay.")
-    warmup_steps: int = option(20, "Optimizer steps of linear warm-up; a cosine to zero follows.")
-    max_gradient_norm: float = option(1.0, "Clip gradients to this norm; 0: do not clip.")
+    weight_decay: float = 1e-5
+    warmup_steps: float = 20.0
+    max_gradient_norm: float = 1.0
     keep_frames: bool = option(True, "Keep frames in memory once read; switch it off for large frames.")
-    activation_checkpointing: bool = option(False, "Recompute activations: less memory, more time.")
-    num_workers: int = option(0, "Processes that read frames; 0: the training process reads them.")
-    output_dir: str = option("outputs/vidclip/comploss", "Folder for the model, checkpoints and results.json.")
+    num_workers: int = 0
+    output_dir: str = "outputs/vidclip/comploss"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.model = self.model or (MINIATURE_CLIP if self.stack else MINIATURE_VIDCLIP)
-        if self.draws < 1:
-            raise ValueError(f"--draws {self.draws}: at least 1 draw of the pairs is needed")
         if self.negclip_negatives < 0:
             raise ValueError(f"--negclip_negatives {self.negclip_negatives}: it is 0 for all, or more")
         if self.captioning_weight < 0:
@@ -116,7 +159,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ContrastConfig):
 
 
 @dataclass
-class VCMRConfig(TrainingRunConfig, MomentDataConfig):
+class VCMRConfig(TrainingRunConfig, CorpusConfig, MomentDataConfig):
     """What to train and how; the defaults are for the miniature."""
 
     model: Literal["xml", "reloclnet", "hero"] = option("xml", "Architecture.")
@@ -137,48 +180,35 @@ class VCMRConfig(TrainingRunConfig, MomentDataConfig):
         None, "Split that chooses the epoch; none: validation, or where there is none test, as the released code does."
     )
     max_query_tokens: int = option(48, "Longest query, in tokens; longer ones are cut and counted.")
-    epochs: int = option(12, "Most passes over the training moments.")
+    epochs: int = 12
     patience: int = option(10, "Epochs without a better validation score after which training stops.")
     hard_negative_epoch: int = option(20, "Epoch (from 0) from which on negatives are the hardest ones.")
-    batch_size: int = option(128, "Moments per optimizer step, of all processes together.")
-    learning_rate: float = option(2e-3, "AdamW's highest learning rate, after the warm-up.")
-    weight_decay: float = option(0.01, "AdamW's weight decay; not of norms and biases.")
-    warmup_share: float = option(0.01, "Share (0 to 1) of all steps that warms up; a linear decay follows.")
-    span_loss_weight: float | None = option(
-        None, "Weight of the cross-entropies of start and end; none: as published, or more in the miniature."
-    )
-    max_gradient_norm: float = option(0.0, "Clip gradients to this norm; 0: do not clip.")
-    memory_megabytes: float = option(96, "Memory for the scores of a block of the corpus, in megabytes.")
-    output_dir: str = option("outputs/vcmr", "Folder for the model, checkpoints and results.json.")
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    warmup_steps: float = 0.01
+    output_dir: str = "outputs/vcmr"
 
 
 @dataclass
-class NoiseEvaluatorConfig(RunConfig):
+class NoiseEvaluatorConfig(RunConfig, RestartConfig, OptimizerConfig, FramesConfig, VideosConfig):
     """What to learn from, what to train and how."""
 
-    build: str | None = option(None, "Folder of build_fig.py with negative captions; none: the miniature.")
-    video_dir: str | None = option(None, "Folder of the videos of --build.")
-    miniature_dir: str | None = option(None, "Folder of the miniature; none: in the cache, rendered where missing.")
+    build: str | None = option(None, "Folder of `build.py fig` with negative captions; none: the miniature.")
     model: str = option(MINIATURE_CLIP, "CLIP, VidCLIP or BLIP to start from: a model folder or a name on the Hub.")
-    num_frames: int = option(8, "Frames of each moment.")
-    epochs: int = option(4, "Passes over the training moments.")
-    batch_size: int = option(32, "Moments per optimizer step.")
-    learning_rate: float = option(3e-4, "AdamW's highest learning rate, after the warm-up.")
-    weight_decay: float = option(0.01, "AdamW's weight decay.")
-    warmup_fraction: float = option(0.05, "Share (0 to 1) of all steps that warms up.")
-    positives_per_clip: int = option(2, "Captions that fit, drawn for each moment and step.")
-    negatives_per_clip: int = option(2, "Negative captions drawn for each moment and step.")
+    num_frames: int = 8
+    epochs: int = 4
+    learning_rate: float = 3e-4
+    warmup_steps: float = 0.05
+    max_gradient_norm: float = 1.0
     max_evaluated: int | None = option(None, "Moments of the test split to measure on; none: all.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes.")
-    restart: bool = option(False, "Forget what an earlier run left in --output_dir instead of resuming it.")
-    output_dir: str = option("outputs/noise_evaluator", "Folder for the model, frames, checkpoints and results.json.")
+    output_dir: str = "outputs/noise_evaluator"
 
 
 NEGATIVE_KINDS = ("count", "direction", "order", "negation", "composition")  # as in hf_datasets.caption_negatives
 
 
 @dataclass
-class FinetuneVLMConfig(TrainingRunConfig, DataConfig):
+class FinetuneVLMConfig(TrainingRunConfig, ActivationConfig, ContrastiveConfig, FramesConfig, DryRunConfig, DataConfig):
     """What to train, on what and how; the defaults are for the miniature and a model of random weights."""
 
     model: str = option(
@@ -194,48 +224,33 @@ class FinetuneVLMConfig(TrainingRunConfig, DataConfig):
     )
     adapter: str | None = option(None, "Adapter of the same model to go on from, with --method lora; none: a new one.")
     rank: int = option(8, "Rank of LoRA's matrices.")
-    lora_alpha: int = option(16, "LoRA's outputs are multiplied by this over the rank.")
     lora_dropout: float = option(0.05, "Dropout probability (0 to 1) before LoRA, or in the blocks of the head.")
-    target_modules: list[str] = option(
-        ["q_proj", "k_proj", "v_proj", "o_proj"],
-        "Linear layers of the language model that get LoRA; the vision tower stays frozen.",
-    )
     layers: list[int] | None = option(
         None, "Layers that the head reads, 0 the token embeddings, -1 the last; none: all but the embeddings."
     )
     head_dim: int = option(256, "Width of the head's blocks, a multiple of 4.")
-    head_layers: int = option(2, "Blocks of the head.")
-    loss: Literal["multi_positive", "infonce", "hn_nce"] = option(
-        "multi_positive", "Contrastive loss: what says the same as the target is a positive; in-batch; hard negatives."
-    )
-    temperature: float = option(0.05, "What similarities are divided by in the loss.")
-    alpha: float = option(1.0, "Weight of the positive in hn_nce.")
-    beta: float = option(0.5, "Hardness of the negatives in hn_nce; 0: all alike.")
+    temperature: float = 0.05
+    beta: float = 0.5
     negatives: list[str] = option(
         list(NEGATIVE_KINDS), f"Hard negatives by what they change: {', '.join(NEGATIVE_KINDS)}; of clips by label."
     )
     hard_negatives: int = option(2, "Most hard negatives of a query, drawn again every epoch; 0: in-batch ones only.")
     max_triplets: int | None = option(None, "Train on a random choice of this many triplets; none: on all.")
-    num_frames: int | None = option(None, "Frames of a clip; none: as the model was used.")
     frame_size: int | None = option(None, "Shorter side of the frames as they are read, in pixels; none: as filmed.")
-    epochs: int = option(2, "Passes over the triplets.")
-    batch_size: int = option(64, "Triplets per optimizer step, of all processes together; memory does not limit it.")
+    epochs: int = 2
+    batch_size: int = 64
     chunk_size: int = option(16, "Clips or texts of one forward pass, which is what takes memory.")
-    learning_rate: float = option(2e-3, "AdamW's highest learning rate, after the warm-up; 1e-4 for real models.")
-    weight_decay: float = option(0.0, "AdamW's weight decay.")
-    warmup_steps: int = option(0, "Optimizer steps of linear warm-up; a cosine to zero follows.")
-    max_gradient_norm: float = option(1.0, "Clip gradients to this norm.")
-    activation_checkpointing: bool = option(True, "Recompute activations with --method lora: less memory, more time.")
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    max_gradient_norm: float = 1.0
+    activation_checkpointing: bool = True
     validation: Literal["texts", "clips"] | None = option(
         None,
         "What mAP@50 is measured on: changes of texts that are held out, or the validation split's clips; none: "
         "as --train_on.",
     )
     validation_queries: int | None = option(None, "Validate on the first queries only, this many; none: on all.")
-    tflops: float = option(100.0, "What the GPU reaches in a step, in 10^12 operations a second, for the hours.")
-    dry_run: bool = option(False, "Print download, memory and hours; load nothing.")
-    num_workers: int = option(2, "Processes that read frames; 0: the training process reads them.")
-    output_dir: str = option("outputs/finetune_vlm", "Folder for the adapter, checkpoints and results.json.")
+    output_dir: str = "outputs/finetune_vlm"
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.negatives) - set(NEGATIVE_KINDS)):
@@ -244,11 +259,11 @@ class FinetuneVLMConfig(TrainingRunConfig, DataConfig):
             raise ValueError("--adapter is for --method lora; leave it out")
         if self.validates_on == "texts" and self.train_on == "clips":
             raise ValueError("--validation texts holds out texts of --train_on texts; use --validation clips")
-        for name in ("rank", "batch_size", "chunk_size", "epochs", "head_layers"):
+        for name in ("rank", "batch_size", "chunk_size", "epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
-        if self.hard_negatives < 0 or self.temperature <= 0 or self.tflops <= 0:
-            raise ValueError("--hard_negatives must be at least 0, --temperature and --tflops above 0")
+        if self.hard_negatives < 0 or self.temperature <= 0:
+            raise ValueError("--hard_negatives must be at least 0, --temperature above 0")
 
     @property
     def validates_on(self) -> str:
@@ -256,46 +271,9 @@ class FinetuneVLMConfig(TrainingRunConfig, DataConfig):
         return self.validation or self.train_on
 
 
-@dataclass
-class PretrainConfig:
-    """The size of the model and of its training; the defaults made the weights that ship."""
-
-    image_size: int = option(48, "Side of an image, in pixels.")
-    patch_size: int = option(16, "Side of a patch, in pixels.")
-    hidden_size: int = option(96, "Width of the vision tower.")
-    num_layers: int = option(4, "Blocks of the vision tower.")
-    num_heads: int = option(3, "Attention heads of the vision tower.")
-    text_hidden_size: int = option(64, "Width of the text tower.")
-    text_layers: int = option(2, "Blocks of the text tower.")
-    text_heads: int = option(2, "Attention heads of the text tower.")
-    projection_dim: int = option(64, "Size of the embeddings.")
-    vocab_size: int = option(700, "Tokens of the vocabulary.")
-    max_tokens: int = option(48, "Longest text, in tokens.")
-    num_frames: int = option(12, "Stills of each clip, and positions in time.")
-    steps: int = option(1500, "Optimizer steps.")
-    batch_size: int = option(64, "Stills per step.")
-    text_batch_size: int = option(
-        24, "How many of these come with their captions; as many modification texts are added."
-    )
-    learning_rate: float = option(2e-3, "AdamW's highest learning rate, after the warm-up.")
-    weight_decay: float = option(0.02, "AdamW's weight decay.")
-    warmup_steps: int = option(100, "Steps of linear warm-up; a cosine to zero follows.")
-    joint_weight: float = option(4.0, "Weight of the regression of 3-D joints.")
-    word_weight: float = option(1.0, "Weight of the prediction of a text's words.")
-    contrast_weight: float = option(0.3, "Weight of the contrast of stills and captions.")
-    time_weight: float = option(0.5, "Weight of the prediction of the position in time.")
-    time_amplitude: float = option(0.25, "Amplitude of the sinusoids that mark the position in time.")
-    num_workers: int = option(2, "Processes that decode; 0: this one decodes.")
-    device: Device = option("cpu", "Where to compute; auto: on the GPU where there is one.")
-    output_dir: str = option("outputs/miniature-clip", "Folder for the model and results.json.")
-    seed: int = option(0, "Seed of everything random.")
-
-
 BEGIN = time.monotonic()
 
 
 @dataclass
-class QuickstartConfig:
+class QuickstartConfig(OutputConfig):
     """Where the results go."""
-
-    output_dir: str = option("outputs", "Folder for everything that the steps write.")

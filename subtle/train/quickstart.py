@@ -12,25 +12,24 @@ from rich.table import Table
 
 import hf_datasets.__main__ as datasets_command
 from metrics import METRICS, install
-from subtle.commands import as_typed
-from subtle.embedding import embed
+from subtle.commands import command_of
+from subtle.embedding import embed_clips
 from subtle.evaluate import evaluate_tfcovr, report
 from subtle.evaluate.options import EvaluateConfig, ReportConfig
 from subtle.options import parse_config, run_recipe
 from subtle.run.screen import Screen
 from subtle.run.shared_config import EmbedConfig
-from subtle.tfcovr.stage2_config import Stage2Config
 from subtle.train import stage1, stage2
-from subtle.train.options import BEGIN, QuickstartConfig, Stage1Config
+from subtle.train.options import BEGIN, QuickstartConfig, Stage1Config, Stage2Config
 
 RECIPES: dict[str, tuple[Callable[[Any], int | None], type[Any]]] = {
     "stage1": (stage1.main, Stage1Config),
-    "embed": (embed.main, EmbedConfig),
+    "embed clips": (embed_clips.main, EmbedConfig),
     "stage2": (stage2.main, Stage2Config),
-    "evaluate_tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
+    "evaluate tfcovr": (evaluate_tfcovr.main, EvaluateConfig),
     "report": (report.main, ReportConfig),
 }
-# `evaluate_tfcovr.py --compare` shows all; training these takes half a minute.
+# `evaluate.py tfcovr --compare` shows all; training these takes half a minute.
 SHOWN = ("two-stage", "stage-2-only", "text-only")
 
 
@@ -46,7 +45,7 @@ class Step:
 def recipe_step(title: str, name: str, *arguments: str) -> Step:
     """A step that is a recipe with these arguments."""
     main, config_class = RECIPES[name]
-    command = f"{as_typed(f'python recipes/{name}.py')} {shlex.join(arguments)}"
+    command = f"{command_of(name)} {shlex.join(arguments)}"
     return Step(title, command, lambda: main(parse_config(config_class, None, list(arguments))))
 
 
@@ -69,12 +68,12 @@ def steps(output_dir: Path) -> list[Step]:
         recipe_step(
             "stage 1: train AIM's adapters to classify clips",
             "stage1",
-            *("--epochs", "1", *frames),
+            *("--epochs", "1", "--warmup_steps", "0.5", *frames),
             *("--output_dir", str(output_dir / "stage1")),
         ),
         recipe_step(
             "encode clips and texts once",
-            "embed",
+            "embed clips",
             *("--vision_model", model, *frames),
             *("--output_dir", embeddings),
         ),
@@ -87,7 +86,7 @@ def steps(output_dir: Path) -> list[Step]:
         ),
         recipe_step(
             "train two baselines and evaluate",
-            "evaluate_tfcovr",
+            "evaluate tfcovr",
             *("--compare", "--systems", *SHOWN),
             *("--models", str(output_dir / "stage2/model")),
             *("--runs_dir", str(output_dir / "systems")),

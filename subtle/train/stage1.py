@@ -16,7 +16,6 @@ from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from subtle.run.results import replacing
-from subtle.run.schedules import rate_factor
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.running import message_of
 from subtle.tfcovr.classifiers import (
@@ -68,7 +67,7 @@ class Stage1(TrainingRun):
             class_indices(part, self.names, split)
         self.coverage: dict[str, dict[str, Any]] = {}
         self.data = {split: self.make_data(split, clips[split]) for split in clips}
-        self.loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
+        self.loss = nn.CrossEntropyLoss()
         self.model = make_classifier(config, self.names)
         groups = parameter_groups(self.model, config, config.learning_rate)
         optimizer = torch.optim.AdamW(groups, betas=(0.9, config.adam_beta2))
@@ -147,10 +146,6 @@ class Stage1(TrainingRun):
                 "lower --batch_size"
             )
         return int(steps)
-
-    def rate_factor(self, step: int) -> float:
-        """The warm-up is given in epochs."""
-        return rate_factor(step, self.total_steps, self.config.warmup_epochs * self.steps_per_epoch)
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""

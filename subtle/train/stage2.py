@@ -13,7 +13,7 @@ from hf_models import FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetriev
 from hf_models.fingerprints import weights_fingerprint
 from hf_models.tfcovr.queries import Queries, place_queries, place_triplets
 from hf_models.tfcovr.ranking import rank
-from subtle.embedding import embed
+from subtle.embedding import embed_clips
 from subtle.run.data import load_split
 from subtle.run.models import load_encoders
 from subtle.run.results import replacing
@@ -21,7 +21,7 @@ from subtle.run.schedules import rate_factor
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.batches import EmbeddingSource, PixelSource, embed_config
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
-from subtle.tfcovr.stage2_config import Stage2Config
+from subtle.train.options import Stage2Config
 
 MODELS = {"tfcovr": TFCoVRForComposedRetrieval, "factored_covr": FactoredCoVRForComposedRetrieval}
 MODEL_FIELDS = (
@@ -63,7 +63,7 @@ class Stage2(TrainingRun):
         else:
             made_as, device = embed_config(config, config.embeddings), self.accelerator.device
             self.source = EmbeddingSource.open(
-                made_as, self.whole, self.processor, device, make=embed.run, query_frames=config.query_frames
+                made_as, self.whole, self.processor, device, make=embed_clips.run, query_frames=config.query_frames
             )
         self.fingerprints = {
             kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
@@ -134,7 +134,7 @@ class Stage2(TrainingRun):
     def rate_factor(self, step: int) -> float:
         """The cosine may stay where it is for an epoch."""
         at_once = self.steps_per_epoch if self.config.cosine_per == "epoch" else 1
-        return rate_factor(step, self.total_steps, self.config.warmup_steps, steps_at_once=at_once)
+        return rate_factor(step, self.total_steps, self.warmup, steps_at_once=at_once)
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""

@@ -72,8 +72,6 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
     }
     if config.size == "miniature":
         fields |= MINIATURE_SIZES | (MINIATURE_HERO if config.model == "hero" else {})
-    if config.span_loss_weight is not None:
-        fields["span_loss_weight"] = config.span_loss_weight
     if config.roberta is None:
         model: MomentRetrievalModel = model_class(config_class(**fields))
         return model
@@ -82,7 +80,7 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
     return HEROForMomentRetrieval.from_roberta(config.roberta, **fields)
 
 
-def make_features(config: MomentDataConfig, device: Device) -> None:
+def make_features(config: MomentDataConfig, device: Device, num_workers: int) -> None:
     """The features of the miniature where there are none; those of other data take hours and are made on purpose."""
     if config.dataset in PRESETS and config.dataset_config == "mini":
         if (results := Path(config.features) / "results.json").is_file():
@@ -90,7 +88,11 @@ def make_features(config: MomentDataConfig, device: Device) -> None:
             return
         embed(
             EmbedMomentsConfig(
-                dataset=config.dataset, data_dir=config.data_dir, output_dir=config.features, device=device
+                dataset=config.dataset,
+                data_dir=config.data_dir,
+                output_dir=config.features,
+                device=device,
+                num_workers=num_workers,
             )
         )
 
@@ -127,7 +129,7 @@ class VCMR(TrainingRun):
         assert config.validation_split is not None  # `with_split` filled it
         super().__init__(config)
         self.patience = config.patience
-        make_features(config, config.device)
+        make_features(config, config.device, config.num_workers)
         set_seed(config.seed)  # whether or not there were features to make
         long_videos = MODELS[config.model][0]().long_videos
         self.train_split, self.validation_split = (
@@ -164,8 +166,7 @@ class VCMR(TrainingRun):
 
     def rate_factor(self, step: int) -> float:
         """Linear, as the released code has it."""
-        warmup = round(self.config.warmup_share * self.total_steps)
-        return rate_factor(step, self.total_steps, warmup, shape="linear", first=0)
+        return rate_factor(step, self.total_steps, round(self.warmup), shape="linear", first=0)
 
     def train_epoch(self) -> None:
         """The rest of the current epoch."""

@@ -27,13 +27,7 @@ from subtle.train.options import VidCLIPRunConfig
 
 # Frame tokens of frozen towers, by the fingerprints of tower and processor; runs of one process share them.
 FROZEN_TOKENS: dict[tuple[str, str], dict[tuple[Span, int, Spread], Tensor]] = {}
-PREFERENCE = (
-    "preference_weight",
-    "preference_pairs",
-    "preference_kind",
-    "preference_scale",
-    "preference_margin",
-)
+PREFERENCE = ("preference_weight", "preference_pairs", "preference_scale")
 CAPTIONING = ("captioning_weight", "num_captioning_layers")
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from subtle.commands import as_typed
+from subtle.commands import command_of
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.results import read_json, write_json
 
@@ -29,7 +29,7 @@ TRIPLETS_PER_CLIP = 40
 INCIDENTAL = (
     "restart",
     "dry_run",
-    "output",
+    "output_dir",
     "num_workers",
     "device",
     "num_queries",
@@ -77,7 +77,7 @@ class Plan:
     @property
     def output(self) -> Path:
         """Where everything goes."""
-        return Path(self.config.output)
+        return Path(self.config.output_dir)
 
     @property
     def learning_rate(self) -> float:
@@ -116,7 +116,7 @@ class Step:
     @property
     def command(self) -> str:
         """What one would type."""
-        return f"{as_typed(f'python recipes/{self.recipe}.py')} {shlex.join(self.arguments)}"
+        return f"{command_of(self.recipe)} {shlex.join(self.arguments)}"
 
 
 def steps_of(plan: Plan) -> list[Step]:
@@ -129,7 +129,7 @@ def steps_of(plan: Plan) -> list[Step]:
     encoders = ("--vision_model", f"{output / 'stage1' / 'model'}", "--text_model", config.base)
     embeddings = f"{output / 'embeddings' / 'stage1'}"
     return [
-        Step("dataset", "build_tfcovr", dataset_arguments(plan), output / "dataset" / "results.json"),
+        Step("dataset", "build tfcovr", dataset_arguments(plan), output / "dataset" / "results.json"),
         Step(
             "stage 1",
             "stage1",
@@ -137,14 +137,15 @@ def steps_of(plan: Plan) -> list[Step]:
                 *data, *run, *frames, "--base", config.base, "--head", "all",
                 "--num_frames", f"{config.num_frames}", "--batch_size", f"{plan.batch_size}",
                 "--checkpoint_steps", "20",
-                "--epochs", f"{plan.stage1_epochs}", "--learning_rate", f"{plan.learning_rate}",
+                "--epochs", f"{plan.stage1_epochs}", "--warmup_steps", f"{0.5 / plan.stage1_epochs}",
+                "--learning_rate", f"{plan.learning_rate}",
                 *(() if is_miniature(config.base) else AIM_RECIPE), "--output_dir", f"{output / 'stage1'}",
             ),
             output / "stage1" / "results.json",
         ),
         Step(
             "embeddings",
-            "embed",
+            "embed clips",
             (*data, *run, *frames, *encoders, "--output_dir", embeddings),
             output / "embeddings" / "stage1" / "results.json",
         ),
@@ -159,7 +160,7 @@ def steps_of(plan: Plan) -> list[Step]:
         ),
         Step(
             "comparison",
-            "evaluate_tfcovr",
+            "evaluate tfcovr",
             (
                 *data, *run, *frames, "--compare", "--systems", *SYSTEMS, "--seeds", f"{config.seed}",
                 "--models", f"{output / 'model'}", "--runs_dir", f"{output / 'systems'}", "--embeddings", embeddings,
@@ -191,7 +192,8 @@ def dataset_arguments(plan: Plan) -> tuple[str, ...]:
         arguments += ["--model", config.chat_model, "--api_key_env", config.api_key_env]
         arguments += ["--cache", f"{plan.output / 'answers.sqlite'}"]
         arguments += ["--base_url", config.base_url] if config.base_url else []
-        arguments += ["--max_usd", f"{config.max_usd}"] if config.max_usd is not None else []
+        for name in ("max_usd", "input_usd", "output_usd"):
+            arguments += [f"--{name}", f"{getattr(config, name)}"] if getattr(config, name) is not None else []
         arguments += ["--dry_run"] if config.dry_run else []
     return (*arguments, "--output_dir", f"{plan.output / 'dataset'}")
 
@@ -222,13 +224,13 @@ def check_same(plan: Plan, wanted: dict[str, Any]) -> None:
         changed = sorted(name for name in wanted | earlier if wanted.get(name) != earlier.get(name))
         if changed:
             raise ValueError(
-                f"{plan.output} holds a run with other {', '.join(changed)}; name another --output, or give --restart "
-                "to begin again there"
+                f"{plan.output} holds a run with other {', '.join(changed)}; name another --output_dir, or give "
+                "--restart to begin again there"
             )
         return
     others = [one.name for one in plan.output.iterdir() if one.name not in {LOCK, EXAMPLE}]
     if others:
-        raise ValueError(f"{plan.output} holds something else ({sorted(others)[0]}); name another --output")
+        raise ValueError(f"{plan.output} holds something else ({sorted(others)[0]}); name another --output_dir")
     write_json(path, wanted)
 
 

@@ -11,7 +11,7 @@ from hf_models.tfcovr.processing_tfcovr import MAX_TOKENS
 
 
 def texts_of(dataset: Path) -> list[str]:
-    """All texts of a dataset that `build_tfcovr.py` wrote."""
+    """All texts of a dataset that `build.py tfcovr` wrote."""
     found = pl.read_parquet(dataset / "own" / "*.parquet", columns=["modification_text"])
     return sorted(set(found["modification_text"]))
 

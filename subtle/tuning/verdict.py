@@ -51,7 +51,7 @@ def compare(
     """Each system's mAP, and how much better the first one is, with intervals over the queries' videos.
 
     Args:
-        folder: What `evaluate_tfcovr.py --compare` wrote.
+        folder: What `evaluate.py tfcovr --compare` wrote.
         systems: Their names, the tuned one first.
         videos: Clip id -> its video.
         gallery_size: Clips that were ranked.

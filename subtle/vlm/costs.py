@@ -10,9 +10,11 @@ from hf_models.encoders.estimates import check_memory
 from hf_models.encoders.loading import choose_frames
 from hf_models.encoders.training_estimates import TrainingEstimate, estimate_head, estimate_lora
 from subtle.run.data import load_split
-from subtle.vlm.models import new_head
+from subtle.vlm.models import LORA_TARGETS, new_head
 from subtle.vlm.sources import TextSource
 
+TFLOPS = 100.0
+"""What a GPU reaches in a step, in 10^12 operations a second."""
 CURE = (
     "lower --chunk_size or --num_frames, keep --activation_checkpointing, take a smaller model, a larger GPU, or "
     "--device cpu"
@@ -33,7 +35,7 @@ def estimate_run(config: Any, model_config: Any) -> TrainingEstimate:
         with torch.device("meta"):
             trained = sum(weight.numel() for weight in new_head(model_config, config).parameters())
         return estimate_head(model_config, kind.model_class, trained, **shape)
-    options = {"rank": config.rank, "target_modules": config.target_modules}
+    options = {"rank": config.rank, "target_modules": LORA_TARGETS}
     options |= {"activation_checkpointing": config.activation_checkpointing}
     return estimate_lora(model_config, kind.model_class, **options, **shape)
 
@@ -52,14 +54,14 @@ def count_items(config: Any) -> int:
 def describe(cost: TrainingEstimate, config: Any, items: int) -> str:
     """The lines that a run prints first."""
     download = "nothing, it is here" if Path(config.model).is_dir() else f"{cost.download_bytes / 1e9:.1f} GB, once"
-    hours = cost.hours(items, config.tflops)
+    hours = cost.hours(items, TFLOPS)
     lines = {
         "model": f"{config.model}, {cost.parameters / 1e6:,.1f}M parameters",
         "download": download,
         "GPU memory": f"about {cost.memory_bytes / 1e9:.1f} GB with --chunk_size {config.chunk_size}, whatever the "
         "--batch_size",
         "trains": f"{cost.trained_parameters / 1e6:,.2f}M weights, {cost.saved_bytes / 1e6:,.1f} MB saved",
-        "work": f"{items:,} clips and texts, about {hours:.2g} hours at {config.tflops:g} TFLOPS (--tflops), without "
+        "work": f"{items:,} clips and texts, about {hours:.2g} hours at {TFLOPS:g} TFLOPS, without "
         "reading videos and validation",
     }
     return "\n".join(f"{name + ':':<12} {text}" for name, text in lines.items())

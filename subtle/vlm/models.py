@@ -31,6 +31,9 @@ from hf_models.encoders.loading import read_config
 from hf_models.encoders.modeling_layer_head import LayerHead
 from hf_models.encoders.training_estimates import target_pattern
 
+LORA_ALPHA = 16
+LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]
+HEAD_LAYERS = 2
 QWEN_MARKS = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 END = "<|endoftext|>"
 WIDTH = 64
@@ -75,9 +78,9 @@ def add_lora(encoder: LanguageModelEncoder, config: Any) -> PeftModel:
             raise ValueError(f"the adapter {config.adapter} does not fit {config.model}: {str(error)[:600]}") from None
     lora = LoraConfig(
         r=config.rank,
-        lora_alpha=config.lora_alpha,
+        lora_alpha=LORA_ALPHA,
         lora_dropout=config.lora_dropout,
-        target_modules=target_pattern(config.target_modules),
+        target_modules=target_pattern(LORA_TARGETS),
         base_model_name_or_path=config.model,
     )
     adapted = get_peft_model(encoder.model, lora)
@@ -95,7 +98,7 @@ def new_head(model_config: Any, config: Any) -> LayerHead:
             layers=layers,
             input_size=text.hidden_size,
             hidden_size=config.head_dim,
-            num_hidden_layers=config.head_layers,
+            num_hidden_layers=HEAD_LAYERS,
             dropout=config.lora_dropout,
         )
     )

@@ -64,9 +64,9 @@ def test_labels_have_the_numbers_that_are_given_and_one_without_is_refused():
 
 
 def test_rows_of_which_none_can_be_placed_are_refused():
-    with pytest.raises(ValueError, match=r"of 1 triplets none has both clips and its text.*subtle embed"):
+    with pytest.raises(ValueError, match=r"of 1 triplets none has both clips and its text.*subtle embed clips"):
         place_triplets(pl.DataFrame([query("gone", "slower", ["a"])]), CLIPS, TEXTS)
-    with pytest.raises(ValueError, match=r"none of 1 queries has its clip and text.*subtle embed"):
+    with pytest.raises(ValueError, match=r"none of 1 queries has its clip and text.*subtle embed clips"):
         place_queries([query("gone", "slower", ["a"])], ["a"], CLIPS, TEXTS)
 
 

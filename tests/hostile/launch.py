@@ -71,11 +71,12 @@ def start_recipe(path: str) -> None:
         from subtle.tuning import plan
 
         plan.SYSTEMS = ("two-stage", "text-only", "zero-shot average")
-    if "build_" in path:
+    is_build = Path(path).stem == "build"
+    if is_build:
         from hf_datasets.generation.batch import OpenAIBatchChat
 
         OpenAIBatchChat.poll_seconds = 0.2
-    if "build_fig" in path and importlib.util.find_spec("scenedetect") is None:
+    if is_build and "fig" in sys.argv[1:2] and importlib.util.find_spec("scenedetect") is None:
         from hf_datasets.fig import keyframes
 
         keyframes.keyframe_seconds = lambda path, start, end: [(start + end) / 2]

@@ -12,16 +12,18 @@ import pytest
 from safetensors.numpy import load_file
 
 from benchmarks import __main__ as bench
+from benchmarks import pretrain_miniature
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
-from subtle.building import select_captions
+from subtle.building import caption_select
 from subtle.evaluate import analyse_fig, evaluate_comp, evaluate_tfcovr, evaluate_vcmr, judge, report
 from subtle.run import build
-from subtle.train import noise_evaluator, pretrain_miniature, vcmr
+from subtle.train import noise_evaluator, vcmr
+from tests import test_pretrain_miniature
 from tests.hostile.full_disk import ROOM_KILOBYTES, fill, one_line, run_into
 from tests.hostile.kill_harness import differences
 from tests.hostile.launch import TINY
 from tests.subtle.evaluate.test_analyse_fig import write_release
-from tests.subtle.train import test_noise_evaluator, test_pretrain_miniature
+from tests.subtle.train import test_noise_evaluator
 
 pytestmark = pytest.mark.hostile
 
@@ -99,7 +101,7 @@ def selecting(training_an_evaluator, tmp_path):
     main, config = training_an_evaluator
     main(replace(config, output_dir=str(tmp_path / "evaluator")))
     options = {"build": config.build, "video_dir": config.video_dir, "num_frames": 2, "device": "cpu"}
-    return select_captions.main, select_captions.SelectCaptionsConfig(
+    return caption_select.main, caption_select.CaptionSelectConfig(
         **options, model=str(tmp_path / "evaluator" / "model")
     )
 

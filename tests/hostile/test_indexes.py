@@ -330,7 +330,7 @@ def of_own(path):
 
 def of_tune(path):
     config = TuneConfig(
-        clips=str(path), video_dir=str(path.parent / "videos"), output=f"{path.parent}/out", dry_run=True
+        clips=str(path), video_dir=str(path.parent / "videos"), output_dir=f"{path.parent}/out", dry_run=True
     )
     return tune.main(config)
 

@@ -22,6 +22,7 @@ from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from subtle.vlm.models import make_tiny
 from tests.fixtures.hub_server import environment, serve
+from tests.fixtures.verbs import typed
 from tests.hostile.kill_harness import Job, Run, hunt
 from tests.hostile.outcomes import (
     built,
@@ -89,7 +90,7 @@ def recipe(name, options, outcome, *, tolerance=0.0, status=0, processes=1):
     """The recipe of the first word of a name, which writes into the folder it is given."""
 
     def command(folder):
-        return [RECIPES / f"{name.split()[0]}.py", "--output_dir", folder / "run", *flags(options(folder))]
+        return [*typed(name.split()[0]), "--output_dir", folder / "run", *flags(options(folder))]
 
     return Job(name, command, lambda folder: outcome(folder / "run"), tolerance, status, processes)
 
@@ -206,7 +207,7 @@ def encodings(tiny, moments):
     }
     of_moments = {**seconds, **pool, "shard_size": 1, "batch_size": 1}
     return {
-        "embed": recipe("embed", lambda folder: embed, embeddings, tolerance=1e-5),
+        "embed_clips": recipe("embed_clips", lambda folder: embed, embeddings, tolerance=1e-5),
         "embed_moments": recipe("embed_moments", lambda folder: of_moments, features, tolerance=1e-5),
     }
 
@@ -220,7 +221,7 @@ def indexing(tiny, tmp_path_factory):
         write_colored_video(folder / f"{seed:02}.mp4", colors, seed=seed)
     (folder / "broken.mp4").write_bytes((folder / "00.mp4").read_bytes()[:700])
     options = {"model": tiny["vision_model"], "window_seconds": 1.0, "stride_seconds": 0.25, "batch_size": 3}
-    words = ["--source", folder, *flags(options | {"num_workers": 1, "moments_per_read": 2, "device": "cpu"})]
+    words = ["--source", folder, *flags(options | {"num_workers": 1, "device": "cpu"})]
     command = lambda out: [RECIPES / "index.py", "--output", out / "run", *words]  # noqa: E731
     on_ray = ["--engine", "ray", "--num_actors", 2, "--cpus_per_actor", 1]
     return {
@@ -270,7 +271,7 @@ def tunings(tuning_clips, tuning_base):
     options = {"clips": tuning_clips / "clips.csv", "video_dir": tuning_clips / "videos", "base": tuning_base}
     options |= {"min_clips": 24, "num_frames": 2, "batch_size": 4, "stage1_epochs": 2, "stage2_epochs": 4}
     words = flags(options | {"num_queries": 1, "num_workers": 0, "device": "cpu"})
-    command = lambda out: [RECIPES / "tune.py", "--output", out / "run", *words]  # noqa: E731
+    command = lambda out: [RECIPES / "tune.py", "--output_dir", out / "run", *words]  # noqa: E731
     return {"tune": Job("tune", command, lambda out: tuned(out / "run"), TRAINED_ALIKE)}
 
 
@@ -279,7 +280,7 @@ def adaptations(tiny, tmp_path_factory):
     """The fine-tuning of a small vision-language model, and of some rows of the table of baselines."""
     model = make_tiny("tiny-random-qwen3-vl", tmp_path_factory.mktemp("vlm") / "model")
     vlm = {"dataset": tiny["dataset"], "model": model, "num_frames": 2, "epochs": 4, "batch_size": 8, "rank": 4}
-    vlm |= {"chunk_size": 16, "head_dim": 32, "head_layers": 1, "num_workers": 0, "device": "cpu"}
+    vlm |= {"chunk_size": 16, "head_dim": 32, "num_workers": 0, "device": "cpu"}
     vlm |= {"activation_checkpointing": "false", "checkpoint_steps": 3}
     rows = {**tiny, "projection_dim": 16, "fusion_hidden_dim": 16, "batch_size": 64, "epochs": 2, "seeds": [0, 1]}
     rows |= {"rows": ["clip-mlp-1", "blip-covr"], "split": "test", "device": "cpu", "checkpoint_steps": 3}
@@ -339,7 +340,7 @@ JOBS = {
     **dict.fromkeys(["build_tfcovr --batch", "build_comp --batch", "build_fig --batch"], "builds"),
     **dict.fromkeys(["stage1", "stage2", "stage2 on two processes", "vidclip", "vcmr"], "trainings"),
     "noise_evaluator": "evaluators",
-    **dict.fromkeys(["embed", "embed_moments"], "encodings"),
+    **dict.fromkeys(["embed_clips", "embed_moments"], "encodings"),
     "index": "indexing",
     "index --engine ray": "indexing",
     **dict.fromkeys(["finetune_vlm", BASELINE], "adaptations"),

@@ -13,7 +13,7 @@ from datasets import Dataset
 
 from hf_datasets.video.pool import VideoReaderPool
 from hf_models.feature_store import FeatureStore
-from subtle.embedding import embed
+from subtle.embedding import embed_clips
 from tests.hf_datasets.video.test_pool import HOSTILE_READER
 from tests.subtle.conftest import CLIP_FEATURES, write_video
 
@@ -98,17 +98,17 @@ def test_a_thousand_videos_of_which_200_are_bad_are_encoded_and_named(
     options = {**tiny, "dataset": str(data), "splits": ["test"], "num_workers": 2, "device": "cpu"}
     options |= {"timeout_seconds": 5.0, "shard_size": 64, "cache_dir": str(tmp_path / "frames")}
     monkeypatch.setattr("subtle.embedding.loop.VideoReaderPool", partial(Watched, reader=hostile_reader))
-    config = embed.EmbedConfig(**options, output_dir=str(tmp_path / "embeddings"))
-    coverage = embed.run(config)
+    config = embed_clips.EmbedConfig(**options, output_dir=str(tmp_path / "embeddings"))
+    coverage = embed_clips.run(config)
     failures = json.loads((tmp_path / "embeddings" / "results.json").read_text())["coverage"]["failures"]
     assert Counter(name[5:] for name in failures) == BAD
     assert (coverage["clips"], coverage["encoded"]) == (VIDEOS, VIDEOS - sum(BAD.values()))
     assert all(failures[name] for name in failures)
 
     monkeypatch.undo()
-    clean = embed.EmbedConfig(**options | {"num_workers": 0}, output_dir=str(tmp_path / "clean"))
-    monkeypatch.setattr(embed, "load_split", partial(without_bad, embed.load_split))
-    embed.run(clean)
+    clean = embed_clips.EmbedConfig(**options | {"num_workers": 0}, output_dir=str(tmp_path / "clean"))
+    monkeypatch.setattr(embed_clips, "load_split", partial(without_bad, embed_clips.load_split))
+    embed_clips.run(clean)
     found, expected = (
         dict(zip(*FeatureStore(tmp_path / name / "video").load(), strict=True)) for name in ("embeddings", "clean")
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hf_datasets.video import shared_memory
-from subtle.embedding import embed, embed_moments
+from subtle.embedding import embed_clips, embed_moments
 from subtle.train import stage1, stage2, vcmr, vidclip
 from tests.hostile.full_disk import ROOM_KILOBYTES, fill, one_line, run_into
 from tests.hostile.kill_harness import differences
@@ -56,13 +56,13 @@ def runs(tiny, embedded, tiny_comp, moment_features, moments, monkeypatch, tmp_p
             batch_size=50,
             checkpoint_steps=1,
         ),
-        "embed": embed.EmbedConfig(**tiny, batch_size=4, shard_size=4),
+        "embed_clips": embed_clips.EmbedConfig(**tiny, batch_size=4, shard_size=4),
         "embed_moments": embed_moments.EmbedMomentsConfig(
             dataset=moments, vision_model=clip, text_model=tiny["text_model"], num_workers=0, shard_size=1
         ),
     }
-    outcomes = {"embed": embeddings, "embed_moments": features}
-    modules = {"stage1": stage1, "stage2": stage2, "vidclip": vidclip, "vcmr": vcmr, "embed": embed}
+    outcomes = {"embed_clips": embeddings, "embed_moments": features}
+    modules = {"stage1": stage1, "stage2": stage2, "vidclip": vidclip, "vcmr": vcmr, "embed_clips": embed_clips}
     modules["embed_moments"] = embed_moments
     return {
         name: (modules[name].main, replace(one, device="cpu"), outcomes.get(name, trained))
@@ -70,7 +70,7 @@ def runs(tiny, embedded, tiny_comp, moment_features, moments, monkeypatch, tmp_p
     }
 
 
-RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "embed", "embed_moments")
+RECIPES = ("stage1", "stage2", "vidclip", "vcmr", "embed_clips", "embed_moments")
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(name, runs, small_disk, tmp
 
 
 def test_a_low_limit_of_open_files_is_one_line_or_does_not_matter(runs, tmp_path, capsys):
-    main, config, outcome = runs["embed"]
+    main, config, outcome = runs["embed_clips"]
     assert run_into(tmp_path / "whole", main, config) == 0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
@@ -150,7 +150,7 @@ def test_a_low_limit_of_open_files_is_one_line_or_does_not_matter(runs, tmp_path
 def test_a_lack_of_memory_for_pixels_is_one_line_that_does_not_blame_the_videos(
     runs, small_disk, tmp_path, capsys, monkeypatch
 ):
-    main, config, outcome = runs["embed"]
+    main, config, outcome = runs["embed_clips"]
     assert run_into(tmp_path / "whole", main, config) == 0
     monkeypatch.setattr(shared_memory, "MEMORY", small_disk / "no-memory")
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))

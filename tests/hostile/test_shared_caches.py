@@ -20,12 +20,11 @@ from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.video.frame_cache import FrameCache
 from hf_models.feature_store import FeatureStore
 from subtle.options import run_recipe
+from tests.fixtures.verbs import typed
 from tests.hostile.full_disk import one_line
 from tests.hostile.kill_harness import differences, leftovers
 from tests.hostile.outcomes import embeddings, features
 from tests.subtle.conftest import LABELS, write_video
-
-RECIPES = Path(__file__).parents[2] / "recipes"
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(900)]
 PROCESSES = 3
@@ -81,9 +80,9 @@ def test_processes_that_decode_the_same_clips_at_once_find_the_frames_of_one(tmp
     assert not leftovers(tmp_path / "shared")
 
 
-@pytest.mark.parametrize("name", ["embed", "embed_moments"])
+@pytest.mark.parametrize("name", ["embed_clips", "embed_moments"])
 def test_encoders_that_write_one_folder_at_once_leave_the_files_of_one(name, tiny, moments, tmp_path):
-    if name == "embed":
+    if name == "embed_clips":
         options = {**tiny, "batch_size": 2, "shard_size": 2}
     else:
         clip = Path(tiny["vision_model"]).parent / "clip"
@@ -93,7 +92,7 @@ def test_encoders_that_write_one_folder_at_once_leave_the_files_of_one(name, tin
     ]
 
     def started(folder, cache):
-        words = [RECIPES / f"{name}.py", "--output_dir", folder, *flags]
+        words = [*typed(name), "--output_dir", folder, *flags]
         environment = ENVIRONMENT | {"HF_DATASETS_CACHE": str(tmp_path / cache)}
         log = (tmp_path / f"{cache}.log").open("w")
         return subprocess.Popen(
@@ -104,9 +103,9 @@ def test_encoders_that_write_one_folder_at_once_leave_the_files_of_one(name, tin
     processes = [started(tmp_path / "shared", f"cache-{number}") for number in range(2)]
     for number, process in enumerate(processes):
         assert process.wait(600) == 0, (tmp_path / f"cache-{number}.log").read_text()[-2000:]
-    outcome = embeddings if name == "embed" else features
+    outcome = embeddings if name == "embed_clips" else features
     assert not differences(outcome(tmp_path / "alone"), outcome(tmp_path / "shared"), 1e-5)
-    if name == "embed":
+    if name == "embed_clips":
         ids, _ = FeatureStore(tmp_path / "shared" / "video").load()
     else:
         ids = list(FeatureStore(tmp_path / "shared" / "video"))

@@ -135,7 +135,7 @@ def tiny(tmp_path_factory):
 @pytest.fixture(scope="session")
 def embedded(tiny, tmp_path_factory, caches):
     """The folder of the tiny dataset's embeddings."""
-    from subtle.embedding.embed import EmbedConfig, run
+    from subtle.embedding.embed_clips import EmbedConfig, run
 
     folder = tmp_path_factory.mktemp("embeddings") / "stage1"
     run(EmbedConfig(**tiny, output_dir=str(folder)))
@@ -162,7 +162,7 @@ def tiny_factored(tiny, tmp_path_factory):
 @pytest.fixture(scope="session")
 def embedded_factored(tiny_factored, tmp_path_factory, caches):
     """The folder of the embeddings that it gives."""
-    from subtle.embedding.embed import EmbedConfig, run
+    from subtle.embedding.embed_clips import EmbedConfig, run
 
     folder = tmp_path_factory.mktemp("embeddings-factored") / "stage1"
     run(EmbedConfig(**tiny_factored, output_dir=str(folder)))

@@ -3,16 +3,15 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import polars as pl
 import pytest
 from served_model import IMAGE, PATCH, save_tiny_llava, served
 
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
+from tests.fixtures.verbs import typed
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
-RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ def data_dir(tmp_path_factory):
 def run(verb, tmp_path, **options):
     options |= {"output_dir": tmp_path / verb, "cache": tmp_path / "answers.sqlite", "max_answers": 1, "quiet": "true"}
     flags = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
-    command = [sys.executable, RECIPES / f"{verb}.py", *flags]
+    command = [sys.executable, *typed(verb), *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert "Traceback" not in done.stderr, done.stderr
     found = json.loads((tmp_path / verb / "results.json").read_text())
@@ -45,8 +44,8 @@ def run(verb, tmp_path, **options):
 def test_a_real_model_sees_the_frames_and_each_answer_is_a_caption_or_a_rejection(server, data_dir, tmp_path):
     url, model = server
     given = {"base_url": url, "model": model, "data_dir": data_dir, "max_output_tokens": 16}
-    one_frame, _, _ = run("caption_clips", tmp_path, num_frames=1, limit=2, **given)
-    found, refused, done = run("caption_clips", tmp_path, num_frames=3, limit=2, **given)
+    one_frame, _, _ = run("caption_write", tmp_path, num_frames=1, limit=2, **given)
+    found, refused, done = run("caption_write", tmp_path, num_frames=3, limit=2, **given)
     assert done.returncode == 1, done.stderr
     assert "no answer is a caption" in done.stderr
     assert (found["figures"]["requests"], found["figures"]["cached"]) == (2, 0)
@@ -60,17 +59,17 @@ def test_a_real_model_sees_the_frames_and_each_answer_is_a_caption_or_a_rejectio
         "is not one line that ends in (Apparatus",
         "is not one line that ends in (Platform",
     }
-    more, _, _ = run("caption_clips", tmp_path, num_frames=3, limit=4, **given)
+    more, _, _ = run("caption_write", tmp_path, num_frames=3, limit=4, **given)
     assert (more["figures"]["requests"], more["figures"]["cached"]) == (2, 2)
 
 
 def test_a_real_model_rewrites_captions_of_labels_and_each_answer_is_counted(server, data_dir, tmp_path):
     url, model = server
     given = {"base_url": url, "model": model, "data_dir": data_dir, "max_output_tokens": 16, "limit": 3}
-    found, refused, done = run("rewrite_captions", tmp_path, **given)
+    found, refused, done = run("caption_rewrite", tmp_path, **given)
     assert done.returncode == 1, done.stderr
     asked, shared = (found["figures"][name] for name in ("requests", "cached"))
     assert asked + shared == refused.height == 3  # queries with the same caption and text are asked once
     assert all(refused["reason"])
-    again, _, _ = run("rewrite_captions", tmp_path, **given)
+    again, _, _ = run("caption_rewrite", tmp_path, **given)
     assert (again["figures"]["requests"], again["figures"]["cached"]) == (0, 3)

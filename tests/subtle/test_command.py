@@ -76,7 +76,7 @@ def test_path_prints_where_a_script_a_folder_or_a_file_is(call, name, path):
     ("words", "message"),
     [
         (["stagee2"], r"there is no 'stagee2'; there are quickstart, .*, path; did you mean stage2\?"),
-        (["evaluate-tfcovr"], r"did you mean evaluate_tfcovr\?"),
+        (["finetune-vlm"], r"did you mean finetune_vlm\?"),
         (["--helf"], "there is no '--helf'; there are"),
         (["path"], "subtle path takes one name: give a verb"),
         (["path", "stage2", "stage1"], "subtle path takes one name"),
@@ -143,6 +143,14 @@ def test_a_script_has_the_arguments_and_the_name_that_python_gives_it(call, tmp_
     assert commands.started_by_command
 
 
+def test_a_script_hides_no_library_that_has_its_name():
+    lines = ("import sys", "import subtle.commands", "from importlib.machinery import PathFinder")
+    code = "\n".join([*lines, "print(PathFinder.find_spec('evaluate').origin)"])
+    environment = os.environ | {"PYTHONPATH": str(RECIPES)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).parent.name == "evaluate"
+
+
 def test_an_interrupt_is_one_line_and_exit_status_130():
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", "-m", "subtle", "stage2"], stderr=subprocess.PIPE, text=True
@@ -169,7 +177,7 @@ def test_an_interrupt_is_one_line_and_exit_status_130():
         (("tune", "nowhere"), "there is no table nowhere; give one with the columns video and label"),
         (("tune", "moments.csv"), "moments.csv has no column video_id (or video, path), label; it has clip"),
         (("tune", "good.csv", "--video_dir", "gone"), "gone is not a folder; give the one that holds the videos"),
-        (("build_tfcovr", "--data_dir", "nowhere"), "there is no folder or table nowhere; give a table of clips"),
+        (("build", "tfcovr", "--data_dir", "nowhere"), "there is no folder or table nowhere; give a table of clips"),
     ],
 )
 def test_a_wrong_path_or_table_is_refused_before_anything_heavy_is_imported(tmp_path, words, message):
@@ -198,11 +206,12 @@ def test_what_takes_longer_than_two_seconds_says_what_it_does(monkeypatch, capsy
 
 
 TYPED = {
-    "`python recipes/embed.py` makes it": "`subtle embed` makes it",
+    "`python recipes/embed.py clips` makes it": "`subtle embed clips` makes it",
     "accelerate launch --config_file recipes/accelerate/4xa100.yaml recipes/stage2.py recipes/configs/stage2.yaml": (
         "accelerate launch --config_file $(subtle path accelerate/4xa100.yaml) $(subtle path stage2) stage2.yaml"
     ),
-    "recipes/build_fig.py makes such a folder": "subtle build_fig makes such a folder",
+    "recipes/build.py fig makes such a folder": "subtle build fig makes such a folder",
+    "of `evaluate.py tfcovr`, not evaluate.py figs": "of `subtle evaluate tfcovr`, not `subtle evaluate` figs",
     "Default: recipes/weights/miniature-clip.": "Default: $(subtle path weights/miniature-clip).",
     "/data/recipes.csv and python": "/data/recipes.csv and python",
     "a folder that index.py made, for search.py, not data/index.py or other.py": (

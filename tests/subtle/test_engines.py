@@ -14,8 +14,8 @@ from colored_videos import write_colored_video
 from hf_models.feature_store import FeatureStore
 from hf_models.index.store import MomentIndex
 from subtle import engines
-from subtle.embedding import embed, embed_moments
-from subtle.embedding.embed import EmbedConfig
+from subtle.embedding import embed_clips, embed_moments
+from subtle.embedding.embed_clips import EmbedConfig
 from subtle.engines import Actors, actors_of
 from subtle.footage import engines as indexing_engines
 from subtle.footage import index, reading
@@ -44,7 +44,7 @@ def without_ray(monkeypatch):
 
     for module in (indexing_engines, shards):
         monkeypatch.setattr(module, "run_on_ray", run)
-    for module in (index, embed, embed_moments):
+    for module in (index, embed_clips, embed_moments):
         monkeypatch.setattr(module, "running", lambda *_, **__: contextlib.nullcontext())
 
 
@@ -132,11 +132,11 @@ def test_when_workers_stop_all_that_was_done_is_in_the_index(config, without_ray
 
 def test_workers_give_the_same_embeddings_and_the_same_failures(tiny, embedded, tmp_path, without_ray):
     config = EmbedConfig(**tiny, output_dir=str(tmp_path / "made"), shard_size=10, engine="ray", device="cpu")
-    coverage = embed.run(config)
+    coverage = embed_clips.run(config)
     assert (coverage["clips"], coverage["encoded"]) == (36, 36)
     assert len(list((tmp_path / "made" / "video").glob("shard-*"))) == 4
     assert_same(tmp_path / "made" / "video", f"{embedded}/video")
-    assert embed.run(config) == coverage
+    assert embed_clips.run(config) == coverage
 
 
 def test_workers_give_the_same_features_second_by_second(moments, tiny, tmp_path, without_ray):  # noqa: F811

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 from subtle import engines
-from subtle.embedding import embed
-from subtle.embedding.embed import EmbedConfig
+from subtle.embedding import embed_clips
+from subtle.embedding.embed_clips import EmbedConfig
 from subtle.footage import engines as indexing_engines
 from subtle.footage import index, reading
 from subtle.footage.updating import Indexer
@@ -218,6 +218,6 @@ def processes_with(text):
 
 def test_workers_embed_the_same_clips(cluster, tiny, embedded, tmp_path):
     options = {"engine": "ray", "num_actors": 2, "cpus_per_actor": 1, "device": "cpu"}
-    made = embed.run(EmbedConfig(**tiny, **options, output_dir=str(tmp_path / "made"), shard_size=6))
+    made = embed_clips.run(EmbedConfig(**tiny, **options, output_dir=str(tmp_path / "made"), shard_size=6))
     assert made["encoded"] == 36
     assert_same(tmp_path / "made" / "video", f"{embedded}/video")

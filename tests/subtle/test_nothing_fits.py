@@ -55,13 +55,12 @@ def opened(root, name="index"):
     return found, np.stack(rows["vector"].to_pylist()).astype(np.float32), rows
 
 
-def test_of_texts_it_is_a_quantile_of_the_best_scores_of_sentences(root, encoder, tmp_path):
+def test_of_texts_it_is_a_quantile_of_the_best_scores_of_sentences(root, encoder, tmp_path, monkeypatch):
     found, vectors, _ = opened(root)
     best = [float((vectors @ encoder.query(text=sentence)).max()) for sentence in SENTENCES]
     for share in (0.1, 0.4):
-        made = threshold_of(
-            found, found.active, encoder, "text", cache=tmp_path, root=str(root / "videos"), misfits_shown=share
-        )
+        monkeypatch.setitem(calibration.MISFITS_SHOWN, "text", share)
+        made = threshold_of(found, found.active, encoder, "text", cache=tmp_path, root=str(root / "videos"))
         assert made.score == pytest.approx(np.quantile(best, 1 - share), abs=1e-5)
         assert f"{share:.0%} of 64 sentences" in made.why
     assert len(set(SENTENCES)) == 64
@@ -139,12 +138,13 @@ def test_it_is_computed_once_until_the_index_changes(root, encoder, tmp_path, mo
     assert len(calls) == 3
 
 
-def test_a_search_below_it_finds_nothing_and_says_why(root, encoder, tmp_path, capsys):
+def test_a_search_below_it_finds_nothing_and_says_why(root, encoder, tmp_path, capsys, monkeypatch):
     query = SearchConfig(
         index=str(root / "index"), text="show red", device="cpu", nothing_fits=True, search_cache=str(tmp_path)
     )
     said = []
-    low = search.find(replace(query, misfits_shown=0.999), say=said.append)
+    monkeypatch.setitem(calibration.MISFITS_SHOWN, "text", 0.999)
+    low = search.find(query, say=said.append)
     plain = search.find(replace(query, nothing_fits=False))  # its text is embedded without the model
     assert [row["moment_id"] for row in low] == [row["moment_id"] for row in plain]  # though some score less
     assert [row["score"] for row in low] == pytest.approx([row["score"] for row in plain], abs=1e-5)
@@ -152,7 +152,8 @@ def test_a_search_below_it_finds_nothing_and_says_why(root, encoder, tmp_path, c
     _, vectors, _ = opened(root)
     best = {sentence: float((vectors @ encoder.query(text=sentence)).max()) for sentence in SENTENCES}
     worst = min(best, key=best.get)
-    assert search.find(replace(query, text=worst, misfits_shown=0.001), say=said.append) == []
+    monkeypatch.setitem(calibration.MISFITS_SHOWN, "text", 0.001)
+    assert search.find(replace(query, text=worst), say=said.append) == []
     assert said[0].startswith(f"nothing fits: the best score is {best[worst]:.3f}, below {max(best.values()):.3f}"[:-1])
     assert "0% of 64 sentences about something else find a better one" in said[0]
     clip = {"clip": str(root / "videos/0.mp4"), "end_seconds": 2.0}

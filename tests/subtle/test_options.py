@@ -15,10 +15,10 @@ from typing import Any, Literal
 import pytest
 import yaml
 
-from subtle.commands import find_config
+from subtle.commands import SECOND_WORDS, find_config
 from subtle.options import given_in, is_yaml, option, parse_config, settings_of
 from subtle.run.shared_config import COMP_DATASETS, FIG_DATASETS, TFCOVR_DATASETS, DataConfig, EndConvention
-from tests.fixtures.verbs import VERBS, VERBS_AND_KINDS, options_of
+from tests.fixtures.verbs import VERBS, VERBS_AND_KINDS, WORDS, options_of, typed
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "recipes"
@@ -84,12 +84,24 @@ def documented_commands():
 
 
 def test_every_recipe_answers_help_before_anything_heavy_is_imported():
-    assert len(VERBS) == 30
-    answers = run_calls([[f"recipes/{verb}.py", "--help"] for verb in VERBS])
-    for verb, (status, shown, errors) in zip(VERBS, answers, strict=True):
-        assert (status, errors) == (0, ""), verb
-        docstring = ast.get_docstring(ast.parse((RECIPES / f"{verb}.py").read_text(encoding="utf-8")))
-        assert docstring.strip() in shown, verb  # the examples keep their lines
+    assert len(VERBS) == 20
+    answers = run_calls([[*typed(name), "--help"] for name in WORDS])
+    for (name, (script, *word)), (status, shown, errors) in zip(WORDS.items(), answers, strict=True):
+        assert (status, errors) == (0, ""), name
+        docstring = ast.get_docstring(ast.parse((RECIPES / script).read_text(encoding="utf-8")))
+        for one in word:
+            docstring = re.search(rf"^{one}: (.*?)(\n\n\w+: |\Z)", docstring, re.MULTILINE | re.DOTALL)[1]
+        assert docstring.strip() in shown, name  # the examples keep their lines
+
+
+def test_a_verb_with_second_words_lists_them_with_the_first_sentence_of_each():
+    answers = run_calls([[f"recipes/{verb}.py", *more] for verb in SECOND_WORDS for more in ([], ["--help"], ["flg"])])
+    for number, (verb, words) in enumerate(SECOND_WORDS.items()):
+        bare, helped, wrong = answers[3 * number : 3 * number + 3]
+        assert bare == [2, "", f"error: {verb}.py needs one word more: give {', '.join(words)}\n"]
+        assert (helped[0], helped[2]) == (0, "")
+        assert tuple(re.findall(r"^  (\w+) +[A-Z].+[.]$", helped[1], re.MULTILINE)) == words
+        assert wrong[2].startswith(f"error: {verb}.py: there is no 'flg'; give {', '.join(words)}")
 
 
 def test_every_documented_command_names_a_script_a_file_and_flags_that_exist():
@@ -104,27 +116,25 @@ def test_every_documented_command_names_a_script_a_file_and_flags_that_exist():
 def test_a_printed_configuration_given_back_is_the_same(tmp_path):
     calls = [
         ["recipes/vidclip.py", "--stack", "4", "--learning-rate=1e-4", "--mixed_precision", "no"],
-        ["recipes/evaluate_tfcovr.py", "--seeds", "0", "1", "--no_compare", "--name", "no: 'quotes'"],
-        ["recipes/embed.py", "--moments", "--clip_seconds", "0.25"],
+        ["recipes/evaluate.py", "tfcovr", "--seeds", "0", "1", "--no_compare", "--name", "no: 'quotes'"],
+        ["recipes/embed.py", "moments", "--clip_seconds", "0.25"],
     ]
     printed = [out for _, out, _ in run_calls([[*call, "--print_config"] for call in calls])]
     again = []
-    for number, ((script, *_), out) in enumerate(zip(calls, printed, strict=True)):
+    for number, ((script, word, *_), out) in enumerate(zip(calls, printed, strict=True)):
         file = tmp_path / f"{number}.yaml"
         file.write_text(out)
-        script = "recipes/embed_moments.py" if "embed" in script else script
-        again.append([script, str(file), "--print_config"])
+        again.append([script, *([] if word.startswith("-") else [word]), str(file), "--print_config"])
     assert [[0, out, ""] for out in printed] == run_calls(again)
     first, second, third = map(yaml.safe_load, printed)
     assert (first["stack"], first["learning_rate"], first["mixed_precision"]) == (4, 1e-4, "no")
     assert (second["seeds"], second["compare"], second["name"]) == ([0, 1], False, "no: 'quotes'")
     assert (third["clip_seconds"], third["dataset"]) == (0.25, "charades_fig")
-    assert "# AdamW's highest learning rate, after the warm-up.\nlearning_rate: 0.0001\n" in printed[0]
+    assert "# Highest learning rate, after the warm-up.\nlearning_rate: 0.0001\n" in printed[0]
 
 
 def test_every_field_of_every_recipe_has_a_sentence_and_every_group_a_title():
-    calls = [[f"recipes/{n}.py"] if n in VERBS else ["recipes/table.py", "--kind", n] for n in VERBS_AND_KINDS]
-    printed = run_calls([[*call, "--print_config"] for call in calls])
+    printed = run_calls([[*typed(name), "--print_config"] for name in VERBS_AND_KINDS])
     for verb, (status, out, _) in zip(VERBS_AND_KINDS, printed, strict=True):
         assert status == 0, verb
         settings = settings_of(options_of(verb))

@@ -16,7 +16,7 @@ from datasets import load_dataset
 from hf_datasets.tfcovr.free_text import write_free_modification
 from hf_datasets.tfcovr.modifications.task import answer_text
 from subtle.building import build_tfcovr
-from subtle.embedding import embed
+from subtle.embedding import embed_clips
 from subtle.evaluate import evaluate_tfcovr, report
 from subtle.options import parse_config, run_recipe
 from subtle.run.build import run
@@ -24,11 +24,12 @@ from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.labeled_splits import labeled_splits
 from subtle.train import stage1, stage2
+from tests.fixtures.verbs import WORDS
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {
     "stage1": (stage1, stage1.Stage1Config),
-    "embed": (embed, embed.EmbedConfig),
+    "embed_clips": (embed_clips, embed_clips.EmbedConfig),
     "stage2": (stage2, stage2.Stage2Config),
     "evaluate_tfcovr": (evaluate_tfcovr, evaluate_tfcovr.EvaluateConfig),
     "report": (report, report.ReportConfig),
@@ -87,14 +88,17 @@ def test_the_lines_of_the_guide_lead_from_a_table_to_a_report(myclips, tiny, cap
     clip = str(Path(tiny["vision_model"]).parent / "clip")
     quick = {
         "stage1": ["--base", clip, "--num_frames", "2", "--cache_frames", "false", "--num_workers", "0"],
-        "embed": ["--text_model", tiny["text_model"], "--num_workers", "0"],
+        "embed_clips": ["--text_model", tiny["text_model"], "--num_workers", "0"],
         "stage2": ["--text_model", tiny["text_model"], "--epochs", "2", "--num_workers", "0"],
         "report": ["--num_queries", "2"],
     }
     for line in blocks("bash")[0].splitlines():
-        command, name, *options = shlex.split(line)
+        command, *words = shlex.split(line)
         assert command == "subtle"
-        assert (ROOT / "recipes" / f"{name}.py").is_file()
+        name = next(
+            name for name, (script, *second) in WORDS.items() if words[: 1 + len(second)] == [script[:-3], *second]
+        )
+        options = words[len(WORDS[name]) :]
         recipe, config_class = RECIPES[name]
         torch.manual_seed(0)
         recipe.main(parse_config(config_class, recipe.__doc__, [*options, *quick.get(name, [])]))

@@ -29,7 +29,7 @@ def chat(footage, tmp_path, monkeypatch):
         text="show red",
         device="cpu",
         rerank="tiny-judge",
-        rerank_frames=2,
+        num_frames=2,
         shortlist=8,
         input_usd=1.0,
         output_usd=2.0,

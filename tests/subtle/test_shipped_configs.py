@@ -10,7 +10,7 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from datasets import Dataset, DatasetDict
 
-from subtle.embedding.embed import EmbedConfig
+from subtle.embedding.embed_clips import EmbedConfig
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import parse_config
 from subtle.table.ablate import STAGES, planned

@@ -47,7 +47,7 @@ def footage(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(footage, tiny, tmp_path_factory):
-    """Features of the videos as `embed_moments` makes them, and an XML that reads them, with random weights."""
+    """Features of the videos as `embed moments` makes them, and an XML that reads them, with random weights."""
     root = tmp_path_factory.mktemp("trained")
     videos = [
         {"video_id": path.stem, "video": str(path), "duration_seconds": float(SECONDS), "split": "test"}
@@ -96,7 +96,7 @@ def config(footage, tmp_path):
         limit=100,
         device="cpu",
         num_workers=0,
-        rerank_frames=2,
+        num_frames=2,
         search_cache=str(tmp_path / "cache"),
     )
 

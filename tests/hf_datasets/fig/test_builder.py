@@ -48,7 +48,7 @@ def didemo(tmp_path):
 
 @pytest.fixture
 def built(tmp_path):
-    """A folder as `recipes/build_fig.py` writes it."""
+    """A folder as `recipes/build.py fig` writes it."""
     schema = MOMENT_SCHEMA.append(pa.field("kind", pa.string())).append(pa.field("candidates", pa.list_(pa.string())))
     row = {"desc_id": 1, "video_id": "a", "duration_seconds": 9.0, "start_seconds": 1.0, "end_seconds": 4.0}
     row |= {"coarse_caption": "A.", "fine_caption": "A b.", "fine_caption_score": None, "kind": "static"}
@@ -179,7 +179,7 @@ def test_a_built_folder_is_the_source_configuration(built):
 
 def test_a_folder_that_was_not_built_is_refused(tmp_path):
     (tmp_path / "folder" / "source").mkdir(parents=True)
-    with pytest.raises(FileNotFoundError, match=r"`subtle build_fig` makes such a folder"):
+    with pytest.raises(FileNotFoundError, match=r"`subtle build fig` makes such a folder"):
         datasets.load_dataset("charades_fig", "source", data_dir=str(tmp_path / "folder"))
     (tmp_path / "folder" / "source" / "train-0.parquet").write_text("x")
     with pytest.raises(ValueError, match="is not a Parquet file"):

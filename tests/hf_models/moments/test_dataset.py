@@ -112,10 +112,9 @@ def test_pooled_videos_have_wider_clips_and_moments_keep_their_seconds(read):
     assert split.video_batch(np.arange(2)).video_features.shape == (2, 6, SIZE)
 
 
-@pytest.mark.parametrize(("normalize", "norm"), [(True, 1.0), (False, 4.0)])
-def test_every_row_of_the_features_is_scaled_to_length_1_unless_that_is_switched_off(read, normalize, norm):
-    videos = read(normalize_features=normalize).video_batch(np.array([1])).video_features  # all 2, of size 4
-    torch.testing.assert_close(videos.norm(dim=-1), torch.full((1, CLIPS), norm))
+def test_every_row_of_the_features_is_scaled_to_length_1(read):
+    videos = read().video_batch(np.array([1])).video_features  # all 2, of size 4
+    torch.testing.assert_close(videos.norm(dim=-1), torch.ones(1, CLIPS))
 
 
 @pytest.mark.parametrize("same_video_negatives", [False, True])

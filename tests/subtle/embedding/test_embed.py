@@ -15,13 +15,12 @@ from datasets import Dataset
 from hf_datasets.video import read_frames
 from hf_datasets.video.frame_cache import FrameCache
 from hf_models.feature_store import FeatureStore
-from subtle.embedding import embed
-from subtle.embedding.embed import EmbedConfig
+from subtle.embedding import embed_clips
+from subtle.embedding.embed_clips import EmbedConfig
 from subtle.run.models import load_encoders
 from subtle.tfcovr import clip_embeddings
 from subtle.tfcovr.batches import EmbeddingSource
-
-RECIPES = Path(__file__).parents[3] / "recipes"
+from tests.fixtures.verbs import typed
 
 
 def load(folder, kind="video"):
@@ -64,7 +63,7 @@ def test_clips_that_stage_1_decoded_are_not_decoded_again(tiny, embedded, tmp_pa
     monkeypatch.setattr(clip_embeddings, "read_clips", refuse)
     config = EmbedConfig(**tiny, output_dir=str(tmp_path / "made"), cache_dir=str(folder))
     config.splits = ["train", "test"]
-    embed.run(config)
+    embed_clips.run(config)
     made, expected = load(config.output_dir), load(embedded)
     assert made.keys() == {row["clip_id"] for split in rows.values() for row in split}
     for clip_id, embedding in made.items():
@@ -78,21 +77,21 @@ def test_a_second_run_opens_no_video(tiny, embedded, monkeypatch):
 
     monkeypatch.setattr(clip_embeddings, "read_clips", refuse)
     before = sorted(Path(embedded).rglob("shard-*"))
-    embed.run(EmbedConfig(**tiny, output_dir=embedded))
+    embed_clips.run(EmbedConfig(**tiny, output_dir=embedded))
     assert sorted(Path(embedded).rglob("shard-*")) == before
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path, warm_python):
     options = {**tiny, "output_dir": tmp_path / "store", "batch_size": 1, "shard_size": 1}
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    process = warm_python.start([RECIPES / "embed.py", *arguments(options)], env=environment)
+    process = warm_python.start([*typed("embed_clips"), *arguments(options)], env=environment)
     while process.poll() is None and len(list(tmp_path.glob("store/video/shard-*.safetensors"))) < 3:
         time.sleep(0.001)
     process.kill()
     assert process.wait(60) == -signal.SIGKILL
     before = load(tmp_path / "store")
     assert 3 <= len(before) < 36
-    embed.run(EmbedConfig(**{**options, "output_dir": str(tmp_path / "store")}))
+    embed_clips.run(EmbedConfig(**{**options, "output_dir": str(tmp_path / "store")}))
     after, expected = load(tmp_path / "store"), load(embedded)
     assert after.keys() == expected.keys()
     for clip_id, values in expected.items():
@@ -106,18 +105,18 @@ def test_a_killed_run_goes_on_where_it_stopped(tiny, embedded, tmp_path, warm_py
 )
 def test_embeddings_made_in_another_way_are_refused(tiny, embedded, changes, names):
     with pytest.raises(ValueError, match=f"made with other {names} than this run uses"):
-        embed.run(EmbedConfig(**{**tiny, **changes}, output_dir=embedded))
+        embed_clips.run(EmbedConfig(**{**tiny, **changes}, output_dir=embedded))
 
 
 def test_another_number_of_frames_than_the_model_takes_is_refused(tiny, tmp_path):
     with pytest.raises(SystemExit, match=r"takes 4 frames, not 3; leave --num_frames out"):
-        embed.run(EmbedConfig(**tiny, num_frames=3, output_dir=str(tmp_path)))
+        embed_clips.run(EmbedConfig(**tiny, num_frames=3, output_dir=str(tmp_path)))
 
 
 def test_embeddings_of_another_model_are_refused(tiny, embedded):
     clip = str(Path(tiny["vision_model"]).parent / "clip")
     with pytest.raises(ValueError, match="made with other weights than this run uses"):
-        embed.run(EmbedConfig(**{**tiny, "vision_model": clip, "num_frames": 4}, output_dir=embedded))
+        embed_clips.run(EmbedConfig(**{**tiny, "vision_model": clip, "num_frames": 4}, output_dir=embedded))
 
 
 def test_missing_and_damaged_videos_are_counted_and_named(tiny, tmp_path):
@@ -139,7 +138,7 @@ def test_missing_and_damaged_videos_are_counted_and_named(tiny, tmp_path):
     (data / "README.md").write_text(Path(tiny["dataset"], "README.md").read_text())
     options = {**tiny, "dataset": str(data), "splits": ["test"], "output_dir": str(tmp_path / "store")}
     options["num_workers"] = 1
-    coverage = embed.run(EmbedConfig(**options))
+    coverage = embed_clips.run(EmbedConfig(**options))
     assert (coverage["clips"], coverage["encoded"]) == (12, 9)
     assert coverage["missing"] == {"no video file": 1, "does not decode": 2}
     written = json.loads((tmp_path / "store" / "results.json").read_text())["coverage"]
@@ -150,7 +149,7 @@ def test_missing_and_damaged_videos_are_counted_and_named(tiny, tmp_path):
 def test_a_folder_that_is_not_a_model_is_refused_with_how_to_make_one(tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match=r"outputs/stage1/model is not a model folder .* recipes/stage1.py"):
-        embed.run(EmbedConfig(**{**tiny, "vision_model": "outputs/stage1/model"}, output_dir=str(tmp_path)))
+        embed_clips.run(EmbedConfig(**{**tiny, "vision_model": "outputs/stage1/model"}, output_dir=str(tmp_path)))
 
 
 def test_other_clips_under_the_same_ids_are_refused(tiny, embedded, tmp_path):
@@ -159,7 +158,7 @@ def test_other_clips_under_the_same_ids_are_refused(tiny, embedded, tmp_path):
     path = other / "mini-clips" / "test.parquet"
     pl.read_parquet(path).with_columns(video_id=pl.lit("another video")).write_parquet(path)
     with pytest.raises(SystemExit, match=r"of other data: \d+ of 36 clips with the same id differ"):
-        embed.run(EmbedConfig(**{**tiny, "dataset": str(other)}, output_dir=str(embedded)))
+        embed_clips.run(EmbedConfig(**{**tiny, "dataset": str(other)}, output_dir=str(embedded)))
 
 
 def test_an_empty_split_is_refused(tiny, tmp_path):
@@ -173,12 +172,14 @@ def test_an_empty_split_is_refused(tiny, tmp_path):
     )
     options = {**tiny, "dataset": str(data), "splits": ["test"], "output_dir": str(tmp_path / "store")}
     with pytest.raises(SystemExit, match=r"split 'test' .* cannot be read: .*no data"):
-        embed.run(EmbedConfig(**options))
+        embed_clips.run(EmbedConfig(**options))
 
 
 def test_a_folder_of_embeddings_that_was_emptied_says_how_to_make_them(tiny, embedded, tmp_path):
     config = EmbedConfig(**tiny, output_dir=str(tmp_path))
     (tmp_path / "results.json").write_text("{}")
     model, processor = load_encoders(config)
-    with pytest.raises(FileNotFoundError, match=r"video holds no features; make them with `python recipes/embed\.py`"):
-        EmbeddingSource.open(config, model, processor, torch.device("cpu"), make=embed.run)
+    with pytest.raises(
+        FileNotFoundError, match=r"video holds no features; make them with `python recipes/embed\.py clips`"
+    ):
+        EmbeddingSource.open(config, model, processor, torch.device("cpu"), make=embed_clips.run)

@@ -212,7 +212,7 @@ def test_a_dataset_that_has_moved_is_named_with_the_flags_that_say_where_it_is(c
 
 def test_results_of_another_recipe_are_refused(config, tmp_path):
     (tmp_path / "evaluation" / "results.json").write_text(json.dumps({"figures": {}, "config": {}}))
-    with pytest.raises(SystemExit, match=r"not what evaluate_tfcovr\.py writes"):
+    with pytest.raises(SystemExit, match=r"not what evaluate\.py tfcovr writes"):
         render(config)
 
 
@@ -249,7 +249,7 @@ def test_the_worst_query_of_each_target_comes_before_the_second_worst_of_any():
         }
     )
     for num_queries, shown in {2: ["b", "d"], 3: ["b", "c", "d"], 9: ["b", "c", "a", "d"]}.items():
-        drawn = select_queries(predictions, num_queries=num_queries, selection="worst", seed=0)
+        drawn = select_queries(predictions, num_queries=num_queries, seed=0)
         assert drawn["query_id"].to_list() == shown
 
 

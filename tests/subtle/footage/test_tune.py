@@ -111,7 +111,7 @@ def config(myclips, base):
 def tuned(config, tmp_path_factory):
     """The folder of a run that was never interrupted."""
     output = tmp_path_factory.mktemp("tuned") / "run"
-    assert tune.main(replace(config, output=str(output))) == 0
+    assert tune.main(replace(config, output_dir=str(output))) == 0
     return output
 
 
@@ -140,7 +140,7 @@ def clips_of(output, split):
 
 def test_a_second_run_repeats_no_step_and_another_table_is_refused(tuned, config, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(tune, "RECIPES", {})
-    again = replace(config, output=str(tuned), num_workers=2, min_clips=10)
+    again = replace(config, output_dir=str(tuned), num_workers=2, min_clips=10)
     before = (tuned / "summary.json").read_text()
     assert run_recipe(tune.main, again) == 0
     shown = capsys.readouterr().out
@@ -148,7 +148,7 @@ def test_a_second_run_repeats_no_step_and_another_table_is_refused(tuned, config
     assert "train: 16 clips of 4 videos; validation: 4 clips of 1 video; test: 4 clips of 1 video; no video" in shown
     assert (tuned / "summary.json").read_text() == before
     assert run_recipe(tune.main, replace(again, seed=1)) == 2
-    assert "holds a run with other seed; name another --output, or give --restart" in capsys.readouterr().err
+    assert "holds a run with other seed; name another --output_dir, or give --restart" in capsys.readouterr().err
     longer = tmp_path / "clips.csv"
     longer.write_text(Path(config.clips).read_text() + "day0,0.5,1.5,luz apagada\n")
     assert run_recipe(tune.main, replace(again, clips=str(longer))) == 2
@@ -160,7 +160,7 @@ def test_a_second_run_repeats_no_step_and_another_table_is_refused(tuned, config
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["tune.lock"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other/mine.txt").touch()
-    assert run_recipe(tune.main, replace(again, output=str(tmp_path / "other"), restart=True)) == 2
+    assert run_recipe(tune.main, replace(again, output_dir=str(tmp_path / "other"), restart=True)) == 2
     assert "holds something else (mine.txt)" in capsys.readouterr().err
     assert (tmp_path / "other/mine.txt").exists()
 
@@ -182,9 +182,9 @@ def test_a_run_that_is_interrupted_in_every_step_ends_as_one_that_was_not(tuned,
 
     for name in steps:
         monkeypatch.setattr(tune, "RECIPES", original | {name: interrupted(name)})
-        assert run_recipe(tune.main, replace(config, output=str(output))) == 130
+        assert run_recipe(tune.main, replace(config, output_dir=str(output))) == 130
     monkeypatch.setattr(tune, "RECIPES", original)
-    assert tune.main(replace(config, output=str(output))) == 0
+    assert tune.main(replace(config, output_dir=str(output))) == 0
     assert ended == steps
     one, other = (json.loads((folder / "summary.json").read_text()) for folder in (tuned, output))
     assert one == other
@@ -194,7 +194,7 @@ def test_too_little_is_one_line_each_and_exit_status_2(config, myclips, tmp_path
     few = tmp_path / "few.csv"
     few.write_text("video,start_seconds,end_seconds,label\nday0,0,1,roja\nday1,0,1,roja\nday9,0,1,roja\n")
     output = tmp_path / "run"
-    assert run_recipe(tune.main, replace(config, clips=str(few), min_clips=50, output=str(output))) == 2
+    assert run_recipe(tune.main, replace(config, clips=str(few), min_clips=50, output_dir=str(output))) == 2
     shown = capsys.readouterr()
     assert shown.out == "2 clips of 1 label in 2 videos\n"
     assert [line.partition(":")[0] for line in shown.err.splitlines()] == ["left out", *["too little"] * 3]
@@ -215,7 +215,7 @@ def test_a_column_split_that_leaves_one_out_is_refused(config, tmp_path, capsys,
         split=pl.col("video").replace_strict({f"day{n}": splits[n % 3] for n in range(6)})
     )
     table.write_csv(tmp_path / "clips.csv")
-    run = replace(config, clips=str(tmp_path / "clips.csv"), output=str(tmp_path / "run"))
+    run = replace(config, clips=str(tmp_path / "clips.csv"), output_dir=str(tmp_path / "run"))
     assert run_recipe(tune.main, run) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -228,7 +228,7 @@ def test_a_dry_run_names_the_steps_and_writes_nothing(config, tmp_path, capsys, 
     assert [line.partition(",")[0] for line in shown.splitlines() if ", about " in line] == [
         *("dataset", "stage 1", "embeddings", "stage 2", "comparison", "report")
     ]
-    assert "--epochs 1 --learning_rate 0.0003" in shown
+    assert "--epochs 1 --warmup_steps 0.5 --learning_rate 0.0003" in shown
     assert "download: nothing, it is here" in shown
     unknown = replace(config, dry_run=True, base="someone/a-clip-that-is-not-here")
     assert tune.main(unknown) == 0
@@ -246,7 +246,7 @@ def test_texts_that_the_text_encoder_cuts_are_counted(base):
 
 
 def test_a_base_that_is_no_clip_is_refused_before_anything_is_written(config, tuned, tmp_path, capsys):
-    run = replace(config, base=str(tuned / "model"), output=str(tmp_path / "run"))
+    run = replace(config, base=str(tuned / "model"), output_dir=str(tmp_path / "run"))
     assert run_recipe(tune.main, run) == 2
     assert "is a 'tfcovr' model, and AIM starts from a CLIP: give --base" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -265,16 +265,16 @@ def test_a_chat_model_writes_the_texts_and_marks_become_triplets(config, myclips
         + "".join(f"day{video},0,1,más oscuro,day{video},1,2.5,,true\n" for video in range(6))
         + "day0,0,1,más oscuro,day0,2,3,,false\n"
     )
-    asked = replace(config, writer="chat", chat_model="gpt-4o", output=str(tmp_path / "run"), marks=str(marks))
+    asked = replace(config, writer="chat", chat_model="gpt-4o", output_dir=str(tmp_path / "run"), marks=str(marks))
     assert tune.main(replace(asked, dry_run=True)) == 0
     assert "Prices of" in capsys.readouterr().out
-    main, config_class = tune.RECIPES["build_tfcovr"]
+    main, config_class = tune.RECIPES["build tfcovr"]
 
     def stop_afterwards(options):
         assert main(options) == 0
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune, "RECIPES", {"build_tfcovr": (stop_afterwards, config_class)})
+    monkeypatch.setattr(tune, "RECIPES", {"build tfcovr": (stop_afterwards, config_class)})
     with ChatServer(writes) as server:
         assert run_recipe(tune.main, replace(asked, base_url=server.url)) == 130
     rows = pl.read_parquet(tmp_path / "run/dataset/own/train-*.parquet")
@@ -326,7 +326,7 @@ def test_videos_that_do_not_decode_are_named_and_left_out(config, myclips, tmp_p
         table = pl.concat([table, table.filter(video=f"day{number + 2}").with_columns(video=pl.lit(f"more{number}"))])
     table.write_csv(tmp_path / "clips.csv")
     run = replace(config, clips=str(tmp_path / "clips.csv"), video_dir=str(tmp_path / "videos"))
-    assert run_recipe(tune.main, replace(run, output=str(tmp_path / "run"))) == 0
+    assert run_recipe(tune.main, replace(run, output_dir=str(tmp_path / "run"))) == 0
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert list(summary["figures"]) == [*ALL_SYSTEMS, "random order"]
     assert "left out day1#t=0,1 of" in capsys.readouterr().out

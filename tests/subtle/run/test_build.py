@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from functools import partial
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -25,8 +24,8 @@ from hf_datasets.tfcovr.modifications.writer import write_modification
 from subtle.building import build_comp, build_fig, build_tfcovr
 from subtle.options import parse_config, run_recipe
 from subtle.run.build import run
+from tests.fixtures.verbs import typed
 
-RECIPES = Path(__file__).parents[3] / "recipes"
 CANARY = "sk-canary-77aa31e5"
 
 
@@ -139,7 +138,7 @@ def test_after_kill_9_the_build_is_the_same(tmp_path, offline):
     with ChatServer(writes) as server:
         server.gate, server.gate_after = threading.Event(), 11
         options = [*output, "--model", "m", "--base-url", server.url]
-        command = [sys.executable, RECIPES / "build_tfcovr.py", *options]
+        command = [sys.executable, *typed("build_tfcovr"), *options]
         killed = subprocess.Popen(command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 120
         while server.at_once < 8 or sum(server.answered.values()) < 11:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
@@ -22,8 +21,8 @@ from hf_datasets.generation.openai_chat import Limits
 from subtle.building import build_tfcovr
 from subtle.evaluate import judge
 from subtle.run import build
+from tests.fixtures.verbs import typed
 
-RECIPES = Path(__file__).parents[3] / "recipes"
 PRICED = {"input_usd": 10.0, "output_usd": 100.0, "max_output_tokens": 20}
 
 
@@ -186,7 +185,7 @@ def test_an_interrupted_build_ends_in_one_line_and_is_resumed_without_paying_twi
         places = ["--output_dir", tmp_path / "built", "--cache", tmp_path / "answers.sqlite", "--quiet"]
         command = [
             sys.executable,
-            RECIPES / "build_tfcovr.py",
+            *typed("build_tfcovr"),
             "--model",
             "m",
             "--base_url",

@@ -3,15 +3,15 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from served_model import SIZES, served, tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tests.fixtures.verbs import typed
+
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
-RECIPE = Path(__file__).parents[3] / "recipes" / "build_tfcovr.py"
 TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}"
 
 
@@ -33,7 +33,9 @@ def test_a_build_with_a_real_server_rejects_nonsense_and_reports_it(server, tmp_
     output = tmp_path / "built"
     options = ["--base-url", url, "--model", str(model), "--limit", "5", "--max-output-tokens", "8"]
     options += ["--output-dir", str(output), "--cache", str(tmp_path / "answers.sqlite"), "--quiet"]
-    done = subprocess.run([sys.executable, RECIPE, *options], capture_output=True, text=True, check=False, timeout=400)
+    done = subprocess.run(
+        [sys.executable, *typed("build_tfcovr"), *options], capture_output=True, text=True, check=False, timeout=400
+    )
     assert done.returncode == 1, done.stderr
     assert "no answer was accepted in: modifications" in done.stderr
     results = json.loads((output / "results.json").read_text())
@@ -44,6 +46,6 @@ def test_a_build_with_a_real_server_rejects_nonsense_and_reports_it(server, tmp_
         "truncated",
         "holds no modification_text",
     }
-    offline = [sys.executable, RECIPE, *options, "--offline"]
+    offline = [sys.executable, *typed("build_tfcovr"), *options, "--offline"]
     subprocess.run(offline, capture_output=True, check=False, timeout=100)
     assert pq.read_table(output / "rejections.parquet").to_pylist() == rejected

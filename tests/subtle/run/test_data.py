@@ -34,7 +34,7 @@ def test_a_folder_gives_its_own_rows_also_where_another_or_an_earlier_one_had_it
 
 MEASURING = {
     "ablate": {},
-    "caption_clips": {},
+    "caption_write": {},
     "describe_and_rerank": {},
     "evaluate_comp": {},
     "evaluate_mteb": {"tasks": ["ActivityNetComp"]},
@@ -42,7 +42,7 @@ MEASURING = {
     "evaluate_vcmr": {"without_moment": 0.5},
     "finetune_baseline": {"dry_run": True},
     "judge": {},
-    "rewrite_captions": {},
+    "caption_rewrite": {},
     "zero_shot": {},
 }
 """Every verb or kind of rows with --split, and the options with which it comes to its data at once."""

@@ -8,10 +8,11 @@ import pytest
 import yaml
 
 from hf_models.feature_store import FeatureStore
-from subtle.embedding import embed
+from subtle.embedding import embed_clips
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.run.data import load_split
+from subtle.table import costs
 from subtle.table.ablate import STAGES
 from subtle.table.options import AblateConfig
 from subtle.table.query_groups import groups_of
@@ -242,14 +243,17 @@ def test_another_text_encoder_does_not_encode_the_clips_again(config, tiny, embe
     (Path(config.output_dir).parent / "other").symlink_to(tiny["text_model"])
     config.variations = {"other": {"text_model": str(Path(config.output_dir).parent / "other")}}
     config.seeds, config.shuffled = [0], False
-    monkeypatch.setattr(embed, "encode_clips", lambda todo, *_: pytest.fail("encoded again") if todo else iter(()))
+    monkeypatch.setattr(
+        embed_clips, "encode_clips", lambda todo, *_: pytest.fail("encoded again") if todo else iter(())
+    )
     assert main(config) == 0
     (folder,) = Path(config.output_dir, "embeddings").iterdir()
     assert FeatureStore(folder / "video").load()[0] == FeatureStore(Path(embedded) / "video").load()[0]
 
 
-def test_a_dry_run_counts_what_is_left_and_writes_nothing(config, capsys, trainings):
-    config.dry_run, config.tflops = True, 1.0
+def test_a_dry_run_counts_what_is_left_and_writes_nothing(config, capsys, trainings, monkeypatch):
+    config.dry_run = True
+    monkeypatch.setattr(costs, "flops_per_second", lambda _: 1e12)
     assert main(config) == 0
     shown = capsys.readouterr().out
     assert shown.count("stage 2: 2") == 2

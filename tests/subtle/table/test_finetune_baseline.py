@@ -138,9 +138,10 @@ def test_cross_attention_learns_and_a_stopped_run_ends_with_the_same_weights(sha
     assert moved == {"text_encoder", "text_proj"}
 
 
-def test_vision_states_made_for_each_batch_train_the_same_weights_as_stored_ones(shared, tmp_path):
-    runs = [covr(shared, tmp_path / str(size), states_gigabytes=size) for size in (2.0, 0.0)]
-    for run in runs:
+def test_vision_states_made_for_each_batch_train_the_same_weights_as_stored_ones(shared, tmp_path, monkeypatch):
+    runs = [covr(shared, tmp_path / str(size)) for size in (2.0, 0.0)]
+    for run, size in zip(runs, (2.0, 0.0), strict=True):
+        monkeypatch.setattr(cross_attention, "STATES_GIGABYTES", size)
         cross_attention.CrossAttentionTraining(run, None).train()
     stored, made = map(weights, runs)
     for name, value in stored.items():

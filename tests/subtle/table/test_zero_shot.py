@@ -203,7 +203,7 @@ def test_captions_are_counted_and_named_by_what_is_wrong_with_them(tmp_path):
         "gone": "not in the file",
     }
     with pytest.raises(ValueError, match=r"1 refused by the model.*such as of test-red-0, test-red-1.*with --captions"):
-        check_share(found, 0.5, "--captions")
+        check_share(found, "--captions")
     (tmp_path / "two.csv").write_text("clip_id,caption\na,salto forward tucked\na,salto backward tucked\n")
     with pytest.raises(ValueError, match="gives clip_id 'a' two captions; leave one of them"):
         captions_in(tmp_path / "two.csv", ["a"], "clip_id", "caption")

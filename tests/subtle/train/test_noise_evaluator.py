@@ -14,8 +14,9 @@ from hf_datasets.fig.moments import MOMENT_SCHEMA
 from hf_datasets.fig.noise import NoiseExample
 from hf_datasets.publish import write_folder
 from hf_models.video_text_matching import load_matcher
-from subtle.building.options import SelectCaptionsConfig
-from subtle.building.select_captions import run as run_selection
+from subtle.building.caption_select import run as run_selection
+from subtle.building.options import CaptionSelectConfig
+from subtle.train import noise_evaluator
 from subtle.train.noise_evaluator import draw_texts, run
 from subtle.train.options import NoiseEvaluatorConfig
 
@@ -85,17 +86,17 @@ def config_of(build, tiny, clip, output_dir, **fields):
     return NoiseEvaluatorConfig(build=str(build), video_dir=videos, model=clip, output_dir=str(output_dir), **options)
 
 
-def test_texts_are_drawn_from_both_kinds_in_turn():
+def test_texts_are_drawn_from_both_kinds_in_turn(monkeypatch):
     import random
 
     one = NoiseExample(1, "v", 0.0, 1.0, ("p", "q", "r"), ("s1", "s2"), ("d1",))
-    config = NoiseEvaluatorConfig(positives_per_clip=2, negatives_per_clip=3)
-    ((positives,), (negatives,)) = draw_texts([one], config, random.Random(0))
+    monkeypatch.setattr(noise_evaluator, "NEGATIVES", 3)
+    ((positives,), (negatives,)) = draw_texts([one], random.Random(0))
     assert positives[0] == "p"
     assert positives[1] in {"q", "r"}
     assert (negatives[0][0], negatives[1], negatives[2][0]) == ("s", "d1", "s")
     only_static = NoiseExample(1, "v", 0.0, 1.0, ("p",), ("s1", "s2"), ())
-    assert sorted(draw_texts([only_static], config, random.Random(0))[1][0]) == ["s1", "s2"]
+    assert sorted(draw_texts([only_static], random.Random(0))[1][0]) == ["s1", "s2"]
 
 
 def test_training_learns_to_prefer_captions_that_fit_and_the_best_candidate_is_kept(build, tiny, clip, tmp_path):
@@ -109,7 +110,7 @@ def test_training_learns_to_prefer_captions_that_fit_and_the_best_candidate_is_k
     assert results["history"][-1]["loss"] < results["history"][0]["loss"]
     card, _ = publish(tmp_path / "out", license="mit")
     assert f"| trained/accuracy_static |  |  | {measured['trained']['accuracy_static']:.4g} |" in card.text
-    selection = SelectCaptionsConfig(
+    selection = CaptionSelectConfig(
         build=str(build),
         video_dir=tiny["dataset"].replace("/data", "/videos"),
         model=str(tmp_path / "out" / "model"),
@@ -168,7 +169,7 @@ def test_impossible_options_are_errors_without_traceback(build, tiny, clip, tmp_
         run(config_of(tmp_path, tiny, clip, tmp_path / "x"))
     with pytest.raises(ValueError, match="matching head is untrained"):
         run_selection(
-            SelectCaptionsConfig(
+            CaptionSelectConfig(
                 build=str(build),
                 video_dir=str(tmp_path),
                 model=clip,
@@ -177,4 +178,4 @@ def test_impossible_options_are_errors_without_traceback(build, tiny, clip, tmp_
             )
         )
     with pytest.raises(SystemExit, match=r"holds no source/\*\.parquet"):
-        run_selection(SelectCaptionsConfig(build=str(tmp_path), video_dir=str(tmp_path)))
+        run_selection(CaptionSelectConfig(build=str(tmp_path), video_dir=str(tmp_path)))

@@ -65,7 +65,7 @@ def config(tiny, tmp_path):
         num_frames=4,
         epochs=2,
         batch_size=4,
-        warmup_epochs=0.25,
+        warmup_steps=0.125,
         crop_scale=0.6,
         checkpoint_steps=3,
         cache_frames=False,  # starting decoders takes longer than these clips do

@@ -272,7 +272,7 @@ def test_an_encoded_corpus_on_disk_gives_the_same_metrics(config, small, tmp_pat
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"features": "nowhere"}, "there are no features nowhere/video.*embed_moments.py.*--features names"),
+        ({"features": "nowhere"}, "there are no features nowhere/video.*embed.py moments.*--features names"),
         ({"preset": "tvr"}, "there is no preset 'tvr'.*charades_fig"),
         ({"train_split": "training"}, "the split 'training' .*cannot be read"),
         ({"roberta": "roberta-base"}, "--model hero --size paper"),

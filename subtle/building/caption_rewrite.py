@@ -10,7 +10,7 @@ from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import caption_of, caption_rejection_reason
 from hf_datasets.tfcovr.labels import Label
 from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
-from subtle.building.options import RewriteCaptionsConfig
+from subtle.building.options import CaptionRewriteConfig
 from subtle.run.build import Build
 from subtle.run.data import load_split, with_split
 from subtle.tfcovr.caption_scores import baselines, report, tallies, write_scored
@@ -30,7 +30,7 @@ COLUMNS: tuple[str, ...] = ("query_id", "query_clip_id", "modification_text", "c
 COLUMNS += ("sport", "label", "model", "captions_by")
 
 
-def captions_of(build: Build, config: RewriteCaptionsConfig, clips: dict[str, Clip]) -> tuple[pl.DataFrame, str]:
+def captions_of(build: Build, config: CaptionRewriteConfig, clips: dict[str, Clip]) -> tuple[pl.DataFrame, str]:
     """The captions of the clips (`clip_id, caption` and perhaps `sport`), and who wrote them."""
     if config.captions is None:
         rows = [(clip_id, caption_of(clip["label"])) for clip_id, clip in clips.items() if clip["label"]]
@@ -53,7 +53,7 @@ class Queries:
         captions: With `clip_id`, `caption` and perhaps `sport`.
     """
 
-    def __init__(self, config: RewriteCaptionsConfig, clips: dict[str, Clip], captions: pl.DataFrame) -> None:
+    def __init__(self, config: CaptionRewriteConfig, clips: dict[str, Clip], captions: pl.DataFrame) -> None:
         self.config, self.clips = config, clips
         self.labels = {clip["label"].label_id: clip["label"] for clip in clips.values() if clip["label"]}
         self.captions = dict(captions.select("clip_id", "caption").iter_rows())
@@ -79,7 +79,7 @@ class Queries:
         return CaptionedQuery(key, sport, caption, text, self.target(query))
 
 
-def ask(build: Build, config: RewriteCaptionsConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
+def ask(build: Build, config: CaptionRewriteConfig, queries: dict[str, dict[str, Any]]) -> list[Scored]:
     """The rewritten captions, each with its score."""
     assert config.split is not None  # `with_split` filled it
     clips = clips_of(config, config.split)
@@ -100,7 +100,7 @@ def ask(build: Build, config: RewriteCaptionsConfig, queries: dict[str, dict[str
     return found
 
 
-def main(config: RewriteCaptionsConfig) -> int:
+def main(config: CaptionRewriteConfig) -> int:
     config = with_split(config)
     assert config.split is not None
     build = Build(config)

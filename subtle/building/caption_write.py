@@ -8,7 +8,7 @@ from hf_datasets.registration import write_rejections
 from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.video.pool import NO_FILE
-from subtle.building.options import CaptionClipsConfig
+from subtle.building.options import CaptionWriteConfig
 from subtle.run.build import Build
 from subtle.run.data import load_split, with_split
 from subtle.run.results import write_results, write_text
@@ -27,7 +27,7 @@ from subtle.tfcovr.captions import (
 COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
 
 
-def to_caption(config: CaptionClipsConfig, row: Clip) -> ClipToCaption | Rejection:
+def to_caption(config: CaptionWriteConfig, row: Clip) -> ClipToCaption | Rejection:
     """A clip as the task takes it, or why it cannot be captioned."""
     label, clip_id = row["label"], row["clip_id"]
     sport = sport_of(label) if label else config.sport
@@ -38,7 +38,7 @@ def to_caption(config: CaptionClipsConfig, row: Clip) -> ClipToCaption | Rejecti
     return ClipToCaption(clip_id, sport, label)
 
 
-def ask(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> list[Scored]:
+def ask(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> list[Scored]:
     """The captions of clips, each with its score."""
     asked = list(build.passed("clips", (to_caption(config, row) for row in build.limited(clips.values()))))
     if not asked:
@@ -64,7 +64,7 @@ def ask(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> lis
     return found
 
 
-def main(config: CaptionClipsConfig) -> int:
+def main(config: CaptionWriteConfig) -> int:
     config = with_split(config)
     assert config.split is not None  # `with_split` filled it
     build = Build(config)
@@ -87,7 +87,7 @@ def main(config: CaptionClipsConfig) -> int:
     return write_scored(build, name, found, systems, text, file="captions.parquet", columns=COLUMNS, coverage=coverage)
 
 
-def score_tables(build: Build, config: CaptionClipsConfig, clips: dict[str, Clip]) -> int:
+def score_tables(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> int:
     """Score tables of captions side by side."""
     captions, systems, coverage = {}, {}, {}
     for path in config.captions or ():

@@ -16,7 +16,7 @@ from hf_datasets.publish import write_folder
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.video import VideoStore, read_frames
 from hf_models.video_text_matching import Scorer, load_matcher
-from subtle.building.options import SelectCaptionsConfig
+from subtle.building.options import CaptionSelectConfig
 from subtle.run.accelerator import make_accelerator
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import writing
@@ -24,9 +24,9 @@ from subtle.run.results import writing
 CARD = Path(fig.__file__).with_name("README.md")
 
 
-def load_scorer(config: SelectCaptionsConfig) -> Scorer:
+def load_scorer(config: CaptionSelectConfig) -> Scorer:
     """The trained evaluator; one whose head was never trained is refused."""
-    if not Path(config.model).is_dir() and config.model == SelectCaptionsConfig.model:
+    if not Path(config.model).is_dir() and config.model == CaptionSelectConfig.model:
         raise SystemExit(f"{config.model} is not there; `python recipes/noise_evaluator.py` makes it")
     check_model_folder(config.model)
     scorer = Scorer(*load_matcher(config.model, num_frames=config.num_frames, needs_trained_head=True))
@@ -35,7 +35,7 @@ def load_scorer(config: SelectCaptionsConfig) -> Scorer:
 
 
 def judged_rows(
-    table: pl.DataFrame, scorer: Scorer, config: SelectCaptionsConfig, rejections: list[Rejection]
+    table: pl.DataFrame, scorer: Scorer, config: CaptionSelectConfig, rejections: list[Rejection]
 ) -> list[dict[str, Any]]:
     """The rows of one file with their best candidate; what cannot be judged goes to `rejections` too."""
     store = VideoStore(str(config.video_dir))
@@ -57,14 +57,14 @@ def judged_rows(
     return kept
 
 
-def run(config: SelectCaptionsConfig) -> dict[str, int]:
+def run(config: CaptionSelectConfig) -> dict[str, int]:
     """Judge and write; returns how many moments there are and how many were judged."""
     if not config.video_dir:
         raise SystemExit("the evaluator reads the moments' frames: name their videos with --video_dir")
     files = sorted((Path(config.build) / PUBLISHED_FOLDER).glob("*.parquet"))
     if not files:
         raise SystemExit(
-            f"{config.build} holds no {PUBLISHED_FOLDER}/*.parquet; recipes/build_fig.py makes such a folder"
+            f"{config.build} holds no {PUBLISHED_FOLDER}/*.parquet; recipes/build.py fig makes such a folder"
         )
     if Path(config.output_dir).is_dir() and any(Path(config.output_dir).iterdir()):
         raise ValueError(f"{config.output_dir} is not empty; name another folder, or remove this one")
@@ -74,7 +74,7 @@ def run(config: SelectCaptionsConfig) -> dict[str, int]:
     for path in files:
         table = pl.read_parquet(path)
         if missing := {"candidates", "candidate_kinds"} - set(table.columns):
-            raise SystemExit(f"{path} has no column {', '.join(sorted(missing))}; build it with `recipes/build_fig.py`")
+            raise SystemExit(f"{path} has no column {', '.join(sorted(missing))}; build it with `recipes/build.py fig`")
         rows = judged_rows(table, scorer, config, rejections)
         made = pa.Table.from_pylist(rows, schema=table.to_arrow().schema)
         splits.setdefault(path.name.partition("-")[0], []).append(made)
@@ -91,5 +91,5 @@ def run(config: SelectCaptionsConfig) -> dict[str, int]:
     return {"moments": total, "judged": judged}
 
 
-def main(config: SelectCaptionsConfig) -> None:
+def main(config: CaptionSelectConfig) -> None:
     run(config)

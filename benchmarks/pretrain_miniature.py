@@ -1,8 +1,20 @@
-"""Train the miniature's CLIP on single rendered frames; its weights ship with the recipes."""
+"""Train the miniature's CLIP on single rendered frames; its weights ship with the recipes.
+
+    python -m benchmarks.pretrain_miniature
+    python -m benchmarks.pretrain_miniature --output_dir recipes/weights/miniature-clip  # what ships
+
+A real `CLIPModel` (48 px, 16 px patches) learns from single frames of the *training* competitions and their captions.
+It also learns from values that only a renderer knows, so its features are better than from captions alone: the 3-D
+joints of the athlete are regressed from the class token after every block but the first, the words of a text from its
+embedding, and half of the stills carry a random position in time, added to all tokens as AIM's temporal embedding
+will be, which it has to predict. It never sees more than one frame.
+"""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +45,46 @@ from hf_datasets.tfcovr.modifications.writer import write_modification
 from hf_datasets.tfcovr.pairs import label_pairs
 from hf_models.tfcovr.layers_aim import time_code
 from hf_models.vidclip.layers_vidclip import limited_scale
+from subtle.options import option, parse_config, run_recipe
 from subtle.run.accelerator import make_accelerator
 from subtle.run.results import replacing_files, write_results, writing
 from subtle.run.schedules import rate_factor
-from subtle.train.options import PretrainConfig
+from subtle.run.shared_config import Device
+
+
+@dataclass
+class PretrainConfig:
+    """The size of the model and of its training; the defaults made the weights that ship."""
+
+    image_size: int = option(48, "Side of an image, in pixels.")
+    patch_size: int = option(16, "Side of a patch, in pixels.")
+    hidden_size: int = option(96, "Width of the vision tower.")
+    num_layers: int = option(4, "Blocks of the vision tower.")
+    num_heads: int = option(3, "Attention heads of the vision tower.")
+    text_hidden_size: int = option(64, "Width of the text tower.")
+    text_layers: int = option(2, "Blocks of the text tower.")
+    text_heads: int = option(2, "Attention heads of the text tower.")
+    projection_dim: int = option(64, "Size of the embeddings.")
+    vocab_size: int = option(700, "Tokens of the vocabulary.")
+    max_tokens: int = option(48, "Longest text, in tokens.")
+    num_frames: int = option(12, "Stills of each clip, and positions in time.")
+    steps: int = option(1500, "Optimizer steps.")
+    batch_size: int = option(64, "Stills per step.")
+    text_batch_size: int = option(
+        24, "How many of these come with their captions; as many modification texts are added."
+    )
+    learning_rate: float = option(2e-3, "AdamW's highest learning rate, after the warm-up.")
+    weight_decay: float = option(0.02, "AdamW's weight decay.")
+    warmup_steps: int = option(100, "Steps of linear warm-up; a cosine to zero follows.")
+    joint_weight: float = option(4.0, "Weight of the regression of 3-D joints.")
+    word_weight: float = option(1.0, "Weight of the prediction of a text's words.")
+    contrast_weight: float = option(0.3, "Weight of the contrast of stills and captions.")
+    time_weight: float = option(0.5, "Weight of the prediction of the position in time.")
+    time_amplitude: float = option(0.25, "Amplitude of the sinusoids that mark the position in time.")
+    num_workers: int = option(2, "Processes that decode; 0: this one decodes.")
+    device: Device = option("cpu", "Where to compute; auto: on the GPU where there is one.")
+    output_dir: str = option("outputs/miniature-clip", "Folder for the model and results.json.")
+    seed: int = option(0, "Seed of everything random.")
 
 
 def clip_captions(shot: Shot) -> tuple[str, str]:
@@ -324,3 +372,7 @@ def load(folder: str | Path) -> tuple[CLIPModel, CLIPProcessor]:
 def main(config: PretrainConfig) -> None:
     print(run(config))
     print(f"saved to {config.output_dir}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_recipe(main, parse_config(PretrainConfig, __doc__)))

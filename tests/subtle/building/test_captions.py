@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from functools import partial
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -16,15 +15,15 @@ from chat_server import ChatServer
 from hf_datasets.miniature import MiniatureConfig, prepare_miniature
 from hf_datasets.tfcovr.captions import GYMNASTICS_CAPTION_PROMPT, caption_of
 from hf_datasets.tfcovr.labels import find_label
-from subtle.building import caption_clips, rewrite_captions
-from subtle.building.options import CaptionClipsConfig, RewriteCaptionsConfig
+from subtle.building import caption_rewrite, caption_write
+from subtle.building.options import CaptionRewriteConfig, CaptionWriteConfig
 from subtle.options import run_recipe
 from subtle.run.build import run
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig
 from subtle.tfcovr.captions import clips_of, read_captions
+from tests.fixtures.verbs import typed
 
-RECIPES = Path(__file__).parents[3] / "recipes"
 LEAP = "Split leap with 1 turn. (Apparatus: BB)"
 DIVE = "Reverse takeoff, 1.5 somersaults, 1 twist, pike. (Platform: 3m)"
 REFUSED = {
@@ -55,14 +54,14 @@ def call(data, tmp_path):
     """Run one of the two recipes as the command would; the exit status."""
 
     def make(module, server=None, **changes):
-        kinds = {caption_clips: CaptionClipsConfig, rewrite_captions: RewriteCaptionsConfig}
+        kinds = {caption_write: CaptionWriteConfig, caption_rewrite: CaptionRewriteConfig}
         chat = {"model": "tiny", "base_url": getattr(server, "url", server), "max_answers": 1} if server else {}
         fields = {
             "data_dir": data[0],
             "cache": str(tmp_path / "answers.sqlite"),
             "output_dir": str(tmp_path / module.__name__.rpartition(".")[2]),
             "quiet": True,
-            **({"num_frames": 2} if module is caption_clips else {}),
+            **({"num_frames": 2} if module is caption_write else {}),
             **chat,
             **changes,
         }
@@ -71,8 +70,8 @@ def call(data, tmp_path):
     return make
 
 
-caption = caption_clips
-rewrite = rewrite_captions
+caption = caption_write
+rewrite = caption_rewrite
 
 
 def results(folder):
@@ -103,7 +102,7 @@ def test_frames_go_with_the_prompt_of_the_sport_and_the_captions_are_scored(call
         assert {len(images(body)) for body in server.bodies} == {2}
     dives = sum(clip["label"].source == "finediving" for clip in clips.values())
     assert prompts.count(GYMNASTICS_CAPTION_PROMPT) == len(clips) - dives > 0 < dives
-    folder = tmp_path / "caption_clips"
+    folder = tmp_path / "caption_write"
     rows = table(folder, "captions")
     assert rows["clip_id"].to_list() == list(clips)
     assert set(rows["model"]) == {"tiny"}
@@ -130,7 +129,7 @@ def test_answers_that_are_no_caption_are_rejected_with_the_reason_and_count_in_n
     gymnastics = [clip_id for clip_id, clip in clips.items() if clip["label"].source == "finegym"]
     with ChatServer(answer=lambda body: DIVE if is_dive(body) else next(answers, LEAP)) as server:
         assert call(caption, server, max_concurrency=1) == 0
-    folder = tmp_path / "caption_clips"
+    folder = tmp_path / "caption_write"
     refused = table(folder, "rejections")
     assert refused["raw"].to_list() == list(REFUSED)
     assert refused["key"].to_list() == gymnastics[: len(REFUSED)]
@@ -146,12 +145,12 @@ def test_a_model_that_writes_no_caption_leaves_its_answers_and_no_score(call, da
     with ChatServer(answer=lambda body: "Action: Flip, Turns: 2") as server:
         assert call(caption, server) == 1
         assert "no answer is a caption" in capsys.readouterr().err
-        assert table(tmp_path / "caption_clips", "captions").is_empty()
-        assert table(tmp_path / "caption_clips", "rejections").height == len(data[1])
+        assert table(tmp_path / "caption_write", "captions").is_empty()
+        assert table(tmp_path / "caption_write", "rejections").height == len(data[1])
         asked = len(server.bodies)
         assert call(caption, server, any_form=True) == 0  # the same answers, taken as the paper took them
         assert len(server.bodies) == asked
-    assert set(table(tmp_path / "caption_clips", "captions")["caption"]) == {"Action: Flip, Turns: 2"}
+    assert set(table(tmp_path / "caption_write", "captions")["caption"]) == {"Action: Flip, Turns: 2"}
 
 
 def test_clips_without_a_video_or_whose_video_is_broken_are_counted(call, data, tmp_path):
@@ -162,50 +161,50 @@ def test_clips_without_a_video_or_whose_video_is_broken_are_counted(call, data, 
     (tmp_path / "broken.mp4").write_bytes(b"no video")
     rows[broken]["video"] = str(tmp_path / "broken.mp4")
     with pytest.MonkeyPatch.context() as patched, ChatServer(answer=says) as server:
-        patched.setattr(caption_clips, "clips_of", lambda config, split: rows)
+        patched.setattr(caption_write, "clips_of", lambda config, split: rows)
         assert call(caption, server) == 0
         assert len(server.bodies) == len(rest)
-    coverage = results(tmp_path / "caption_clips")["coverage"]
+    coverage = results(tmp_path / "caption_write")["coverage"]
     assert (coverage["no video file"], coverage["no request can be made of this row"]) == (1, 1)
     assert coverage["captions"] == len(rest)
-    refused = table(tmp_path / "caption_clips", "rejections")
+    refused = table(tmp_path / "caption_write", "rejections")
     assert refused["key"].to_list() == [lost, broken]
 
 
 def test_clips_of_no_known_sport_need_the_flag_and_are_captioned_without_a_score(call, data, tmp_path, capsys):
     rows = {name: clip | {"label": None} for name, clip in list(data[1].items())[:2]}
     with pytest.MonkeyPatch.context() as patched, ChatServer(answer=says) as server:
-        patched.setattr(caption_clips, "clips_of", lambda config, split: rows)
+        patched.setattr(caption_write, "clips_of", lambda config, split: rows)
         with pytest.raises(SystemExit, match="give --sport"):
             call(caption, server)
         assert call(caption, server, sport="diving") == 0
         assert call(caption, sport="diving") == 1  # the rule has no label to write from
     assert "no answer is a caption" in capsys.readouterr().err
-    refused = table(tmp_path / "caption_clips", "rejections")
+    refused = table(tmp_path / "caption_write", "rejections")
     assert all("has no label of TF-CoVR" in reason for reason in refused["reason"])
 
 
 def test_without_a_model_the_labels_are_written_and_both_steps_score_everything_right(call, data, tmp_path):
     _, clips, queries = data
     assert call(caption, only_queries=True) == 0
-    folder = tmp_path / "caption_clips"
+    folder = tmp_path / "caption_write"
     rows = table(folder, "captions")
     assert set(rows["clip_id"]) == {query["query_clip_id"] for query in queries}
     assert rows["caption"].to_list() == [caption_of(clips[clip_id]["label"]) for clip_id in rows["clip_id"]]
     assert set(rows["model"]) == {results(folder)["model"]} == {"label captions"}
     assert rows["all_right"].all()
     assert call(rewrite, captions=str(folder)) == 0
-    rewritten = table(tmp_path / "rewrite_captions", "rewritten")
+    rewritten = table(tmp_path / "caption_rewrite", "rewritten")
     assert rewritten["query_id"].to_list() == [query["query_id"] for query in queries]
     expected = [caption_of(find_label(query["target_label"])) for query in queries]
     assert rewritten["target_caption"].to_list() == expected
     assert rewritten["all_right"].all()
-    found = results(tmp_path / "rewrite_captions")
+    found = results(tmp_path / "caption_rewrite")
     assert found["captions_by"] == found["model"] == "label captions"
     unchanged = found["baselines"]["the query's caption"]
     assert all(unchanged[name] < 1 for name in unchanged if name.endswith("all_right"))
     assert call(rewrite) == 0  # captions of the labels are the same
-    assert table(tmp_path / "rewrite_captions", "rewritten")["target_caption"].to_list() == expected
+    assert table(tmp_path / "caption_rewrite", "rewritten")["target_caption"].to_list() == expected
 
 
 def test_the_language_model_gets_caption_and_modification_and_never_a_label(call, data, tmp_path):
@@ -229,13 +228,13 @@ def test_the_language_model_gets_caption_and_modification_and_never_a_label(call
         assert all("image_url" not in str(body["messages"]) for body in server.bodies)
     pairs = {(caption_of(clips[one["query_clip_id"]]["label"]), one["modification_text"]) for one in asked}
     assert {tuple(json.loads(text).values()) for text in sent} == pairs
-    found = results(tmp_path / "rewrite_captions")
+    found = results(tmp_path / "caption_rewrite")
     assert found["captions_by"] == "own.csv"
     lacking = len(queries) - len(asked)
     assert found["coverage"]["captions"] == len(asked)
     assert found["coverage"]["its clip has no caption"] == lacking > 0
     assert sum(found["coverage"].values()) == len(queries) + 2 * len(asked) + lacking
-    assert set(table(tmp_path / "rewrite_captions", "rejections")["step"]) == {"captions", "queries"}
+    assert set(table(tmp_path / "caption_rewrite", "rejections")["step"]) == {"captions", "queries"}
     unchanged = found["baselines"]["the query's caption"]
     assert {name: found["figures"][name] for name in unchanged} == unchanged
 
@@ -247,10 +246,10 @@ def test_refused_rewritings_and_captions_of_another_form_are_rejected_with_the_r
     with ChatServer(answer=lambda body: "As an AI I cannot do that.") as server:
         assert call(rewrite, server, captions=str(own)) == 1
         assert not server.bodies
-        refused = table(tmp_path / "rewrite_captions", "rejections")
+        refused = table(tmp_path / "caption_rewrite", "rejections")
         assert all("--any_form takes captions without the form" in reason for reason in refused["reason"])
         assert call(rewrite, server, captions=str(own), any_form=True) == 1
-    refused = table(tmp_path / "rewrite_captions", "rejections")
+    refused = table(tmp_path / "caption_rewrite", "rejections")
     assert set(refused["reason"]) == {"refused by the model"}
     assert refused["key"].to_list() == [query["query_id"] for query in queries]
 
@@ -284,9 +283,7 @@ def test_after_kill_9_no_request_is_paid_twice(call, data, tmp_path, warm_python
         given |= {"num_frames": 2} if module is caption else {}
         flags = [str(word) for name, value in given.items() for word in (f"--{name}", value)]
         environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-        killed = warm_python.start(
-            [RECIPES / f"{module.__name__.rpartition('.')[2]}.py", *flags, "--quiet"], env=environment
-        )
+        killed = warm_python.start([*typed(module.__name__.rpartition(".")[2]), *flags, "--quiet"], env=environment)
         deadline = time.monotonic() + 100
         while server.at_once < 2 or len(answered) < 3:
             assert killed.poll() is None, killed.output()
@@ -317,7 +314,7 @@ def test_tables_of_captions_are_scored_side_by_side(call, data, tmp_path, capsys
         (next(iter(clips)), "x"),
     ]
     pl.DataFrame(rows, ["clip_id", "caption"], orient="row").write_parquet(tmp_path / "video_xl.parquet")
-    labels, other = str(tmp_path / "caption_clips"), str(tmp_path / "video_xl.parquet")
+    labels, other = str(tmp_path / "caption_write"), str(tmp_path / "video_xl.parquet")
     assert call(caption, captions=[labels, other], output_dir=str(tmp_path / "scores")) == 0
     found = results(tmp_path / "scores")
     assert found["figures"]["label captions"]["gymnastics/all_right"] == 1.0
@@ -332,7 +329,7 @@ def test_tables_of_captions_are_scored_side_by_side(call, data, tmp_path, capsys
         "no clip of 'test' has this id",
         "second caption of the same id",
     ]
-    assert CaptionClipsConfig(captions=[other]).output_dir == "outputs/caption_scores"
+    assert CaptionWriteConfig(captions=[other]).output_dir == "outputs/caption_scores"
     assert not capsys.readouterr().err
 
 
@@ -369,6 +366,6 @@ def test_captions_of_other_clips_are_refused(call, tmp_path, capsys):
 
 def test_a_mistake_in_the_flags_is_refused():
     with pytest.raises(ValueError, match="give one of them"):
-        CaptionClipsConfig(captions=["c.csv"], model="m")
+        CaptionWriteConfig(captions=["c.csv"], model="m")
     with pytest.raises(ValueError, match="--num_frames and --max_side are at least 1"):
-        CaptionClipsConfig(num_frames=0)
+        CaptionWriteConfig(num_frames=0)

@@ -11,6 +11,17 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoModel, AutoProcessor, AutoTokenizer, CLIPModel
 
+from benchmarks.pretrain_miniature import (
+    Batches,
+    PretrainConfig,
+    Pretraining,
+    build_model,
+    build_processor,
+    clip_captions,
+    load,
+    measure,
+    modification_texts,
+)
 from hf_datasets.comp.miniature import caption
 from hf_datasets.miniature import ACTIONS, MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
@@ -21,19 +32,8 @@ from hf_datasets.miniature.stills import pose_targets, read_stills, still_captio
 from hf_models import AIMModel
 from subtle.run.models import MINIATURE_VIDCLIP
 from subtle.tfcovr.classifiers import MINIATURE_AIM, ClassifierConfig, class_names, make_classifier, make_processor
-from subtle.train.options import PretrainConfig
-from subtle.train.pretrain_miniature import (
-    Batches,
-    Pretraining,
-    build_model,
-    build_processor,
-    clip_captions,
-    load,
-    measure,
-    modification_texts,
-)
 
-SHIPPED = Path(__file__).parents[3] / "recipes/weights/miniature-clip"
+SHIPPED = Path(__file__).parents[1] / "recipes/weights/miniature-clip"
 TINY = PretrainConfig(
     hidden_size=32,
     num_layers=3,
