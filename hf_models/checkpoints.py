@@ -21,6 +21,7 @@ MAX_NAME_CHARACTERS = 300
 MAX_GROWTH = 4  # how much larger than their file weights may be, since tied ones stand in it once
 ASKED_GROWTH = 2  # how many times the weights of its files the model of a folder may have: heads may be new
 SLACK_WEIGHTS = 1 << 24  # and how many more it and its buffers may have
+MOST_MODULES = 10_000  # names, or characters of a pattern, in the configuration of an adapter
 MOST_LAYERS, MOST_LABELS = 200, 100_000  # that are built before they are compared
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -237,6 +238,9 @@ def _check_adapter(folder: Path) -> None:
     most = max(len(shapes), *(max(shape, default=0) for shape in shapes.values()))
     rank = max((min(shape) for shape in shapes.values() if len(shape) > 1), default=0)
     fields = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    for name, value in fields.items():  # PEFT compares each with the name of each module, as a pattern
+        if "modules" in name and isinstance(value, str | list) and len(value) > MOST_MODULES:
+            raise ValueError(f"the configuration of {folder} has {len(value):,} {name}; copy it again, or save it anew")
     found = [("r", value) for _, value in numbers_in(fields.get("rank_pattern"))]
     for name, value in [*found, *numbers_in(fields)]:
         if "alpha" not in name and value > (ASKED_GROWTH * rank if name == "r" else most):

@@ -194,11 +194,12 @@ def test_an_adapter_changes_its_own_model_only(adapter, folder_of, encoder_of, c
         ({"r": 10**9}, r"asks for r=1,000,000,000, and its weights have .* rank 2; copy it again"),
         ({"rank_pattern": {".*": 5000}}, "asks for r=5,000, and its weights have"),
         ({"layers_to_transform": [10**9]}, "asks for layers_to_transform=1,000,000,000"),
+        ({"modules_to_save": "x" * 50_000}, "has 50,000 modules_to_save; copy it again"),
         ({"target_modules": 3}, "cannot be opened as a model|does not fit"),
         ({"base_model_name_or_path": {"a": 1}}, "names no model as its base but"),
         ({"peft_type": "none"}, r"cannot be opened as a model \(KeyError"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:80],
 )
 def test_an_adapter_that_asks_for_more_than_its_weights_is_refused(adapter, folder_of, tmp_path, fields, message):
     folder = shutil.copytree(adapter, tmp_path / "adapter")
