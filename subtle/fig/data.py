@@ -43,7 +43,7 @@ def load_moments(
         config.features,
         digests_of_moments(rows.rename({"caption": f"{granularity}_caption"}).iter_rows(named=True)),
         "name another folder with --features: those of the miniature are made where there are none, others by "
-        "embed_moments.py",
+        "embed.py moments",
     )
     return MomentSplit(
         rows,

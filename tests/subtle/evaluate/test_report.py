@@ -141,7 +141,7 @@ def test_a_clip_whose_video_is_gone_is_shown_as_missing(config, monkeypatch):
 
 def test_a_missing_evaluation_says_how_to_make_it(config, tmp_path):
     config.evaluation_dir = str(tmp_path / "nowhere")
-    with pytest.raises(SystemExit, match="evaluate_tfcovr"):
+    with pytest.raises(SystemExit, match=r"evaluate\.py tfcovr"):
         render(config)
 
 

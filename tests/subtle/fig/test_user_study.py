@@ -1,12 +1,14 @@
 """The forms of the user study, and the answers that they export."""
 
 import json
+from functools import partial
 
 import pytest
 
+from subtle.evaluate import analyse_fig
 from subtle.evaluate.analyse_fig import add_up, analyze
 from subtle.evaluate.options import AnalyzeFIGConfig
-from subtle.fig.user_study import ITEMS_FILE, AnswerFile, aggregate, draw_items, read_answers
+from subtle.fig.user_study import ITEMS_FILE, AnswerFile, aggregate, draw_items, read_answers, write_forms
 
 
 @pytest.fixture
@@ -42,6 +44,7 @@ def study(tmp_path, tiny, monkeypatch):
         tsne=False,
         output_dir=str(tmp_path / "out"),
     )
+    monkeypatch.setattr(analyse_fig, "write_forms", partial(write_forms, per_form=3))
     tables = analyze(config)
     assert tables["table_1"]["kinds"]["static"] == {"captions": 3, "score": 1.0}
     return tmp_path / "out" / "user-study"
