@@ -15,8 +15,8 @@ from pathlib import Path
 import datasets
 from datasets.exceptions import DatasetGenerationError
 
-from hf_datasets.names import BUILDERS
 from hf_datasets.registration import find_unopened, prepare
+from hf_datasets.registry import BUILDERS
 
 
 def main() -> int:

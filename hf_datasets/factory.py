@@ -16,7 +16,7 @@ from typing import Any
 
 import wrapt
 
-from hf_datasets.names import BUILDERS
+from hf_datasets.registry import BUILDERS
 
 
 def register() -> None:

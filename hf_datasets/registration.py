@@ -30,8 +30,8 @@ from datasets.load import DatasetModule
 from filelock import FileLock, Timeout
 
 from hf_datasets.class_labels import with_labels
-from hf_datasets.names import BUILDERS
 from hf_datasets.records import Rejection
+from hf_datasets.registry import BUILDERS
 from hf_datasets.sharding import Shards, Tables
 
 REUSE = datasets.DownloadMode.REUSE_DATASET_IF_EXISTS

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from hf_datasets.comp.tasks import ActionTask, Paragraph, WrittenParagraph
 from hf_datasets.comp.verbs import Verbs
-from hf_datasets.generation.chat import RuleBasedGenerator
 from hf_datasets.generation.generate import generate
+from hf_datasets.generation.offline_chat import RuleBasedGenerator
 from hf_datasets.records import CaptionedVideo, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.youcook2 import Subset, read_youcook2

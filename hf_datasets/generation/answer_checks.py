@@ -5,7 +5,7 @@ from functools import cache
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from hf_datasets.generation.requests_and_answers import Answer
+from hf_datasets.generation.chat import Answer
 from hf_datasets.generation.task import Message
 
 MAX_CHARACTERS = 20_000

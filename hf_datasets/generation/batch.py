@@ -11,10 +11,10 @@ import openai
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import event_loop, result_of
+from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request
 from hf_datasets.generation.errors import HINTS, MalformedResponseError, rejected_option
+from hf_datasets.generation.event_loop import event_loop, result_of
 from hf_datasets.generation.openai_chat import OpenAIChat
-from hf_datasets.generation.requests_and_answers import Answer, GenerationStoppedError, NoAnswerError, Request
 
 URL = "/v1/chat/completions"
 MAX_BYTES = 190_000_000

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
-from hf_datasets.generation.requests_and_answers import Answer, Request, without_images
+from hf_datasets.generation.chat import Answer, Request, without_images
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS answers (

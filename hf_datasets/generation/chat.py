@@ -1,105 +1,98 @@
-"""Chat clients without a server: the rule-based generator, and the one that answers from the cache only."""
+"""What a chat client is: requests to it, the answers or errors that come back, and the keys that name requests."""
 
-import asyncio
-import os
-import threading
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Protocol, TypeVar, runtime_checkable
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.prices import Meter
-from hf_datasets.generation.requests_and_answers import Answer, Chat, NoAnswerError, Request
-from hf_datasets.generation.requests_and_answers import (
-    GenerationStoppedError as GenerationStoppedError,  # its place in 0.1
-)
-
-SIGNAL_SECONDS = 0.5
-Result = TypeVar("Result")
+from hf_datasets.generation.task import Message, Task
 
 
-@cache
-def event_loop() -> asyncio.AbstractEventLoop:
-    """The one event loop, in a thread of its own, on which all requests of this process are made.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of a task about one row."""
 
-    It lives on after a call, so that connections are kept, and it runs beside the loop of a notebook.
+    task: Task[Any, Any]
+    row: Any
+    messages: list[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer: its text as received, its tokens, and why it ended (`stop`, `length`, `refusal`, ...)."""
+
+    text: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    finish_reason: str = "stop"
+
+
+class NoAnswerError(Exception):
+    """One request got no answer within its limits; its row is rejected and the others go on.
+
+    Args:
+        reason: Why, in words for a report.
+        raw: What the server sent, empty if nothing.
+        passing: Whether the same request may get an answer in a later run.
     """
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="generation", daemon=True).start()
-    return loop
+
+    def __init__(self, reason: str, raw: str = "", *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.raw = raw
+        self.passing = passing
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has only its main thread, so it needs a new loop
-    os.register_at_fork(after_in_child=event_loop.cache_clear)
+class GenerationStoppedError(Exception):
+    """No further request can succeed (key, quota, budget, context length); the answers so far are kept."""
 
 
-def result_of(outcome: "Future[Result]") -> Result:
-    """The result of a coroutine on the loop. The wait ends regularly, as not every system wakes it for signals.
+class Chat(Protocol):
+    """A client that answers requests.
 
-    Raises:
-        TimeoutError: The coroutine raised it; any other error of the coroutine is raised, too.
+    `model` and `sampling` decide the answers together with the messages, so they are part of the cache key.
+    `window` is the number of rows in progress at once; `keeps_answers` says whether answers are cached.
     """
-    while True:
-        try:
-            return outcome.result(timeout=SIGNAL_SECONDS)
-        except TimeoutError:
-            if outcome.done():
-                raise
-
-
-@runtime_checkable
-class BatchChat(Chat, Protocol):
-    """A client that writes the answers to many requests to the cache at once and may be killed while it waits."""
-
-    def recover(self, cache: AnswerCache) -> None:
-        """Wait for the batches that an earlier run sent and was killed before reading."""
-        ...
-
-    def fill(self, requests: dict[str, Request], cache: AnswerCache) -> dict[str, NoAnswerError]:
-        """Write the answers to these requests, by cache key, to the cache; returns the errors of those without one."""
-        ...
-
-
-class RuleBasedGenerator:
-    """The default client: each task's own rule-based generator, which needs no network and no key and is free."""
-
-    model = "offline-writer"  # part of cache keys and dataset cards
-    window = 64
-    keeps_answers = False
-
-    def __init__(self) -> None:
-        self.sampling: dict[str, Any] = {}
-        self.meter = Meter()
-
-    async def answer(self, request: Request) -> Answer:
-        """The answer of the task's `write`.
-
-        Raises:
-            NoAnswerError: The rule-based generator has no answer for this row.
-        """
-        self.meter.requests += 1
-        try:
-            return Answer(request.task.write(request.row))
-        except ValueError as error:
-            raise NoAnswerError(f"the rule-based generator has no answer ({error})") from None
-
-
-@dataclass(slots=True)
-class Replay:
-    """The cache only: rows whose answer is not in the cache are rejected."""
 
     model: str
     sampling: dict[str, Any]
-    window: int = 64
-    keeps_answers: bool = False
-    meter: Meter = field(default_factory=Meter)
+    window: int
+    keeps_answers: bool
+    meter: Meter
 
     async def answer(self, request: Request) -> Answer:
-        """No answer: `generate` has already looked in the cache.
+        """The answer; raises NoAnswerError for this request alone, GenerationStoppedError for the run."""
+        ...
 
-        Raises:
-            NoAnswerError: Always.
-        """
-        reason = f"no cached answer of {self.model} to this request of {request.task.name}"
-        raise NoAnswerError(reason, passing=True)
+
+def without_images(messages: list[Message]) -> list[Message]:
+    """The messages with each image replaced by the hash of its data, which makes a short key."""
+    return [
+        message
+        if isinstance(message["content"], str)
+        else message | {"content": [_hashed(part) for part in message["content"]]}
+        for message in messages
+    ]
+
+
+def _hashed(part: dict[str, Any]) -> dict[str, Any]:
+    if part.get("type") != "image_url":
+        return part
+    image = part["image_url"]
+    return part | {"image_url": image | {"url": "sha256:" + hashlib.sha256(image["url"].encode()).hexdigest()}}
+
+
+def request_key(request: Request, chat: Chat) -> str:
+    """The SHA-256 that names a request: its messages, schema, image hashes, the model and its sampling.
+
+    It depends on no code of this project, so cached answers stay valid as long as the request stays the same.
+    """
+    schema = request.task.schema
+    content = {
+        "messages": without_images(request.messages),
+        "schema": schema.model_json_schema() if schema else None,
+        "model": chat.model,
+        "sampling": chat.sampling,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

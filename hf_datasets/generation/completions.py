@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from hf_datasets.generation.chat import Answer
 from hf_datasets.generation.prices import BYTES_PER_TOKEN, Price, message_tokens, text_tokens
-from hf_datasets.generation.requests_and_answers import Answer
 from hf_datasets.generation.task import Message
 
 SLACK_TOKENS = 20_000

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import TypeVar
 
 from hf_datasets.generation.answer_checks import rejection_reason
-from hf_datasets.generation.requests_and_answers import Answer, Request
+from hf_datasets.generation.chat import Answer, Request
 from hf_datasets.generation.task import Message, Task
 from hf_datasets.records import Rejection
 

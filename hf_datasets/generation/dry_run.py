@@ -7,10 +7,10 @@ from pathlib import Path
 from huggingface_hub import try_to_load_from_cache
 from tokenizers import Tokenizer
 
+from hf_datasets.generation.chat import Answer, NoAnswerError, Request
 from hf_datasets.generation.conversation import QUOTED_CHARACTERS
 from hf_datasets.generation.openai_chat import Sampling
 from hf_datasets.generation.prices import BYTES_PER_TOKEN, Meter, Price, message_tokens, text_tokens
-from hf_datasets.generation.requests_and_answers import Answer, NoAnswerError, Request
 
 REPAIR_TOKENS = 40
 """Tokens of the request to answer again."""

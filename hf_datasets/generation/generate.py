@@ -7,12 +7,10 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import BatchChat, event_loop, result_of
-from hf_datasets.generation.conversation import dialogue
-from hf_datasets.generation.requests_and_answers import (
+from hf_datasets.generation.chat import (
     Answer,
     Chat,
     GenerationStoppedError,
@@ -20,6 +18,8 @@ from hf_datasets.generation.requests_and_answers import (
     Request,
     request_key,
 )
+from hf_datasets.generation.conversation import dialogue
+from hf_datasets.generation.event_loop import event_loop, result_of
 from hf_datasets.generation.task import Task
 from hf_datasets.records import Rejection
 
@@ -31,6 +31,19 @@ RESENDS = 3
 """How often a request without an answer is sent in another batch."""
 GRACE_SECONDS = 3.0
 """How long an interrupted run waits for the answers to requests already sent, which are charged."""
+
+
+@runtime_checkable
+class BatchChat(Chat, Protocol):
+    """A client that writes the answers to many requests to the cache at once and may be killed while it waits."""
+
+    def recover(self, cache: AnswerCache) -> None:
+        """Wait for the batches that an earlier run sent and was killed before reading."""
+        ...
+
+    def fill(self, requests: dict[str, Request], cache: AnswerCache) -> dict[str, NoAnswerError]:
+        """Write the answers to these requests, by cache key, to the cache; returns the errors of those without one."""
+        ...
 
 
 def generate(

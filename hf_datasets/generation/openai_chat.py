@@ -18,7 +18,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from tenacity.wait import wait_random_exponential
 
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import event_loop
+from hf_datasets.generation.chat import Answer, GenerationStoppedError, NoAnswerError, Request
 from hf_datasets.generation.completions import read_completion
 from hf_datasets.generation.errors import (
     MalformedResponseError,
@@ -28,9 +28,9 @@ from hf_datasets.generation.errors import (
     rejected_option,
     retry_after_seconds,
 )
+from hf_datasets.generation.event_loop import event_loop
 from hf_datasets.generation.http_client import BoundedClient, ResponseTooLongError
 from hf_datasets.generation.prices import Meter, Price, message_tokens, num_bytes, price_of
-from hf_datasets.generation.requests_and_answers import Answer, GenerationStoppedError, NoAnswerError, Request
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
-from hf_datasets.names import BUILDERS
+from hf_datasets.registry import BUILDERS
 
 GENERATION_FOLDER = "generation"
 PARAMETERS_FILE = "parameters.json"
@@ -113,8 +113,8 @@ def imported_files(
         Paths relative to the folder that holds `hf_datasets`.
 
     Example:
-        >>> sorted(path.as_posix() for path in imported_files(["hf_datasets.names"]) if path.stem == "names")
-        ['hf_datasets/names.py']
+        >>> sorted(path.as_posix() for path in imported_files(["hf_datasets.registry"]) if path.stem == "names")
+        ['hf_datasets/registry.py']
     """
     finder = OwnModules(packages, bare)
     for module in modules:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from hf_datasets.names import BUILDERS, TITLES
 from hf_datasets.publish import write_folder
 from hf_datasets.publishing.cards import About
 from hf_datasets.publishing.generation_code import PACKAGE, GenerationCode
@@ -18,6 +17,7 @@ from hf_datasets.publishing.rebuilding import open_builder, prepared_splits
 from hf_datasets.publishing.shards import has_media
 from hf_datasets.records import Rejection
 from hf_datasets.registration import REJECTIONS_FILE, RENDERED, RegisteredBuilder
+from hf_datasets.registry import BUILDERS, TITLES
 
 MINIATURE = "mini"
 KINDS = {"mini": "miniature", "hard": "harder miniature"}
@@ -39,7 +39,7 @@ def write_registered(
     """Write configurations of a registered name as `write_folder` does, with the code that makes them.
 
     Args:
-        name: A key of `hf_datasets.names.BUILDERS`.
+        name: A key of `hf_datasets.registry.BUILDERS`.
         folder: A folder that does not exist yet, or is empty.
         repo_id: `ORG/NAME`, for the card's code.
         configs: The configurations, the default one first; by default the name's own default and those that go with it

@@ -11,11 +11,11 @@ from torch import Tensor
 from transformers.utils.logging import disable_progress_bar
 
 from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.chat import Chat
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.images import image_part, image_parts
 from hf_datasets.generation.relevance import PairToScore, RelevanceTask
-from hf_datasets.generation.requests_and_answers import Chat
 from hf_datasets.records import Rejection
 from hf_datasets.video import VideoError, read_frames
 from hf_models.video_text_matching import Scorer, load_matcher

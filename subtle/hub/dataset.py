@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hf_datasets.names import BUILDERS
+from hf_datasets.registry import BUILDERS
 from subtle.hub.publication import Publication
 
 

@@ -30,7 +30,7 @@ class Target:
 def everything(org: str) -> list[Target]:
     """All datasets, shipped weights and metrics under their own names, and the demo, which shows TF-CoVR's videos."""
     import metrics
-    from hf_datasets.names import BUILDERS
+    from hf_datasets.registry import BUILDERS
 
     return [
         *(Target("dataset", name, f"{org}/{name}", videos=name == "tfcovr") for name in BUILDERS),

@@ -12,8 +12,8 @@ from mteb.abstasks.task_metadata import TaskMetadata
 import hf_datasets  # noqa: F401 - registers the datasets' names
 from hf_datasets.class_labels import with_names
 from hf_datasets.long_videos import with_paths
-from hf_datasets.names import evaluation_split
 from hf_datasets.registration import RENDERED, own_cache
+from hf_datasets.registry import evaluation_split
 
 AUTHORS_CONFIG = "release"
 RENDERED_NOTE = "Rendered athletes, not real video, in the place of the published rows."

@@ -18,12 +18,12 @@ from tqdm import tqdm
 from hf_datasets.drafts import draft_of, sweep
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import Replay, RuleBasedGenerator
+from hf_datasets.generation.chat import Chat, GenerationStoppedError
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.generate import generate
+from hf_datasets.generation.offline_chat import Replay, RuleBasedGenerator
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
 from hf_datasets.generation.prices import Meter, Price, price_of
-from hf_datasets.generation.requests_and_answers import Chat, GenerationStoppedError
 from hf_datasets.generation.task import Task
 from hf_datasets.publish import Configurations, NoRowsError, write_folder
 from hf_datasets.records import Rejection

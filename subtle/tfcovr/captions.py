@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hf_datasets.generation.answer_checks import is_foreign, rejection_reason
-from hf_datasets.generation.requests_and_answers import Answer
+from hf_datasets.generation.chat import Answer
 from hf_datasets.records import Rejection
 from hf_datasets.tables import check_columns, read_text_table
 from hf_datasets.tfcovr.caption_scores import score_caption

@@ -18,10 +18,10 @@ import pytest
 import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
-from hf_datasets.names import TITLES
 from hf_datasets.publish import COUNTS_END, COUNTS_START, write_folder
 from hf_datasets.publishing.__main__ import main
 from hf_datasets.publishing.rebuilding import differences, rebuild
+from hf_datasets.registry import TITLES
 from subtle.hub.dataset import prepare
 
 ROOT = Path(__file__).parents[2]

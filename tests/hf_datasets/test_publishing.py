@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hf_datasets.names import BUILDERS, TITLES, task_ids
 from hf_datasets.publishing import generation_code
 from hf_datasets.publishing.cards import kept_for
 from hf_datasets.publishing.generation_code import imported_files
 from hf_datasets.publishing.rebuilding import differences
 from hf_datasets.publishing.registered import write_registered
+from hf_datasets.registry import BUILDERS, TITLES, task_ids
 from subtle.hub.dataset import prepare
 
 CARDS = sorted((Path(__file__).parents[2] / "hf_datasets").glob("*/README.md"))

@@ -13,12 +13,12 @@ from served_model import save_tiny_llava, served
 from transformers import AutoProcessor, LlavaForConditionalGeneration
 
 from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.chat import Answer
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.images import image_part
 from hf_datasets.generation.openai_chat import OpenAIChat, Sampling
 from hf_datasets.generation.prices import Meter
 from hf_datasets.generation.relevance import PairToScore, RelevanceTask
-from hf_datasets.generation.requests_and_answers import Answer
 from hf_datasets.records import Rejection
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]

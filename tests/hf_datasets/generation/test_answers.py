@@ -14,10 +14,10 @@ from sentences import EXPECTED, ROWS, SentenceTask, answer
 
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.chat import Answer, GenerationStoppedError, Request
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
 from hf_datasets.generation.prices import Price, message_tokens, text_tokens
-from hf_datasets.generation.requests_and_answers import Answer, GenerationStoppedError, Request
 from hf_datasets.records import Rejection
 
 BAD_ROW = ROWS[4]

@@ -11,10 +11,10 @@ from sentences import EXPECTED, ROWS, SentenceTask, answer
 
 from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
+from hf_datasets.generation.chat import GenerationStoppedError
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
 from hf_datasets.generation.prices import Price, price_of
-from hf_datasets.generation.requests_and_answers import GenerationStoppedError
 
 
 @pytest.fixture

@@ -20,12 +20,12 @@ from pydantic import BaseModel
 from sentences import EXPECTED, ROWS, SentenceTask, answer
 
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import Replay, RuleBasedGenerator
+from hf_datasets.generation.chat import GenerationStoppedError, Request, request_key
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.images import image_part
+from hf_datasets.generation.offline_chat import Replay, RuleBasedGenerator
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
 from hf_datasets.generation.prices import Price
-from hf_datasets.generation.requests_and_answers import GenerationStoppedError, Request, request_key
 from hf_datasets.records import Rejection
 
 FAST = Limits(max_wait_seconds=0.02, timeout_seconds=5)

@@ -12,10 +12,10 @@ from sentences import EXPECTED, ROWS, SentenceTask, answer
 
 from hf_datasets.generation import generate as engine
 from hf_datasets.generation.cache import AnswerCache
-from hf_datasets.generation.chat import Replay
+from hf_datasets.generation.chat import GenerationStoppedError
 from hf_datasets.generation.generate import generate
+from hf_datasets.generation.offline_chat import Replay
 from hf_datasets.generation.openai_chat import Limits, OpenAIChat
-from hf_datasets.generation.requests_and_answers import GenerationStoppedError
 from hf_datasets.records import Rejection
 
 FAST = Limits(max_wait_seconds=0.01, timeout_seconds=5, max_tries=3)

@@ -22,7 +22,7 @@ from small_runs import MAP_SIGNATURE, WEIGHTS, make_runs
 from small_vidclip import FRAMES, inputs
 from transformers import AutoModel, CLIPVisionModel
 
-from hf_datasets.names import task_id
+from hf_datasets.registry import task_id
 from hf_models import (
     AIMForVideoClassification,
 )

@@ -15,12 +15,12 @@ import polars as pl
 import pytest
 from chat_server import ChatServer
 
+from hf_datasets.generation.chat import Answer
 from hf_datasets.generation.generate import generate
 from hf_datasets.generation.images import image_part
 from hf_datasets.generation.openai_chat import OpenAIChat
 from hf_datasets.generation.prices import Meter
 from hf_datasets.generation.relevance import INSTRUCTIONS, PairToScore, RelevanceTask
-from hf_datasets.generation.requests_and_answers import Answer
 from hf_datasets.records import Rejection
 from subtle.options import run_recipe
 from subtle.table import caption_texts
