@@ -104,7 +104,8 @@ def path_of_video(root: Path, video: str) -> Path:
         raise VideoError(
             f"{video} is no longer in the folder of videos; put it back, or run `subtle index` again"
         ) from error
-    if not is_inside or not (real.is_file() or real.is_dir()):
+    is_folder = real.is_dir() and real != root.resolve() and any(is_frame(path.name) for path in real.iterdir())
+    if not is_inside or not (real.is_file() or is_folder):
         raise VideoError(f"{video!r} is refused: it is outside the folder of videos, or no ordinary file")
     return path
 

@@ -26,7 +26,7 @@ from hf_models.index.store import MomentIndex
 from subtle.footage import index, models, search, tune
 from subtle.footage.options import IndexConfig, SearchConfig, TuneConfig
 from subtle.options import run_recipe
-from subtle.service.searching import IndexSearch
+from subtle.service.index_search import IndexSearch
 from tests.fixtures.mutations import TOKENS, mutated_json, mutated_text
 from tests.fixtures.odd_values import LONG_RUN
 
