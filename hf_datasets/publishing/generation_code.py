@@ -113,7 +113,7 @@ def imported_files(
         Paths relative to the folder that holds `hf_datasets`.
 
     Example:
-        >>> sorted(path.as_posix() for path in imported_files(["hf_datasets.registry"]) if path.stem == "names")
+        >>> sorted(path.as_posix() for path in imported_files(["hf_datasets.registry"]) if path.stem == "registry")
         ['hf_datasets/registry.py']
     """
     finder = OwnModules(packages, bare)
