@@ -72,13 +72,14 @@ class CompConfig(datasets.BuilderConfig):  # type: ignore[misc]  # datasets has 
             of what `recipes/build.py comp` made, for `mini` a folder that `prepare_miniature` made.
         video_dir: The folder of videos, to fill `video`; the miniature knows its own.
         time_unit: The unit of times in the release; "auto" takes microseconds where seconds would make days.
-        max_iou: Of two events with a larger temporal IoU the longer is kept (`source` only).
+        max_iou: Of two events with a larger temporal IoU the longer is kept (`source` only); None: 0.5, and of YouCook2
+            all, which the paper does not filter.
         seed: Decides orders, replacements and intervals.
     """
 
     video_dir: str | None = None
     time_unit: TimeUnit = "auto"
-    max_iou: float = MAX_IOU
+    max_iou: float | None = None
     seed: int = 0
 
 
@@ -187,7 +188,8 @@ class CompBuilder(RegisteredBuilder):
     def _source_rows(self, split: str, path: Path) -> Iterator[Row]:
         videos: list[CaptionedVideo] = []
         for video in self._kept(read_annotations(path, self.SOURCE, split)):
-            chosen, events = select_video(video, max_iou=self.config.max_iou)
+            max_iou = MAX_IOU[self.SOURCE] if self.config.max_iou is None else self.config.max_iou
+            chosen, events = select_video(video, max_iou=max_iou)
             list(self._kept(events))
             videos += self._kept([chosen])
         actions = offline_actions(videos, self.config.seed)

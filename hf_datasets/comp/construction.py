@@ -25,7 +25,7 @@ Ask = Callable[[str, Any, list[Paragraph]], dict[str, WrittenParagraph]]
 
 
 def select_video(
-    video: CaptionedVideo, *, max_iou: float = MAX_IOU
+    video: CaptionedVideo, *, max_iou: float = MAX_IOU["activitynet"]
 ) -> tuple[CaptionedVideo | Rejection, list[CaptionedEvent | Rejection]]:
     """A video with the events that follow one another, or a rejection where fewer than two are left.
 

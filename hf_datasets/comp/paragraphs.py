@@ -9,15 +9,16 @@ GLOBAL_EVENTS = 2
 """A caption that covers more other events than this describes the whole video."""
 COVERED = 0.5
 """Minimum share of an event that lies inside another for that one to cover it; the paper does not say."""
-MAX_IOU = 0.5
-"""Temporal IoU above which two captions describe the same event; the paper does not say."""
+MAX_IOU = {"activitynet": 0.5, "youcook2": 1.0}
+"""Temporal IoU above which two captions describe the same event: how much the paper does not say, but that YouCook2's
+events, which do not overlap, are not filtered."""
 MIN_OVERLAP = 0.8
 """Minimum word precision and recall of a rewritten paragraph."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def select_events(
-    video: CaptionedVideo, *, max_iou: float = MAX_IOU, covered: float = COVERED
+    video: CaptionedVideo, *, max_iou: float = MAX_IOU["activitynet"], covered: float = COVERED
 ) -> tuple[tuple[CaptionedEvent, ...], list[Rejection]]:
     """The events that follow one another, by start time: global captions and near-duplicates in time dropped.
 

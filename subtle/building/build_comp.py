@@ -13,6 +13,7 @@ from hf_datasets.class_labels import with_labels
 from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
 from hf_datasets.comp.construction import Construction, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
+from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.tasks import Paragraph, WrittenParagraph
 from hf_datasets.records import CaptionedVideo
 from subtle.building.options import BuildCompConfig
@@ -74,18 +75,18 @@ def main(config: BuildCompConfig) -> int:
     if not config.source:
         raise ValueError("name the folder of the annotations with --source")
     build = Build(config)
+    source = source_of(config)
+    max_iou = MAX_IOU[source] if config.max_iou is None else config.max_iou
     tables, counts = {}, {}
     for split, path in annotation_files(Path(config.source)).items():
-        annotated = read_annotations(path, source_of(config), split)
+        annotated = read_annotations(path, source, split)
         videos = build.limited(build.passed(f"{split}: annotated videos", annotated))
-        rows = pairs(build, split, select(build, split, videos, config.max_iou))
+        rows = pairs(build, split, select(build, split, videos, max_iou))
         if rows:
             tables[split] = [with_labels(pa.Table.from_pylist(rows, schema=PAIR_SCHEMA), PAIR_FEATURES)]
             counts[split] = Counter(row["disruption_type"] for row in rows)
     facts = {f"{split}, {kind}": count for split, found in counts.items() for kind, count in found.items()}
-    status = build.write(
-        {"source": tables}, card=CARD, source=Path(config.source).name, max_iou=config.max_iou, **facts
-    )
+    status = build.write({"source": tables}, card=CARD, source=Path(config.source).name, max_iou=max_iou, **facts)
     if not config.dry_run:
-        Screen(width=120).print(counts_table(source_of(config), counts))
+        Screen(width=120).print(counts_table(source, counts))
     return status

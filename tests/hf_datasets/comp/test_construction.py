@@ -7,7 +7,7 @@ import pytest
 
 from hf_datasets.comp.disruptions import choose_order, choose_segments, crop, segment_choices
 from hf_datasets.comp.pairs import make_pair
-from hf_datasets.comp.paragraphs import join, keeps_words, select_events, word_overlap
+from hf_datasets.comp.paragraphs import MAX_IOU, join, keeps_words, select_events, word_overlap
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, connect
 from hf_datasets.comp.verbs import Verbs, alike, find_actions
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, Rejection
@@ -46,9 +46,10 @@ def test_the_first_activitynet_video_is_as_annotated(shared):
 
 
 @pytest.mark.parametrize(("file", "videos", "events"), [("train", 1237, 9586), ("val", 436, 3350)])
-def test_youcook2_is_read_to_the_last_event(shared, file, videos, events):
+def test_youcook2_is_read_and_kept_to_the_last_event(shared, file, videos, events):
     read = list(read_youcook2(shared / f"data/youcook2/{file}.json"))
     assert (len(read), sum(len(one.events) for one in read)) == (videos, events)
+    assert not any(select_events(one, max_iou=MAX_IOU["youcook2"])[1] for one in read)
 
 
 def test_the_official_layout_of_youcook2_reads_the_same_by_subset(tmp_path):
