@@ -30,6 +30,7 @@ from datasets.load import DatasetModule
 from filelock import FileLock, Timeout
 
 from hf_datasets.class_labels import with_labels
+from hf_datasets.drafts import writing
 from hf_datasets.records import Rejection
 from hf_datasets.registry import BUILDERS
 from hf_datasets.sharding import Shards, Tables
@@ -299,7 +300,8 @@ def write_rejections(folder: str | os.PathLike[str], rejections: Iterable[tuple[
     ]
     has_requests = any(row["request"] for row in rows)
     schema = REJECTION_SCHEMA.append(pa.field("request", pa.string())) if has_requests else REJECTION_SCHEMA
-    pq.write_table(pa.Table.from_pylist(storable, schema=schema), Path(folder, REJECTIONS_FILE))
+    with writing(Path(folder, REJECTIONS_FILE)):
+        pq.write_table(pa.Table.from_pylist(storable, schema=schema), Path(folder, REJECTIONS_FILE))
 
 
 def summarise(rejections: list[Rejection]) -> str:

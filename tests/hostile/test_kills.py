@@ -415,7 +415,7 @@ def test_runs_that_are_killed_never_cost_more_than_the_budget_in_all(batch, tmp_
             assert run.wait()
             assert "the budget of $1 is used up" in run.errors()
             assert server.billed <= budget
-        assert server.billed > 0.7 * budget
+        assert server.billed > 0.5 * budget  # a request that was cut off is charged at its worst
         run = start(100)
         assert run.wait()
         assert run.is_complete, run.errors()[-2000:]
