@@ -242,18 +242,21 @@ def only_launch_in(folder: Path, accelerator: Accelerator) -> Iterator[None]:
     """Lock a run's folder; the main process holds the lock for all processes of a launch.
 
     Raises:
-        SystemExit: Another run holds the folder, or it cannot be written.
+        OSError: Another run holds the folder, or it cannot be written.
+        SystemExit: The same on the other processes, which say nothing.
     """
     with ExitStack() as held:
-        refusal = [""]
+        refusal: OSError | None = None
         if accelerator.is_main_process:
             try:
                 held.enter_context(only_run_in(folder))
             except OSError as error:
-                refusal = [str(error)]
-        (reason,) = broadcast_object_list(refusal)
-        if reason:
-            raise SystemExit(reason if accelerator.is_main_process else 1)
+                refusal = error
+        (is_refused,) = broadcast_object_list([refusal is not None])
+        if refusal is not None:
+            raise refusal
+        if is_refused:
+            raise SystemExit(1)
         yield
 
 

@@ -224,7 +224,7 @@ def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended_or_was_ki
     folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as first:
         assert first.stdout.readline() == b"held\n"
-        with pytest.raises(SystemExit, match=rf"{folder}; wait until it ends, or name another --output_dir") as end:
+        with pytest.raises(OSError, match=rf"{folder}; wait until it ends, or name another --output_dir") as end:
             SmallRun(config)
         assert "\n" not in str(end.value)
         assert files(folder) == {LOCK}
@@ -234,14 +234,21 @@ def test_a_second_run_in_a_folder_is_refused_until_the_first_has_ended_or_was_ki
 
 def test_a_run_in_a_folder_that_another_run_completed_first_writes_nothing(config, no_wait):
     run = SmallRun(config)
-    with FileLock(Path(config.output_dir, LOCK)), pytest.raises(SystemExit, match="another run is writing"):
+    with FileLock(Path(config.output_dir, LOCK)), pytest.raises(OSError, match="another run is writing"):
         run.train()
     assert files(config.output_dir) == {LOCK}
 
 
 def test_two_noise_evaluators_share_no_folder(tmp_path, no_wait):
-    with FileLock(tmp_path / LOCK), pytest.raises(SystemExit, match=f"another run is writing to {tmp_path}; wait"):
+    with FileLock(tmp_path / LOCK), pytest.raises(OSError, match=f"another run is writing to {tmp_path}; wait"):
         noise_evaluator.run(noise_evaluator.NoiseEvaluatorConfig(device="cpu", output_dir=str(tmp_path)))
+
+
+def test_a_folder_that_cannot_be_written_is_a_mistake_that_one_can_fix(config, tmp_path):
+    (tmp_path / "file").write_text("a file, no folder")
+    config.output_dir = str(tmp_path / "file")
+    with pytest.raises(OSError, match=r"file cannot be written .* run again"):  # `run_recipe` makes it status 2
+        SmallRun(config)
 
 
 def test_the_learning_rate_rises_then_falls_to_zero():
