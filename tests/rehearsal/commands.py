@@ -8,10 +8,12 @@ from pathlib import Path
 
 README = Path(__file__).parents[2] / "recipes/README.md"
 COMMAND = ("subtle ", "accelerate launch ", "python -m ")
-FOLDERS = {
+STANDS_FOR = {
     ("TF-CoVR", "--source"): "data/tfcovr",
     ("TF-CoVR", "--data_dir"): "data/tfcovr",
     ("TF-CoVR", "--video_dir"): "data/videos",
+    ("zero_shot_paper.yaml", "--merge"): "outputs/tfcovr/zero_shot",
+    ("finetune_baseline_paper.yaml", "--merge"): "outputs/tfcovr/finetune_baseline",
     ("VideoComp", "--source"): "data/activitynet_captions",
     ("VideoComp", "--data_dir"): "data/video_comp",
     ("VideoComp", "--video_dir"): "data/activitynet_videos",
@@ -21,8 +23,10 @@ FOLDERS = {
     ("VERIFIED", "--video_dir"): "data/charades_fig_videos",
     ("VERIFIED", "--build"): "outputs/build_fig",
     ("VERIFIED", "--answers"): "outputs/analysis/user-study",
+    ("", "--model"): "gpt-4o",
+    ("", "--encoder"): "openai/clip-vit-base-patch32",
 }
-"""Section and flag -> what stands for DIR."""
+"""Section or configuration file, and flag -> what stands for DIR or MODEL after it."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,13 @@ class Command:
     def words(self, url: str) -> list[str]:
         """What one types after `subtle`, with folders for DIR and the address of a chat server for URL."""
         text = re.sub(r"^accelerate launch (?:--\S+ \S+ )*\$\(subtle path (\w+)\)", r"subtle \1", self.text)
-        words = shlex.split(text.replace("$(subtle path ", "").replace(")", ""))[1:]
+        words = shlex.split(re.sub(r"\$\(subtle path ([^)]*)\)", r"\1", text))[1:]
+        places = ("", self.section, *words)
         for place, word in enumerate(words):
-            if word == "DIR":
-                words[place] = FOLDERS[self.section, words[place - 1]]
-        return [{"MODEL": "gpt-4o", "URL": url}.get(word, word) for word in words]
+            if word in {"DIR", "MODEL"}:
+                found = [STANDS_FOR[key] for key in STANDS_FOR if key[0] in places and key[1] == words[place - 1]]
+                words[place] = found[-1]
+        return [url if word == "URL" else word for word in words]
 
 
 def optional_parts(text: str) -> list[str]:
@@ -65,15 +71,20 @@ def read_commands() -> list[Command]:
     """All of them in order. A span of flags alone goes on with the command before it."""
     text = README.read_text(encoding="utf-8").partition("## From paper to command")[2].partition("\n## ")[0]
     found: list[Command] = []
-    for part in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
-        section = part.partition("\n")[0].strip()
+    whole = ""
+    for number, part in enumerate(re.split(r"^### ", text, flags=re.MULTILINE)):
+        section = part.partition("\n")[0].strip() if number else "before the others"
         for line in part.splitlines():
-            cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| ") else []
-            if len(cells) != 2 or cells[0] == "table or section":
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| ") else ["", line]
+            if (number and not cells[0]) or len(cells) != 2:
                 continue
             for span in re.findall(r"`([^`]+)`", cells[1]):
-                if span.startswith("--"):
-                    span = f"{found[-1].text} {span}"
-                if span.startswith(COMMAND):
-                    found += [Command(section, cells[0], one) for one in optional_parts(span)]
+                if span.startswith("--") and span not in whole:
+                    texts = [f"{whole} {span}"]
+                elif span.startswith(COMMAND):
+                    whole, *others = optional_parts(span)
+                    texts = [whole, *others]
+                else:
+                    continue
+                found += [Command(section, cells[0], text) for text in texts]
     return list(dict.fromkeys(found))

@@ -260,8 +260,20 @@ def fine_moments(video: str, number: int) -> list[dict]:
     ]
 
 
+def draw_own(root: Path) -> None:
+    """Captions by others, and pairs of videos and texts."""
+    captions = pl.DataFrame([(clip, "Switch leap with one turn.") for clip, _ in clips_of("test")], schema=["clip_id", "caption"], orient="row")
+    (root / "A").mkdir()
+    captions.write_parquet(root / "A/captions.parquet")
+    captions.write_csv(root / "B.csv")
+    write_videos(root / "videos", ["left", "right"], shown)
+    names = ["video_0", "text_0", "video_1", "text_1"]
+    pl.DataFrame([["left", EVENTS[0], "right", EVENTS[1]]], schema=names, orient="row").write_csv(root / "pairs.csv")
+
+
 def draw(root: Path) -> Path:
     """All of it below a folder."""
+    draw_own(root)
     draw_tfcovr(root)
     draw_video_comp(root)
     draw_verified(root)

@@ -7,7 +7,7 @@ asks the Hub, so that nothing of a command has to be replaced.
 from pathlib import Path
 
 import torch
-from small_encoders import IMAGES, SIDES, SMALL, blip, blip_2, clip, e5_v, gme, languagebind, mm_embed, save_small
+from small_encoders import SIDES, blip, blip_2, clip, e5_v, gme, languagebind, mm_embed, save_small
 from small_encoders import text_fields, word_tokenizer
 from transformers import (
     BitImageProcessor,
@@ -17,7 +17,7 @@ from transformers import (
     RobertaModel,
 )
 
-from hf_models import AIMConfig, AIMForVideoClassification, AIMVideoProcessor
+from hf_models import AIMModel, AIMVideoProcessor
 
 
 def save_resnet(folder: Path) -> None:
@@ -40,9 +40,8 @@ def save_sentence_model(folder: Path) -> None:
     SentenceTransformer(modules=[words, Pooling(words.get_word_embedding_dimension())]).save(str(folder))
 
 
-def save_aim(folder: Path, num_frames: int) -> None:
-    sizes = {**SMALL, **IMAGES, "num_frames": num_frames}
-    AIMForVideoClassification(AIMConfig(**sizes)).save_pretrained(folder)
+def save_aim(folder: Path, clip: Path, num_frames: int) -> None:
+    AIMModel.from_clip(str(clip), num_frames=num_frames).save_pretrained(folder)
     AIMVideoProcessor(size=SIDES, num_frames=num_frames, do_center_crop=False).save_pretrained(folder)
 
 
@@ -78,6 +77,6 @@ def make_models(root: Path) -> None:
         save_small(make, root / name)
     torch.manual_seed(0)
     for name, num_frames in AIMS.items():
-        save_aim(root / name, num_frames)
+        save_aim(root / name, root / "openai/clip-vit-base-patch16", num_frames)
     for name, save in OTHERS.items():
         save(root / name)
