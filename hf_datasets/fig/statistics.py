@@ -168,6 +168,25 @@ def statistics(*splits: Dataset) -> Statistics:
     )
 
 
+def counts_of(dataset: str, splits: Mapping[str, pl.DataFrame]) -> dict[str, dict[str, float]]:
+    """Figures of moments under the names of `PAPER_COUNTS`; without scores and kinds where they are not known.
+
+    Args:
+        dataset: `charades_fig`, `didemo_fig` or `activitynet_fig`.
+        splits: Split -> its rows, with the columns of a configuration and perhaps `kind` (static, dynamic).
+    """
+    rows = pl.concat(list(splits.values()), how="diagonal_relaxed")
+    found: dict[str, float] = {"moments": len(rows)}
+    found["span_seconds"] = cast(float, (rows["end_seconds"] - rows["start_seconds"]).mean())
+    parts = rows.partition_by("kind", as_dict=True) if "kind" in rows.columns else {}
+    for name, part in {"": rows, **{f"{kind}_": part for (kind,), part in parts.items()}}.items():
+        if name:
+            found[name.rstrip("_")] = len(part)
+        if (score := part["fine_caption_score"].mean()) is not None:
+            found[f"{name}score"] = cast(float, score)
+    return {f"{dataset}/{split}": {"moments": len(part)} for split, part in splits.items()} | {dataset: found}
+
+
 def score_histogram(*splits: Dataset) -> dict[int, int]:
     """The number of scores in each interval `[i, i + 1)` of integers, ascending.
 

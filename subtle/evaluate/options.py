@@ -214,3 +214,10 @@ class AnalyzeTFCoVRConfig(OutputConfig, DataConfig):
         "to compare with those by attributes; none: do not compare.",
     )
     output_dir: str = "outputs/tfcovr_analysis"
+
+
+@dataclass
+class AnalyzeCompConfig(OutputConfig, ContrastConfig):
+    """What to count."""
+
+    output_dir: str = "outputs/comp_analysis"

@@ -117,10 +117,20 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnC
     )
     objective: Literal["clip", "negclip", "comploss"] = option("comploss", "Training objective.")
     stack: int = option(0, "Clips in a stack to pre-train on, 1 to 8; 0: fine-tune on contrast pairs.")
-    clips_dataset: str = option("activitynet_comp", "Dataset of the short clips for --stack.", names=COMP_DATASETS)
+    clips_dataset: str = option(
+        "activitynet_comp",
+        "Dataset of the short clips for --stack, with `video` (a path), `caption` and, if need be, `start_seconds` and "
+        "`end_seconds`.",
+        names=COMP_DATASETS,
+    )
     clips_config: str = option("mini-clips", "Its configuration.")
     clips_data_dir: str | None = option(None, "Folder of its annotations; none where it needs none.")
-    num_frames: int = 16
+    num_frames: int = option(
+        16, "Frames of each video; 1 trains on images, and a model of images can go on with any number."
+    )
+    frame_side: int | None = option(
+        None, "Side of the square frames in pixels, to which positions of patches are stretched; none: as the model's."
+    )
     preference_weight: float = option(2.0, "Weight of comploss' preference; see `comp_loss` for all five.")
     preference_pairs: Literal["adjacent", "all", "positive"] = option(
         "positive",
@@ -135,7 +145,15 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnC
     freeze_vision: bool = option(True, "Leave the vision tower as it is.")
     draws: int = 6
     epochs: int = 20
+    optimizer: Literal["adamw", "adam"] = option(
+        "adamw", "Weight decay apart from the gradient, or as a part of it as in Adam."
+    )
     zero_init_rate: float = option(20.0, "Learning rate of what starts from zero, times --learning_rate.")
+    pooler_learning_rate: float | None = option(
+        None,
+        "Learning rate of the attention poolers, also of what starts from zero; --learning_rate 0 then leaves the rest "
+        "as it is. None: --learning_rate.",
+    )
     weight_decay: float = 1e-5
     warmup_steps: float = 20.0
     max_gradient_norm: float = 1.0

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from functools import partial
 
 import pyarrow.parquet as pq
@@ -72,6 +73,7 @@ def test_without_arguments_the_miniature_is_built_and_opens(tmp_path):
     assert set(rows["test"]["query_clip_id"]) <= set(clips["test"]["clip_id"])
     assert results(folder)["figures"]["rejections"] == 0
     assert results(folder)["complete"]
+    assert not (folder / "statistics.json").exists(), "the miniature is not compared with the paper"
     assert "written by: offline-writer" in (folder / "README.md").read_text()
     assert pq.read_table(folder / "rejections.parquet").num_rows == 0
     assert not (tmp_path / "answers.sqlite").exists()
@@ -249,12 +251,15 @@ def test_videocomp_is_built_with_every_disruption_and_decision(tmp_path):
 
 def test_videocomps_counts_stand_beside_table_1_and_in_the_card(tmp_path, capsys):
     assert comp(tmp_path) == 0
-    lines = [re.sub(r"[^\w,]+", " ", line).split() for line in capsys.readouterr().out.splitlines()]
     kinds = [row["disruption_type"] for row in texts(tmp_path / "built")]
-    built = [kinds.count(kind) for kind in build_comp.KINDS]
-    assert ["train", "built", *map(str, [*built, sum(built), kinds.count("multi")])] in lines
-    assert ["Table", "1", "5,995", "5,583", "4,502", "16,080"] in lines
-    assert f"* train, temporal_reorder: {built[0]}" in (tmp_path / "built" / "README.md").read_text()
+    reordered, total = kinds.count("temporal_reorder"), len(kinds) - kinds.count("multi")
+    compared = json.loads((tmp_path / "built" / "statistics.json").read_text())
+    assert list(compared) == ["activitynet_comp/train"]
+    of_train = compared["activitynet_comp/train"]
+    assert of_train["temporal_reorder"] == {"paper": 5995, "here": reordered, "difference": reordered - 5995}
+    assert of_train["total"]["paper"] - 16_080 == of_train["total"]["here"] - total == 0
+    assert "activitynet_comp/train: total" in capsys.readouterr().out
+    assert f"* train, temporal_reorder: {reordered}" in (tmp_path / "built" / "README.md").read_text()
 
 
 def test_videocomp_is_built_by_a_chat_model_within_the_rule_on_words(tmp_path):
@@ -301,6 +306,12 @@ def test_fine_captions_are_built_offline_from_what_other_captions_say(tmp_path):
     rejected = pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     assert ("test: moments", "charades_fig_test.jsonl:4") in {(row["step"], row["key"]) for row in rejected}
     assert any(row["key"] == "bbbbb/3" and row["reason"] == "no candidate" for row in rejected)
+    compared = json.loads((tmp_path / "built" / "statistics.json").read_text())
+    kind = Counter(row["kind"] for row in rows.values())
+    assert {name: row["here"] for name, row in compared["charades_fig"].items()} == {
+        "moments": 2, "span_seconds": 4.0, **kind,
+    }  # fmt: skip
+    assert compared["charades_fig/test"]["moments"] == {"paper": 3720, "here": 2, "difference": -3718}
 
 
 def test_fine_captions_of_a_chat_model_come_from_the_frames_it_is_sent(tmp_path):
