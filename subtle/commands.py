@@ -26,6 +26,7 @@ IN_CHECKOUT_AND_INSTALLED = (
     (r"\bmake quickstart\b", "subtle quickstart"),
 )
 SECOND_WORDS = {
+    "check": ("tfcovr", "comp", "fig"),
     "build": ("tfcovr", "comp", "fig"),
     "analyse": ("tfcovr", "comp", "fig"),
     "evaluate": ("tfcovr", "comp", "vcmr", "mteb"),

@@ -64,7 +64,10 @@ def optional_parts(text: str) -> list[str]:
     pieces = re.split(r"\s*\[([^]]*)\]", text)
     parts = range(1, len(pieces), 2)
     kept = [(), *itertools.combinations(parts, 1)]
-    return ["".join(piece if place % 2 == 0 else f" {piece}" * (place in chosen) for place, piece in enumerate(pieces)) for chosen in kept]
+    return [
+        "".join(piece if place % 2 == 0 else f" {piece}" * (place in chosen) for place, piece in enumerate(pieces))
+        for chosen in kept
+    ]
 
 
 def read_commands() -> list[Command]:

@@ -123,7 +123,10 @@ def write_finegym(folder: Path) -> None:
                 segments[clip[-11:]] = {"stages": 1, "timestamps": [[place + 0.125, place + 0.875]]}
                 elements["val" if split == "test" else "train"].append(f"{clip} {label}")
             event = {"event": 2, "timestamps": [[float(EVENT), VIDEO_SECONDS - 1.0]], "segments": segments}
-            annotation[video] = {f"E_{EVENT:06}_{VIDEO_SECONDS - 1:06}": event, "E_000100_000200": event | {"segments": None}}
+            annotation[video] = {
+                f"E_{EVENT:06}_{VIDEO_SECONDS - 1:06}": event,
+                "E_000100_000200": event | {"segments": None},
+            }
     write(folder / "finegym_annotation_info_v1.1.json", annotation)
     write(folder / "gym288_train_element_v1.1.txt", "\n".join(elements["train"]))
     write(folder / "gym288_val_element.txt", "\n".join(elements["val"]))
@@ -149,7 +152,9 @@ def write_finediving(folder: Path, dives) -> None:
         }
         for (competition, instance), label in dives.items()
     }
-    coarse = {key: {"action_type": dive["action_type"], "start_frame": 0, "end_frame": 12} for key, dive in fine.items()}
+    coarse = {
+        key: {"action_type": dive["action_type"], "start_frame": 0, "end_frame": 12} for key, dive in fine.items()
+    }
     keys = list(fine)
     for name, value in (
         ("FineDiving_fine-grained_annotation", fine),
@@ -262,7 +267,11 @@ def fine_moments(video: str, number: int) -> list[dict]:
 
 def draw_own(root: Path) -> None:
     """Captions by others, and pairs of videos and texts."""
-    captions = pl.DataFrame([(clip, "Switch leap with one turn.") for clip, _ in clips_of("test")], schema=["clip_id", "caption"], orient="row")
+    captions = pl.DataFrame(
+        [(clip, "Switch leap with one turn.") for clip, _ in clips_of("test")],
+        schema=["clip_id", "caption"],
+        orient="row",
+    )
     (root / "A").mkdir()
     captions.write_parquet(root / "A/captions.parquet")
     captions.write_csv(root / "B.csv")

@@ -98,7 +98,10 @@ def typed(command: Command, url: str) -> list[str]:
     options = options_of(name) if verb != "table" else subtle.table.options.options_of_kind(rest)
     there = subtle.options.settings_of(options)
     return words + [
-        word for name, value in HERE.items() if name in there and f"--{name}" not in words for word in (f"--{name}", str(value))
+        word
+        for name, value in HERE.items()
+        if name in there and f"--{name}" not in words
+        for word in (f"--{name}", str(value))
     ]
 
 
@@ -140,4 +143,15 @@ def test_a_command_of_the_readme_gives_its_row(command, here, monkeypatch, reque
     if "--dry_run" not in words:
         assert found, "no results"
         assert any(map(math.isfinite, numbers_in(found)))
-    print("ROW", command.section, "|", command.row, "|", command.text, "|", str(found)[:300], "|", f"{time.time() - start:.1f} s")
+    print(
+        "ROW",
+        command.section,
+        "|",
+        command.row,
+        "|",
+        command.text,
+        "|",
+        str(found)[:300],
+        "|",
+        f"{time.time() - start:.1f} s",
+    )
