@@ -22,7 +22,7 @@ STANDS_FOR = {
     ("VERIFIED", "--data_dir"): "data/charades_fig",
     ("VERIFIED", "--video_dir"): "data/charades_fig_videos",
     ("VERIFIED", "--build"): "outputs/build_fig",
-    ("VERIFIED", "--answers"): "outputs/analysis/user-study",
+    ("VERIFIED", "--answers"): "data/answers",
     ("", "--model"): "gpt-4o",
     ("", "--encoder"): "openai/clip-vit-base-patch32",
 }

@@ -266,9 +266,13 @@ def fine_moments(video: str, number: int) -> list[dict]:
 
 
 def draw_own(root: Path) -> None:
-    """Captions by others, and pairs of videos and texts."""
+    """Captions by others, pairs of videos and texts, and what participants of a user study sent back."""
+    write(root / "data/answers/items.json", {"item-001": {"desc_id": 0, "kind": "static"}})
+    for person in ("ann", "bob", "cyd"):
+        answer = {"item_id": "item-001", "static": 1, "dynamic": 1, "accuracy": 4}
+        write(root / f"data/answers/answers-{person}.json", {"form": "1", "participant": person, "answers": [answer]})
     captions = pl.DataFrame(
-        [(clip, "Switch leap with one turn.") for clip, _ in clips_of("test")],
+        [(clip, "Switch leap with one turn.") for clip, _ in clips_of("train")],
         schema=["clip_id", "caption"],
         orient="row",
     )

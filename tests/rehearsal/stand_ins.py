@@ -7,8 +7,19 @@ asks the Hub, so that nothing of a command has to be replaced.
 from pathlib import Path
 
 import torch
-from small_encoders import SIDES, blip, blip_2, clip, e5_v, gme, languagebind, mm_embed, save_small
-from small_encoders import text_fields, word_tokenizer
+from small_encoders import (
+    SIDES,
+    blip,
+    blip_2,
+    clip,
+    e5_v,
+    gme,
+    languagebind,
+    mm_embed,
+    save_small,
+    text_fields,
+    word_tokenizer,
+)
 from transformers import (
     BitImageProcessor,
     ResNetConfig,
