@@ -181,6 +181,13 @@ class JudgeConfig(BuildConfig, SplitConfig, ChatFramesConfig, ContrastConfig):
     counterfactual: bool = option(
         False, "Also ask three more questions of each segment mismatch, for text, video and group score."
     )
+    own_questions: bool = option(
+        False,
+        "Ask the paper's question, the texts in an order that the seed decides, instead of the data's own question.",
+    )
+    leave_out_unreadable: bool = option(
+        False, "Leave replies that are not an answer out of the accuracy, instead of counting them as wrong."
+    )
     max_answers: int = 1  # as the paper requests
     output_dir: str = "outputs/judge"
 
