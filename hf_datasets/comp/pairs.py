@@ -51,6 +51,7 @@ def make_pair(
     original: tuple[float, float],
     query: tuple[float, float],
     seed: int = 0,
+    name: str | None = None,
 ) -> ContrastPair | Rejection:
     """A row, with the two texts in a seeded order in its question.
 
@@ -61,6 +62,7 @@ def make_pair(
         original: Start and end of all events, in seconds.
         query: Start and end of the stretch that the texts are judged on, in seconds.
         seed: Decides which text comes first in the question.
+        name: Of the disruption in the key, where a video has several of one type.
 
     Returns:
         The row, or a rejection where the two texts are the same.
@@ -70,7 +72,7 @@ def make_pair(
         >>> pair.question.splitlines()[int(pair.answer)].partition(": ")[2]
         'He runs.'
     """
-    key = f"{video_id}/{disruption_type}"
+    key = f"{video_id}/{name or disruption_type}"
     positive, negative = texts
     if positive == negative:
         return Rejection("the negative reads as the positive", positive, key)
