@@ -5,6 +5,7 @@ from typing import Any
 
 import evaluate
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
@@ -46,6 +47,8 @@ CHANCE = {
     "video_score": "25.0",
     "group_score": "16.7",
 }
+CLIP_SCALE = 100.0
+"""What CLIP's cosines are multiplied by before a softmax."""
 TIE = 1e-6
 """Similarities, or their shares, this close differ by rounding."""
 CONFIDENCE = 0.95
@@ -198,3 +201,30 @@ def show_scores(results: dict[str, dict[str, Any]], title: str) -> None:
     chance = CHANCE | {"comprehensive_accuracy": f"{100 * 0.5**kinds:.1f}"}
     cells.append(["chance", *("50.0" if name.startswith("accuracy/") else chance.get(name, "") for name in shown)])
     show(["model", *(COLUMNS[name] for name in shown)], cells, title)
+
+
+def draw_confidence(models: list[str], columns: dict[str, list[Any]]) -> Figure:
+    """How sure each model is of the text that fits, disruption by disruption, as VideoComp's Figure 4.
+
+    Confidence is the softmax over the two texts of a row, their cosines times CLIP's 100; a bar is its mean.
+
+    Args:
+        models: The names of the models.
+        columns: Of all rows `disruption_type`, and of each model `MODEL/positive` and `MODEL/negative`.
+    """
+    kinds = [name.partition("/")[2] for name in COLUMNS if name.partition("/")[2] in columns["disruption_type"]]
+    figure = Figure(figsize=(1.5 + 0.6 * (len(models) + 1) * len(kinds), 3.5), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(models)
+    for place, model in enumerate(models):
+        gaps = torch.tensor(columns[f"{model}/positive"]) - torch.tensor(columns[f"{model}/negative"])
+        sure = (CLIP_SCALE * gaps).sigmoid()
+        of_kind = [torch.tensor([one == kind for one in columns["disruption_type"]]) for kind in kinds]
+        heights = [sure[chosen].mean().item() for chosen in of_kind]
+        axes.bar([at + place * width for at in range(len(kinds))], heights, width, label=model)
+    axes.axhline(0.5, color="gray", linewidth=0.8)
+    ticks = [at + 0.4 - width / 2 for at in range(len(kinds))]
+    axes.set_xticks(ticks, [COLUMNS[f"accuracy/{kind}"] for kind in kinds])
+    axes.set(ylabel="confidence in the text that fits", ylim=(0, 1))
+    axes.legend()
+    return figure

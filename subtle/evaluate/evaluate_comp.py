@@ -14,8 +14,9 @@ from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_models.encoders import Encoder, load_encoder, short_name
 from subtle.comp.data import load_pairs, load_retrieval, load_rows, pairs_of
-from subtle.comp.scores import Scores, show_scores
+from subtle.comp.scores import CLIP_SCALE, Scores, draw_confidence, show_scores
 from subtle.evaluate.options import EvaluateCompConfig
+from subtle.footage.steps import some
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import with_split
@@ -30,8 +31,8 @@ COMP_PRETRAIN, CAPTIONING = "comppretrain", "captioning"
 OBJECTIVES = {COMP_PRETRAIN: "comploss", CAPTIONING: "clip"}
 """What `vidclip.py` calls the objective, where it is another name."""
 COCA_WEIGHT = 2.0
-DUAL_SOFTMAX = 100.0
-"""What cosines are multiplied by in it, as CLIP's are."""
+CONFIDENCE = "confidence.png"
+"""VideoComp's Figure 4."""
 SHARED = (*ContrastConfig.__dataclass_fields__, "num_workers", "device")
 """The options of `vidclip.py` that are given here, too."""
 
@@ -101,8 +102,11 @@ def load(config: EvaluateCompConfig) -> Measured:
     by_draw = [
         load_rows(config, config.split, draw=draw, num_workers=config.num_workers) for draw in range(config.draws)
     ]
+    by_draw = [(some(rows, config.max_queries, config.seed), counts) for rows, counts in by_draw]
     found = [pairs_of(rows, num_workers=config.num_workers) for rows, _ in by_draw]
     coverage = {reason: sum(counts[reason] for _, counts in by_draw) for reason in by_draw[0][1]}
+    if config.max_queries is not None:
+        coverage["drawn"] = sum(len(rows) for rows, _ in by_draw)
     coverage |= {f"counterfactual {what}": sum(counts[what] for _, counts in found) for what in found[0][1]}
     return Measured([(rows, pairs) for (rows, _), (pairs, _) in zip(by_draw, found, strict=True)], coverage, [])
 
@@ -140,7 +144,7 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     scoring: dict[str, Any] = {
         "batch_size": config.batch_size,
         "retrieval": data.retrieval if config.score == "embedding" else (),  # a decoder takes a pass for every pair
-        "dual_softmax": DUAL_SOFTMAX if config.dual_softmax else None,
+        "dual_softmax": CLIP_SCALE if config.dual_softmax else None,
     }
     scores = [Scores(rows, SpanReader(), pairs=pairs, **scoring) for rows, pairs in data.draws]
     fitting = None
@@ -171,6 +175,10 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
         for file, table_of in (("similarities.parquet", columns), ("pairs.parquet", of_pairs)):
             with writing(output_dir / file):
                 pq.write_table(pa.table(table_of), draft / file)
+        if rows and config.score == "embedding":
+            figure = draw_confidence(list(thresholds), columns)
+            with writing(output_dir / CONFIDENCE):
+                figure.savefig(draft / CONFIDENCE, dpi=150)
         write_rejections(draft, [("retrieval" if config.retrieval else "pairs", one) for one in data.rejections])
         write_results(
             draft,
@@ -197,7 +205,9 @@ def title_of(config: EvaluateCompConfig, coverage: dict[str, int]) -> str:
         how = ", with dual softmax" if config.dual_softmax else ""
         what = f"{coverage['used']:,} of {coverage['rows']:,} videos, {coverage['texts']:,} texts"
         return f"{config.retrieval}: {what}{reasons}{how}"
-    title = f"{config.dataset} ({config.dataset_config}), {config.split}: {coverage['used']:,} pairs"
+    title = f"{config.dataset} ({config.dataset_config}), {config.split}: "
+    title += f"{coverage['drawn']:,} of " if "drawn" in coverage else ""
+    title += f"{coverage['used']:,} pairs"
     title += f", {left_out:,} left out without a readable video" if left_out else ""
     title += f"; {coverage['counterfactual pairs']:,} counterfactual pairs of videos"
     return f"{title}; compared by {config.score}"

@@ -20,6 +20,7 @@ from hf_datasets.registration import write_rejections
 from subtle.comp.data import load_rows, pairs_of
 from subtle.comp.scores import show_scores
 from subtle.evaluate.options import JudgeConfig
+from subtle.footage.steps import some
 from subtle.run.build import Build
 from subtle.run.data import with_split
 from subtle.run.results import write_results
@@ -103,7 +104,7 @@ def main(config: JudgeConfig) -> int:
     assert config.split is not None
     build = Build(config)
     rows, coverage = load_rows(config, config.split)
-    rows = list(build.limited(rows))
+    rows = list(build.limited(some(rows, config.max_queries, config.seed)))
     texts = ("key", "disruption_type", "positive_text", "negative_text")
     pairs = [
         JudgedPair(

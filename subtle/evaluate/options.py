@@ -51,7 +51,9 @@ class EvaluateConfig(RunConfig, CompareConfig, QueryConfig, GalleryConfig, Frame
 
 
 @dataclass
-class EvaluateCompConfig(SeedConfig, CompareConfig, MachineConfig, BatchConfig, FramesConfig, DrawnContrastConfig):
+class EvaluateCompConfig(
+    SeedConfig, CompareConfig, SampleConfig, MachineConfig, BatchConfig, FramesConfig, DrawnContrastConfig
+):
     """Which models to measure, and on what."""
 
     models: list[str] = field(
@@ -173,7 +175,7 @@ class EvaluateMTEBConfig(
 
 
 @dataclass
-class JudgeConfig(BuildConfig, SplitConfig, ChatFramesConfig, ContrastConfig):
+class JudgeConfig(BuildConfig, SplitConfig, SampleConfig, ChatFramesConfig, ContrastConfig):
     """What to judge, with how many frames of which size."""
 
     num_frames: int = 8

@@ -152,6 +152,27 @@ def test_results_are_the_mean_over_several_draws_of_the_pairs(tiny_comp, tmp_pat
         assert measured[f"accuracy/{kind}"] == pytest.approx(sum(shares) / 2)
 
 
+def test_pairs_are_drawn_by_the_seed(tiny_comp, vidclip_folder, tmp_path, capsys):
+    keys = []
+    for seed in (0, 0, 1):
+        run(
+            EvaluateCompConfig(
+                models=[vidclip_folder],
+                data_dir=tiny_comp["data_dir"],
+                max_queries=5,
+                seed=seed,
+                output_dir=str(tmp_path / "out"),
+                device="cpu",
+                num_workers=0,
+            )
+        )
+        keys.append(pq.read_table(tmp_path / "out" / "similarities.parquet")["key"].to_pylist())
+    assert keys[0] == keys[1] != keys[2]
+    assert len(keys[0]) == json.loads(Path(tmp_path, "out", "results.json").read_text())["coverage"]["drawn"] == 5
+    assert (tmp_path / "out" / "confidence.png").stat().st_size > 1000
+    assert "test: 5 of " in capsys.readouterr().out
+
+
 def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_path):
     from datasets import load_dataset
 
