@@ -135,43 +135,66 @@ def ranked_ids(rows: Tensor, corpus_ids: Sequence[str]) -> list[list[str]]:
     return [[corpus_ids[row] for row in ranking if row >= 0] for ranking in rows.tolist()]
 
 
-def recall_at_1(
+def recall_both_ways(
     compare: Callable[[Tensor, Tensor], Tensor],
     videos: Tensor,
     texts: Tensor,
-    text_indices: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
     *,
+    cutoffs: Sequence[int] = (1, 5, 10),
+    dual_softmax: float | None = None,
     batch_size: int = 32,
 ) -> dict[str, float]:
-    """How often the best text of a video, and the best video of a text, is a right one.
+    """How high the texts of a video are ranked for it, and the videos of a text.
 
-    A text that two videos share is right for both, and a tie goes to the first video or text.
+    Of several right ones the first counts; a text that two videos share is right for both, and a tie goes to the first
+    video or text.
 
     Args:
         compare: Similarities `(B, N)` of rows of videos and of texts, as `Encoder.compare`.
         videos: One row per video.
         texts: Rows of texts; those that belong to no video are not ranked.
-        text_indices: For each video the row of its text.
+        pairs: A row of `videos` and one of `texts` that belong together; each is a query for a video.
+        cutoffs: The K of R@K.
+        dual_softmax: Multiply each similarity by its softmax over all queries, times this number before (Cheng et al.,
+            2021, arXiv:2109.04290); 100 is usual for cosines. It looks at all queries at once, which a search cannot.
         batch_size: Videos at a time.
 
     Returns:
-        `v2t_recall@1` and `t2v_recall@1` in [0, 1], and `retrieval_corpus`, the number of videos.
+        `v2t_recall@K` and `t2v_recall@K` in [0, 1], `v2t_median_rank` and `t2v_median_rank` from 1 on, and
+        `retrieval_corpus`, the number of videos.
 
     Example:
         >>> videos = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
-        >>> recall_at_1(lambda one, other: one @ other.T, videos, torch.eye(2), [0, 0])["t2v_recall@1"]
-        1.0
+        >>> found = recall_both_ways(lambda one, other: one @ other.T, videos, torch.eye(2), [(0, 0), (1, 0)])
+        >>> found["t2v_recall@1"], found["v2t_median_rank"]
+        (1.0, 1.0)
     """
-    right = torch.tensor(text_indices)
-    distinct, which = right.unique(return_inverse=True)
-    blocks = [compare(block, texts[distinct]).cpu() for block in videos.split(batch_size)]
-    similarity = torch.cat(blocks)  # (videos, distinct texts)
-    best_text, best_video = similarity.argmax(1), similarity.argmax(0)
-    return {
-        "v2t_recall@1": (best_text == which).double().mean().item(),
-        "t2v_recall@1": (which[best_video[which]] == which).double().mean().item(),
-        "retrieval_corpus": len(text_indices),
-    }
+    rows, columns = torch.tensor(pairs).T
+    distinct, columns = columns.unique(return_inverse=True)
+    ranked = texts[distinct]
+    similarity = torch.cat([compare(block, ranked).cpu() for block in videos.split(batch_size)])
+    right = torch.zeros_like(similarity, dtype=torch.bool)
+    right[rows, columns] = True
+    found: dict[str, float] = {}
+    for direction, scores, fits, queries in (
+        ("v2t", similarity, right, rows.unique()),
+        ("t2v", similarity.T, right.T, columns),
+    ):
+        if dual_softmax is not None:
+            scores = scores * (dual_softmax * scores).softmax(0)
+        ranks = torch.cat([_first_ranks(scores[block], fits[block]) for block in queries.split(QUERY_BLOCK)]).double()
+        found |= {f"{direction}_recall@{k}": (ranks <= k).double().mean().item() for k in cutoffs}
+        found[f"{direction}_median_rank"] = ranks.quantile(0.5).item()
+    return found | {"retrieval_corpus": len(videos)}
+
+
+def _first_ranks(scores: Tensor, fits: Tensor) -> Tensor:
+    """For each query, a row of scores, the place from 1 of the first of its columns that fit."""
+    best = scores.masked_fill(~fits, -torch.inf).amax(1, keepdim=True)
+    first = (fits & (scores == best)).int().argmax(1, keepdim=True)
+    tied_before = (scores == best) & (torch.arange(scores.shape[1]) < first)
+    return 1 + ((scores > best) | tied_before).sum(1)
 
 
 def search_with_faiss(

@@ -34,6 +34,7 @@ comp: Measure how well models tell true from disrupted paragraphs, and their ret
     python recipes/evaluate.py comp --compare --objectives captioning --score likelihood
     python recipes/evaluate.py comp --threshold_split validation
     python recipes/evaluate.py comp --pairs pairs.csv --video_dir videos
+    python recipes/evaluate.py comp --retrieval msrvtt_1ka --data_dir data/msrvtt --video_dir data/msrvtt_videos
 
 VideoComp, section 3.4. Without an argument it measures what `vidclip.py` made of the miniature, beside what it started
 from. `--compare` trains what is missing of `--objectives` (`vidclip.py`; "comppretrain" is CompLoss after CompPretrain,
@@ -48,10 +49,14 @@ Text, video and group score are over these (chance 25, 25 and 16.7 %). `--pairs`
 table with `video_0,text_0,video_1,text_1` and, if need be, `kind` and times. StrictVLE asks that the text that fits is
 above a threshold and the other one below it; cosines have none, so `--threshold_split` fits each model's on that split.
 
+`--retrieval` ranks the videos of a public split for each of its texts, and the texts for each video, instead: R@1, 5,
+10 and the median rank, both ways. `--data_dir` holds `MSRVTT_JSFUSION_test.csv` (`msrvtt_1ka`), `MSRVTT_data.json` or
+`test_videodatainfo.json` (`msrvtt`), `val_1.json` of ActivityNet Captions (`activitynet`, its sentences one paragraph).
+
 `OUTPUT_DIR` gets `results.json` (`figures`: model -> accuracy per disruption, comprehensive accuracy, scores of pairs,
-R@1 both ways, all in [0, 1]; `by_seed`; `coverage`; `intervals` of the scores of pairs; `thresholds`),
-`similarities.parquet` (for every row and model the similarities with both texts) and `pairs.parquet` (for every pair
-and model the similarities of both videos with both texts).
+R@K both ways, all in [0, 1], and median ranks; `by_seed`; `coverage`; `intervals` of the scores of pairs;
+`thresholds`), `similarities.parquet` (for every row and model the similarities with both texts), `pairs.parquet` (for
+every pair and model the similarities of both videos with both texts) and `confidence.png` (VideoComp's Figure 4).
 
 vcmr: Measure moment retrieval in a corpus (VCMR), within a video (SVMR) and of whole videos (VR).
 

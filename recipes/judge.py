@@ -5,14 +5,15 @@
     python recipes/judge.py --model Qwen/Qwen2.5-VL-7B-Instruct --base_url http://localhost:8000/v1
     python recipes/judge.py --model gpt-4o --dataset_config release --data_dir DIR --video_dir DIR --max_usd 20
 
-Frames go as JPEG images with the paper's prompt; the candidates are shuffled by the seed; "1", "2", "(1)" and "(2)" are
-answers, anything else is counted as unreadable, never as right or wrong. Answers are kept as they arrive, so a killed
+Frames go as JPEG images with the question that the data have, or with `--own_questions` the paper's, the candidates
+shuffled by the seed; "1", "2", "(1)" and "(2)" are answers, any other reply is wrong, or with `--leave_out_unreadable`
+counted apart; a question without a reply is never right or wrong. Answers are kept as they arrive, so a killed
 run started again pays nothing twice. Without `--model` the rule-based judge answers, which does not see the frames and
 takes the longer text: a check of the steps, and a baseline of how much the length of a text gives away.
 
 `--counterfactual` asks three more questions of each segment mismatch: which text fits the stretch that the negative
-text describes, and which of the two stretches each text fits. Text, video and group score are over the mismatches whose
-four answers can be read; chance is 25, 25 and 16.7 %.
+text describes, and which of the two stretches each text fits. Text, video and group score are over the mismatches with
+all four; chance is 25, 25 and 16.7 %.
 """
 
 import sys

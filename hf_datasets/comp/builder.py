@@ -18,7 +18,7 @@ from hf_datasets.comp.annotations import (
     offline_actions,
     read_annotations,
 )
-from hf_datasets.comp.construction import Construction, Row, select_video
+from hf_datasets.comp.construction import MULTIPLE, Construction, Row, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.release import TimeUnit, address, find_files, read_release
@@ -197,7 +197,9 @@ class CompBuilder(RegisteredBuilder):
 
     def _constructed(self, split: str, videos: list[CaptionedVideo], actions: Any) -> Iterator[Row]:
         ask = OfflineAsk(self.rejections)
-        construction = Construction(videos, ask, actions=actions, seed=self.config.seed, multiple=split == "train")
+        # The miniature has one combination, as when results on it were published.
+        multiple = () if split != "train" else MULTIPLE[:1] if self.config.name == "mini" else MULTIPLE
+        construction = Construction(videos, ask, actions=actions, seed=self.config.seed, multiple=multiple)
         yield from self._kept(construction.rows())
 
     def _kept(self, records: Iterable[Any]) -> Iterator[Any]:

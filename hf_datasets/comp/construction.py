@@ -1,10 +1,10 @@
 """From videos with their events to contrast pairs, disruption by disruption (VideoComp, section 3.1)."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, Final
 
 from hf_datasets.comp.disruptions import (
     Interval,
@@ -20,6 +20,13 @@ from hf_datasets.records import CaptionedEvent, CaptionedVideo, DisruptionType, 
 from hf_datasets.seeds import generator_for
 
 Row = dict[str, Any]
+MULTIPLE: Final[tuple[tuple[DisruptionType, ...], ...]] = (
+    ("temporal_reorder", "action_replace"),
+    ("temporal_reorder", "segment_mismatch"),
+    ("action_replace", "segment_mismatch"),
+    ("temporal_reorder", "action_replace", "segment_mismatch"),
+)
+"""All combinations of two or more disruptions."""
 Ask = Callable[[str, Any, list[Paragraph]], dict[str, WrittenParagraph]]
 """Step, task and rows -> key -> the written paragraph; rejected rows are left out."""
 
@@ -57,7 +64,7 @@ class Construction:
         ask: Writes the paragraphs; see `Ask`.
         actions: The task that replaces actions.
         seed: Decides orders, intervals and which text comes first in a question, for each video by itself.
-        multiple: Also make pairs with several disruptions at once, which are for training only.
+        multiple: Which disruptions to combine in one pair, such as `MULTIPLE`; these pairs are for training only.
     """
 
     def __init__(
@@ -67,7 +74,7 @@ class Construction:
         *,
         actions: ActionTask,
         seed: int = 0,
-        multiple: bool = False,
+        multiple: Sequence[tuple[DisruptionType, ...]] = (),
     ) -> None:
         self.videos = list(videos)
         self.ask, self.actions, self.seed, self.multiple = ask, actions, seed, multiple
@@ -89,8 +96,8 @@ class Construction:
                 decision = {"replaced": changed_words(positive, negative.text)}
                 yield self._row("action_replace", video, (positive, negative.text), decision)
         yield from self._mismatched(videos, structured)
-        if self.multiple:
-            yield from self._disrupted_twice(videos, structured)
+        for kinds in self.multiple:
+            yield from self._combined(kinds, videos, structured)
 
     def _structured(self) -> dict[str, WrittenParagraph]:
         whole = [self._paragraph(video, "whole") for video in self.videos]
@@ -140,31 +147,87 @@ class Construction:
             decision = chosen._asdict() | {"told_seconds": crop(video.events, chosen.told)}
             yield self._row("segment_mismatch", video, texts, decision, shown=chosen.shown)
 
-    def _disrupted_twice(
-        self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
+    def _combined(
+        self,
+        kinds: tuple[DisruptionType, ...],
+        videos: list[CaptionedVideo],
+        structured: dict[str, WrittenParagraph],
     ) -> Iterator[Row | Rejection]:
-        """Replace an action in the original captions, then reorder them.
+        """Several disruptions at once: of the text of another interval an action is replaced, then it is reordered.
 
         Yields:
-            As `rows`.
+            As `rows`; also a rejection where an interval has too few events to reorder.
         """
-        single = [self._paragraph(video, "multi-action") for video in videos]
-        replaced = self.ask("action replacement for multi", self.actions, single)
-        rows, decisions = [], {}
-        for paragraph, video in zip(single, videos, strict=True):
-            action = replaced.get(paragraph.key)
-            sentences = split_sentences(action.text) if action else []
-            if action and len(sentences) == len(video.events):
-                order = self._order(len(sentences), video, "multi")
-                words = changed_words(paragraph.text, action.text)
-                decisions[video.video_id] = {"order": order, "replaced": words}
-                key = f"{video.video_id}/multi"
-                rows.append(Paragraph(key, tuple(sentences[index] for index in order), self.seed))
-        written = self.ask("reordering for multi", ReorderingTask(), rows)
+        name = "-".join(["multi", *(kind.partition("_")[0] for kind in kinds if kinds != MULTIPLE[0])])
+        part = "shown" if "segment_mismatch" in kinds else "whole"
+        told = {}
         for video in videos:
-            if negative := written.get(f"{video.video_id}/multi"):
-                positive = structured[f"{video.video_id}/whole"].text
-                yield self._row("multi", video, (positive, negative.text), decisions[video.video_id])
+            captions = self._told(kinds, video, structured, name)
+            if isinstance(captions, Rejection):
+                yield captions
+            elif captions:
+                told[video.video_id] = captions
+        decisions: dict[str, dict[str, Any]] = {video_id: {"kinds": kinds} for video_id in told}
+        if "action_replace" in kinds:
+            told = self._with_other_actions(told, name, decisions)
+        texts = {video_id: captions.text for video_id, captions in told.items()}
+        if "temporal_reorder" in kinds:
+            texts = self._in_other_orders(told, name, decisions)
+        for video in videos:
+            if negative := texts.get(video.video_id):
+                decision, chosen = decisions[video.video_id], self.segments[video.video_id]
+                if part == "shown":
+                    decision |= chosen._asdict() | {"told_seconds": crop(video.events, chosen.told)}
+                both = structured[f"{video.video_id}/{part}"].text, negative
+                shown = chosen.shown if part == "shown" else None
+                yield self._row("multi", video, both, decision, shown, name=name)
+
+    def _told(
+        self,
+        kinds: tuple[DisruptionType, ...],
+        video: CaptionedVideo,
+        structured: dict[str, WrittenParagraph],
+        name: str,
+    ) -> Paragraph | Rejection | None:
+        """What is to be disrupted further, of the whole video or of the mismatched interval; None where that failed."""
+        interval: Interval = (0, len(video.events))
+        if "segment_mismatch" in kinds:
+            shown, interval = self.segments[video.video_id]
+            if not {f"{video.video_id}/shown", f"{video.video_id}/told"} <= structured.keys():
+                return None
+            if _captions(video, range(*shown)) == _captions(video, range(*interval)):
+                return None
+        captions = self._paragraph(video, f"{name}-action", range(*interval))
+        if "temporal_reorder" not in kinds:
+            return Paragraph(captions.key, tuple(split_sentences(structured[f"{video.video_id}/told"].text)), self.seed)
+        if len(set(captions.sentences)) < 2:
+            return Rejection("fewer than two events to reorder", captions.text, f"{video.video_id}/{name}")
+        return captions
+
+    def _with_other_actions(
+        self, told: dict[str, Paragraph], name: str, decisions: dict[str, dict[str, Any]]
+    ) -> dict[str, Paragraph]:
+        written = self.ask(f"action replacement for {name}", self.actions, list(told.values()))
+        changed = {}
+        for video_id, captions in told.items():
+            action = written.get(captions.key)
+            sentences = split_sentences(action.text) if action else []
+            if action and len(sentences) == len(captions.sentences):
+                decisions[video_id]["replaced"] = changed_words(captions.text, action.text)
+                changed[video_id] = Paragraph(captions.key, tuple(sentences), self.seed)
+        return changed
+
+    def _in_other_orders(
+        self, told: dict[str, Paragraph], name: str, decisions: dict[str, dict[str, Any]]
+    ) -> dict[str, str]:
+        rows = []
+        for video_id, captions in told.items():
+            key = f"{video_id}/{name}"
+            order = choose_order(len(captions.sentences), generator_for(key, self.seed))
+            decisions[video_id]["order"] = order
+            rows.append(Paragraph(key, tuple(captions.sentences[index] for index in order), self.seed))
+        written = self.ask(f"reordering for {name}", ReorderingTask(), rows)
+        return {key.removesuffix(f"/{name}"): paragraph.text for key, paragraph in written.items()}
 
     def _row(
         self,
@@ -173,6 +236,7 @@ class Construction:
         texts: tuple[str, str],
         decision: dict[str, Any],
         shown: Interval | None = None,
+        name: str | None = None,
     ) -> Row | Rejection:
         every = (0, len(video.events))
         pair = make_pair(
@@ -182,6 +246,7 @@ class Construction:
             original=crop(video.events, every),
             query=crop(video.events, shown or every),
             seed=self.seed,
+            name=name,
         )
         return pair if isinstance(pair, Rejection) else asdict(pair) | {"decision": json.dumps(decision)}
 

@@ -1,5 +1,6 @@
 """Contrasts to train and evaluate video-text models: stretches of video, a text that fits and texts that do not."""
 
+import json
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +15,6 @@ from hf_datasets.comp.stacking import ClipColumns, frames_per_clip, stack_rows
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import VideoRequest, unreadable
 from hf_datasets.video.reading import Spread
-
-LEVELS = {"temporal_reorder": 1, "action_replace": 1, "segment_mismatch": 1, "multi": 2}
-"""The level of each type of disruption, by which CompLoss weighs negatives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,21 @@ def span_of(row: dict[str, Any]) -> Span:
     return Span(row["video"], row["query_start_seconds"], row["query_end_seconds"])
 
 
+def level_of(row: dict[str, Any]) -> int:
+    """How many disruptions a row's negative text has, by which CompLoss orders negatives; 2 where a row does not say.
+
+    Example:
+        >>> kinds = ["temporal_reorder", "action_replace", "segment_mismatch"]
+        >>> level_of({"disruption_type": "action_replace"})
+        1
+        >>> level_of({"disruption_type": "multi", "decision": json.dumps({"kinds": kinds})})
+        3
+    """
+    if row["disruption_type"] != "multi":
+        return 1
+    return len(json.loads(row.get("decision") or "{}").get("kinds", (0, 0)))
+
+
 def group(rows: Iterable[dict[str, Any]]) -> list[Contrast]:
     """The rows that share a stretch of video and its text, as one contrast with several negatives.
 
@@ -60,7 +73,7 @@ def group(rows: Iterable[dict[str, Any]]) -> list[Contrast]:
         rows = with_names(rows)
     grouped: dict[tuple[Span, str], list[tuple[str, int]]] = {}
     for row in rows:
-        negative = (row["negative_text"], LEVELS[row["disruption_type"]])
+        negative = (row["negative_text"], level_of(row))
         grouped.setdefault((span_of(row), row["positive_text"]), []).append(negative)
     return [
         Contrast((span,), positive, *(tuple(column) for column in zip(*negatives, strict=True)))

@@ -7,16 +7,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from hf_datasets.comp.pairs import question_about
 from hf_datasets.generation.task import Message
 from hf_datasets.records import Rejection
 
-JUDGE_PROMPT: Final = (
-    "Given the video and two text candidates, your task is to determine which paragraph better aligns or matches with "
-    "the video content.\n"
-    "Candidate 1: {first}\nCandidate 2: {second}\n"
-    'Which text candidate better matches the video content? Answer with "1" or "2" only.'
-)
-"""The paper's prompt, section 4.4."""
 VIDEO_PROMPT: Final = (
     "Given two videos and a text, your task is to determine which video the text describes better.\n"
     "Text: {text}\n"
@@ -25,29 +19,30 @@ VIDEO_PROMPT: Final = (
 """The same question of two videos, for the video score."""
 ANSWERS: Final = {"1": "1", "(1)": "1", "2": "2", "(2)": "2"}
 """The accepted answers; the released script accepts the brackets, too."""
+UNREADABLE: Final = "the answer is not 1 or 2"
+"""The reason for which any other answer is rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedPair:
-    """A pair to judge: the two texts, and the seed that shuffles them."""
+    """A pair to judge: the two texts with the seed that shuffles them, or a question about them and its answer."""
 
     key: str
     disruption_type: str
     positive_text: str
     negative_text: str
     seed: int = 0
+    asked: tuple[str, str] | None = None
 
     @property
     def answer(self) -> str:
-        """The number of the candidate that fits, "1" or "2", decided by key and seed."""
-        return random.Random(f"{self.seed}:{self.key}").choice(("1", "2"))
+        """The number of the candidate that fits, "1" or "2", decided by key and seed where no question is given."""
+        return self.asked[1] if self.asked else random.Random(f"{self.seed}:{self.key}").choice(("1", "2"))
 
     @property
     def prompt(self) -> str:
         """The question with both candidates."""
-        texts = (self.positive_text, self.negative_text)
-        first, second = texts if self.answer == "1" else texts[::-1]
-        return JUDGE_PROMPT.format(first=first, second=second)
+        return self.asked[0] if self.asked else question_about((self.positive_text, self.negative_text), self.answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +93,7 @@ class JudgeTask:
         """The verdict; an answer in prose is rejected."""
         given = ANSWERS.get(answer.strip())
         if given is None:
-            return Rejection("the answer is not 1 or 2", answer, row.key)
+            return Rejection(UNREADABLE, answer, row.key)
         return Verdict(row.key, row.disruption_type, given, row.answer)
 
     def write(self, row: JudgedPair) -> str:
@@ -160,7 +155,7 @@ class VideoJudgeTask:
         """The verdict; an answer in prose is rejected."""
         given = ANSWERS.get(answer.strip())
         if given is None:
-            return Rejection("the answer is not 1 or 2", answer, row.key)
+            return Rejection(UNREADABLE, answer, row.key)
         return Verdict(row.key, "segment_mismatch", given, row.answer)
 
     def write(self, row: JudgedVideos) -> str:  # noqa: ARG002

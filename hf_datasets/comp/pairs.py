@@ -29,11 +29,18 @@ mismatch also `told_seconds`, the start and the end of what the negative text de
 PAIR_FEATURES = labeled_features(PAIR_SCHEMA, {"disruption_type": get_args(DisruptionType)})
 """How rows are stored; the rows of this package have `PAIR_SCHEMA`, with names."""
 QUESTION: Final = (
-    "Given the video and two text candidates, decide which paragraph fits the content of the video better.\n"
+    "Given the video and two text candidates, your task is to determine which paragraph better aligns or matches with "
+    "the video content.\n"
     "Candidate 1: {first}\nCandidate 2: {second}\n"
-    'Which candidate fits the video better? Answer with "1" or "2" only.'
+    'Which text candidate better matches the video content? Answer with "1" or "2" only.'
 )
-"""After the prompt of section 4.4 of the paper."""
+"""The paper's prompt, section 4.4."""
+
+
+def question_about(texts: tuple[str, str], answer: str) -> str:
+    """The question which of two texts fits: the first of them, which stands where the answer, "1" or "2", says."""
+    first, second = texts if answer == "1" else texts[::-1]
+    return QUESTION.format(first=first, second=second)
 
 
 def make_pair(
@@ -44,6 +51,7 @@ def make_pair(
     original: tuple[float, float],
     query: tuple[float, float],
     seed: int = 0,
+    name: str | None = None,
 ) -> ContrastPair | Rejection:
     """A row, with the two texts in a seeded order in its question.
 
@@ -54,6 +62,7 @@ def make_pair(
         original: Start and end of all events, in seconds.
         query: Start and end of the stretch that the texts are judged on, in seconds.
         seed: Decides which text comes first in the question.
+        name: Of the disruption in the key, where a video has several of one type.
 
     Returns:
         The row, or a rejection where the two texts are the same.
@@ -63,12 +72,11 @@ def make_pair(
         >>> pair.question.splitlines()[int(pair.answer)].partition(": ")[2]
         'He runs.'
     """
-    key = f"{video_id}/{disruption_type}"
+    key = f"{video_id}/{name or disruption_type}"
     positive, negative = texts
     if positive == negative:
         return Rejection("the negative reads as the positive", positive, key)
     answer = generator_for(key, seed).choice(("1", "2"))
-    first, second = texts if answer == "1" else texts[::-1]
     return ContrastPair(
         key=key,
         video_id=video_id,
@@ -79,6 +87,6 @@ def make_pair(
         query_end_seconds=query[1],
         positive_text=positive,
         negative_text=negative,
-        question=QUESTION.format(first=first, second=second),
+        question=question_about(texts, answer),
         answer=answer,
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from hf_datasets.comp.pairs import QUESTION
+from hf_datasets.comp.pairs import question_about
 from hf_datasets.records import DisruptionType, Rejection
 from hf_datasets.sources.values import identifier, load_json, number, raw_of, text
 
@@ -144,7 +144,7 @@ def _read_texts(entry: dict[str, Any], prefix: str) -> dict[str, Any]:
     try:
         key, video_id = identifier(entry["key"]), identifier(entry["video_id"])
         published, *texts = (text(entry[name]) for name in ("type", "positive_text", "negative_text"))
-        question, answer = text(entry.get("question") or ""), identifier(entry.get("answer") or "1")
+        question, answer = text(entry.get("question") or ""), identifier(entry.get("answer") or "1").strip("() ")
     except ValueError as error:
         raise ValueError(f"unreadable entry: {error}") from None
     kind = disruption_type(published)
@@ -157,8 +157,8 @@ def _read_texts(entry: dict[str, Any], prefix: str) -> dict[str, Any]:
         "disruption_type": kind,
         "positive_text": positive,
         "negative_text": negative,
-        "question": question or QUESTION.format(first=positive, second=negative),
-        "answer": answer.strip("() "),
+        "question": question or question_about((positive, negative), answer),
+        "answer": answer,
         "decision": None,
     }
 

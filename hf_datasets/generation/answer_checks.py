@@ -24,6 +24,7 @@ ENDINGS = {
     "content_filter": "withheld by the server's content filter",
     "refusal": "refused by the model",
 }
+EMPTY, REPEATED = "empty answer", "the answer repeats the prompt"
 
 
 def rejection_reason(messages: list[Message], answer: Answer) -> str | None:
@@ -39,14 +40,24 @@ def rejection_reason(messages: list[Message], answer: Answer) -> str | None:
     if answer.finish_reason in ENDINGS:
         return ENDINGS[answer.finish_reason]
     if not text:
-        return "empty answer"
+        return EMPTY
     if len(text) > MAX_CHARACTERS:
         return f"too long: more than {MAX_CHARACTERS} characters"
     if REFUSAL.match(text):
         return ENDINGS["refusal"]
     if _echoes(messages, text):
-        return "the answer repeats the prompt"
+        return REPEATED
     return None
+
+
+def is_about_reply(reason: str) -> bool:
+    """Whether a rejection's reason is one of `rejection_reason`: there was a reply, but not one that a task can use.
+
+    Example:
+        >>> is_about_reply("empty answer"), is_about_reply("the batch answered without a status")
+        (True, False)
+    """
+    return reason in {*ENDINGS.values(), EMPTY, REPEATED} or reason.startswith("too long: ")
 
 
 def _echoes(messages: list[Message], text: str) -> bool:

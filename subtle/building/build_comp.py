@@ -10,7 +10,7 @@ import pyarrow as pa
 from hf_datasets import comp
 from hf_datasets.class_labels import with_labels
 from hf_datasets.comp.annotations import Source, annotation_files, offline_actions, read_annotations
-from hf_datasets.comp.construction import Construction, select_video
+from hf_datasets.comp.construction import MULTIPLE, Construction, select_video
 from hf_datasets.comp.pairs import PAIR_FEATURES, PAIR_SCHEMA
 from hf_datasets.comp.paragraphs import MAX_IOU
 from hf_datasets.comp.statistics import PAPER_COUNTS, disruption_counts
@@ -45,7 +45,7 @@ def pairs(build: Build, split: str, videos: list[CaptionedVideo]) -> list[dict[s
 
     seed = build.config.seed
     actions = offline_actions(videos, seed)
-    construction = Construction(videos, ask, actions=actions, seed=seed, multiple=split == "train")
+    construction = Construction(videos, ask, actions=actions, seed=seed, multiple=MULTIPLE if split == "train" else ())
     return list(build.passed(f"{split}: pairs", list(construction.rows())))
 
 

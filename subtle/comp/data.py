@@ -6,9 +6,11 @@ from typing import Any
 
 from datasets import Dataset, load_dataset
 
-from hf_datasets.comp.contrasts import span_of, unreadable_files
+from hf_datasets.comp.contrasts import Span, span_of, unreadable_files
 from hf_datasets.comp.counterfactuals import Counterfactual, counterfactual_of, read_counterfactuals
 from hf_datasets.records import Rejection
+from hf_datasets.sources.retrieval_splits import SPLIT_FILES, RetrievalSplit, read_retrieval_split
+from hf_datasets.video import VideoStore
 from hf_datasets.video.pool import NO_FILE
 from subtle.run.data import DOES_NOT_DECODE, missing_by_reason, open_dataset
 from subtle.run.shared_config import ContrastConfig
@@ -55,6 +57,33 @@ def load_pairs(
         raise ValueError(f"no pair of {path} has videos that can be read; the first: {broken[0].reason}")
     left_out = sum(not one.reason.startswith("unknown column") for one in rejections)
     return kept, rejections, {"rows": len(kept) + left_out, "used": len(kept), "left out": left_out}
+
+
+def load_retrieval(
+    split: RetrievalSplit, data_dir: str | None, video_dir: str | None, *, num_workers: int = 0
+) -> tuple[list[tuple[Span, str]], list[Rejection], dict[str, int]]:
+    """The videos of a retrieval benchmark with each of their texts, what was left out and why, and how many."""
+    if data_dir is None or video_dir is None:
+        wanted = " or ".join(SPLIT_FILES[split])
+        raise SystemExit(f"--retrieval {split} needs --data_dir, the folder of {wanted}, and --video_dir")
+    store, refused = VideoStore(video_dir), []
+    videos: dict[Span, tuple[str, ...]] = {}
+    for read in read_retrieval_split(Path(data_dir), split):
+        if isinstance(read, Rejection):
+            refused.append(read)
+        elif store.coverage([read[0]]).found:
+            videos[Span(str(store.path(read[0])), None, None)] = read[1]
+        else:
+            refused.append(Rejection(NO_FILE, read[1][0], read[0]))
+    damaged = unreadable_files(videos, num_workers=num_workers)
+    refused += [Rejection(f"{DOES_NOT_DECODE}: {reason}", "", Path(path).stem) for path, reason in damaged.items()]
+    pairs = [(span, text) for span, texts in videos.items() if span.path not in damaged for text in texts]
+    absent = sum(one.reason == NO_FILE for one in refused)
+    used = len(videos) - len(damaged)
+    coverage = {"rows": len(videos) + absent, "used": used, NO_FILE: absent, DOES_NOT_DECODE: len(damaged)}
+    if not pairs:
+        raise SystemExit(f"none of the {coverage['rows']} videos of {split} can be read from --video_dir {video_dir}")
+    return pairs, refused, coverage | {"texts": len(pairs)}
 
 
 def readable(pairs: list[Counterfactual], num_workers: int) -> tuple[list[Counterfactual], list[Rejection]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import evaluate
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
@@ -12,7 +13,7 @@ import metrics
 from hf_datasets.comp.contrasts import Span, SpanReader, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_models.encoders import Encoder
-from hf_models.retrieval import recall_at_1
+from hf_models.retrieval import recall_both_ways
 from subtle.run.batches import batched
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
@@ -31,6 +32,12 @@ COLUMNS = {
     "t2v_recall@1": "t2v R@1",
     "v2t_recall@1": "v2t R@1",
 }
+RETRIEVAL = {
+    f"{direction}_{name}": f"{direction} {short}"
+    for direction in ("t2v", "v2t")
+    for name, short in (("recall@1", "R@1"), ("recall@5", "R@5"), ("recall@10", "R@10"), ("median_rank", "MdR"))
+}
+"""The columns of what is measured by retrieval alone."""
 LABELS = {"captioning": "VidCLIP + captioning loss (VideoCoCa-like)"}
 """What a row of the table is called where its name is too short."""
 CHANCE = {
@@ -40,6 +47,8 @@ CHANCE = {
     "video_score": "25.0",
     "group_score": "16.7",
 }
+CLIP_SCALE = 100.0
+"""What CLIP's cosines are multiplied by before a softmax."""
 TIE = 1e-6
 """Similarities, or their shares, this close differ by rounding."""
 CONFIDENCE = 0.95
@@ -48,14 +57,16 @@ OF_PAIRS = ("text_score", "video_score", "group_score")
 
 
 class Scores:
-    """Comprehensive accuracy and counterfactual scores by the project's metrics, and R@1 both ways.
+    """Comprehensive accuracy and counterfactual scores by the project's metrics, and retrieval both ways.
 
     Args:
         rows: Contrast pairs with `video`; may be empty where there are `pairs`.
         reader: Reads their frames.
         batch_size: Videos or texts at a time.
         pairs: Counterfactual pairs, for text, video and group score.
-        retrieval: Whether to measure R@1, for which each video is compared with all texts.
+        retrieval: Videos, each with a text that describes it, to measure R@K on by comparing each video with all texts;
+            None: the distinct videos of `rows` with their positive texts, cropped ones left aside.
+        dual_softmax: As in `recall_both_ways`.
     """
 
     def __init__(
@@ -65,29 +76,31 @@ class Scores:
         *,
         batch_size: int = 32,
         pairs: Sequence[Counterfactual] = (),
-        retrieval: bool = True,
+        retrieval: Sequence[tuple[Span, str]] | None = None,
+        dual_softmax: float | None = None,
     ) -> None:
         evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
         self.metric = evaluate.load(metrics.space("comprehensive_accuracy"))
         self.counterfactual = evaluate.load(metrics.space("counterfactual_accuracy"))
         self.rows, self.reader, self.batch_size, self.counterfactuals = rows, reader, batch_size, pairs
+        if retrieval is None:
+            whole = (row for row in rows if row["disruption_type"] != "segment_mismatch")
+            retrieval = [(span_of(row), row["positive_text"]) for row in whole]
+        self.pairs, self.dual_softmax = list(dict.fromkeys(retrieval)), dual_softmax
         spans = [*(span_of(row) for row in rows), *(span for pair in pairs for span in pair.videos)]
-        self.spans = list(dict.fromkeys(spans))
-        texts = (row[name] for row in rows for name in ("positive_text", "negative_text"))
-        self.texts = list(dict.fromkeys([*texts, *(text for pair in pairs for text in pair.texts)]))
-        whole = (row for row in rows if row["disruption_type"] != "segment_mismatch")
-        self.pairs = list(dict.fromkeys((span_of(row), row["positive_text"]) for row in whole)) if retrieval else []
+        self.spans = list(dict.fromkeys([*spans, *(span for span, _ in self.pairs)]))
+        texts = [row[name] for row in rows for name in ("positive_text", "negative_text")]
+        texts += [text for pair in pairs for text in pair.texts]
+        self.texts = list(dict.fromkeys([*texts, *(text for _, text in self.pairs)]))
 
     @torch.inference_mode()
     def __call__(self, encoder: Encoder, *, threshold: float | None = None, progress: bool = False) -> dict[str, Any]:
         """Measure a model.
 
-        Gives results in [0, 1], `accuracy/<type>`, `comprehensive_accuracy`, `t2v_recall@1`, `v2t_recall@1`; with a
+        Gives results in [0, 1], `accuracy/<type>`, `comprehensive_accuracy`, what `recall_both_ways` gives; with a
         threshold `strict_vle` (and by type); with counterfactual pairs `text_score`, `video_score` and `group_score`;
         without rows also `classic_vle` of the pairs, and all of it by kind. And `similarities`, one `{"positive",
         "negative"}` for each row; of counterfactual pairs `intervals` and `pair_similarities`, `[[a, b], [c, d]]` each.
-
-        R@1 is over the distinct videos with their positive texts, cropped ones left aside; see `recall_at_1`.
         """
         videos = self._encode(encoder, self.spans, "videos", progress)
         texts = self._encode(encoder, self.texts, "texts", progress)
@@ -121,9 +134,15 @@ class Scores:
         if signatures:
             results["counterfactual_signature"] = "; ".join(signatures)
         if self.pairs:
-            shown = videos[[place_of_span[span] for span, _ in self.pairs]]
-            text_indices = [place_of_text[text] for _, text in self.pairs]
-            results |= recall_at_1(encoder.compare, shown, texts, text_indices, batch_size=self.batch_size)
+            shown = {span: place for place, span in enumerate(dict.fromkeys(span for span, _ in self.pairs))}
+            results |= recall_both_ways(
+                encoder.compare,
+                videos[[place_of_span[span] for span in shown]],
+                texts,
+                [(shown[span], place_of_text[text]) for span, text in self.pairs],
+                dual_softmax=self.dual_softmax,
+                batch_size=self.batch_size,
+            )
         return results | {"similarities": similarities}
 
     def fit_threshold(self, encoder: Encoder) -> float:
@@ -163,7 +182,16 @@ class Scores:
 
 
 def show_scores(results: dict[str, dict[str, Any]], title: str) -> None:
-    """Print one line per model, in percent, and chance."""
+    """Print one line per model, in percent, and chance where it does not depend on the number of videos."""
+    if all(name in row for row in results.values() for name in RETRIEVAL) and not any(
+        "comprehensive_accuracy" in row for row in results.values()
+    ):
+        cells = [
+            [model, *(f"{row[name]:g}" if "rank" in name else in_percent(row, name) for name in RETRIEVAL)]
+            for model, row in results.items()
+        ]
+        show(["model", *RETRIEVAL.values()], cells, title)
+        return
     shown = [name for name in COLUMNS if any(name in row for row in results.values())]
     cells = [
         [LABELS.get(model, model), *(in_percent(row, name) if name in row else "" for name in shown)]
@@ -173,3 +201,30 @@ def show_scores(results: dict[str, dict[str, Any]], title: str) -> None:
     chance = CHANCE | {"comprehensive_accuracy": f"{100 * 0.5**kinds:.1f}"}
     cells.append(["chance", *("50.0" if name.startswith("accuracy/") else chance.get(name, "") for name in shown)])
     show(["model", *(COLUMNS[name] for name in shown)], cells, title)
+
+
+def draw_confidence(models: list[str], columns: dict[str, list[Any]]) -> Figure:
+    """How sure each model is of the text that fits, disruption by disruption, as VideoComp's Figure 4.
+
+    Confidence is the softmax over the two texts of a row, their cosines times CLIP's 100; a bar is its mean.
+
+    Args:
+        models: The names of the models.
+        columns: Of all rows `disruption_type`, and of each model `MODEL/positive` and `MODEL/negative`.
+    """
+    kinds = [name.partition("/")[2] for name in COLUMNS if name.partition("/")[2] in columns["disruption_type"]]
+    figure = Figure(figsize=(1.5 + 0.6 * (len(models) + 1) * len(kinds), 3.5), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(models)
+    for place, model in enumerate(models):
+        gaps = torch.tensor(columns[f"{model}/positive"]) - torch.tensor(columns[f"{model}/negative"])
+        sure = (CLIP_SCALE * gaps).sigmoid()
+        of_kind = [torch.tensor([one == kind for one in columns["disruption_type"]]) for kind in kinds]
+        heights = [sure[chosen].mean().item() for chosen in of_kind]
+        axes.bar([at + place * width for at in range(len(kinds))], heights, width, label=model)
+    axes.axhline(0.5, color="gray", linewidth=0.8)
+    ticks = [at + 0.4 - width / 2 for at in range(len(kinds))]
+    axes.set_xticks(ticks, [COLUMNS[f"accuracy/{kind}"] for kind in kinds])
+    axes.set(ylabel="confidence in the text that fits", ylim=(0, 1))
+    axes.legend()
+    return figure

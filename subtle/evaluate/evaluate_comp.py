@@ -8,14 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hf_datasets.comp.contrasts import SpanReader
+from hf_datasets.comp.contrasts import Span, SpanReader
 from hf_datasets.comp.counterfactuals import Counterfactual
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_models.encoders import Encoder, load_encoder, short_name
-from subtle.comp.data import load_pairs, load_rows, pairs_of
-from subtle.comp.scores import Scores, show_scores
+from subtle.comp.data import load_pairs, load_retrieval, load_rows, pairs_of
+from subtle.comp.scores import CLIP_SCALE, Scores, draw_confidence, show_scores
 from subtle.evaluate.options import EvaluateCompConfig
+from subtle.footage.steps import some
 from subtle.options import adopt, override, parse_config
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import with_split
@@ -30,6 +31,8 @@ COMP_PRETRAIN, CAPTIONING = "comppretrain", "captioning"
 OBJECTIVES = {COMP_PRETRAIN: "comploss", CAPTIONING: "clip"}
 """What `vidclip.py` calls the objective, where it is another name."""
 COCA_WEIGHT = 2.0
+CONFIDENCE = "confidence.png"
+"""VideoComp's Figure 4."""
 SHARED = (*ContrastConfig.__dataclass_fields__, "num_workers", "device")
 """The options of `vidclip.py` that are given here, too."""
 
@@ -78,15 +81,20 @@ def training_config(config: EvaluateCompConfig, arguments: list[str]) -> VidCLIP
 
 @dataclass
 class Measured:
-    """What is measured: the rows and pairs of each draw, what was left out, and how many there are."""
+    """What is measured: the rows and pairs of each draw, what was left out, how many there are; or a retrieval."""
 
     draws: list[tuple[list[dict[str, Any]], list[Counterfactual]]]
     coverage: dict[str, int]
     rejections: list[Rejection]
+    retrieval: list[tuple[Span, str]] | None = None
 
 
 def load(config: EvaluateCompConfig) -> Measured:
-    """The rows of the dataset with the pairs among them, or the pairs of a user's table."""
+    """The rows of the dataset with the pairs among them, the pairs of a user's table, or a retrieval benchmark."""
+    if config.retrieval:
+        folders = config.data_dir, config.video_dir
+        described, rejections, coverage = load_retrieval(config.retrieval, *folders, num_workers=config.num_workers)
+        return Measured([([], [])], coverage, rejections, described)
     if config.pairs:
         pairs, rejections, coverage = load_pairs(config.pairs, config.video_dir, num_workers=config.num_workers)
         return Measured([([], pairs)], coverage, rejections)
@@ -94,8 +102,11 @@ def load(config: EvaluateCompConfig) -> Measured:
     by_draw = [
         load_rows(config, config.split, draw=draw, num_workers=config.num_workers) for draw in range(config.draws)
     ]
+    by_draw = [(some(rows, config.max_queries, config.seed), counts) for rows, counts in by_draw]
     found = [pairs_of(rows, num_workers=config.num_workers) for rows, _ in by_draw]
     coverage = {reason: sum(counts[reason] for _, counts in by_draw) for reason in by_draw[0][1]}
+    if config.max_queries is not None:
+        coverage["drawn"] = sum(len(rows) for rows, _ in by_draw)
     coverage |= {f"counterfactual {what}": sum(counts[what] for _, counts in found) for what in found[0][1]}
     return Measured([(rows, pairs) for (rows, _), (pairs, _) in zip(by_draw, found, strict=True)], coverage, [])
 
@@ -126,19 +137,20 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
     """Measure all models; returns model -> metrics."""
     if config.vidclip_config:
         training_config(config, [config.vidclip_config])
-    config = config if config.pairs else with_split(config)
+    config = config if config.pairs or config.retrieval else with_split(config)
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir)
     data = load(config)
-    retrieval = config.score == "embedding"  # a decoder takes a pass for each of all pairs
-    scores = [
-        Scores(rows, SpanReader(), batch_size=config.batch_size, pairs=pairs, retrieval=retrieval)
-        for rows, pairs in data.draws
-    ]
+    scoring: dict[str, Any] = {
+        "batch_size": config.batch_size,
+        "retrieval": data.retrieval if config.score == "embedding" else (),  # a decoder takes a pass for every pair
+        "dual_softmax": CLIP_SCALE if config.dual_softmax else None,
+    }
+    scores = [Scores(rows, SpanReader(), pairs=pairs, **scoring) for rows, pairs in data.draws]
     fitting = None
     if config.threshold_split:
         others, _ = load_rows(config, config.threshold_split, num_workers=config.num_workers)
-        fitting = Scores(others, SpanReader(), batch_size=config.batch_size, retrieval=False)
+        fitting = Scores(others, SpanReader(), batch_size=config.batch_size, retrieval=())
     rows = [{"draw": draw, **row} for draw, (drawn, _) in enumerate(data.draws) for row in drawn]
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in ("draw", "key", "disruption_type")}
     pairs = [(draw, pair) for draw, (_, drawn) in enumerate(data.draws) for pair in drawn]
@@ -163,7 +175,11 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
         for file, table_of in (("similarities.parquet", columns), ("pairs.parquet", of_pairs)):
             with writing(output_dir / file):
                 pq.write_table(pa.table(table_of), draft / file)
-        write_rejections(draft, [("pairs", one) for one in data.rejections])
+        if rows and config.score == "embedding":
+            figure = draw_confidence(list(thresholds), columns)
+            with writing(output_dir / CONFIDENCE):
+                figure.savefig(draft / CONFIDENCE, dpi=150)
+        write_rejections(draft, [("retrieval" if config.retrieval else "pairs", one) for one in data.rejections])
         write_results(
             draft,
             results,
@@ -182,10 +198,16 @@ def run(config: EvaluateCompConfig) -> dict[str, dict[str, Any]]:
 def title_of(config: EvaluateCompConfig, coverage: dict[str, int]) -> str:
     """What was measured, and how much was left out."""
     left_out = coverage["rows"] - coverage["used"]
-    if config.pairs:
+    if config.pairs or config.retrieval:
         reasons = f", {left_out:,} left out (rejections.parquet says why)" if left_out else ""
-        return f"{Path(config.pairs).name}: {coverage['used']:,} counterfactual pairs{reasons}"
-    title = f"{config.dataset} ({config.dataset_config}), {config.split}: {coverage['used']:,} pairs"
+        if config.pairs:
+            return f"{Path(config.pairs).name}: {coverage['used']:,} counterfactual pairs{reasons}"
+        how = ", with dual softmax" if config.dual_softmax else ""
+        what = f"{coverage['used']:,} of {coverage['rows']:,} videos, {coverage['texts']:,} texts"
+        return f"{config.retrieval}: {what}{reasons}{how}"
+    title = f"{config.dataset} ({config.dataset_config}), {config.split}: "
+    title += f"{coverage['drawn']:,} of " if "drawn" in coverage else ""
+    title += f"{coverage['used']:,} pairs"
     title += f", {left_out:,} left out without a readable video" if left_out else ""
     title += f"; {coverage['counterfactual pairs']:,} counterfactual pairs of videos"
     return f"{title}; compared by {config.score}"

@@ -12,13 +12,15 @@ import pyarrow.parquet as pq
 import metrics
 from hf_datasets.comp.contrasts import Span, span_of
 from hf_datasets.comp.counterfactuals import Counterfactual
-from hf_datasets.comp.judge import JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
+from hf_datasets.comp.judge import UNREADABLE, JudgedPair, JudgedVideos, JudgeTask, Verdict, VideoJudgeTask
+from hf_datasets.generation.answer_checks import is_about_reply
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.images import image_parts
 from hf_datasets.registration import write_rejections
 from subtle.comp.data import load_rows, pairs_of
 from subtle.comp.scores import show_scores
 from subtle.evaluate.options import JudgeConfig
+from subtle.footage.steps import some
 from subtle.run.build import Build
 from subtle.run.data import with_split
 from subtle.run.results import write_results
@@ -56,7 +58,7 @@ def ask_of_pairs(build: Build, config: JudgeConfig, pairs: list[Counterfactual])
 
 
 def scores_of_pairs(pairs: list[Counterfactual], verdicts: list[Verdict]) -> tuple[dict[str, float], int]:
-    """Text, video and group score of the pairs whose four answers can be read, and how many these are."""
+    """Text, video and group score of the pairs with all four verdicts, and how many these are."""
     right = {verdict.key: verdict.given == verdict.answer for verdict in verdicts}
     keys = [(pair.key, f"{pair.key}/told", f"{pair.key}/text 0", f"{pair.key}/text 1") for pair in pairs]
     groups = [[right[key] for key in four] for four in keys if right.keys() >= set(four)]
@@ -68,7 +70,7 @@ def scores_of_pairs(pairs: list[Counterfactual], verdicts: list[Verdict]) -> tup
 
 
 def measure(verdicts: list[Verdict]) -> dict[str, float]:
-    """Accuracy per disruption and comprehensive accuracy of the answers that can be read; empty without any."""
+    """Accuracy per disruption and comprehensive accuracy; empty without a verdict."""
     if not verdicts:
         return {}
     evaluate.logging.set_verbosity_error()  # it warns that the installed metric is the one it uses
@@ -77,6 +79,16 @@ def measure(verdicts: list[Verdict]) -> dict[str, float]:
         predictions=[verdict.given for verdict in verdicts], references=references
     )
     return {name: value for name, value in measured.items() if isinstance(value, float)}
+
+
+def unreadable(build: Build, pairs: list[JudgedPair]) -> list[Verdict]:
+    """A wrong verdict for each reply that is not an answer; a question without a reply has none."""
+    kinds = {pair.key: pair.disruption_type for pair in pairs}
+    return [
+        Verdict(one.key, kinds.get(one.key, "segment_mismatch"), "", "1")
+        for _, one in build.rejections
+        if one.key is not None and (one.reason == UNREADABLE or is_about_reply(one.reason))
+    ]
 
 
 def write_tables(folder: Path, build: Build, verdicts: list[Verdict]) -> None:
@@ -92,9 +104,16 @@ def main(config: JudgeConfig) -> int:
     assert config.split is not None
     build = Build(config)
     rows, coverage = load_rows(config, config.split)
-    rows = list(build.limited(rows))
+    rows = list(build.limited(some(rows, config.max_queries, config.seed)))
     texts = ("key", "disruption_type", "positive_text", "negative_text")
-    pairs = [JudgedPair(**{name: row[name] for name in texts}, seed=config.seed) for row in rows]
+    pairs = [
+        JudgedPair(
+            **{name: row[name] for name in texts},
+            seed=config.seed,
+            asked=None if config.own_questions else (row["question"], row["answer"]),
+        )
+        for row in rows
+    ]
     spans = {row["key"]: span_of(row) for row in rows}
     task = JudgeTask(lambda pair: frames_of(config, spans[pair.key]))
     verdicts = [verdict for _, verdict in build.ask(task, pairs, name="judge")]
@@ -106,12 +125,16 @@ def main(config: JudgeConfig) -> int:
         return 0
     if build.keeps_earlier():
         return 1
-    scores, answered = scores_of_pairs(counterfactuals, verdicts + of_pairs)
-    measured = measure(verdicts) | scores
+    wrong = [] if config.leave_out_unreadable or not verdicts else unreadable(build, pairs)
+    scores, answered = scores_of_pairs(counterfactuals, verdicts + of_pairs + wrong)
+    asked = {pair.key for pair in pairs}
+    wrong = [verdict for verdict in wrong if verdict.key in asked]
+    measured = measure(verdicts + wrong) | scores
     coverage |= {
         "asked": len(verdicts) + refused,
         "answered": len(verdicts),
         "unreadable or failed": refused,
+        "unreadable, counted as wrong": len(wrong),
         **({"counterfactual answered": answered} if config.counterfactual else {}),
         **{f"counterfactual {what}": count for what, count in found.items()},
     }
@@ -130,6 +153,8 @@ def main(config: JudgeConfig) -> int:
     if not verdicts:
         sys.stderr.write(f"no answer can be read; {build.output_dir / 'rejections.parquet'} says why\n")
         return 1
-    title = f"{config.dataset} ({config.dataset_config}), {config.split}: {len(verdicts)} of {len(rows)} judged"
+    judged = f"{len(verdicts) + len(wrong)} of {len(rows)} judged"
+    title = f"{config.dataset} ({config.dataset_config}), {config.split}: {judged}"
+    title += f", {len(wrong)} of them unreadable and so wrong" if wrong else ""
     show_scores({build.chat.model: measured}, title)
     return int(build.incomplete is not None)

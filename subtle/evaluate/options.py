@@ -51,7 +51,9 @@ class EvaluateConfig(RunConfig, CompareConfig, QueryConfig, GalleryConfig, Frame
 
 
 @dataclass
-class EvaluateCompConfig(SeedConfig, CompareConfig, MachineConfig, BatchConfig, FramesConfig, DrawnContrastConfig):
+class EvaluateCompConfig(
+    SeedConfig, CompareConfig, SampleConfig, MachineConfig, BatchConfig, FramesConfig, DrawnContrastConfig
+):
     """Which models to measure, and on what."""
 
     models: list[str] = field(
@@ -59,6 +61,14 @@ class EvaluateCompConfig(SeedConfig, CompareConfig, MachineConfig, BatchConfig, 
     )
     pairs: str | None = option(
         None, "Table of counterfactual pairs of your own, to measure instead of --dataset; their videos: --video_dir."
+    )
+    retrieval: Literal["msrvtt_1ka", "msrvtt", "activitynet"] | None = option(
+        None,
+        "Retrieval benchmark to measure instead of --dataset: MSR-VTT's 1k-A, its whole test split, or paragraphs of "
+        "ActivityNet's val_1; its split file: --data_dir, its videos: --video_dir.",
+    )
+    dual_softmax: bool = option(
+        False, "Weigh similarities by their softmax over all queries before ranking, which a search cannot."
     )
     threshold_split: str | None = option(
         None, "Split of --dataset on which each model's threshold for StrictVLE is fitted; none: no StrictVLE."
@@ -98,8 +108,10 @@ class EvaluateCompConfig(SeedConfig, CompareConfig, MachineConfig, BatchConfig, 
                 "--score likelihood needs models with a text decoder, which only the objective captioning trains: give "
                 "--objectives captioning"
             )
-        if self.pairs and self.draws > 1:
-            raise ValueError(f"--draws {self.draws}: the table of --pairs has no other drawings; leave --draws out")
+        if (self.pairs or self.retrieval) and self.draws > 1:
+            raise ValueError(f"--draws {self.draws}: only --dataset has other drawings; leave --draws out")
+        if self.retrieval and (self.pairs or self.threshold_split or self.score == "likelihood"):
+            raise ValueError("--retrieval ranks by embeddings alone; leave --pairs, --threshold_split and --score out")
 
 
 @dataclass
@@ -163,13 +175,20 @@ class EvaluateMTEBConfig(
 
 
 @dataclass
-class JudgeConfig(BuildConfig, SplitConfig, ChatFramesConfig, ContrastConfig):
+class JudgeConfig(BuildConfig, SplitConfig, SampleConfig, ChatFramesConfig, ContrastConfig):
     """What to judge, with how many frames of which size."""
 
     num_frames: int = 8
     max_output_tokens: int = 8
     counterfactual: bool = option(
         False, "Also ask three more questions of each segment mismatch, for text, video and group score."
+    )
+    own_questions: bool = option(
+        False,
+        "Ask the paper's question, the texts in an order that the seed decides, instead of the data's own question.",
+    )
+    leave_out_unreadable: bool = option(
+        False, "Leave replies that are not an answer out of the accuracy, instead of counting them as wrong."
     )
     max_answers: int = 1  # as the paper requests
     output_dir: str = "outputs/judge"

@@ -6,7 +6,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_models import best_rows, retrieval
-from hf_models.retrieval import encode, ranked_ids, search, search_with_faiss
+from hf_models.retrieval import encode, ranked_ids, recall_both_ways, search, search_with_faiss
 
 
 def brute_force(queries, corpus, k, exclude=None):
@@ -245,3 +245,41 @@ def test_encoding_nothing_is_an_error():
 def test_an_embedding_without_an_id_is_an_error():
     with pytest.raises(ValueError, match="1 ids and 2 embeddings"):
         encode(Doubling(), [{"clip_id": ["a"], "pixel_values": torch.eye(2)}])
+
+
+@pytest.mark.parametrize("scale", [None, 3.0])
+def test_recall_both_ways_equals_a_plain_sort(scale, monkeypatch):
+    monkeypatch.setattr(retrieval, "QUERY_BLOCK", 4)
+    scores = torch.randint(0, 4, (9, 12), generator=torch.Generator().manual_seed(0)).float()  # with ties
+    pairs = [(video, text) for video in range(9) for text in (video, (2 * video) % 12)]
+    pairs = list(dict.fromkeys(pairs))
+    texts = sorted({text for _, text in pairs})
+
+    def median(ranks):
+        return float(np.median(ranks))
+
+    found = recall_both_ways(
+        lambda videos, texts: scores[videos[:, 0].long()][:, texts[:, 0].long()],
+        torch.arange(9)[:, None].float(),
+        torch.arange(12)[:, None].float(),
+        pairs,
+        cutoffs=(1, 2),
+        dual_softmax=scale,
+        batch_size=2,
+    )
+    table = scores.double().numpy()[:, texts]
+    exponents = np.exp((scale or 0) * table)
+    of_videos = table * exponents / exponents.sum(0) if scale else table
+    of_texts = table * exponents / exponents.sum(1, keepdims=True) if scale else table
+    ranks = []
+    for video in range(9):
+        order = sorted(range(len(texts)), key=lambda place: -np.round(of_videos[video, place], 6))
+        ranks.append(1 + min(order.index(texts.index(text)) for one, text in pairs if one == video))
+    assert (found["v2t_recall@2"], found["v2t_median_rank"]) == (np.mean(np.array(ranks) <= 2), median(ranks))
+    ranks = []
+    for _, text in pairs:
+        column = of_texts[:, texts.index(text)]
+        order = sorted(range(9), key=lambda place: -np.round(column[place], 6))
+        ranks.append(1 + min(order.index(video) for video, one in pairs if one == text))
+    assert (found["t2v_recall@1"], found["t2v_median_rank"]) == (np.mean(np.array(ranks) <= 1), median(ranks))
+    assert found["retrieval_corpus"] == 9

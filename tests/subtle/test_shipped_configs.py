@@ -16,6 +16,7 @@ from subtle.options import parse_config
 from subtle.table.ablate import STAGES, planned
 from subtle.table.options import AblateConfig, FinetuneConfig, ZeroShotConfig, options_of_kind
 from subtle.table.variations import read_variations
+from subtle.train.options import VidCLIPRunConfig
 from subtle.train.stage2 import Stage2Config
 from tests.fixtures.verbs import WORDS, module_of, options_of
 from tests.hostile.test_kills import JOBS
@@ -28,6 +29,7 @@ CONFIGS = {
     "evaluate_tfcovr": EvaluateConfig,
     "zero_shot": ZeroShotConfig,
     "finetune_baseline": FinetuneConfig,
+    "vidclip": VidCLIPRunConfig,
 }
 ON_REAL_DATA = ("gpu", "a100", "_table", "paper")
 FILES = [(path, kind) for name, kind in CONFIGS.items() for path in sorted((RECIPES / "configs").glob(f"{name}*.yaml"))]
@@ -38,6 +40,25 @@ def test_a_configuration_file_is_read(path, kind):
     config = parse_config(kind, None, [str(path)])
     assert not hasattr(config, "kind") or options_of_kind([path.name]) is kind
     assert ("release" in config.dataset_config) == any(part in path.stem for part in ON_REAL_DATA)
+
+
+def test_each_training_of_vidclip_starts_from_the_one_before_with_the_papers_settings():
+    names = ("1_image", "2_base", "3_comppretrain", "4_activitynet", "4_youcook2")
+    files = [str(RECIPES / "configs" / f"vidclip_paper_{name}.yaml") for name in names]
+    image, base, stacked, activitynet, youcook2 = (parse_config(VidCLIPRunConfig, None, [file]) for file in files)
+    assert image.model == "laion/CLIP-ViT-L-14-DataComp.XL-s13B-b90K"
+    chain = [(image, base), (base, stacked), (stacked, activitynet), (stacked, youcook2)]
+    assert [after.model for _, after in chain] == [f"{before.output_dir}/model" for before, _ in chain]
+    assert len({one.output_dir for one in (image, base, stacked, activitynet, youcook2)}) == 5
+    assert (image.num_frames, image.learning_rate, image.pooler_learning_rate) == (1, 0.0, 1e-3)
+    settings = ("learning_rate", "weight_decay", "batch_size", "max_steps", "num_frames", "frame_side", "optimizer")
+    for one in (base, stacked):
+        assert [getattr(one, name) for name in settings] == [1e-7, 1e-6, 128, 50_000, 16, 256, "adam"]
+    for one in (activitynet, youcook2):
+        assert [getattr(one, name) for name in settings] == [1e-6, 1e-5, 32, 20_000, 16, 256, "adam"]
+    assert [one.stack for one in (image, base, stacked, activitynet)] == [1, 1, 4, 0]
+    assert [one.objective for one in (image, base, stacked, activitynet)] == ["clip", "clip", "comploss", "comploss"]
+    assert {one.preference_weight for one in (stacked, activitynet, youcook2)} == {100.0}
 
 
 @pytest.mark.parametrize("path", sorted((RECIPES / "configs").glob("ablate*.yaml")), ids=lambda path: path.stem)
@@ -67,7 +88,11 @@ def test_a_launch_file_is_read(path):
 
 TAKING = {
     "evaluate_vcmr": (["--compare", "--architectures", "xml"], {"vcmr_config": "vcmr_didemo_fig"}, "train"),
-    "evaluate_comp": (["--compare", "--objectives", "comploss"], {"vidclip_config": "vidclip_one_gpu"}, "train"),
+    "evaluate_comp": (
+        ["--compare", "--objectives", "comploss"],
+        {"vidclip_config": "vidclip_paper_4_activitynet"},
+        "train",
+    ),
     "evaluate_tfcovr": (["--compare", "--systems", "text-only"], {"stage2_config": "stage2_one_gpu"}, "train"),
     "finetune_baseline": (["--rows", "tf-covr-base"], {"stage1_config": "stage1_one_gpu"}, "stage1.run"),
     "ablate": (["--seeds", "0"], {"stage1_config": "stage1_one_gpu", "stage2_config": "stage2_one_gpu"}, "stage2.run"),

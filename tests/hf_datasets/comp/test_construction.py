@@ -2,17 +2,29 @@
 
 import json
 import random
+from collections import Counter
 
 import pytest
 
+from hf_datasets.comp.annotations import OfflineAsk, offline_actions
+from hf_datasets.comp.construction import MULTIPLE, Construction
+from hf_datasets.comp.contrasts import level_of
 from hf_datasets.comp.disruptions import choose_order, choose_segments, crop, segment_choices
 from hf_datasets.comp.pairs import make_pair
-from hf_datasets.comp.paragraphs import MAX_IOU, join, keeps_words, select_events, word_overlap
+from hf_datasets.comp.paragraphs import (
+    MAX_IOU,
+    as_sentence,
+    join,
+    keeps_words,
+    select_events,
+    split_sentences,
+    word_overlap,
+)
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, connect
 from hf_datasets.comp.verbs import Verbs, alike, find_actions
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, Rejection
 from hf_datasets.seeds import generator_for
-from hf_datasets.sources.activitynet_captions import read_activitynet_captions
+from hf_datasets.sources.activitynet_captions import read_activitynet_captions, read_videos
 from hf_datasets.sources.youcook2 import read_youcook2
 
 SENTENCES = (
@@ -222,3 +234,42 @@ def test_near_synonyms_do_not_replace_one_another():
 
 def test_light_verbs_are_not_actions():
     assert [action.lemma for action in find_actions("A man is seen speaking to the camera.")] == ["speak"]
+
+
+def test_training_pairs_have_every_combination_of_disruptions_with_its_level(shared):
+    whole = json.loads((shared / "data" / "youcook2" / "val.json").read_text())
+    videos = list(read_videos(dict(list(whole.items())[:12]), "val.json"))
+    refused = []
+    actions = offline_actions(videos)
+    rows = list(Construction(videos, OfflineAsk(refused), actions=actions, multiple=MULTIPLE).rows())
+    refused += [row for row in rows if isinstance(row, Rejection)]
+    rows = [row for row in rows if not isinstance(row, Rejection)]
+    combined = [row for row in rows if row["disruption_type"] == "multi"]
+    assert len({row["key"] for row in rows}) == len(rows)
+    found = Counter(tuple(json.loads(row["decision"])["kinds"]) for row in combined)
+    assert set(found) == set(MULTIPLE)
+    single = {(row["video_id"], row["disruption_type"]): row for row in rows}
+    events = {video.video_id: [as_sentence(event.caption) for event in video.events] for video in videos}
+    for row in combined:
+        decision = json.loads(row["decision"])
+        kinds = decision["kinds"]
+        assert level_of(row) == len(kinds)
+        told = events[row["video_id"]]
+        if "segment_mismatch" in kinds:
+            mismatch = single[row["video_id"], "segment_mismatch"]
+            same = ("query_start_seconds", "query_end_seconds", "positive_text")
+            assert [row[name] for name in same] == [mismatch[name] for name in same]
+            told = told[slice(*decision["told"])]
+        else:
+            assert row["query_end_seconds"] == row["original_end_seconds"]
+        last_words = [sentence.split()[-1] for sentence in told]
+        if "temporal_reorder" in kinds:
+            assert decision["order"] != sorted(decision["order"])
+            last_words = [last_words[place] for place in decision["order"]]
+        replaced = {word for side in decision.get("replaced", ()) for word in side}
+        assert bool(replaced) == ("action_replace" in kinds)
+        said = [sentence.split()[-1] for sentence in split_sentences(row["negative_text"])]
+        assert all(one == other or one in replaced for one, other in zip(said, last_words, strict=True))
+    short = [one for one in refused if one.reason == "fewer than two events to reorder"]
+    assert found["temporal_reorder", "segment_mismatch"] + len(short) / 2 <= 12
+    assert short

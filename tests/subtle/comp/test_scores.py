@@ -1,11 +1,13 @@
 """Compositionality and retrieval of a model that knows the truth, except for chosen mistakes and ties."""
 
+import math
+
 import pytest
 import torch
 
 from hf_datasets.comp.contrasts import Span
 from hf_datasets.comp.counterfactuals import Counterfactual
-from subtle.comp.scores import Scores
+from subtle.comp.scores import Scores, draw_confidence
 
 KINDS = ("temporal_reorder", "action_replace", "segment_mismatch")
 
@@ -134,3 +136,12 @@ def test_pairs_alone_are_measured_by_kind():
 
 def test_the_threshold_is_fitted_between_true_and_false_texts():
     assert Scores(make_rows(), FakeReader()).fit_threshold(Oracle()) == 0.5
+
+
+def test_a_bar_is_the_mean_confidence_in_the_text_that_fits():
+    columns = {"disruption_type": ["multi", "temporal_reorder", "multi"], "m/negative": [0.3, 0.3, 0.3]}
+    columns["m/positive"] = [0.3, 0.32, 0.31]
+    (axes,) = draw_confidence(["m"], columns).axes
+    of_one, of_two = 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(-1))
+    assert [bar.get_height() for bar in axes.patches] == pytest.approx([of_one, (0.5 + of_two) / 2], rel=1e-4)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["temporal reorder", "multi"]

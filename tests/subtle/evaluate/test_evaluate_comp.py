@@ -152,6 +152,27 @@ def test_results_are_the_mean_over_several_draws_of_the_pairs(tiny_comp, tmp_pat
         assert measured[f"accuracy/{kind}"] == pytest.approx(sum(shares) / 2)
 
 
+def test_pairs_are_drawn_by_the_seed(tiny_comp, vidclip_folder, tmp_path, capsys):
+    keys = []
+    for seed in (0, 0, 1):
+        run(
+            EvaluateCompConfig(
+                models=[vidclip_folder],
+                data_dir=tiny_comp["data_dir"],
+                max_queries=5,
+                seed=seed,
+                output_dir=str(tmp_path / "out"),
+                device="cpu",
+                num_workers=0,
+            )
+        )
+        keys.append(pq.read_table(tmp_path / "out" / "similarities.parquet")["key"].to_pylist())
+    assert keys[0] == keys[1] != keys[2]
+    assert len(keys[0]) == json.loads(Path(tmp_path, "out", "results.json").read_text())["coverage"]["drawn"] == 5
+    assert (tmp_path / "out" / "confidence.png").stat().st_size > 1000
+    assert "test: 5 of " in capsys.readouterr().out
+
+
 def test_a_video_that_does_not_decode_is_counted_and_left_out(tiny_comp, tmp_path):
     from datasets import load_dataset
 
@@ -258,3 +279,30 @@ def test_a_users_own_pairs_are_measured_and_what_is_left_out_is_written(tiny_com
         capsys.readouterr().out.split()
     )
     assert json.loads((tmp_path / "out/results.json").read_text())["coverage"] == {"rows": 2, "used": 1, "left out": 1}
+
+
+def test_a_retrieval_benchmark_is_measured_both_ways_and_missing_videos_are_counted(
+    tiny_comp, vidclip_folder, tmp_path, capsys
+):
+    videos = Path(tiny_comp["data_dir"], "videos")
+    names = sorted(path.stem for path in videos.glob("*.mp4"))[:5]
+    told = {"duration": 9.0, "timestamps": [[0, 2], [2, 4]]}
+    content = {name: {**told, "sentences": [f"a vault {n}", "a twist"]} for n, name in enumerate([*names, "absent"])}
+    (tmp_path / "val_1.json").write_text(json.dumps(content))
+    fields = {"models": [vidclip_folder], "retrieval": "activitynet", "device": "cpu", "num_workers": 0}
+    folders = {"data_dir": str(tmp_path), "video_dir": str(videos), "output_dir": str(tmp_path / "out")}
+    (measured,) = run(EvaluateCompConfig(**fields, **folders)).values()
+    results = json.loads(Path(tmp_path, "out", "results.json").read_text())
+    assert results["coverage"] == {"rows": 6, "used": 5, "no video file": 1, "does not decode": 0, "texts": 5}
+    assert {f"{way}_recall@{k}" for way in ("t2v", "v2t") for k in (1, 5, 10)} <= set(measured)
+    assert measured["t2v_recall@5"] == 1.0
+    assert measured["retrieval_corpus"] == 5
+    refused = pq.read_table(tmp_path / "out" / "rejections.parquet").to_pylist()
+    assert [(row["key"], row["reason"]) for row in refused] == [("absent", "no video file")]
+    printed = capsys.readouterr().out
+    assert "5 of 6 videos, 5 texts, 1 left out" in printed
+    assert "MdR" in printed
+    with pytest.raises(SystemExit, match=r"needs --data_dir, the folder of val_1.json, and --video_dir"):
+        run(EvaluateCompConfig(**fields, output_dir=str(tmp_path / "none")))
+    with pytest.raises(ValueError, match="leave --pairs, --threshold_split and --score out"):
+        EvaluateCompConfig(**fields, score="likelihood")

@@ -73,7 +73,8 @@ def test_a_judge_that_knows_the_answers_is_right_and_gets_frames_and_the_papers_
     assert text.endswith('Answer with "1" or "2" only.')
 
 
-def test_prose_is_counted_with_its_reason_and_is_in_no_metric(config, rows):
+@pytest.mark.parametrize("leave_out", [False, True])
+def test_prose_is_counted_with_its_reason_and_is_wrong_unless_it_is_left_out(config, rows, leave_out):
     right = truth(rows)
     prose = rows[0]["positive_text"]
 
@@ -82,7 +83,7 @@ def test_prose_is_counted_with_its_reason_and_is_in_no_metric(config, rows):
         return "Candidate 1, I think." if prose in text else right(body)
 
     with ChatServer(answer=answer) as server:
-        one = config(server)
+        one = config(server, leave_out_unreadable=leave_out)
         assert main(one) == 0
     refused = pq.read_table(Path(one.output_dir, "rejections.parquet")).to_pylist()
     assert refused
@@ -90,8 +91,22 @@ def test_prose_is_counted_with_its_reason_and_is_in_no_metric(config, rows):
     assert {row["raw"] for row in refused} == {"Candidate 1, I think."}
     found = results(one)
     assert found["coverage"]["unreadable or failed"] == len(refused)
+    assert found["coverage"]["unreadable, counted as wrong"] == (0 if leave_out else len(refused))
     assert found["coverage"]["answered"] + len(refused) == len(rows)
-    assert found["figures"]["comprehensive_accuracy"] == 1.0
+    keys = {row["key"] for row in refused}
+    for kind in {row["disruption_type"] for row in rows}:
+        of_kind = [row["key"] in keys for row in rows if row["disruption_type"] == kind]
+        expected = 1.0 if leave_out else 1 - sum(of_kind) / len(of_kind)
+        assert found["figures"][f"accuracy/{kind}"] == pytest.approx(expected)
+
+
+def test_the_question_and_the_order_of_the_data_are_asked_unless_ours_are_wanted(rows):
+    row = rows[0]
+    given = JudgedPair(row["key"], "multi", "A.", "B.", asked=("Which of A. and B.?", "2"))
+    assert (given.prompt, given.answer) == ("Which of A. and B.?", "2")
+    both = {JudgedPair("k", "multi", "A.", "B.", seed).prompt for seed in range(20)}
+    assert {prompt.splitlines()[1] for prompt in both} == {"Candidate 1: A.", "Candidate 1: B."}
+    assert row["question"].splitlines()[int(row["answer"])] == f"Candidate {row['answer']}: {row['positive_text']}"
 
 
 def test_a_second_run_sends_no_request_and_another_seed_shuffles_again(config, rows):
@@ -102,7 +117,10 @@ def test_a_second_run_sends_no_request_and_another_seed_shuffles_again(config, r
         assert main(config(server)) == 0
         assert len(server.bodies) == asked
         assert main(config(server, seed=1)) == 0
-        assert asked < len(server.bodies) < 2 * asked  # pairs whose order stayed are answered from the cache
+        assert len(server.bodies) == asked  # the data's own questions have no seed
+        for seed in (0, 1):
+            assert main(config(server, seed=seed, own_questions=True)) == 0
+        assert asked < len(server.bodies) < 3 * asked  # pairs whose order stayed are answered from the cache
     right = [row["given"] == row["answer"] for row in pq.read_table(tmp(config)).to_pylist()]
     assert 0.2 < sum(right) / len(right) < 0.8
 

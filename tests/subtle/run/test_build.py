@@ -270,8 +270,10 @@ def test_videocomp_is_built_by_a_chat_model_within_the_rule_on_words(tmp_path):
 
     with ChatServer(answer) as server:
         assert comp(tmp_path, "--model", "m", "--base-url", server.url, "--max-answers", 1) == 1
-    kinds = {row["disruption_type"] for row in texts(tmp_path / "built")}
-    assert kinds == {"temporal_reorder", "segment_mismatch"}
+    rows = texts(tmp_path / "built")
+    assert {row["disruption_type"] for row in rows} == {"temporal_reorder", "segment_mismatch", "multi"}
+    combined = [json.loads(row["decision"])["kinds"] for row in rows if row["disruption_type"] == "multi"]
+    assert combined == [["temporal_reorder", "segment_mismatch"]]  # no action was replaced
     rejected = pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     assert any(row["reason"].startswith("changes too many words: precision 0.00") for row in rejected)
 
