@@ -15,6 +15,9 @@ from hf_models.feature_store import FeatureStore
 from subtle.embedding import embed_clips
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
+from subtle.hub import publish, upload
+from subtle.hub.everything import Target
+from subtle.hub.options import PublishConfig
 from subtle.run.models import load_trained
 from subtle.run.shared_config import EmbedConfig
 from subtle.table import table
@@ -140,6 +143,25 @@ def test_tables_5_d3_and_the_last_row_of_table_3_need_no_video(config, tmp_path)
     )
     assert table.main(baseline) == 0
     assert table.main(FinetuneConfig(**vars(baseline) | {"dry_run": True})) == 0
+
+
+def test_published_embeddings_are_what_stage_2_trains_on_and_name_no_folder_of_this_machine(config, tmp_path):
+    embed_clips.run(config)
+    publication = publish.prepare(
+        Target("embeddings", config.output_dir, "org/x"), PublishConfig(license="mit"), tmp_path / "there"
+    )
+    plan = upload.make_plan(publication, upload.Remote(), PublishConfig())
+    assert {name for name in plan.files if not name.endswith(".safetensors")} == {
+        *("README.md", "results.json", "text/store.json", "video/store.json")
+    }
+    card = (publication.folder / "README.md").read_text()
+    assert "license: mit" in card
+    assert "16 of its 17 clips have an embedding, of size 12" in card
+    assert "model `AIM, 12 frames`" in card
+    options = {**SMALL, **shared(config), "embeddings": str(publication.folder), "num_workers": 0}
+    stage2.run(Stage2Config(**options, output_dir=str(tmp_path / "run")))
+    with pytest.raises(ValueError, match=r"not a finished folder of embeddings"):
+        publish.prepare(Target("embeddings", str(tmp_path), "org/x"), PublishConfig(), tmp_path / "other")
 
 
 @pytest.mark.parametrize(
