@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -12,11 +13,15 @@ from safetensors.torch import save_file
 from small_encoders import IMAGES, SIDES, SMALL, WORDS, e5_v, mm_embed, random_videos, text_fields, word_tokenizer
 from torch.nn import functional as F
 from torch.testing import assert_close
-from transformers import AutoModel, BlipImageProcessor, BlipProcessor, CLIPTokenizer, MistralModel
+from transformers import AutoModel, AutoProcessor, BlipImageProcessor, BlipProcessor, CLIPTokenizer, MistralModel
 
+from hf_models import AIMConfig, AIMModel, TFCoVRConfig
 from hf_models.checkpoints import read_checkpoint
 from hf_models.encoders import convert_covr, convert_languagebind, convert_mmembed, load_encoder
 from hf_models.encoders.convert_covr import rename
+from hf_models.feature_store import FeatureStore
+from hf_models.tfcovr import convert_stage2
+from hf_models.tfcovr.fusion import GatedFusion
 
 WIDTH, HIDDEN, INNER, SIZE, PATCHES = 64, 64, 96, 12, 4
 
@@ -73,9 +78,9 @@ def covr_weights():
     return weights
 
 
-def attend(queries, keys, values, heads=1):
+def attend(queries, keys, values, heads=1, mask=None):
     parts = [part.unflatten(-1, (heads, -1)).transpose(-2, -3) for part in (queries, keys, values)]
-    return F.scaled_dot_product_attention(*parts).transpose(-2, -3).flatten(-2)
+    return F.scaled_dot_product_attention(*parts, attn_mask=mask).transpose(-2, -3).flatten(-2)
 
 
 class Original:
@@ -163,6 +168,129 @@ def test_a_checkpoint_that_is_no_whole_blip_is_refused(tmp_path, change, message
     torch.save({"model": weights}, tmp_path / "other.ckpt")
     with pytest.raises(ValueError, match=rf"(?s){message}"):
         convert_covr.convert(tmp_path / "other.ckpt")
+
+
+def stage2_weights():
+    """TF-CoVR's model `aim` with one layer of text, as its training saves it."""
+    torch.manual_seed(1)
+    text = {name: weight for name, weight in covr_weights().items() if name.startswith("text_encoder.")}
+    weights = {name.replace("text_encoder.", "Qformer.bert."): weight for name, weight in text.items()}
+    layer = "Qformer.bert.encoder.layer.0"
+    return weights | {
+        **linear(f"{layer}.intermediate_query.dense", INNER, HIDDEN),
+        **linear(f"{layer}.output_query.dense", HIDDEN, INNER),
+        **linear("Qformer.cls.predictions.transform.dense", HIDDEN, HIDDEN),
+        "query_tokens": normal(1, 4, HIDDEN),
+        **linear("vision_proj", SIZE, HIDDEN),
+        **linear("text_proj", SIZE, HIDDEN),
+        **linear("combiner.text_projection_layer", 20, SIZE),
+        **linear("combiner.image_projection_layer", 20, SIZE),
+        **linear("combiner.combiner_layer", 28, 40),
+        **linear("combiner.output_layer", SIZE, 28),
+        **linear("combiner.dynamic_scalar.0", 28, 40),
+        **linear("combiner.dynamic_scalar.3", 1, 28),
+    }
+
+
+class OriginalStage2(Original):
+    """The released query and its layers, written again from their layout."""
+
+    def text(self, ids, mask):
+        w, start, layer = self.weights, "Qformer.bert.embeddings", "Qformer.bert.encoder.layer.0"
+        x = w[f"{start}.word_embeddings.weight"][ids] + w[f"{start}.position_embeddings.weight"][: ids.shape[1]]
+        x = self.norm(f"{start}.LayerNorm", x, 1e-12)
+        parts = [self.linear(f"{layer}.attention.self.{part}", x) for part in ("query", "key", "value")]
+        found = self.linear(f"{layer}.attention.output.dense", attend(*parts, mask=mask[:, None, None].bool()))
+        x = self.norm(f"{layer}.attention.output.LayerNorm", found + x, 1e-12)
+        inner = self.linear(f"{layer}.output.dense", F.gelu(self.linear(f"{layer}.intermediate.dense", x)))
+        x = self.norm(f"{layer}.output.LayerNorm", inner + x, 1e-12)
+        return F.normalize(self.linear("text_proj", x[:, 0]), dim=-1)
+
+    def query(self, video, ids, mask):
+        text = self.text(ids, mask)
+        halves = [self.linear("combiner.text_projection_layer", text)]
+        halves.append(self.linear("combiner.image_projection_layer", video))
+        both = torch.cat(halves, -1).relu()
+        gate = self.linear("combiner.dynamic_scalar.0", both).relu()
+        gate = self.linear("combiner.dynamic_scalar.3", gate).sigmoid()
+        fused = self.linear("combiner.output_layer", self.linear("combiner.combiner_layer", both).relu())
+        return F.normalize(fused + gate * text + (1 - gate) * video, dim=-1)
+
+
+class CosineSchedule:
+    """The release's own, which stands in its checkpoint as an object."""
+
+    def __init__(self):
+        self.max_epochs = 100
+
+
+@pytest.fixture
+def stage2(tmp_path, monkeypatch):
+    """The released checkpoint, made up, and a folder into which embeddings were imported."""
+    monkeypatch.setattr(CosineSchedule, "__module__", "src.tools.scheduler")
+    package = {name: ModuleType(name) for name in ("src", "src.tools", "src.tools.scheduler")}
+    package["src.tools.scheduler"].CosineSchedule = CosineSchedule
+    with monkeypatch.context() as patch:  # of the training, not of the conversion
+        for name, module in package.items():
+            patch.setitem(sys.modules, name, module)
+        torch.save({"epoch": 3, "model": stage2_weights(), "scheduler": CosineSchedule()}, tmp_path / "best.ckpt")
+    details = {"imported_from": "aim.pkl", "sha256": "8c1f", "size": SIZE}
+    FeatureStore(tmp_path / "embeddings" / "video", details).append(["a"], torch.zeros(1, SIZE))
+    word_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    return tmp_path
+
+
+def test_a_converted_stage_2_composes_what_the_release_does(stage2, capsys):
+    command = [stage2 / "best.ckpt", stage2 / "model", "--embeddings", stage2 / "embeddings"]
+    run_command(convert_stage2, [*command, "--tokenizer", stage2 / "tokenizer"])
+    assert "for videos of size 12" in capsys.readouterr().out
+    model = AutoModel.from_pretrained(stage2 / "model")
+    tokens = AutoProcessor.from_pretrained(stage2 / "model")(text=["a dog runs", "a"])
+    video, original = normal(2, SIZE), OriginalStage2(stage2_weights())
+    assert tokens["attention_mask"].tolist()[1] != tokens["attention_mask"].tolist()[0]
+    assert_close(
+        model.get_query_features(video_embeds=video, **tokens),
+        original.query(video, tokens["input_ids"], tokens["attention_mask"]),
+    )
+    assert_close(model.get_target_features(video_embeds=video), F.normalize(video, dim=-1))
+    assert model.config.imported_video == {"imported_from": "aim.pkl", "sha256": "8c1f", "size": SIZE}
+
+
+def test_the_released_combiner_has_the_released_number_of_weights():
+    with torch.device("meta"):
+        fusion = GatedFusion(TFCoVRConfig(fusion="gated"))
+    assert sum(weight.numel() for weight in fusion.parameters()) == 84_960_001
+
+
+def test_a_converted_stage_2_takes_an_aim_of_the_same_size(stage2):
+    small = {"hidden_size": SIZE, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    aim = AIMModel(AIMConfig(num_frames=2, image_size=8, patch_size=4, **small)).eval()
+    aim.save_pretrained(stage2 / "aim")
+    model = convert_stage2.convert(stage2 / "best.ckpt", vision_model=str(stage2 / "aim"))
+    pixels = torch.rand(1, 2, 3, 8, 8)
+    assert_close(model.encode_video(pixels), aim(pixels).pooler_output)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"clip.logit_scale": normal(1)}, "1 weights have no place in TF-CoVR's stage 2 with BERT, such as clip.logit"),
+        ({"text_proj.bias": None}, "Missing key.*text_projection.bias"),
+        ({"combiner.output_layer.weight": normal(SIZE, 5)}, "size mismatch for fusion.output_projection.weight"),
+        ({"combiner.output_layer.bias": normal(5)}, "takes video embeddings of size 5, and .* has 12"),
+    ],
+)
+def test_a_checkpoint_that_is_no_whole_stage_2_is_refused(stage2, change, message):
+    weights = {name: weight for name, weight in (stage2_weights() | change).items() if weight is not None}
+    torch.save({"model": weights}, stage2 / "other.ckpt")
+    with pytest.raises(ValueError, match=rf"(?s){message}"):
+        convert_stage2.convert(stage2 / "other.ckpt", embeddings=stage2 / "embeddings")
+
+
+def test_a_stage_2_without_a_source_of_video_embeddings_is_refused(stage2):
+    for given, message in ({}, "give --vision_model"), ({"embeddings": stage2}, "holds no imported embeddings"):
+        with pytest.raises(ValueError, match=message):
+            convert_stage2.convert(stage2 / "best.ckpt", **given)
 
 
 VISION = {**SMALL, **IMAGES, "hidden_act": "gelu"}
