@@ -59,7 +59,7 @@ def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfi
         changes |= {"fusion": "gated", "projection_dim": None, "project_text": False, "project_targets": None}
         changes |= {"fusion_projection_dim": width, "fusion_hidden_dim": hidden}
         changes |= {"text_model": name, "text_model_class": None}
-    if row.source == "clip_model":
+    if row.source == "clip_model" and AutoConfig.from_pretrained(name).model_type == "clip":
         changes["vision_model_class"] = "CLIPVisionModelWithProjection"
     return replace(base, **changes)
 

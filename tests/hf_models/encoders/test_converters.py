@@ -1,5 +1,6 @@
 """Converters, on made-up weights in the original layouts, against a second implementation of each model."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -11,13 +12,23 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from small_encoders import IMAGES, SIDES, SMALL, WORDS, e5_v, mm_embed, random_videos, text_fields, word_tokenizer
+from timm.models import byobnet, register_model
 from torch.nn import functional as F
 from torch.testing import assert_close
-from transformers import AutoModel, AutoProcessor, BlipImageProcessor, BlipProcessor, CLIPTokenizer, MistralModel
+from transformers import (
+    AutoModel,
+    AutoProcessor,
+    BlipImageProcessor,
+    BlipProcessor,
+    CLIPImageProcessor,
+    CLIPProcessor,
+    CLIPTokenizer,
+    MistralModel,
+)
 
-from hf_models import AIMConfig, AIMModel, TFCoVRConfig
+from hf_models import AIMConfig, AIMModel, TFCoVRConfig, TFCoVRForComposedRetrieval
 from hf_models.checkpoints import read_checkpoint
-from hf_models.encoders import convert_covr, convert_languagebind, convert_mmembed, load_encoder
+from hf_models.encoders import convert_clip_resnet, convert_covr, convert_languagebind, convert_mmembed, load_encoder
 from hf_models.encoders.convert_covr import rename
 from hf_models.feature_store import FeatureStore
 from hf_models.tfcovr import convert_stage2
@@ -515,3 +526,143 @@ def test_a_release_that_is_no_whole_mm_embed_is_refused(mmembed, tmp_path):
     (folder / "config.json").write_text('{"architectures": ["Other"]}')
     with pytest.raises(ValueError, match="is not MM-Embed; name the downloaded folder"):
         convert_mmembed.convert(folder, str(root / "retriever"))
+
+
+WIDTH_OF_TEXT, PIXELS = 64, 64
+
+
+@register_model
+def tiny_resnet_clip(pretrained=False, num_classes=SIZE, img_size=PIXELS, **_):
+    """timm's ResNet of CLIP with one block in each stage and an eighth of the width."""
+    released = byobnet.model_cfgs["resnet50_clip"]
+    blocks = tuple(dataclasses.replace(block, d=1, c=block.c // 8) for block in released.blocks)
+    cfg = dataclasses.replace(released, blocks=blocks, stem_chs=(4, 4, 8))
+    return byobnet.ByobNet(cfg, num_classes=num_classes, img_size=img_size)
+
+
+def batch_norm(name, size):
+    running = {f"{name}.running_mean": normal(size), f"{name}.running_var": 1 + torch.rand(size)}
+    return norm_layer(name, size) | running | {f"{name}.num_batches_tracked": torch.tensor(3)}
+
+
+def resnet_weights():
+    """A ResNet of CLIP in OpenAI's layout."""
+    torch.manual_seed(2)
+    weights, given = {}, 3
+    for number, size in enumerate((4, 4, 8), start=1):
+        weights[f"visual.conv{number}.weight"] = normal(size, given, 3, 3)
+        weights |= batch_norm(f"visual.bn{number}", size)
+        given = size
+    for number in range(1, 5):
+        inner, block = 4 * 2**number, f"visual.layer{number}.0"
+        shapes = ((inner, given, 1, 1), (inner, inner, 3, 3), (4 * inner, inner, 1, 1))
+        for place, shape in enumerate(shapes, start=1):
+            weights |= batch_norm(f"{block}.bn{place}", shape[0])
+            weights[f"{block}.conv{place}.weight"] = normal(*shape)
+        weights |= batch_norm(f"{block}.downsample.1", 4 * inner)
+        weights[f"{block}.downsample.0.weight"] = normal(4 * inner, given, 1, 1)
+        given = 4 * inner
+    pool, layer = "visual.attnpool", "transformer.resblocks.0"
+    weights[f"{pool}.positional_embedding"] = normal(1 + (PIXELS // 32) ** 2, given)
+    for part in "qkv":
+        weights |= linear(f"{pool}.{part}_proj", given, given)
+    width = WIDTH_OF_TEXT
+    attention = linear(f"{layer}.attn.in_proj", 3 * width, width)
+    return weights | {
+        **linear(f"{pool}.c_proj", SIZE, given),
+        **{name.replace("in_proj.", "in_proj_"): weight for name, weight in attention.items()},
+        **linear(f"{layer}.attn.out_proj", width, width),
+        **norm_layer(f"{layer}.ln_1", width),
+        **norm_layer(f"{layer}.ln_2", width),
+        **linear(f"{layer}.mlp.c_fc", 4 * width, width),
+        **linear(f"{layer}.mlp.c_proj", width, 4 * width),
+        **norm_layer("ln_final", width),
+        "token_embedding.weight": normal(len(WORDS), width),
+        "positional_embedding": normal(40, width),
+        "text_projection": normal(width, SIZE),
+        "logit_scale": torch.tensor(4.6),
+    }
+
+
+class OriginalResNet(Original):
+    """OpenAI's CLIP with a ResNet, written again from its layout."""
+
+    def convolve(self, conv, norm, x, **how):
+        w = self.weights
+        x = F.conv2d(x, w[f"{conv}.weight"], **how)
+        running = w[f"{norm}.running_mean"], w[f"{norm}.running_var"]
+        return F.batch_norm(x, *running, w[f"{norm}.weight"], w[f"{norm}.bias"])
+
+    def image(self, x):
+        for number in (1, 2, 3):
+            how = {"padding": 1, "stride": 2 if number == 1 else 1}
+            x = self.convolve(f"visual.conv{number}", f"visual.bn{number}", x, **how).relu()
+        x = F.avg_pool2d(x, 2)
+        for number in range(1, 5):
+            block = f"visual.layer{number}.0"
+            y = self.convolve(f"{block}.conv1", f"{block}.bn1", x).relu()
+            y = self.convolve(f"{block}.conv2", f"{block}.bn2", y, padding=1).relu()
+            x, y = (F.avg_pool2d(part, 2) if number > 1 else part for part in (x, y))
+            y = self.convolve(f"{block}.conv3", f"{block}.bn3", y)
+            x = (y + self.convolve(f"{block}.downsample.0", f"{block}.downsample.1", x)).relu()
+        x = x.flatten(2).transpose(1, 2)
+        x = torch.cat([x.mean(1, keepdim=True), x], 1) + self.weights["visual.attnpool.positional_embedding"]
+        parts = [self.linear(f"visual.attnpool.{part}_proj", x) for part in "qkv"]
+        found = attend(parts[0][:, :1], *parts[1:], heads=x.shape[-1] // 64)
+        return self.linear("visual.attnpool.c_proj", found[:, 0])
+
+    def text(self, ids):
+        w, layer = self.weights, "transformer.resblocks.0"
+        x = w["token_embedding.weight"][ids] + w["positional_embedding"][: ids.shape[1]]
+        fused = w[f"{layer}.attn.in_proj_weight"], w[f"{layer}.attn.in_proj_bias"]
+        parts = F.linear(self.norm(f"{layer}.ln_1", x, 1e-5), *fused).chunk(3, -1)
+        before = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+        x = x + self.linear(f"{layer}.attn.out_proj", attend(*parts, mask=before))
+        inner = self.linear(f"{layer}.mlp.c_fc", self.norm(f"{layer}.ln_2", x, 1e-5))
+        x = x + self.linear(f"{layer}.mlp.c_proj", inner * torch.sigmoid(1.702 * inner))
+        return self.norm("ln_final", x, 1e-5)[torch.arange(len(ids)), ids.argmax(1)] @ w["text_projection"]
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory):
+    """A made-up CLIP with a ResNet, and the folder that the command makes of it."""
+    root = tmp_path_factory.mktemp("resnet")
+    given = {name: weight.contiguous() for name, weight in resnet_weights().items()}
+    save_file(given, root / "open_clip_model.safetensors")
+    CLIPProcessor(CLIPImageProcessor(), word_tokenizer()).save_pretrained(root / "processor")
+    command = [root / "open_clip_model.safetensors", root / "model", "--architecture", "tiny_resnet_clip"]
+    run_command(convert_clip_resnet, [*command, "--processor", root / "processor"])
+    return root
+
+
+def test_a_converted_resnet_of_clip_computes_what_the_original_does(resnet):
+    encoder, original = load_encoder(str(resnet / "model"), num_frames=2), OriginalResNet(resnet_weights())
+    (video,), text = random_videos(1, 2, PIXELS), "a dog runs then"
+    pixels = encoder.images([video])["pixel_values"]
+    each = original.image(pixels)
+    assert_close(encoder.encode_video([video])[0], F.normalize(F.normalize(each, dim=-1).mean(0), dim=-1))
+    ids = encoder.processor.tokenizer([text], return_tensors="pt")["input_ids"]
+    assert_close(encoder.encode_text([text]), F.normalize(original.text(ids), dim=-1))
+
+
+def test_stage_2_takes_both_towers_of_a_resnet_of_clip(resnet, tmp_path):
+    fields = {"fusion": "gated", "project_text": False, "fusion_projection_dim": 8, "fusion_hidden_dim": 8}
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(resnet / "model", resnet / "model", **fields)
+    original, pixels = OriginalResNet(resnet_weights()), torch.rand(1, 2, 3, PIXELS, PIXELS)
+    assert_close(model.encode_video(pixels)[0], original.image(pixels[0]).mean(0))
+    ids = torch.tensor([[3, 4, len(WORDS) - 1]])
+    assert_close(model.encode_text(ids), original.text(ids))
+    model.save_pretrained(tmp_path)
+    assert_close(AutoModel.from_pretrained(tmp_path).encode_video(pixels), model.encode_video(pixels))
+
+
+def test_a_checkpoint_that_is_no_whole_resnet_of_clip_is_refused(resnet, tmp_path):
+    for change, message in (
+        ({"adapter.weight": normal(2)}, "adapter.weight"),
+        ({"visual.attnpool.c_proj.bias": None}, "Missing key.*head.proj.bias"),
+        ({"ln_final.bias": None}, "lacks ln_final.bias"),
+    ):
+        weights = {name: weight for name, weight in (resnet_weights() | change).items() if weight is not None}
+        torch.save(weights, tmp_path / "other.pt")
+        with pytest.raises(ValueError, match=rf"(?s){message}"):
+            convert_clip_resnet.convert(tmp_path / "other.pt", "tiny_resnet_clip")
