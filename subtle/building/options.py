@@ -46,6 +46,11 @@ class BuildTFCoVRConfig(BuildConfig, OwnClipsConfig):
     top_n: int | None = option(
         None, "Most target labels per source label; none: all above the threshold, of own clips 5."
     )
+    pairs: str | None = option(
+        None,
+        "Sheet of pairs to review (CSV): where it is missing, it is written and the build stops; filled in with yes or "
+        "no, its pairs are built. None: no review.",
+    )
     max_triplets_per_pair: int | None = option(100, "Most triplets per pair of labels; none: all.")
     max_output_tokens: int = 128
     output_dir: str = "outputs/build_tfcovr"
