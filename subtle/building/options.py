@@ -1,4 +1,4 @@
-"""The options of `build tfcovr`, `build comp`, `build fig`, `caption write`, `caption rewrite`, `caption select`."""
+"""The options of `build` and `caption`, by their second words."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -74,6 +74,15 @@ class BuildTFCoVRConfig(BuildConfig, OwnClipsConfig):
     def name(self) -> str:
         """The configuration that opens the result."""
         return "own" if self.data_dir else "source"
+
+
+@dataclass
+class BuildClipsConfig(DataConfig, OutputConfig):
+    """What to cut, and where to."""
+
+    dataset_config: str = "release"
+    num_workers: int = option(2, "Processes that cut; 0: this one cuts.")
+    output_dir: str = "outputs/clips"
 
 
 @dataclass

@@ -385,11 +385,12 @@ def test_only_pairs_that_people_keep_are_built(tmp_path, capsys):
     assert tfcovr(tmp_path, "--pairs", sheet, limit=10_000) == 0
     answers = answers_of()  # a label stands for those that read the same
     wanted = {tuple(answers[one] for one in pair) for pair in table.filter(kept).select("source", "target").iter_rows()}
-    steps = results(tmp_path / "built")["figures"]
     built = {(answers[row["query_label"]], answers[row["target_label"]]) for row in texts(tmp_path / "built")}
     assert built <= wanted
     assert len(built) > len(wanted) / 2
-    assert "dropped in the review of pairs" in json.dumps(steps)
+    reasons = pl.read_parquet(tmp_path / "built" / "rejections.parquet")["reason"].to_list()
+    assert reasons.count("dropped in the review of pairs") == len(table) - table.filter(kept).height
+    assert "no clip has the label 'none' of pairs.csv" in reasons
 
 
 @pytest.mark.parametrize(
