@@ -27,7 +27,7 @@ IN_CHECKOUT_AND_INSTALLED = (
 )
 SECOND_WORDS = {
     "check": ("tfcovr", "comp", "fig"),
-    "build": ("tfcovr", "comp", "fig"),
+    "build": ("tfcovr", "clips", "comp", "fig"),
     "analyse": ("tfcovr", "comp", "fig"),
     "evaluate": ("tfcovr", "comp", "vcmr", "mteb"),
     "embed": ("clips", "moments"),

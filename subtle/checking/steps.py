@@ -78,16 +78,17 @@ def steps_of_tfcovr(parts: Parts) -> list[Step]:
 
 
 def steps_of_comp(parts: Parts) -> list[Step]:
-    tuning = parse_config(VidCLIPRunConfig, None, ["vidclip_one_gpu.yaml"])
-    operations = tuning.num_frames * frame_operations("openai/clip-vit-large-patch14")
-    vidclip = "accelerate launch $(subtle path vidclip) vidclip_one_gpu.yaml {data} --dataset "
+    frame = frame_operations("openai/clip-vit-large-patch14")
     judge = f"subtle judge --dataset_config release {{data}} --model {CHAT_MODEL} --dry_run --dataset "
     steps = []
     for name in ("activitynet_comp", "youcook2_comp"):
-        clips = tuning.epochs * len({*parts[name].items})
-        hours = A100.hours(PASSES * clips * operations, clips)
+        file = f"vidclip_paper_4_{name.removesuffix('_comp')}.yaml"
+        tuning = parse_config(VidCLIPRunConfig, None, [file])
+        clips = (tuning.max_steps or 0) * tuning.batch_size
+        larger = ((tuning.frame_side or 224) / 224) ** 2
+        hours = A100.hours(PASSES * clips * tuning.num_frames * larger * frame, clips)
         steps += [
-            Step(f"Tables 2 to 4, {name}", name, vidclip + name, hours=hours),
+            Step(f"Tables 2 to 5, {name}, each row", name, f"subtle vidclip {file} {{data}}", hours=hours),
             Step(f"Table 7, {name}", name, judge + name),
         ]
     return [*steps, Step("Table 1", "captions", "subtle build comp --source {annotations}", needs_videos=False)]

@@ -1,9 +1,9 @@
 """The commands of "From paper to command" in recipes/README.md, as a person types them."""
 
-import itertools
 import re
 import shlex
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 README = Path(__file__).parents[2] / "recipes/README.md"
@@ -52,7 +52,7 @@ class Command:
             if word in {"DIR", "MODEL"}:
                 found = [STANDS_FOR[key] for key in STANDS_FOR if key[0] in places and key[1] == words[place - 1]]
                 words[place] = found[-1]
-        return [url if word == "URL" else word for word in words]
+        return [url if word == "URL" or before == "--base_url" else word for before, word in pairwise(["", *words])]
 
 
 def optional_parts(text: str) -> list[str]:
@@ -63,7 +63,7 @@ def optional_parts(text: str) -> list[str]:
     """
     pieces = re.split(r"\s*\[([^]]*)\]", text)
     parts = range(1, len(pieces), 2)
-    kept = [(), *itertools.combinations(parts, 1)]
+    kept = [(), *((part,) for part in parts)]
     return [
         "".join(piece if place % 2 == 0 else f" {piece}" * (place in chosen) for place, piece in enumerate(pieces))
         for chosen in kept
@@ -71,7 +71,7 @@ def optional_parts(text: str) -> list[str]:
 
 
 def read_commands() -> list[Command]:
-    """All of them in order. A span of flags alone goes on with the command before it."""
+    """All of them in order. A span of flags alone goes on with the command before it, perhaps "for" one of its flags."""
     text = README.read_text(encoding="utf-8").partition("## From paper to command")[2].partition("\n## ")[0]
     found: list[Command] = []
     whole = ""
@@ -81,9 +81,9 @@ def read_commands() -> list[Command]:
             cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| ") else ["", line]
             if (number and not cells[0]) or len(cells) != 2:
                 continue
-            for span in re.findall(r"`([^`]+)`", cells[1]):
+            for span, replaced in re.findall(r"`([^`]+)`(?: for `(--[^`]+)`)?", cells[1]):
                 if span.startswith("--") and span not in whole:
-                    texts = [f"{whole} {span}"]
+                    texts = [f"{whole.replace(replaced, '').strip()} {span}"]
                 elif span.startswith(COMMAND):
                     whole, *others = optional_parts(span)
                     texts = [whole, *others]

@@ -193,6 +193,17 @@ def draw_video_comp(root: Path) -> None:
     Dataset.from_list(clips).to_parquet(root / "data/short_clips/train-00000-of-00001.parquet")
 
 
+def draw_msrvtt(root: Path) -> None:
+    """MSR-VTT's two public split files, and its test videos, of which one is gone."""
+    names = [f"video{7010 + number}" for number in range(5)]
+    videos = [{"video_id": name, "split": "test"} for name in names] + [{"video_id": "video0", "split": "train"}]
+    sentences = [{"video_id": name, "caption": f"{EVENTS[k]} {name}"} for name in names for k in range(2)]
+    write(root / "data/msrvtt/MSRVTT_data.json", {"videos": videos, "sentences": sentences})
+    lines = [f"ret{place},msr{name[5:]},{name},{EVENTS[place % 4]} {place}" for place, name in enumerate(names)]
+    write(root / "data/msrvtt/MSRVTT_JSFUSION_test.csv", "\n".join(["key,vid_key,video_id,sentence", *lines]))
+    write_videos(root / "data/msrvtt_videos", names[:-1], shown)
+
+
 def shown(number: int):
     """Eight seconds of video, two of each color."""
     return [COLORS[(number + second // 2) % 4] for second in range(8)]
@@ -289,5 +300,6 @@ def draw(root: Path) -> Path:
     draw_own(root)
     draw_tfcovr(root)
     draw_video_comp(root)
+    draw_msrvtt(root)
     draw_verified(root)
     return root

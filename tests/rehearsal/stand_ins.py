@@ -70,6 +70,7 @@ SMALL_MODELS = {
     **dict.fromkeys(("Salesforce/blip-itm-large-coco", "models/covr", "models/covr-ecde"), blip),
     "Alibaba-NLP/gme-Qwen2-VL-2B-Instruct": gme,
     "royokong/e5-v": e5_v,
+    "google/videoprism-lvt-base-f16r288": videoprism,
     "models/mmembed": mm_embed,
     "models/languagebind": languagebind,
 }

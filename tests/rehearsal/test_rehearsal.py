@@ -47,11 +47,11 @@ NOT_REHEARSED = {
 COMMANDS = read_commands()
 
 
-def fewer(values):
+def fewer(values, changes):
     """A configuration with fewer steps, also of the variations in it."""
-    changes = FEWER | HERE | SMALLER
     return {
-        name: fewer(value) if isinstance(value, dict) else changes.get(name, value) for name, value in values.items()
+        name: fewer(value, changes) if isinstance(value, dict) else changes.get(name, value)
+        for name, value in values.items()
     }
 
 
@@ -62,11 +62,6 @@ def here(drawn):
 
     root = drawn
     make_models(root)
-    for path in (RECIPES / "configs").glob("*.yaml"):
-        values = fewer(yaml.safe_load(path.read_text(encoding="utf-8")))
-        for folder in (root, root / "recipes/configs"):
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / path.name).write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     small = MiniatureConfig(
         labels=("40", "41", "119", "93", "103b", "107b"),
         clips_per_label={"train": 4, "validation": 2, "test": 2},
@@ -95,7 +90,14 @@ def here(drawn):
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", root / "cache")
         patch.setattr(OpenAIChat, "answer", remember)
         patch.setenv("OPENAI_BASE_URL", server.url)
-        patch.setenv("OPENAI_API_KEY", "none")
+        for key in ("OPENAI_API_KEY", "GEMINI_API_KEY"):
+            patch.setenv(key, "none")
+        for path in (RECIPES / "configs").glob("*.yaml"):
+            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+            values = fewer(values, FEWER | HERE | SMALLER | {"base_url": server.url})
+            for folder in (root, root / "recipes/configs"):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / path.name).write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
         yield server.url
 
 
