@@ -77,7 +77,7 @@ def steps_of_tfcovr(parts: Parts) -> list[Step]:
     ]
 
 
-def steps_of_comp(parts: Parts) -> list[Step]:
+def steps_of_comp(_: Parts) -> list[Step]:
     frame = frame_operations("openai/clip-vit-large-patch14")
     judge = f"subtle judge --dataset_config release {{data}} --model {CHAT_MODEL} --dry_run --dataset "
     steps = []

@@ -45,7 +45,7 @@ class Command:
 
     def words(self, url: str) -> list[str]:
         """What one types after `subtle`, with folders for DIR and the address of a chat server for URL."""
-        text = re.sub(r"^accelerate launch (?:--\S+ \S+ )*\$\(subtle path (\w+)\)", r"subtle \1", self.text)
+        text = re.sub(r"^accelerate launch (?:--\S+ (?:\$\([^)]*\)|\S+) )*\$\(subtle path (\w+)\)", r"subtle \1", self.text)
         words = shlex.split(re.sub(r"\$\(subtle path ([^)]*)\)", r"\1", text))[1:]
         places = ("", self.section, *words)
         for place, word in enumerate(words):
@@ -71,7 +71,7 @@ def optional_parts(text: str) -> list[str]:
 
 
 def read_commands() -> list[Command]:
-    """All of them in order. A span of flags alone goes on with the command before it, perhaps "for" one of its flags."""
+    """All in order. A span of flags alone goes on with the command before it, perhaps "for" one of its flags."""
     text = README.read_text(encoding="utf-8").partition("## From paper to command")[2].partition("\n## ")[0]
     found: list[Command] = []
     whole = ""

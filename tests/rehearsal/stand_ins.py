@@ -18,6 +18,7 @@ from small_encoders import (
     mm_embed,
     save_small,
     text_fields,
+    videoprism,
     word_tokenizer,
 )
 from transformers import (
