@@ -125,9 +125,7 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnC
     )
     clips_config: str = option("mini-clips", "Its configuration.")
     clips_data_dir: str | None = option(None, "Folder of its annotations; none where it needs none.")
-    num_frames: int = option(
-        16, "Frames of each video; 1 trains on images, and a model of images can go on with any number."
-    )
+    num_frames: int = 16
     frame_side: int | None = option(
         None, "Side of the square frames in pixels, to which positions of patches are stretched; none: as the model's."
     )
