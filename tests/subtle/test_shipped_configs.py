@@ -40,6 +40,16 @@ def test_a_configuration_file_is_read(path, kind):
     assert ("release" in config.dataset_config) == any(part in path.stem for part in ON_REAL_DATA)
 
 
+def test_files_on_real_data_that_share_a_folder_make_the_same_in_it():
+    made = {}
+    for path in sorted((RECIPES / "configs").glob("*.yaml")):
+        options = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if options.get("dataset_config") == "release" and "output_dir" in options:
+            key = f"{path.stem.split('_')[0]} {options['output_dir']}"
+            result = {name: value for name, value in options.items() if name != "num_workers"}
+            assert made.setdefault(key, result) == result, path.name
+
+
 @pytest.mark.parametrize("path", sorted((RECIPES / "configs").glob("ablate*.yaml")), ids=lambda path: path.stem)
 def test_the_variations_of_a_configuration_file_are_options(path):
     config = parse_config(AblateConfig, None, [str(path)])
