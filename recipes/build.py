@@ -1,7 +1,7 @@
 """Build a dataset from annotations: triplets of clips, contrast pairs, or fine captions of moments.
 
 Without `--model` a rule-based generator writes the texts, so no key is needed. A killed run started again goes on where
-it was and pays for nothing twice. A build that is in OUTPUT_DIR is replaced.
+it was and pays for nothing twice. A dataset that is in OUTPUT_DIR is replaced.
 
 tfcovr: Build TF-CoVR's triplets and queries from published annotations or your own clips.
 

@@ -133,7 +133,13 @@ def embed(config: EmbedConfig) -> dict[str, Any]:
     if config.import_from and accelerator.is_main_process:
         import_videos(config)
     accelerator.wait_for_everyone()
-    model, processor = load_encoders(config, imported_video=imported_into(output_dir))
+    imported = imported_into(output_dir)
+    model, processor = load_encoders(config, imported_video=imported)
+    if model.config.imported_video and imported is None:
+        raise SystemExit(
+            f"{config.vision_model} has no video encoder: it works on embeddings that were imported from "
+            f"{model.config.imported_video['imported_from']}; import them into {output_dir} with --import_from"
+        )
     origin = made_by(model, processor, config)
     stores = {kind: FeatureStore(output_dir / kind, origin[kind]) for kind in ("video", "text")}
     model = model.to(accelerator.device).eval()

@@ -105,6 +105,11 @@ def test_stage_2_trains_on_imported_embeddings_and_its_model_is_measured_on_them
     (coverage,) = json.loads((tmp_path / "measured" / "results.json").read_text())["coverage"].values()
     assert (coverage["gallery_clips"], coverage["gallery_clips_ranked"]) == (3, 2)
     assert (coverage["targets"], coverage["targets_in_gallery"]) == (2, 1)
+    measuring.embeddings = str(tmp_path / "nothing")
+    with pytest.raises(
+        SystemExit, match=r"has no video encoder: .* imported from aim\.pkl; import them into .*nothing"
+    ):
+        evaluate_tfcovr.run(measuring)
     other = tmp_path / "other"
     shutil.copytree(config.output_dir, other)
     made = json.loads((other / "video" / "store.json").read_text())
