@@ -116,9 +116,9 @@ def prices(paper: Paper, parts: Parts) -> dict[str, tuple[float, float]]:
 
 def main(paper: Paper, config: CheckConfig) -> int:
     """Exit status 1 where no table can be filled."""
-    data_dir, output_dir = Path(str(config.data_dir)), Path(config.output_dir) / paper
-    if not data_dir.is_dir():
-        raise ValueError(f"{data_dir}: no such folder of annotations; give the folder with --data_dir")
+    data_dir, output_dir = Path(config.data_dir or ""), Path(config.output_dir) / paper
+    if not config.data_dir or not data_dir.is_dir():
+        raise ValueError(f"{config.data_dir}: no such folder of annotations; give it with --data_dir")
     parts = {part.name: part for part in READ[paper](data_dir)}
     show_parts(parts.values())
     here = {of: counts for part in parts.values() for of, counts in part.counts.items()}

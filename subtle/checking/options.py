@@ -12,7 +12,3 @@ class CheckConfig(VideosConfig, OutputConfig):
 
     data_dir: str | None = option(None, "Folder of the annotations, as they were downloaded; needed.")
     output_dir: str = "outputs/check"
-
-    def __post_init__(self) -> None:
-        if not self.data_dir:
-            raise ValueError("name the folder of the annotations with --data_dir")

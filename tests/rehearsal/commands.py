@@ -8,6 +8,7 @@ from pathlib import Path
 
 README = Path(__file__).parents[2] / "recipes/README.md"
 COMMAND = ("subtle ", "accelerate launch ", "python -m ")
+LAUNCHED = r"^accelerate launch (?:--\S+ (?:\$\([^)]*\)|\S+) )*\$\(subtle path (\w+)\)"
 STANDS_FOR = {
     ("TF-CoVR", "--source"): "data/tfcovr",
     ("TF-CoVR", "--data_dir"): "data/tfcovr",
@@ -22,7 +23,7 @@ STANDS_FOR = {
     ("VERIFIED", "--data_dir"): "data/charades_fig",
     ("VERIFIED", "--video_dir"): "data/charades_fig_videos",
     ("VERIFIED", "--build"): "outputs/build_fig",
-    ("VERIFIED", "--answers"): "data/answers",
+    ("VERIFIED", "--answers"): "outputs/analysis/user-study",
     ("", "--model"): "gpt-4o",
     ("", "--encoder"): "openai/clip-vit-base-patch32",
 }
@@ -45,7 +46,7 @@ class Command:
 
     def words(self, url: str) -> list[str]:
         """What one types after `subtle`, with folders for DIR and the address of a chat server for URL."""
-        text = re.sub(r"^accelerate launch (?:--\S+ (?:\$\([^)]*\)|\S+) )*\$\(subtle path (\w+)\)", r"subtle \1", self.text)
+        text = re.sub(LAUNCHED, r"subtle \1", self.text)
         words = shlex.split(re.sub(r"\$\(subtle path ([^)]*)\)", r"\1", text))[1:]
         places = ("", self.section, *words)
         for place, word in enumerate(words):

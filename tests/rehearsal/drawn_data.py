@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import torch
 from colored_videos import write_colored_video
 from datasets import Dataset
 from PIL import Image
 
+from hf_datasets.comp.pairs import question_about
 from hf_datasets.tfcovr.labels import load_labels
 
 GYMNASTICS, DIVES = ("40", "41", "45"), ("103b", "107b", "207b")
@@ -80,6 +82,10 @@ def draw_tfcovr(root: Path) -> None:
     write_videos(root / "data/videos/FineGym", videos, lambda _: seconds)
     (root / f"data/videos/FineGym/{HALF}.mp4").touch()
     (root / f"data/videos/FineGym/{GONE}.mp4.part").write_bytes(b"half")
+    (root / "annotations").mkdir()
+    (root / "annotations/tfcovr").symlink_to(root / "data/tfcovr")
+    released = {clip: torch.rand(16) for split in LONG_VIDEOS for clip, _ in clips_of(split)}
+    (root / "aim_embeddings_12f_train_val_test.pkl").write_bytes(pickle.dumps(released))
     for (competition, instance), label in dives.items():
         folder = root / "data/videos/FINADiving_MTL_256s" / competition / instance
         folder.mkdir(parents=True)
@@ -232,8 +238,8 @@ def released_pairs(video: str) -> list[dict]:
             "negative_text": false,
             **times("positive_text", start, end),
             **times("negative_text", 4, 8),
-            "question": f"Which fits the video? (A) {true} (B) {false}",
-            "answer": "A",
+            "question": question_about((true, false), "2"),
+            "answer": "(2)",
         }
         for kind, (true, false, start, end) in texts.items()
     ]
@@ -277,11 +283,7 @@ def fine_moments(video: str, number: int) -> list[dict]:
 
 
 def draw_own(root: Path) -> None:
-    """Captions by others, pairs of videos and texts, and what participants of a user study sent back."""
-    write(root / "data/answers/items.json", {"item-001": {"desc_id": 0, "kind": "static"}})
-    for person in ("ann", "bob", "cyd"):
-        answer = {"item_id": "item-001", "static": 1, "dynamic": 1, "accuracy": 4}
-        write(root / f"data/answers/answers-{person}.json", {"form": "1", "participant": person, "answers": [answer]})
+    """Captions by others, and pairs of videos and texts."""
     captions = pl.DataFrame(
         [(clip, "Switch leap with one turn.") for clip, _ in clips_of("train")],
         schema=["clip_id", "caption"],

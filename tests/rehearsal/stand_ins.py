@@ -23,6 +23,8 @@ from small_encoders import (
 )
 from transformers import (
     BitImageProcessor,
+    CLIPImageProcessor,
+    CLIPProcessor,
     ResNetConfig,
     ResNetModel,
     RobertaConfig,
@@ -30,6 +32,15 @@ from transformers import (
 )
 
 from hf_models import AIMModel, AIMVideoProcessor
+from hf_models.encoders.configuration_clip_resnet import CLIPResNetConfig
+from hf_models.encoders.modeling_clip_resnet import CLIPResNetModel
+
+
+def clip_resnet():
+    sizes = {"architecture": "test_byobnet", "image_size": 64, "hidden_size": 16}
+    config = CLIPResNetConfig(text_config=text_fields(), vision_config=sizes, projection_dim=16)
+    images = CLIPImageProcessor(size={"shortest_edge": 64}, crop_size={"height": 64, "width": 64})
+    return CLIPResNetModel(config), CLIPProcessor(images, word_tokenizer())
 
 
 def save_resnet(folder: Path) -> None:
@@ -72,6 +83,7 @@ SMALL_MODELS = {
     "Alibaba-NLP/gme-Qwen2-VL-2B-Instruct": gme,
     "royokong/e5-v": e5_v,
     "google/videoprism-lvt-base-f16r288": videoprism,
+    "models/clip-rn50": clip_resnet,
     "models/mmembed": mm_embed,
     "models/languagebind": languagebind,
 }
