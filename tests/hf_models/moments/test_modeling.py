@@ -179,6 +179,7 @@ print(json.dumps(totals))
 """
 
 
+@pytest.mark.slow  # the test of the cards does so for each family in one process
 def test_saved_folders_work_where_neither_the_package_nor_a_video_library_is_installed(tmp_path, warm_python):
     expected = []
     for name in MODELS:
