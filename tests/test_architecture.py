@@ -243,6 +243,11 @@ def opened_videos(path: Path) -> list[str]:
     ]
 
 
+def test_processes_of_a_launch_are_connected_in_one_place_which_decides_how_long_they_wait():
+    called = {str(path) for path in NOT_TESTS if called_names(path) & {"PartialState", "Accelerator"}}
+    assert called - {"benchmarks/stage2.py"} == {"subtle/run/accelerator.py"}
+
+
 def test_videos_are_opened_in_few_places():
     """Everything else reads videos with `hf_datasets.video`, which refuses what is not one."""
     assert {str(path) for path in NOT_TESTS if opened_videos(path)} == OPENERS

@@ -164,7 +164,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
             place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
             if accelerator.is_main_process:
                 several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure, other))
-    return finish(config, evaluations, measure, Accelerator())
+    return finish(config, evaluations, measure, make_accelerator(config.device, output_dir))
 
 
 def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:

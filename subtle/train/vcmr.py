@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import PartialState
 from accelerate.utils import set_seed
 from safetensors.torch import load_file
 from torch import Tensor
@@ -28,6 +27,7 @@ from subtle.embedding.options import EmbedMomentsConfig
 from subtle.fig.data import load_moments, span_preset
 from subtle.fig.feature_makers import FEATURES_FILE, features_of
 from subtle.fig.measure import MomentRetrievalMeasure, selection_score
+from subtle.run.accelerator import processes
 from subtle.run.checkpoints import AGAIN
 from subtle.run.data import with_split
 from subtle.run.encoded_data import ENCODED_DATA
@@ -120,7 +120,7 @@ class VCMR(TrainingRun):
 
     def __init__(self, config: VCMRConfig) -> None:
         chosen = with_split(config, "validation_split", ("validation", "test"))
-        if chosen.validation_split == "test" and config.validation_split is None and PartialState().is_main_process:
+        if chosen.validation_split == "test" and config.validation_split is None and processes().is_main_process:
             sys.stderr.write(
                 f"{config.dataset!r} has no split 'validation': 'test' chooses the epoch, as in the released code, so "
                 "results on it are too good; --validation_split names another\n"
@@ -235,6 +235,6 @@ def run(config: VCMRConfig) -> dict[str, float]:
 
 def main(config: VCMRConfig) -> None:
     metrics = run(config)
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         found = ", ".join(f"{100 * metrics[f'vcmr_recall@1_iou@{iou}']:.2f} at IoU {iou}" for iou in (0.5, 0.7))
         print(f"{config.output_dir}/model: validation VCMR recall@1 {found}")
