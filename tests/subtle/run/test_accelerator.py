@@ -32,5 +32,5 @@ def test_processes_wait_for_each_other_as_long_as_one_place_says(first, tmp_path
 @pytest.mark.usefixtures("_new_state")
 def test_gradient_accumulation_is_refused_with_the_cure(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
-    with pytest.raises(SystemExit, match="gradient_accumulation_steps is 4.*lower --batch_size"):
+    with pytest.raises(SystemExit, match=r"gradient_accumulation_steps is 4.*lower --batch_size"):
         make_accelerator("cpu", tmp_path)
