@@ -4,7 +4,7 @@ import re
 
 from hf_datasets.generation.repair import read_object
 
-NUMBER = re.compile(r"(?:^|(?<=\s))\(?(\d{1,2})\s?[.):]\s+")
+NUMBER = re.compile(r"(?:^|(?<=[\s\"\u201c]))\(?(\d{1,2})\s?[.):]\s+")
 FENCE = re.compile(r"```\w*\n?|```")
 QUOTES = "\"'\u201c\u201d\u2018\u2019 \t"
 

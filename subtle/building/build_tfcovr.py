@@ -62,7 +62,7 @@ def main(config: BuildTFCoVRConfig) -> int:
         threshold = 0.0 if encoder else default_threshold(labels)
     proposed = propose_pairs(labels, embeddings=encoder, threshold=threshold, top_n=config.top_n)
     pairs = list(build.limited(build.passed("pairs", proposed)))
-    task = ModificationTask({label.label_id: label for label in labels})
+    task = ModificationTask({label.label_id: label for label in labels}, prompts=config.prompts)
     answers = build.ask(task, pairs, name="modifications")
     changes, _ = change_frame(modification for _, modification in answers)
     rows, unused = compose(

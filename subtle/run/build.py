@@ -241,6 +241,9 @@ class Build:
         if meter.usd is not None and meter.price is not None:
             facts["cost of this run"] = f"${meter.usd:.4f} at the prices of {meter.price.as_of}"
         if self.config.model:
+            facts["prompts"] = {"own": "this project's", "paper": "as the paper prints them, where it does"}[
+                getattr(self.config, "prompts", "own")
+            ]
             facts["requests"] = f"{meter.requests} made, {meter.cached} answered from the cache"
             facts["tokens"] = f"{meter.input_tokens} in, {meter.output_tokens} out"
             facts |= {f"prompts of {name} (SHA-256)": ", ".join(texts) for name, texts in meter.prompts.items()}

@@ -179,6 +179,7 @@ def test_the_api_key_appears_nowhere(tmp_path, monkeypatch, capsys):
         (["--model", "unlisted", "--max-usd", "1"], "no price is listed for 'unlisted'"),
         (["--source", "/nowhere"], "/nowhere"),
         (["--model", "m", "--max-concurrency", "0"], "max_concurrency is 0"),
+        (["--model", "m", "--prompts", "paper", "--data-dir", "mine"], "--prompts paper is for TF-CoVR's labels"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_status_2(tmp_path, capsys, options, message):
@@ -274,6 +275,27 @@ def test_videocomp_is_built_by_a_chat_model_within_the_rule_on_words(tmp_path):
     assert kinds == {"temporal_reorder", "segment_mismatch"}
     rejected = pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     assert any(row["reason"].startswith("changes too many words: precision 0.00") for row in rejected)
+
+
+def test_with_the_papers_prompts_the_model_orders_the_events_and_the_card_says_whose_they_are(tmp_path):
+    def answer(body):
+        system, asked = body["messages"][0]["content"], body["messages"][-1]["content"]
+        if system.startswith("Randomly reorder"):
+            assert "response_format" not in body
+            *first, last = asked.removesuffix(".").split(". ")
+            return ". ".join([last, *first]) + "."
+        return json.dumps({"paragraph": json.loads(asked)["paragraph"]})
+
+    with ChatServer(answer) as server:
+        options = ["--model", "m", "--base-url", server.url, "--max-answers", 1, "--prompts", "paper"]
+        comp(tmp_path, *options)
+    rows = {(row["video_id"], row["disruption_type"]): row for row in texts(tmp_path / "built")}
+    row = rows["v_one", "temporal_reorder"]
+    assert json.loads(row["decision"])["order"] == [2, 0, 1]
+    assert row["negative_text"].startswith("He drinks a glass of water. A man lifts")
+    assert "prompts: as the paper prints them" in (tmp_path / "built" / "README.md").read_text()
+    assert results(tmp_path / "built")["config"]["prompts"] == "paper"
+    assert any(text.startswith("Randomly reorder") for text in results(tmp_path / "built")["prompts"]["comp-reordering"].values())
 
 
 MOMENTS = [
