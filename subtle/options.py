@@ -198,7 +198,8 @@ class ConfigParser(argparse.ArgumentParser):
 
     def read(self, arguments: list[str]) -> Any:
         """The configuration that the command line gives; ends the process for `--help` and `--print_config`."""
-        words, values = [with_underscores(word) for word in arguments], {}
+        words = [with_underscores(word) for word in arguments]
+        values: dict[str, Any] = {}
         while words and is_yaml(words[0]):
             values |= self.read_file(find_config(Path(words.pop(0))))
         for before, word in itertools.pairwise(["", *words]):

@@ -1,7 +1,8 @@
 """The generation tasks of VideoComp: temporal structuring, reordering, action replacement.
 
-The prompts are worded after section 3.1.2 of the paper; the one that it prints, for reordering, is there as printed, too,
-where the model chooses the order. Every answer must keep the words of its original (precision and recall at least 0.8).
+The prompts are worded after section 3.1.2 of the paper; the one that it prints, for reordering, is there as printed,
+too: with it the model chooses the order. Every answer must keep the words of its original (precision and recall of at
+least 0.8).
 """
 
 import json
@@ -39,8 +40,8 @@ REORDER_PROMPT: Final = (
 PRINTED_REORDER_PROMPT: Final = (
     "Randomly reorder the sentences in this paragraph and add connecting words, such temporal adverbs or transitions, "
     "to improve flow. Use only transitions that indicate forward progression in time. Do not use words that suggest "
-    "backward movement in time. Ensure that the meaning of each sentence remains unchanged. Maintain the original number "
-    "of sentences."
+    "backward movement in time. Ensure that the meaning of each sentence remains unchanged. Maintain the original "
+    "number of sentences."
 )
 """VideoComp, section 3.1.2; the only prompt of its generators that it prints."""
 ACTION_PROMPT: Final = (

@@ -124,7 +124,9 @@ class Construction:
         attributes: dict[int, list[Any]] = defaultdict(list)
         if self.sees_frames:
             keyframes = self.passed("keyframes", self._keyframes())
-            for keyframe, found in self.ask("keyframe attributes", AttributesTask(self._frame_at, prompts=self.prompts), keyframes):
+            for keyframe, found in self.ask(
+                "keyframe attributes", AttributesTask(self._frame_at, prompts=self.prompts), keyframes
+            ):
                 attributes[keyframe.moment.desc_id].append(found)
         rows = [
             StaticRow(moment, tuple(attributes[desc_id]), self._named(moment))
@@ -153,9 +155,14 @@ class Construction:
 
     def _dynamic(self) -> list[Candidates]:
         rows = [DynamicRow(moment, beside=beside(moment, self._others(moment))) for moment in self.moments.values()]
-        rows = [replace(row, questions=questions) for row, questions in self.ask("questions", QuestionsTask(prompts=self.prompts), rows)]
+        rows = [
+            replace(row, questions=questions)
+            for row, questions in self.ask("questions", QuestionsTask(prompts=self.prompts), rows)
+        ]
         if self.sees_frames:
-            answered: list[tuple[DynamicRow, Answers]] = self.ask("answers", AnswersTask(self._frames_of, prompts=self.prompts), rows)
+            answered: list[tuple[DynamicRow, Answers]] = self.ask(
+                "answers", AnswersTask(self._frames_of, prompts=self.prompts), rows
+            )
             rows = [replace(row, answers=answers.answers, description=answers.description) for row, answers in answered]
         return [candidates for _, candidates in self.ask("dynamic captions", DynamicTask(prompts=self.prompts), rows)]
 

@@ -155,7 +155,7 @@ def counts_of(dataset: str, splits: Mapping[str, pl.DataFrame]) -> dict[str, dic
             found[name.rstrip("_")] = len(part)
         if (score := part["fine_caption_score"].mean()) is not None:
             found[f"{name}score"] = cast(float, score)
-    return {f"{dataset}/{split}": {"moments": len(part)} for split, part in splits.items()} | {dataset: found}
+    return {dataset: found} | {f"{dataset}/{split}": {"moments": float(len(part))} for split, part in splits.items()}
 
 
 def score_histogram(*splits: Dataset) -> dict[int, int]:

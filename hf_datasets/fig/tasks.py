@@ -1,7 +1,7 @@
 """VERIFIED's annotation pipeline as tasks, one per listing of the supplement (2 to 6; 7 to 9 are in `negatives`).
 
-The prompts are those that the listings print, or our own, worded after them with the same placeholders and examples. The
-row of each task holds what it needs of the moment, so a stage takes the records of the one before.
+The prompts are those that the listings print, or our own, worded after them with the same placeholders and examples.
+The row of each task holds what it needs of the moment, so a stage takes the records of the one before.
 
 The rule-based generators do not see the frames. They add to a caption what *other annotations* of the same video say:
 things named there (static), and what happens beside the moment (dynamic). Where the video has no other caption
@@ -225,7 +225,9 @@ class StaticTask(PromptedTask):
         frames = [
             {"background": a.background, "objects": a.objects, "description": a.description} for a in row.keyframes
         ]
-        told = [f"Background: {a.background}\nObjects Attributes: {a.objects}\nDesc: {a.description}" for a in row.keyframes]
+        told = [
+            f"Background: {a.background}\nObjects Attributes: {a.objects}\nDesc: {a.description}" for a in row.keyframes
+        ]
         return self.ask(
             printed={"attribute_content": numbered(told)},
             original_description=row.moment.coarse_caption,

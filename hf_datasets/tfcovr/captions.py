@@ -137,7 +137,10 @@ class CaptionTask:
         frames = self.frames(row)
         if not frames:
             raise ValueError(f"clip {row.clip_id!r} has no frames; read at least one with hf_datasets.video")
-        return [{"role": "system", "content": CAPTION_PROMPTS[self.prompts][row.sport]}, {"role": "user", "content": frames}]
+        return [
+            {"role": "system", "content": CAPTION_PROMPTS[self.prompts][row.sport]},
+            {"role": "user", "content": frames},
+        ]
 
     def parse(self, row: ClipToCaption, answer: str) -> ClipCaption | Rejection:
         """The caption in `answer`, or the rejection with the raw answer."""

@@ -22,6 +22,7 @@ from subtle.run.build import Build
 
 CARD = Path(comp.__file__).with_name("README.md")
 
+
 def source_of(config: BuildCompConfig) -> Source:
     """Which dataset the annotations are of."""
     if config.dataset != "auto":

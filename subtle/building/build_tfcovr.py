@@ -83,8 +83,9 @@ def main(config: BuildTFCoVRConfig) -> int:
     found = Collection(clips, rows)
 
     def compare(folder: Path) -> dict[str, Any]:
+        columns = ["target_clip_ids", "modification_text"]
         paths = {split: sorted((folder / config.name).glob(f"{split}-*.parquet")) for split in SPLITS}
-        written = {split: pl.read_parquet(of, columns=["target_clip_ids", "modification_text"]) for split, of in paths.items() if of}
+        written: dict[str, Any] = {split: pl.read_parquet(of, columns=columns) for split, of in paths.items() if of}
         return beside_paper(PAPER_COUNTS, counts_of(written, clips))
 
     return build.write(

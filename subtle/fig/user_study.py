@@ -181,9 +181,7 @@ def aggregate(
             answers[answer.item_id].append(answer)
     results = {}
     for kind in (*KINDS, None):
-        of_kind = [
-            given for item, given in answers.items() if kinds[item] == kind and len(given) >= least_answers
-        ]
+        of_kind = [given for item, given in answers.items() if kinds[item] == kind and len(given) >= least_answers]
         if of_kind:
             results[kind or "unknown"] = StudyResults(
                 items=len(of_kind),

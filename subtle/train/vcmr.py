@@ -1,5 +1,6 @@
 """Train XML, ReLoCLNet or HERO to find moments in a corpus of videos."""
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -75,9 +76,9 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
     }
     if config.size == "miniature":
         fields |= MINIATURE_SIZES | (MINIATURE_HERO if config.model == "hero" else {})
-    if unknown := config.model_fields.keys() - config_class.__dataclass_fields__.keys():
-        (name, *_), kind = sorted(unknown), config_class.__name__
-        raise SystemExit(f"--model_fields: {kind} has no {name!r}{nearest(name, config_class.__dataclass_fields__)}")
+    known = {field.name for field in dataclasses.fields(config_class)}
+    if unknown := sorted(config.model_fields.keys() - known):
+        raise SystemExit(f"--model_fields: {config_class.__name__} has no {unknown[0]!r}{nearest(unknown[0], known)}")
     fields |= config.model_fields
     if config.init_from is None:
         model: MomentRetrievalModel = model_class(config_class(**fields))

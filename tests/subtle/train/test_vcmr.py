@@ -320,8 +320,14 @@ TRAINING = {
     "reloclnet": {"hidden_size": 384, "epochs": 100, "batch_size": 128, "max_gradient_norm": 0.0},
     "hero": {
         "hidden_size": 768,
-        **{"max_steps": 5000, "warmup_steps": 500, "hard_negative_step": 2000, "adam_beta2": 0.98},
-        **{"max_gradient_norm": 1.0, "patience": None, "batch_size": 32, "init_from": "outputs/hero/hero-tv-ht100"},
+        "max_steps": 5000,
+        "warmup_steps": 500,
+        "hard_negative_step": 2000,
+        "adam_beta2": 0.98,
+        "max_gradient_norm": 1.0,
+        "patience": None,
+        "batch_size": 32,
+        "init_from": "outputs/hero/hero-tv-ht100",
     },
 }
 
