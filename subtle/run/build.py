@@ -27,7 +27,8 @@ from hf_datasets.publish import Configurations, NoRowsError, write_folder
 from hf_datasets.records import Rejection
 from hf_datasets.registration import REJECTIONS_FILE, write_rejections
 from subtle.run.chat_client import open_chat
-from subtle.run.results import read_json, write_results
+from subtle.run.printing import show_beside_paper
+from subtle.run.results import read_json, write_json, write_results
 from subtle.run.screen import Screen
 from subtle.run.shared_config import BuildConfig
 from subtle.running import visible
@@ -108,11 +109,19 @@ class Build:
             self.steps[-1].high = spent_since(high_before, self.chat.high)
         return accepted
 
-    def write(self, configurations: Configurations, *, card: Path, **facts: object) -> int:
+    def write(
+        self,
+        configurations: Configurations,
+        *,
+        card: Path,
+        compare: Callable[[Path], dict[str, Any]] | None = None,
+        **facts: object,
+    ) -> int:
         """Write the folder in one move and print the report; gives the exit status.
 
         An earlier build in the same place is replaced. An incomplete one leaves what it has, marked as such, but never
-        takes the place of a complete one.
+        takes the place of a complete one. What `compare` finds in the folder (`paper_counts.beside_paper`) is written
+        to `statistics.json` and printed.
         """
         self.show()
         if self.config.dry_run:
@@ -123,6 +132,9 @@ class Build:
         with self.draft() as draft:
             has_rows = self._write_rows(configurations, draft, card=card, facts=facts)
             write_rejections(draft, self.rejections)
+            compared = compare(draft) if has_rows and compare else {}
+            if compared:
+                write_json(draft / "statistics.json", compared)
             write_results(
                 draft,
                 self.counts(),
@@ -136,7 +148,9 @@ class Build:
         if not has_rows:
             sys.stderr.write(f"there is no row to write; {self.output_dir}/rejections.parquet says why\n")
             return 1
-        sys.stdout.write(f"\n{self.output_dir}: the dataset, rejections.parquet, results.json\n")
+        show_beside_paper(compared)
+        also = "statistics.json, " if compared else ""
+        sys.stdout.write(f"\n{self.output_dir}: the dataset, rejections.parquet, {also}results.json\n")
         fruitless = [step.name for step in self.steps if step.meter and step.rejected and not step.accepted]
         if fruitless:
             sys.stderr.write(f"no answer was accepted in: {', '.join(fruitless)}; see rejections.parquet\n")
@@ -192,6 +206,9 @@ class Build:
         if meter.usd is not None and meter.price is not None:
             facts["cost of this run"] = f"${meter.usd:.4f} at the prices of {meter.price.as_of}"
         if self.config.model:
+            facts["prompts"] = {"own": "this project's", "paper": "as the paper prints them, where it does"}[
+                getattr(self.config, "prompts", "own")
+            ]
             facts["requests"] = f"{meter.requests} made, {meter.cached} answered from the cache"
             facts["tokens"] = f"{meter.input_tokens} in, {meter.output_tokens} out"
             facts |= {f"prompts of {name} (SHA-256)": ", ".join(texts) for name, texts in meter.prompts.items()}
