@@ -16,6 +16,7 @@ from hf_datasets.comp.disruptions import (
 from hf_datasets.comp.pairs import make_pair
 from hf_datasets.comp.paragraphs import MAX_IOU, as_sentence, select_events, split_sentences
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, WrittenParagraph
+from hf_datasets.generation.task import PromptSet
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, DisruptionType, Rejection
 from hf_datasets.seeds import generator_for
 
@@ -65,6 +66,7 @@ class Construction:
         actions: The task that replaces actions.
         seed: Decides orders, intervals and which text comes first in a question, for each video by itself.
         multiple: Which disruptions to combine in one pair, such as `MULTIPLE`; these pairs are for training only.
+        prompts: Whose prompts the writer gets; with the paper's it chooses the new orders, not the seed.
     """
 
     def __init__(
@@ -75,9 +77,11 @@ class Construction:
         actions: ActionTask,
         seed: int = 0,
         multiple: Sequence[tuple[DisruptionType, ...]] = (),
+        prompts: PromptSet = "own",
     ) -> None:
         self.videos = list(videos)
         self.ask, self.actions, self.seed, self.multiple = ask, actions, seed, multiple
+        self.reordering = ReorderingTask(prompts=prompts)
         self.segments = {video.video_id: self._segments(video) for video in self.videos}
 
     def rows(self) -> Iterator[Row | Rejection]:
@@ -112,11 +116,12 @@ class Construction:
         self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
     ) -> Iterator[Row | Rejection]:
         orders = {video.video_id: self._order(len(video.events), video, "reorder") for video in videos}
-        rows = [self._paragraph(video, "reorder", orders[video.video_id]) for video in videos]
-        written = self.ask("reordering", ReorderingTask(), rows)
+        given = orders if self.reordering.prompts == "own" else {}
+        rows = [self._paragraph(video, "reorder", given.get(video.video_id)) for video in videos]
+        written = self.ask("reordering", self.reordering, rows)
         for video in videos:
-            order = orders[video.video_id]
             negative = written.get(f"{video.video_id}/reorder")
+            order = (negative and negative.order) or orders[video.video_id]
             if negative and _captions(video, order) == _captions(video, range(len(order))):
                 yield Rejection("the reordered captions are the same", negative.text, negative.key)
             elif negative:
@@ -222,12 +227,18 @@ class Construction:
     ) -> dict[str, str]:
         rows = []
         for video_id, captions in told.items():
-            key = f"{video_id}/{name}"
-            order = choose_order(len(captions.sentences), generator_for(key, self.seed))
+            key, count = f"{video_id}/{name}", len(captions.sentences)
+            order = choose_order(count, generator_for(key, self.seed))
             decisions[video_id]["order"] = order
-            rows.append(Paragraph(key, tuple(captions.sentences[index] for index in order), self.seed))
-        written = self.ask(f"reordering for {name}", ReorderingTask(), rows)
-        return {key.removesuffix(f"/{name}"): paragraph.text for key, paragraph in written.items()}
+            given = order if self.reordering.prompts == "own" else range(count)
+            rows.append(Paragraph(key, tuple(captions.sentences[index] for index in given), self.seed))
+        written = {
+            key.removesuffix(f"/{name}"): paragraph
+            for key, paragraph in self.ask(f"reordering for {name}", self.reordering, rows).items()
+        }
+        for video_id, paragraph in written.items():
+            decisions[video_id]["order"] = paragraph.order or decisions[video_id]["order"]
+        return {video_id: paragraph.text for video_id, paragraph in written.items()}
 
     def _row(
         self,

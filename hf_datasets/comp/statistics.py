@@ -32,7 +32,7 @@ def disruption_counts(dataset: str, splits: Mapping[str, Iterable[str]]) -> dict
         >>> disruption_counts("youcook2_comp", {"train": ["action_replace", "multi"]})["youcook2_comp/train"]["total"]
         1
     """
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for split, types in splits.items():
         counts = Counter(types)
         names = ("temporal_reorder", "action_replace", "segment_mismatch")

@@ -50,7 +50,9 @@ def dataset_of(files: Mapping[Split, Path]) -> str | None:
     path = next(iter(files.values()))
     if path.suffix == ".jsonl":
         return next((dataset for dataset, names in FILES.items() if path.name in names.values()), None)
-    return "charades_fig" if path.suffix == ".txt" else f"{'didemo' if path.stem.endswith('_data') else 'activitynet'}_fig"
+    return (
+        "charades_fig" if path.suffix == ".txt" else f"{'didemo' if path.stem.endswith('_data') else 'activitynet'}_fig"
+    )
 
 
 def read_annotations(path: Path) -> Iterator[Moment | Rejection]:

@@ -6,7 +6,7 @@ figures, which a caller saves or shows.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import polars as pl
 from datasets import Dataset
@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from hf_datasets.tfcovr.labels import LabelSource, labels_by_id, load_labels
 from hf_datasets.tfcovr.modifications.normalization import MARKS, expand_numbers
 
-Rows = Dataset | pl.DataFrame
+Rows: TypeAlias = Dataset | pl.DataFrame
 COLORS: Mapping[LabelSource, str] = {"finegym": "#2a6f97", "finediving": "#c1666b", "own": "#5f8f4e"}
 NAMES: Mapping[LabelSource, str] = {"finegym": "FineGym", "finediving": "FineDiving", "own": "own labels"}
 FUNCTION_WORDS = frozenset(["a", "an", "and", "by", "in", "it", "of", "off", "on", "the", "then", "to", "with"])

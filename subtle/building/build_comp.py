@@ -22,6 +22,7 @@ from subtle.run.build import Build
 
 CARD = Path(comp.__file__).with_name("README.md")
 
+
 def source_of(config: BuildCompConfig) -> Source:
     """Which dataset the annotations are of."""
     if config.dataset != "auto":
@@ -36,16 +37,15 @@ def select(build: Build, split: str, videos: Iterable[CaptionedVideo], max_iou: 
     return list(build.passed(f"{split}: videos of several events", [video for video, _ in selected]))
 
 
-def pairs(build: Build, split: str, videos: list[CaptionedVideo]) -> list[dict[str, Any]]:
+def pairs(build: Build, config: BuildCompConfig, split: str, videos: list[CaptionedVideo]) -> list[dict[str, Any]]:
     """All rows of a split; in the training split with several disruptions at once as well."""
 
     def ask(step: str, task: Any, rows: list[Paragraph]) -> dict[str, WrittenParagraph]:
         answered = build.ask(task, rows, name=f"{split}: {step}")
         return {row.key: written for row, written in answered}
 
-    seed = build.config.seed
-    actions = offline_actions(videos, seed)
-    construction = Construction(videos, ask, actions=actions, seed=seed, multiple=MULTIPLE if split == "train" else ())
+    options: Any = {"seed": config.seed, "multiple": MULTIPLE if split == "train" else (), "prompts": config.prompts}
+    construction = Construction(videos, ask, actions=offline_actions(videos, config.seed), **options)
     return list(build.passed(f"{split}: pairs", list(construction.rows())))
 
 
@@ -59,7 +59,7 @@ def main(config: BuildCompConfig, build: Build | None = None) -> int:
     for split, path in annotation_files(Path(config.source)).items():
         annotated = read_annotations(path, source, split)
         videos = build.limited(build.passed(f"{split}: annotated videos", annotated))
-        rows = pairs(build, split, select(build, split, videos, max_iou))
+        rows = pairs(build, config, split, select(build, split, videos, max_iou))
         if rows:
             tables[split] = [with_labels(pa.Table.from_pylist(rows, schema=PAIR_SCHEMA), PAIR_FEATURES)]
             counts[split] = [row["disruption_type"] for row in rows]

@@ -28,6 +28,7 @@ def construct(build: Build, config: BuildFigConfig, split: str, moments: list[Mo
         video_dir=config.video_dir,
         num_frames=config.num_frames,
         seed=config.seed,
+        prompts=config.prompts,
     )
 
 

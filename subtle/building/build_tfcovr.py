@@ -71,7 +71,7 @@ def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
             print(f"{sheet}: {number:,} pairs to review; write yes or no into the column keep of each, and run again")
             return 0
     pairs = list(build.limited(build.passed("pairs", proposed)))
-    task = ModificationTask({label.label_id: label for label in labels})
+    task = ModificationTask({label.label_id: label for label in labels}, prompts=config.prompts)
     answers = build.ask(task, pairs, name="modifications")
     changes, _ = change_frame(modification for _, modification in answers)
     rows, unused = compose(
@@ -92,8 +92,9 @@ def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
     found = Collection(clips, rows)
 
     def compare(folder: Path) -> dict[str, Any]:
+        columns = ["target_clip_ids", "modification_text"]
         paths = {split: sorted((folder / config.name).glob(f"{split}-*.parquet")) for split in SPLITS}
-        written = {split: pl.read_parquet(of, columns=["target_clip_ids", "modification_text"]) for split, of in paths.items() if of}
+        written: dict[str, Any] = {split: pl.read_parquet(of, columns=columns) for split, of in paths.items() if of}
         return beside_paper(PAPER_COUNTS, counts_of(written, clips))
 
     return build.write(

@@ -16,7 +16,7 @@ from hf_datasets.fig.release import FILES
 from hf_datasets.fig.statistics import PAPER_COUNTS, counts_of, duplicate_captions, plot_scores, statistics
 from hf_datasets.paper_counts import beside_paper
 from subtle.evaluate.options import AnalyzeFIGConfig
-from subtle.fig.user_study import aggregate, as_rows, read_answers, write_forms
+from subtle.fig.user_study import LEAST_ANSWERS, aggregate, as_rows, read_answers, write_forms
 from subtle.run.data import open_dataset
 from subtle.run.model_folders import check_model_folder
 from subtle.run.printing import show_beside_paper
@@ -189,7 +189,9 @@ def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
 def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     """Table 3 from the exported answers."""
     folder = Path(str(config.answers))
-    results, total = aggregate(*read_answers(folder))
+    kinds, files = read_answers(folder)
+    results, total = aggregate(kinds, files)
+    left_out = len(kinds) - sum(result.items for result in results.values())
     table = Table("captions", "items", "answers", "R_s (%)", "R_d (%)", "S")
     for kind, result in results.items():
         rates = (f"{result.static_percent:.0f}", f"{result.dynamic_percent:.0f}", f"{result.accuracy:.2f}")
@@ -197,7 +199,9 @@ def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     console = Screen()
     console.print(table)
     console.print(f"total S {total:.2f}; R counts each answer")
-    rows = as_rows(results, total)
+    if left_out:
+        console.print(f"left out: {left_out} of {len(kinds)} items, with fewer than {LEAST_ANSWERS} answers")
+    rows = as_rows(results, total) | {"items_left_out": left_out}
     write_results(folder, rows, config=config, seed=config.seed)
     return rows
 

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from subtle.options import option
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
@@ -180,8 +180,13 @@ class VCMRConfig(TrainingRunConfig, CorpusConfig, MomentDataConfig):
 
     model: Literal["xml", "reloclnet", "hero"] = option("xml", "Architecture.")
     size: Literal["miniature", "paper"] = option("miniature", "Size of the model.")
-    roberta: str | None = option(
-        None, "RoBERTa that HERO starts from: a model folder or a name on the Hub; none: random weights."
+    init_from: str | None = option(
+        None,
+        "What HERO starts from, a model folder or a name on the Hub: another HERO, such as a pretrained one that "
+        "hf_models.moments.convert_tvr made, or a RoBERTa; none: random weights.",
+    )
+    model_fields: dict[str, Any] = option(
+        {}, "Further fields of the model's configuration (hf_models.HEROConfig and so on), such as weights of losses."
     )
     end_convention: EndConvention = option(
         "inclusive",
@@ -197,8 +202,14 @@ class VCMRConfig(TrainingRunConfig, CorpusConfig, MomentDataConfig):
     )
     max_query_tokens: int = option(48, "Longest query, in tokens; longer ones are cut and counted.")
     epochs: int = 12
-    patience: int = option(10, "Epochs without a better validation score after which training stops.")
+    patience: int | None = option(
+        10, "Epochs without a better validation score after which training stops; none: it does not."
+    )
     hard_negative_epoch: int = option(20, "Epoch (from 0) from which on negatives are the hardest ones.")
+    hard_negative_step: int | None = option(
+        None, "Optimizer step (from 0) from which on they are; none: --hard_negative_epoch says it."
+    )
+    adam_beta2: float = option(0.999, "AdamW's beta2.")
     batch_size: int = 128
     learning_rate: float = 2e-3
     warmup_steps: float = 0.01

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from accelerate.utils import gather_object, set_seed
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
+from subtle.run.accelerator import processes
 from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.tfcovr.classifiers import (
@@ -219,6 +219,6 @@ def run(config: Stage1Config) -> dict[str, Any]:
 
 def main(config: Stage1Config) -> None:
     metrics = run(config)
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in metrics.items())
         print(f"{config.output_dir}/model: {shown}")

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from datasets import disable_progress_bars
 from torch import Tensor
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
@@ -19,6 +18,7 @@ from hf_models.encoders import VidCLIPEncoder
 from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
 from subtle.comp.data import load_clips, load_rows
 from subtle.comp.scores import Scores
+from subtle.run.accelerator import processes
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_batches, epoch_seed
@@ -266,6 +266,6 @@ def run(config: VidCLIPRunConfig) -> dict[str, Any]:
 
 def main(config: VidCLIPRunConfig) -> None:
     metrics = run(config)
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         accuracy = 100 * metrics["validation/comprehensive_accuracy"]
         print(f"{config.output_dir}/model: validation comprehensive accuracy {accuracy:.1f}")

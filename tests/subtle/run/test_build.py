@@ -24,6 +24,8 @@ from hf_datasets.tfcovr.labels import answers_of, parse_description
 from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from subtle.building import build_comp, build_fig, build_tfcovr
+from subtle.evaluate.analyse_tfcovr import analyze
+from subtle.evaluate.options import AnalyzeTFCoVRConfig
 from subtle.options import parse_config, run_recipe
 from subtle.run.build import run
 from tests.fixtures.verbs import typed
@@ -78,6 +80,35 @@ def test_without_arguments_the_miniature_is_built_and_opens(tmp_path):
     assert "written by: offline-writer" in (folder / "README.md").read_text()
     assert pq.read_table(folder / "rejections.parquet").num_rows == 0
     assert not (tmp_path / "answers.sqlite").exists()
+
+
+def test_tfcovrs_counts_stand_beside_the_papers_in_builds_and_analyses_of_annotations(tmp_path):
+    videos, lines = {}, []
+    for number in range(20):
+        segments = {}
+        for place, label in enumerate(("51", "41", "136")):
+            segments[f"A_{place:04}_{place + 1:04}"] = {"stages": 1, "timestamps": [[place, place + 0.9]]}
+            lines.append(f"-Hv_d_vqJ{number:02}_E_000100_000110_A_{place:04}_{place + 1:04} {label}")
+        event = {"event": 2, "timestamps": [[100.0, 110.0]], "segments": segments}
+        videos[f"-Hv_d_vqJ{number:02}"] = {"E_000100_000110": event}
+    (tmp_path / "finegym_annotation_info_v1.1.json").write_text(json.dumps(videos))
+    (tmp_path / "gym288_train_element_v1.1.txt").write_text("\n".join(lines))
+    assert tfcovr(tmp_path, "--source", tmp_path) == 0
+    compared = json.loads((tmp_path / "built" / "statistics.json").read_text())
+    (path,) = (tmp_path / "built" / "source").glob("test-*.parquet")
+    assert compared["test"]["rows"]["here"] == pq.read_table(path).num_rows > 0
+    assert compared["clips"]["labels"] == {"paper": 306, "here": 3, "difference": -303}
+    assert compared["clips"]["seconds_mean"]["here"] == pytest.approx(0.9)
+    assert {name: row["here"] for name, row in compared["finegym"].items()} == {
+        "labels": 3, "clips": 60, "videos": 20, "seconds_mean": pytest.approx(0.9),
+    }  # fmt: skip
+    given = {"dataset_config": "source", "data_dir": str(tmp_path / "built"), "output_dir": str(tmp_path / "analysis")}
+    analyze(AnalyzeTFCoVRConfig(**given))
+    again = json.loads((tmp_path / "analysis" / "statistics.json").read_text())
+    assert again["finegym"].pop("seconds_mean")["here"] == pytest.approx(0.9)
+    del compared["finegym"]["seconds_mean"]
+    assert again["finegym"] == compared["finegym"]
+    assert again["texts"] == compared["texts"]
 
 
 def test_a_dry_run_prints_the_price_without_a_network_call(tmp_path, monkeypatch, capsys):
@@ -180,6 +211,7 @@ def test_the_api_key_appears_nowhere(tmp_path, monkeypatch, capsys):
         (["--model", "unlisted", "--max-usd", "1"], "no price is listed for 'unlisted'"),
         (["--source", "/nowhere"], "/nowhere"),
         (["--model", "m", "--max-concurrency", "0"], "max_concurrency is 0"),
+        (["--model", "m", "--prompts", "paper", "--data-dir", "mine"], "--prompts paper is for TF-CoVR's labels"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_status_2(tmp_path, capsys, options, message):
@@ -277,6 +309,30 @@ def test_videocomp_is_built_by_a_chat_model_within_the_rule_on_words(tmp_path):
     assert combined == [["temporal_reorder", "segment_mismatch"]]  # no action was replaced
     rejected = pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     assert any(row["reason"].startswith("changes too many words: precision 0.00") for row in rejected)
+
+
+def test_with_the_papers_prompts_the_model_orders_the_events_and_the_card_says_whose_they_are(tmp_path):
+    def answer(body):
+        system, asked = body["messages"][0]["content"], body["messages"][-1]["content"]
+        if system.startswith("Randomly reorder"):
+            assert "response_format" not in body
+            *first, last = asked.removesuffix(".").split(". ")
+            return ". ".join([last, *first]) + "."
+        return json.dumps({"paragraph": json.loads(asked)["paragraph"]})
+
+    with ChatServer(answer) as server:
+        options = ["--model", "m", "--base-url", server.url, "--max-answers", 1, "--prompts", "paper"]
+        comp(tmp_path, *options)
+    rows = {(row["video_id"], row["disruption_type"]): row for row in texts(tmp_path / "built")}
+    row = rows["v_one", "temporal_reorder"]
+    assert json.loads(row["decision"])["order"] == [2, 0, 1]
+    assert row["negative_text"].startswith("He drinks a glass of water. A man lifts")
+    assert "prompts: as the paper prints them" in (tmp_path / "built" / "README.md").read_text()
+    assert results(tmp_path / "built")["config"]["prompts"] == "paper"
+    assert any(
+        text.startswith("Randomly reorder")
+        for text in results(tmp_path / "built")["prompts"]["comp-reordering"].values()
+    )
 
 
 MOMENTS = [

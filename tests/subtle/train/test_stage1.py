@@ -164,7 +164,7 @@ def test_the_base_stays_as_it_was_under_adapters(config):
 
 @pytest.mark.parametrize(
     ("moment", "options"),
-    [("between checkpoints", {}), ("inside a checkpoint", FACTORED)],
+    [pytest.param("between checkpoints", {}, marks=pytest.mark.slow), ("inside a checkpoint", FACTORED)],
     ids=["between", "inside"],
 )
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python, moment, options):
