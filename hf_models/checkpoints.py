@@ -6,6 +6,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,7 +124,8 @@ def opening(name_or_path: str | Path, *, checked: bool = False) -> Iterator[None
     """
     try:
         if not checked and (Path(name_or_path) / "config.json").is_file():
-            _check_sizes(Path(name_or_path))
+            files = ((file.name, file.stat()) for file in sorted(Path(name_or_path).iterdir()))
+            _check_sizes(Path(name_or_path), tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files))
         if not checked and (Path(name_or_path) / "adapter_config.json").is_file():
             _check_adapter(Path(name_or_path))
         yield
@@ -187,7 +189,8 @@ def not_opened(name_or_path: str | Path, error: BaseException) -> str:
     )
 
 
-def _check_sizes(folder: Path) -> None:
+@lru_cache(maxsize=64)
+def _check_sizes(folder: Path, files: tuple[tuple[str | int, ...], ...]) -> None:  # noqa: ARG001 - until one changes
     """Compare what a configuration asks for with the shapes in the folder's weights.
 
     Raises:

@@ -27,7 +27,7 @@ IN_CHECKOUT_AND_INSTALLED = (
 )
 SECOND_WORDS = {
     "build": ("tfcovr", "clips", "comp", "fig"),
-    "analyse": ("tfcovr", "fig"),
+    "analyse": ("tfcovr", "comp", "fig"),
     "evaluate": ("tfcovr", "comp", "vcmr", "mteb"),
     "embed": ("clips", "moments"),
     "caption": ("write", "rewrite", "select"),

@@ -1,4 +1,4 @@
-"""How every recipe is configured: flags, or one YAML file, or a YAML file with flags that override it.
+"""How every recipe is configured: flags, or YAML files of which each overrides those before it, or both: flags win.
 
 The rules are those of `transformers.HfArgumentParser`, which takes half a second to import, over argparse.
 
@@ -171,7 +171,7 @@ class ConfigParser(argparse.ArgumentParser):
     def __init__(self, config_class: type, description: str | None) -> None:
         super().__init__(
             prog=program(),
-            usage="%(prog)s [FILE.yaml] [--flag value ...]",
+            usage="%(prog)s [FILE.yaml ...] [--flag value ...]",
             description=description and as_typed(description),
             formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
             allow_abbrev=False,
@@ -198,11 +198,12 @@ class ConfigParser(argparse.ArgumentParser):
 
     def read(self, arguments: list[str]) -> Any:
         """The configuration that the command line gives; ends the process for `--help` and `--print_config`."""
-        words, values = [with_underscores(word) for word in arguments], {}
-        if words and is_yaml(words[0]):
-            values = self.read_file(find_config(Path(words.pop(0))))
+        words = [with_underscores(word) for word in arguments]
+        values: dict[str, Any] = {}
+        while words and is_yaml(words[0]):
+            values |= self.read_file(find_config(Path(words.pop(0))))
         for before, word in itertools.pairwise(["", *words]):
-            if is_yaml(word) and not word.startswith("--") and not before.endswith("_config"):
+            if is_yaml(word) and not word.startswith("--") and not is_yaml(before) and not before.endswith("_config"):
                 self.error(f"the YAML file comes before the flags: {self.prog} FILE.yaml --flag value")
         flags, unknown = self.parse_known_args(words)
         for word in unknown:
@@ -330,7 +331,7 @@ def with_underscores(word: str) -> str:
 
 
 def parse_config(config_class: type[Config], description: str | None, arguments: list[str] | None = None) -> Config:
-    """The recipe's configuration from `[FILE.yaml] [--flag value ...]`.
+    """The recipe's configuration from `[FILE.yaml ...] [--flag value ...]`.
 
     Args:
         config_class: a dataclass of `option` fields: bool, int, float, str, `Literal` of texts, lists and `| None` of

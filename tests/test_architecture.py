@@ -2,7 +2,6 @@
 
 import ast
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -47,19 +46,22 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path): path for path in SOURCES if path.parts[0] != "tests"}
 
 
-def imports_of(path: Path) -> Iterator[str]:
+@cache
+def imports_of(path: Path) -> list[str]:
     """Dotted names that a file imports anywhere, of `from a import b` both `a` and `a.b`."""
     package = module_of(path) if path.stem == "__init__" else module_of(path).rpartition(".")[0]
+    names = []
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return names
 
 
+@cache
 def called_names(path: Path) -> set[str]:
     return {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)}
 
@@ -239,6 +241,11 @@ def opened_videos(path: Path) -> list[str]:
         if (name.split(".")[-1] in DECODERS)
         or (name.endswith("av.open") and not any(ast.unparse(mode) == "'w'" for mode in call.args[1:2]))
     ]
+
+
+def test_processes_of_a_launch_are_connected_in_one_place_which_decides_how_long_they_wait():
+    called = {str(path) for path in NOT_TESTS if called_names(path) & {"PartialState", "Accelerator"}}
+    assert called - {"benchmarks/stage2.py"} == {"subtle/run/accelerator.py"}
 
 
 def test_videos_are_opened_in_few_places():

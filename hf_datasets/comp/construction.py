@@ -16,6 +16,7 @@ from hf_datasets.comp.disruptions import (
 from hf_datasets.comp.pairs import make_pair
 from hf_datasets.comp.paragraphs import MAX_IOU, as_sentence, select_events, split_sentences
 from hf_datasets.comp.tasks import ActionTask, Paragraph, ReorderingTask, StructuringTask, WrittenParagraph
+from hf_datasets.generation.task import PromptSet
 from hf_datasets.records import CaptionedEvent, CaptionedVideo, DisruptionType, Rejection
 from hf_datasets.seeds import generator_for
 
@@ -58,6 +59,7 @@ class Construction:
         actions: The task that replaces actions.
         seed: Decides orders, intervals and which text comes first in a question, for each video by itself.
         multiple: Also make pairs with several disruptions at once, which are for training only.
+        prompts: Whose prompts the writer gets; with the paper's it chooses the new orders, not the seed.
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class Construction:
         actions: ActionTask,
         seed: int = 0,
         multiple: bool = False,
+        prompts: PromptSet = "own",
     ) -> None:
         self.videos = list(videos)
         self.ask, self.actions, self.seed, self.multiple = ask, actions, seed, multiple
+        self.reordering = ReorderingTask(prompts=prompts)
         self.segments = {video.video_id: self._segments(video) for video in self.videos}
 
     def rows(self) -> Iterator[Row | Rejection]:
@@ -105,11 +109,12 @@ class Construction:
         self, videos: list[CaptionedVideo], structured: dict[str, WrittenParagraph]
     ) -> Iterator[Row | Rejection]:
         orders = {video.video_id: self._order(len(video.events), video, "reorder") for video in videos}
-        rows = [self._paragraph(video, "reorder", orders[video.video_id]) for video in videos]
-        written = self.ask("reordering", ReorderingTask(), rows)
+        given = orders if self.reordering.prompts == "own" else {}
+        rows = [self._paragraph(video, "reorder", given.get(video.video_id)) for video in videos]
+        written = self.ask("reordering", self.reordering, rows)
         for video in videos:
-            order = orders[video.video_id]
             negative = written.get(f"{video.video_id}/reorder")
+            order = (negative and negative.order) or orders[video.video_id]
             if negative and _captions(video, order) == _captions(video, range(len(order))):
                 yield Rejection("the reordered captions are the same", negative.text, negative.key)
             elif negative:
@@ -156,15 +161,17 @@ class Construction:
             sentences = split_sentences(action.text) if action else []
             if action and len(sentences) == len(video.events):
                 order = self._order(len(sentences), video, "multi")
+                shown = order if self.reordering.prompts == "own" else range(len(sentences))
                 words = changed_words(paragraph.text, action.text)
                 decisions[video.video_id] = {"order": order, "replaced": words}
                 key = f"{video.video_id}/multi"
-                rows.append(Paragraph(key, tuple(sentences[index] for index in order), self.seed))
-        written = self.ask("reordering for multi", ReorderingTask(), rows)
+                rows.append(Paragraph(key, tuple(sentences[index] for index in shown), self.seed))
+        written = self.ask("reordering for multi", self.reordering, rows)
         for video in videos:
             if negative := written.get(f"{video.video_id}/multi"):
                 positive = structured[f"{video.video_id}/whole"].text
-                yield self._row("multi", video, (positive, negative.text), decisions[video.video_id])
+                chosen = {"order": negative.order} if negative.order else {}
+                yield self._row("multi", video, (positive, negative.text), decisions[video.video_id] | chosen)
 
     def _row(
         self,

@@ -3,14 +3,14 @@
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import torch
-from datasets import Dataset, IterableDataset
+from datasets import Dataset, IterableDataset, Video
 from torch import Tensor
 
 from hf_datasets.class_labels import with_names
-from hf_datasets.comp.stacking import ClipColumns, frames_per_clip, stack_clips
+from hf_datasets.comp.stacking import ClipColumns, frames_per_clip, stack_rows
 from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.pool import VideoRequest, unreadable
 from hf_datasets.video.reading import Spread
@@ -79,32 +79,53 @@ def draw_negatives(contrasts: Sequence[Contrast], count: int, generator: random.
     return drawn
 
 
-def stacks(clips: Dataset, *, size: int, seed: int) -> list[Contrast]:
-    """Short clips stacked for CompPretrain (`stack_clips`), a contrast per stack; clips without a video are left out.
+class Stacks(Sequence[Contrast]):
+    """Short clips stacked for CompPretrain as by `stacking.stack_clips`, each stack made when it is asked for.
 
     Args:
-        clips: With `video`, `caption` and, where a clip is part of its video, `start_seconds` and `end_seconds`.
+        clips: With `video` (a path, or as `datasets.Video` holds one), `caption` (not empty) and, where a clip is part
+            of its video, `start_seconds` and `end_seconds`.
         size: Clips per stack, 1 to 8.
         seed: Decides which clips are stacked, and the negatives; use another for each epoch.
 
     Example:
-        >>> clips = Dataset.from_dict({"video": ["a", None, "b"], "caption": ["A man runs", "A cat", "A dog sits"]})
-        >>> (contrast,) = stacks(clips, size=2, seed=0)
-        >>> len(contrast.spans), len(contrast.negatives) == len(contrast.levels)
-        (2, True)
+        >>> clips = Dataset.from_dict({"video": ["a", "b"], "caption": ["A man runs", "A dog sits"]})
+        >>> (contrast,) = Stacks(clips, size=2, seed=0)
+        >>> contrast.spans[0].path, contrast.positive, contrast.levels
+        ('a', 'A man runs. A dog sits.', (1, 1))
     """
-    clips = clips.filter(lambda path: path is not None, input_columns="video")
-    spanned = {"start_seconds", "end_seconds"} <= set(clips.column_names)
-    columns = ClipColumns(start="start_seconds", end="end_seconds") if spanned else ClipColumns()
-    return [
-        Contrast(
-            tuple(Span(*span) for span in zip(row["videos"], row["start_seconds"], row["end_seconds"], strict=True)),
+
+    def __init__(self, clips: Dataset, *, size: int, seed: int) -> None:
+        spanned = {"start_seconds", "end_seconds"} <= set(clips.column_names)
+        self.columns = ClipColumns(start="start_seconds", end="end_seconds") if spanned else ClipColumns()
+        if isinstance(clips.features["video"], Video):
+            clips = clips.cast_column("video", Video(decode=False))
+        self.clips = clips.shuffle(seed=seed, keep_in_memory=True)  # their order alone
+        self.size, self.seed = size, seed
+
+    def __len__(self) -> int:
+        return len(self.clips) // self.size
+
+    @overload
+    def __getitem__(self, index: int) -> Contrast: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Contrast]: ...
+
+    def __getitem__(self, index: int | slice) -> Contrast | list[Contrast]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(f"there is no stack {index} of {len(self)}")
+        clips = self.clips[index * self.size : (index + 1) * self.size]
+        row = {name: column[0] for name, column in stack_rows(clips, self.columns, self.seed).items()}
+        paths = [video["path"] if isinstance(video, dict) else video for video in row["videos"]]
+        return Contrast(
+            tuple(Span(*span) for span in zip(paths, row["start_seconds"], row["end_seconds"], strict=True)),
             row["positive_text"],
             tuple(row["negative_texts"]),
             tuple(row["negative_levels"]),
         )
-        for row in stack_clips(clips, size=size, seed=seed, columns=columns)
-    ]
 
 
 def unreadable_files(spans: Iterable[Span], *, num_workers: int | None = None) -> dict[str, str]:

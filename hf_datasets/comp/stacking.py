@@ -79,7 +79,7 @@ def stack_clips(
     streaming = isinstance(dataset, IterableDataset)
     shuffled = dataset.shuffle(seed=seed, buffer_size=buffer_size) if streaming else dataset.shuffle(seed=seed)
     return shuffled.map(
-        _stack,
+        stack_rows,
         batched=True,
         batch_size=size,
         drop_last_batch=True,
@@ -144,7 +144,12 @@ def _some_of(captions: Sequence[str], generator: random.Random, *, fewest: int) 
     return [captions[index] for index in sorted(kept)]
 
 
-def _stack(rows: dict[str, list[Any]], columns: ClipColumns, seed: int) -> dict[str, list[Any]]:
+def stack_rows(rows: dict[str, list[Any]], columns: ClipColumns, seed: int) -> dict[str, list[Any]]:
+    """One row of `stack_clips`, as columns of length 1, of the columns of the clips that it stacks.
+
+    Raises:
+        ValueError: A caption is empty.
+    """
     captions = rows[columns.caption]
     empty = [index for index, caption in enumerate(captions) if not (caption or "").strip()]
     if empty:

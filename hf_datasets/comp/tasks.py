@@ -1,21 +1,24 @@
 """The generation tasks of VideoComp: temporal structuring, reordering, action replacement.
 
-The prompts are worded after section 3.1.2 of the paper; its prompt for reordering is followed sentence by
-sentence. Every answer must keep the words of its original (precision and recall of at least 0.8).
+The prompts are worded after section 3.1.2 of the paper; the one that it prints, for reordering, is there as printed,
+too: with it the model chooses the order. Every answer must keep the words of its original (precision and recall of at
+least 0.8).
 """
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from hf_datasets.comp.disruptions import choose_order
 from hf_datasets.comp.paragraphs import join, keeps_words, split_sentences, word_overlap
 from hf_datasets.comp.verbs import Verbs
 from hf_datasets.generation.answer_checks import is_foreign
 from hf_datasets.generation.repair import read_object
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import Rejection
 from hf_datasets.seeds import generator_for
 
@@ -34,6 +37,13 @@ REORDER_PROMPT: Final = (
     "no words that lead back in time. The meaning of each sentence stays unchanged, every other word stays as it is, "
     "and the number of sentences stays the same. " + DATA_RULE
 )
+PRINTED_REORDER_PROMPT: Final = (
+    "Randomly reorder the sentences in this paragraph and add connecting words, such temporal adverbs or transitions, "
+    "to improve flow. Use only transitions that indicate forward progression in time. Do not use words that suggest "
+    "backward movement in time. Ensure that the meaning of each sentence remains unchanged. Maintain the original "
+    "number of sentences."
+)
+"""VideoComp, section 3.1.2; the only prompt of its generators that it prints."""
 ACTION_PROMPT: Final = (
     "You are given a paragraph that describes a video. Select one key word for an action or event and replace it with "
     "another that is plausible in its context but does not describe the video any more: no synonym, the same "
@@ -101,12 +111,13 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class WrittenParagraph:
-    """An accepted paragraph, and how many of its words it shares with its original."""
+    """An accepted paragraph, how many of its words it shares with its original, and the order that a model chose."""
 
     key: str
     text: str
     precision: float
     recall: float
+    order: tuple[int, ...] | None = None
 
 
 def read_paragraph(answer: str) -> str | None:
@@ -151,6 +162,31 @@ def judge(row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
     if expected != found:
         return Rejection(f"changes the number of sentences: {expected} to {found}", answer, row.key)
     return WrittenParagraph(row.key, text, precision, recall)
+
+
+def order_of(text: str, sentences: Sequence[str]) -> tuple[int, ...]:
+    """Which of the sentences each sentence of a text was made from, by the words that they share.
+
+    Args:
+        text: With as many sentences.
+        sentences: In their first order.
+
+    Example:
+        >>> order_of("Then he sits down. Finally, a man runs home.", ["A man runs home.", "He sits down."])
+        (1, 0)
+    """
+    found: dict[int, int] = {}
+    told = [set(re.findall(r"\w+", sentence.lower())) for sentence in split_sentences(text)]
+    known = [set(re.findall(r"\w+", sentence.lower())) for sentence in sentences]
+    likeness = {
+        (place, index): len(one & other) / max(1, len(one | other))
+        for place, one in enumerate(told)
+        for index, other in enumerate(known)
+    }
+    for place, index in sorted(likeness, key=lambda pair: -likeness[pair]):
+        if place not in found and index not in found.values():
+            found[place] = index
+    return tuple(found[place] for place in range(len(told)))
 
 
 def connect(row: Paragraph) -> str:
@@ -211,17 +247,26 @@ class StructuringTask:
 
 @dataclass(frozen=True)
 class ReorderingTask:
-    """Ask for forward connectives in a paragraph whose sentences were put into another order (section 3.1.2, 1).
+    """Ask for a paragraph in another order, with forward connectives (section 3.1.2, 1).
 
-    The order is chosen by `disruptions.choose_order`, so that it is known and reproducible; the answer keeps it.
+    Attributes:
+        prompts: With our own, the rows' sentences have the order that the answer must keep, chosen by
+            `disruptions.choose_order`; with the paper's they have the true one, and the model chooses another.
     """
 
     name: str = "comp-reordering"
-    schema: type[BaseModel] | None = ParagraphAnswer
+    prompts: PromptSet = "own"
+
+    @property
+    def schema(self) -> type[BaseModel] | None:
+        """That of an answer; the paper's prompt asks for a paragraph."""
+        return ParagraphAnswer if self.prompts == "own" else None
 
     def messages(self, row: Paragraph) -> list[Message]:
-        """The instructions, and the reordered paragraph as data."""
-        return ask_about(REORDER_PROMPT, row.text)
+        """The instructions, and the paragraph: as data, or as it is behind the paper's prompt."""
+        if self.prompts == "own":
+            return ask_about(REORDER_PROMPT, row.text)
+        return [{"role": "system", "content": PRINTED_REORDER_PROMPT}, {"role": "user", "content": row.text}]
 
     def parse(self, row: Paragraph, answer: str) -> WrittenParagraph | Rejection:
         """The paragraph or its rejection; words that lead back in time may not be added."""
@@ -232,10 +277,18 @@ class ReorderingTask:
         backward = sorted(added & BACKWARD_WORDS)
         if backward:
             return Rejection(f"leads back in time: {', '.join(backward)}", answer, row.key)
-        return written
+        if self.prompts == "own":
+            return written
+        order = order_of(written.text, row.sentences)
+        if order == tuple(sorted(order)):
+            return Rejection("keeps the order of the sentences", answer, row.key)
+        return replace(written, order=order)
 
     def write(self, row: Paragraph) -> str:
-        """The paragraph with connectives that lead forward."""
+        """The paragraph with connectives that lead forward; in an order by the row's seed where it has the true one."""
+        if self.prompts == "paper":
+            order = choose_order(len(row.sentences), generator_for(row.key, row.seed))
+            row = replace(row, sentences=tuple(row.sentences[index] for index in order))
         return answer_with(connect(row))
 
 

@@ -1,10 +1,10 @@
 """The upstream annotations that fine-grained moments are built from: the file of each split, and its moments."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
-from hf_datasets.fig.release import Split, read_release
+from hf_datasets.fig.release import FILES, Split, read_release
 from hf_datasets.records import CaptionedVideo, Moment, Rejection
 from hf_datasets.sources.activitynet_captions import read_activitynet_captions
 from hf_datasets.sources.charades_sta import read_charades_sta, read_durations
@@ -38,6 +38,21 @@ def annotation_files(folder: Path) -> dict[Split, Path]:
             "train_data.json of DiDeMo or train.json of ActivityNet-Captions; give the folder of the annotations"
         )
     return found
+
+
+def dataset_of(files: Mapping[Split, Path]) -> str | None:
+    """The dataset that annotation files are of, by their names; None where these are of another form.
+
+    Example:
+        >>> dataset_of({"train": Path("charades_sta_train.txt")}), dataset_of({"test": Path("didemo_fig_test.jsonl")})
+        ('charades_fig', 'didemo_fig')
+    """
+    path = next(iter(files.values()))
+    if path.suffix == ".jsonl":
+        return next((dataset for dataset, names in FILES.items() if path.name in names.values()), None)
+    return (
+        "charades_fig" if path.suffix == ".txt" else f"{'didemo' if path.stem.endswith('_data') else 'activitynet'}_fig"
+    )
 
 
 def read_annotations(path: Path) -> Iterator[Moment | Rejection]:

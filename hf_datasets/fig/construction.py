@@ -26,6 +26,7 @@ from hf_datasets.fig.tasks import (
     StaticTask,
 )
 from hf_datasets.generation.images import image_part
+from hf_datasets.generation.task import PromptSet
 from hf_datasets.records import Moment, Rejection
 from hf_datasets.seeds import generator_for
 from hf_datasets.video import VideoStore, read_frames
@@ -57,6 +58,7 @@ class Construction:
         video_dir: The folder of videos; without one each frame is a gray image, as in a dry run.
         num_frames: Frames of each moment that questions are answered from.
         seed: Decides the kind of each fine caption, for each moment by itself.
+        prompts: Whose prompts the writer gets.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class Construction:
         video_dir: str | PathLike[str] | None = None,
         num_frames: int = 8,
         seed: int = 0,
+        prompts: PromptSet = "own",
     ) -> None:
         moments = list(moments)
         self.moments = {moment.desc_id: moment for moment in moments}
         self.ask, self.passed = ask, passed
         self.sees_frames, self.num_frames, self.seed = sees_frames, num_frames, seed
+        self.prompts: PromptSet = prompts
         self.store = VideoStore(video_dir) if video_dir else None
         self.by_video: dict[str, list[Moment]] = defaultdict(list)
         for moment in moments:
@@ -96,7 +100,7 @@ class Construction:
         """Rows of `REWRITING_SCHEMA`: positive and negative rewritings of every caption."""
         return [
             {"desc_id": candidates.desc_id, "kind": kind, "captions": list(candidates.captions)}
-            for kind, task in rewriting_tasks().items()
+            for kind, task in rewriting_tasks(self.prompts).items()
             for _, candidates in self.ask(kind.replace("_", " "), task, list(self.moments.values()))
         ]
 
@@ -120,14 +124,16 @@ class Construction:
         attributes: dict[int, list[Any]] = defaultdict(list)
         if self.sees_frames:
             keyframes = self.passed("keyframes", self._keyframes())
-            for keyframe, found in self.ask("keyframe attributes", AttributesTask(self._frame_at), keyframes):
+            for keyframe, found in self.ask(
+                "keyframe attributes", AttributesTask(self._frame_at, prompts=self.prompts), keyframes
+            ):
                 attributes[keyframe.moment.desc_id].append(found)
         rows = [
             StaticRow(moment, tuple(attributes[desc_id]), self._named(moment))
             for desc_id, moment in self.moments.items()
             if attributes[desc_id] or not self.sees_frames
         ]
-        return [candidates for _, candidates in self.ask("static captions", StaticTask(), rows)]
+        return [candidates for _, candidates in self.ask("static captions", StaticTask(prompts=self.prompts), rows)]
 
     def _keyframes(self) -> Iterator[Keyframe | Rejection]:
         for moment in self.moments.values():
@@ -149,11 +155,16 @@ class Construction:
 
     def _dynamic(self) -> list[Candidates]:
         rows = [DynamicRow(moment, beside=beside(moment, self._others(moment))) for moment in self.moments.values()]
-        rows = [replace(row, questions=questions) for row, questions in self.ask("questions", QuestionsTask(), rows)]
+        rows = [
+            replace(row, questions=questions)
+            for row, questions in self.ask("questions", QuestionsTask(prompts=self.prompts), rows)
+        ]
         if self.sees_frames:
-            answered: list[tuple[DynamicRow, Answers]] = self.ask("answers", AnswersTask(self._frames_of), rows)
+            answered: list[tuple[DynamicRow, Answers]] = self.ask(
+                "answers", AnswersTask(self._frames_of, prompts=self.prompts), rows
+            )
             rows = [replace(row, answers=answers.answers, description=answers.description) for row, answers in answered]
-        return [candidates for _, candidates in self.ask("dynamic captions", DynamicTask(), rows)]
+        return [candidates for _, candidates in self.ask("dynamic captions", DynamicTask(prompts=self.prompts), rows)]
 
     def _choose(self, moment: Moment, found: dict[str, Candidates]) -> Row | Rejection:
         """The first candidate of a seeded kind; a noise evaluator may choose among `candidates` later."""

@@ -3,29 +3,22 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel
-
 from hf_datasets.fig import lexicon
 from hf_datasets.fig.parsing import numbered_items
-from hf_datasets.fig.prompts import DYNAMIC_NEGATIVES_PROMPT, POSITIVES_PROMPT, STATIC_NEGATIVES_PROMPT
-from hf_datasets.fig.tasks import NUM_CANDIDATES, Candidates, as_data, body, check_candidates, numbered
-from hf_datasets.generation.task import Message
+from hf_datasets.fig.tasks import NUM_CANDIDATES, Candidates, PromptedTask, body, check_candidates, numbered
+from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import Moment, Rejection
 
 
 @dataclass(frozen=True)
-class RewritingTask:
+class RewritingTask(PromptedTask):
     """Listings 7 to 9: three rewritten captions, for training the noise evaluator; see `rewriting_tasks`."""
 
-    name: str
-    prompt: str
     rewrite: Callable[[str], list[str]] = field(repr=False)
-    schema: type[BaseModel] | None = None
 
     def messages(self, row: Moment) -> list[Message]:
-        """The instructions with the listing's examples, and the caption as data."""
-        content = as_data(original=row.coarse_caption)
-        return [{"role": "system", "content": self.prompt}, {"role": "user", "content": content}]
+        """The instructions with the listing's examples, and the caption."""
+        return self.ask(original=row.coarse_caption)
 
     def parse(self, row: Moment, answer: str) -> Candidates | Rejection:
         """The numbered candidates that differ from the original."""
@@ -43,7 +36,7 @@ class RewritingTask:
         return numbered([f"{candidate}." for candidate in candidates[:NUM_CANDIDATES]])
 
 
-def rewriting_tasks() -> dict[str, RewritingTask]:
+def rewriting_tasks(prompts: PromptSet = "own") -> dict[str, RewritingTask]:
     """The three rewritings: `positives` (listing 7), `static_negatives` (8) and `dynamic_negatives` (9).
 
     Example:
@@ -52,8 +45,12 @@ def rewriting_tasks() -> dict[str, RewritingTask]:
         >>> task.parse(moment, task.write(moment)).captions
         ('a person opens the big door.',)
     """
+    rewrites = {
+        "positives": lexicon.same_meaning,
+        "static_negatives": lexicon.other_things,
+        "dynamic_negatives": lexicon.other_actions,
+    }
     return {
-        "positives": RewritingTask("fig-positives", POSITIVES_PROMPT, lexicon.same_meaning),
-        "static_negatives": RewritingTask("fig-static-negatives", STATIC_NEGATIVES_PROMPT, lexicon.other_things),
-        "dynamic_negatives": RewritingTask("fig-dynamic-negatives", DYNAMIC_NEGATIVES_PROMPT, lexicon.other_actions),
+        kind: RewritingTask(rewrite, name=f"fig-{kind.replace('_', '-')}", prompts=prompts)
+        for kind, rewrite in rewrites.items()
     }

@@ -4,7 +4,7 @@ import re
 
 from hf_datasets.generation.repair import read_object
 
-NUMBER = re.compile(r"(?:^|(?<=\s))\(?(\d{1,2})\s?[.):]\s+")
+NUMBER = re.compile(r"(?:^|(?<=[\s\"\u201c]))\(?(\d{1,2})\s?[.):]\s+")
 FENCE = re.compile(r"```\w*\n?|```")
 QUOTES = "\"'\u201c\u201d\u2018\u2019 \t"
 
@@ -32,16 +32,19 @@ def numbered_items(text: str) -> list[str]:
 
 
 def after_list(text: str) -> str:
-    r"""What follows a numbered list: the text behind the first blank line after its last item.
+    r"""What follows a numbered list: the text behind the first blank line after its last item, or its first line.
 
     Example:
         >>> after_list("1. To the left.\n2. Slowly.\n\nA man walks to the left.")
         'A man walks to the left.'
+        >>> after_list("1. To the left. 2. Slowly.\n**Description:** A man walks to the left.")
+        'A man walks to the left.'
     """
     matches = list(NUMBER.finditer(text))
     rest = text[matches[-1].end() :] if matches else text
-    tail = rest.partition("\n\n")[2] if matches else rest
-    return clean(re.sub(r"^(?:detailed |dynamic )*description\s*:", "", tail.strip(), flags=re.IGNORECASE))
+    tail = rest.partition("\n\n")[2] or rest.strip().partition("\n")[2] if matches else rest
+    label = r"^[*#\s]*(?:detailed |dynamic )*description\s*(?::\s*\*\*|\*\*\s*:|:)"
+    return clean(re.sub(label, "", tail, flags=re.IGNORECASE))
 
 
 def labeled_sections(text: str, labels: tuple[str, ...]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """VERIFIED's annotation pipeline as tasks, one per listing of the supplement (2 to 6; 7 to 9 are in `negatives`).
 
-The prompts are worded after the listings' instructions with the same placeholders and examples. The row of each task
-holds what it needs of the moment, so a stage takes the records of the one before.
+The prompts are those that the listings print, or our own, worded after them with the same placeholders and examples.
+The row of each task holds what it needs of the moment, so a stage takes the records of the one before.
 
 The rule-based generators do not see the frames. They add to a caption what *other annotations* of the same video say:
 things named there (static), and what happens beside the moment (dynamic). Where the video has no other caption
@@ -10,22 +10,16 @@ there is nothing to add, and the row is rejected.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import BaseModel
 
 from hf_datasets.fig.parsing import after_list, clean, json_strings, labeled_sections, numbered_items
-from hf_datasets.fig.prompts import (
-    ANSWERS_PROMPT,
-    ATTRIBUTES_PROMPT,
-    DYNAMIC_PROMPT,
-    QUESTIONS_PROMPT,
-    STATIC_PROMPT,
-)
+from hf_datasets.fig.prompts import PROMPTS
 from hf_datasets.generation.answer_checks import is_foreign
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import Moment, Rejection
 
 NUM_CANDIDATES: Final = 3
@@ -143,8 +137,43 @@ def check_candidates(moment: Moment, captions: list[str], answer: str) -> Candid
     return Candidates(moment.desc_id, tuple(kept))
 
 
+@dataclass(frozen=True, kw_only=True)
+class PromptedTask:
+    """What the tasks of the listings share: a name, and whose prompt asks.
+
+    Attributes:
+        name: Of the task, a key of each of `PROMPTS`.
+        prompts: Whose prompts.
+    """
+
+    name: str
+    prompts: PromptSet = "own"
+    schema: type[BaseModel] | None = None
+
+    @property
+    def template(self) -> str:
+        """The prompt."""
+        return PROMPTS[self.prompts][self.name]
+
+    def ask(
+        self, images: Sequence[dict[str, Any]] = (), printed: Mapping[str, Any] | None = None, **values: Any
+    ) -> list[Message]:
+        """Our instructions with the values as data behind them; or the paper's prompt with the values in their places.
+
+        Args:
+            images: Content parts, which follow the text.
+            printed: Values that the paper's prompt takes in another form, or under another name.
+            values: What the prompt is about.
+        """
+        is_own = self.prompts == "own"
+        text = as_data(**values) if is_own else self.template.format(**{**values, **(printed or {})})
+        content = [{"type": "text", "text": text}, *images] if images else text
+        asked = [{"role": "user", "content": content}]
+        return [{"role": "system", "content": self.template}, *asked] if is_own else asked
+
+
 @dataclass(frozen=True)
-class AttributesTask:
+class AttributesTask(PromptedTask):
     r"""Listing 2: background, objects and a new description of one keyframe, by a vision model.
 
     Attributes:
@@ -159,14 +188,11 @@ class AttributesTask:
     """
 
     frame_at: Callable[[Moment, float], dict[str, Any]] = field(repr=False)
-    name: str = "fig-attributes"
-    schema: type[BaseModel] | None = None
+    name: str = field(default="fig-attributes", kw_only=True)
 
     def messages(self, row: Keyframe) -> list[Message]:
         """The instructions, the query as data, and the frame."""
-        text = {"type": "text", "text": as_data(query=row.moment.coarse_caption)}
-        parts = [text, self.frame_at(row.moment, row.seconds)]
-        return [{"role": "system", "content": ATTRIBUTES_PROMPT}, {"role": "user", "content": parts}]
+        return self.ask([self.frame_at(row.moment, row.seconds)], query=row.moment.coarse_caption)
 
     def parse(self, row: Keyframe, answer: str) -> Attributes | Rejection:
         """The three labeled parts; only the description may be missing."""
@@ -174,7 +200,7 @@ class AttributesTask:
         objects = parts.get("Objects Attributes") or parts.get("Object Attributes")
         if not parts.get("Background") or not objects:
             return Rejection("lacks Background or Objects Attributes", answer, row.key)
-        return Attributes(parts["Background"], objects, parts.get("Desc", ""))
+        return Attributes(parts["Background"].rstrip(","), objects, parts.get("Desc", ""))
 
     def write(self, row: Keyframe) -> str:
         """The caption alone, as the frame is not seen."""
@@ -182,7 +208,7 @@ class AttributesTask:
 
 
 @dataclass(frozen=True)
-class StaticTask:
+class StaticTask(PromptedTask):
     """Listing 3: captions enriched by static content of the keyframes.
 
     Example:
@@ -192,20 +218,22 @@ class StaticTask:
         ('a person closes a laptop in a place with a brown desk.',)
     """
 
-    name: str = "fig-static"
-    schema: type[BaseModel] | None = None
+    name: str = field(default="fig-static", kw_only=True)
 
     def messages(self, row: StaticRow) -> list[Message]:
         """The instructions, the caption and the keyframes' attributes as data."""
         frames = [
             {"background": a.background, "objects": a.objects, "description": a.description} for a in row.keyframes
         ]
-        content = as_data(
+        told = [
+            f"Background: {a.background}\nObjects Attributes: {a.objects}\nDesc: {a.description}" for a in row.keyframes
+        ]
+        return self.ask(
+            printed={"attribute_content": numbered(told)},
             original_description=row.moment.coarse_caption,
             keyframe_number=len(frames),
             attribute_content=frames,
         )
-        return [{"role": "system", "content": STATIC_PROMPT}, {"role": "user", "content": content}]
 
     def parse(self, row: StaticRow, answer: str) -> Candidates | Rejection:
         """The candidates of the JSON object, or of a numbered list in its place."""
@@ -231,16 +259,14 @@ class StaticTask:
 
 
 @dataclass(frozen=True)
-class QuestionsTask:
+class QuestionsTask(PromptedTask):
     """Listing 4: at least five questions about what moves and changes."""
 
-    name: str = "fig-questions"
-    schema: type[BaseModel] | None = None
+    name: str = field(default="fig-questions", kw_only=True)
 
     def messages(self, row: DynamicRow) -> list[Message]:
         """The instructions, and the caption as data."""
-        content = as_data(original_description=row.moment.coarse_caption)
-        return [{"role": "system", "content": QUESTIONS_PROMPT}, {"role": "user", "content": content}]
+        return self.ask(original_description=row.moment.coarse_caption)
 
     def parse(self, row: DynamicRow, answer: str) -> tuple[str, ...] | Rejection:
         """The questions; fewer than five are rejected."""
@@ -263,7 +289,7 @@ class QuestionsTask:
 
 
 @dataclass(frozen=True)
-class AnswersTask:
+class AnswersTask(PromptedTask):
     """Listing 5: a video-language model answers the questions and describes the dynamics.
 
     Attributes:
@@ -271,8 +297,7 @@ class AnswersTask:
     """
 
     frames_of: Callable[[Moment], tuple[dict[str, Any], ...]] = field(repr=False)
-    name: str = "fig-answers"
-    schema: type[BaseModel] | None = None
+    name: str = field(default="fig-answers", kw_only=True)
 
     def messages(self, row: DynamicRow) -> list[Message]:
         """The instructions, the questions as data, and the frames in order.
@@ -283,14 +308,14 @@ class AnswersTask:
         images = self.frames_of(row.moment)
         if not images:
             raise ValueError(f"moment {row.key} has no frames")
-        request = as_data(
+        return self.ask(
+            images,
+            printed={"questions": numbered(list(row.questions))},
             duration=round(row.moment.end_seconds - row.moment.start_seconds, 2),
             frame_number=len(images),
             description=row.moment.coarse_caption,
             questions=row.questions,
         )
-        parts = [{"type": "text", "text": request}, *images]
-        return [{"role": "system", "content": ANSWERS_PROMPT}, {"role": "user", "content": parts}]
 
     def parse(self, row: DynamicRow, answer: str) -> Answers | Rejection:
         """The answers, as many as there are questions, and the description behind them."""
@@ -298,7 +323,9 @@ class AnswersTask:
         if len(answers) < len(row.questions):
             found = f"{len(answers)} of {len(row.questions)}"
             return Rejection(f"holds too few answers: {found}", answer, row.key)
-        return Answers(row.moment.desc_id, tuple(answers), after_list(answer))
+        description = after_list(answer)
+        answers[-1] = clean(answers[-1].removesuffix(description)) or answers[-1]  # where no empty line parts them
+        return Answers(row.moment.desc_id, tuple(answers), description)
 
     def write(self, row: DynamicRow) -> str:
         """The other annotations of the video."""
@@ -310,7 +337,7 @@ class AnswersTask:
 
 
 @dataclass(frozen=True)
-class DynamicTask:
+class DynamicTask(PromptedTask):
     """Listing 6: captions enriched by what moves and changes.
 
     Example:
@@ -320,19 +347,20 @@ class DynamicTask:
         ('a person closes a laptop after a person drinks.',)
     """
 
-    name: str = "fig-dynamic"
-    schema: type[BaseModel] | None = None
+    name: str = field(default="fig-dynamic", kw_only=True)
 
     def messages(self, row: DynamicRow) -> list[Message]:
         """The instructions, and the caption, questions, answers and description as data."""
-        content = as_data(
+        asked = list(zip(row.questions, row.answers, strict=False))
+        places = [*asked, *[("", "")] * NUM_QUESTIONS][:NUM_QUESTIONS]  # the paper's prompt has as many
+        return self.ask(
+            printed={f"{part}{n}": text for n, qa in enumerate(places, 1) for part, text in zip("qa", qa, strict=True)},
             original=row.moment.coarse_caption,
             st=row.moment.start_seconds,
             ed=row.moment.end_seconds,
-            questions_and_answers=[{"Q": q, "A": a} for q, a in zip(row.questions, row.answers, strict=False)],
+            questions_and_answers=[{"Q": question, "A": answer} for question, answer in asked],
             dynamic_description=row.description,
         )
-        return [{"role": "system", "content": DYNAMIC_PROMPT}, {"role": "user", "content": content}]
 
     def parse(self, row: DynamicRow, answer: str) -> Candidates | Rejection:
         """The numbered candidates; an explicit time is rejected, because it reveals the span."""

@@ -115,7 +115,7 @@ def _start(task: Task[Any, Any], row: Any, chat: Chat, cache: AnswerCache | None
         failed: Future[Any] = Future()
         failed.set_result(first)
         return failed
-    chat.meter.note_prompt(task.name, first.messages)
+    chat.meter.note_prompt(task.name, first.messages, getattr(task, "template", ""))
     return asyncio.run_coroutine_threadsafe(_settle(steps, first, chat, cache), event_loop())
 
 
@@ -225,7 +225,7 @@ def _generate_in_batches(
         if isinstance(first, Rejection):
             opened.outcome = first
         else:
-            chat.meter.note_prompt(task.name, first.messages)
+            chat.meter.note_prompt(task.name, first.messages, getattr(task, "template", ""))
             opened.request, opened.key = first, request_key(first, chat)
             while opened.advance(chat, cache):
                 chat.meter.cached += 1

@@ -151,9 +151,9 @@ class Meter:
         """Dollars spent in this run; None where the model has no price."""
         return self.price.usd(self.input_tokens, self.output_tokens) + self.lost_usd if self.price else None
 
-    def note_prompt(self, task_name: str, messages: list[Message]) -> None:
-        """Record a task's instructions, which are its system messages."""
-        text = "\n".join(str(message["content"]) for message in messages if message["role"] == "system")
+    def note_prompt(self, task_name: str, messages: list[Message], template: str = "") -> None:
+        """Record a task's instructions: its system messages, or the template that a row fills in."""
+        text = template or "\n".join(str(message["content"]) for message in messages if message["role"] == "system")
         known = self.prompts.setdefault(task_name, {})
         if text not in known.values():
             known[hashlib.sha256(text.encode()).hexdigest()] = text

@@ -1,6 +1,6 @@
 """The protocol of a generation task: messages of a row, a schema of the answer, a parser, a rule-based generator."""
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -9,6 +9,8 @@ from hf_datasets.records import Rejection
 Row = TypeVar("Row", contravariant=True)
 Record = TypeVar("Record", covariant=True)
 
+PromptSet = Literal["own", "paper"]
+"""Whose prompts ask: this project's, or those that the papers print."""
 Message = dict[str, Any]
 """One chat message in the OpenAI form: `role`, and `content` as text or as a list of content parts."""
 

@@ -11,8 +11,9 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel
 
 from hf_datasets.generation.answer_checks import is_foreign
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import Rejection
+from hf_datasets.tfcovr import paper_prompts
 from hf_datasets.tfcovr.labels import Attributes, Label, describe
 from hf_datasets.tfcovr.labels.diving import DivingAttributes, counted
 from hf_datasets.tfcovr.labels.gymnastics import APPARATUS
@@ -59,9 +60,9 @@ Reverse takeoff, 1.5 somersaults, 1 twist, pike. (Platform: 3m)
 Armstand, 2.5 somersaults, layout. (Platform: Unknown)"""
 """After "VideoXL Caption Generation Prompt for FineDiving", appendix C; the form and examples are the paper's."""
 
-CAPTION_PROMPTS: Final[dict[Sport, str]] = {
-    "gymnastics": GYMNASTICS_CAPTION_PROMPT,
-    "diving": DIVING_CAPTION_PROMPT,
+CAPTION_PROMPTS: Final[dict[PromptSet, dict[Sport, str]]] = {
+    "own": {"gymnastics": GYMNASTICS_CAPTION_PROMPT, "diving": DIVING_CAPTION_PROMPT},
+    "paper": paper_prompts.CAPTION_PROMPTS,
 }
 CAPTION_FORMS: Final[dict[Sport, re.Pattern[str]]] = {
     "gymnastics": re.compile(r"(?P<moves>[^\n()]+?)\.? ?\(Apparatus: ?\[?(?P<place>FX|VT|BB|UB|Unknown)\]?\)\.?"),
@@ -118,10 +119,12 @@ class CaptionTask:
         frames: Gives the frames of a clip, in order, as image parts of a message.
         any_form: Accept every English line of at most 300 characters, for models that do not keep to the form that
             the prompts require; Video-XL's captions in the paper's Tables C1 and C2 do not.
+        prompts: Whose prompts.
     """
 
     frames: Callable[[ClipToCaption], list[dict[str, Any]]] = field(repr=False)
     any_form: bool = False
+    prompts: PromptSet = "own"
     name: str = "tfcovr-caption"
     schema: type[BaseModel] | None = None
 
@@ -134,11 +137,16 @@ class CaptionTask:
         frames = self.frames(row)
         if not frames:
             raise ValueError(f"clip {row.clip_id!r} has no frames; read at least one with hf_datasets.video")
-        return [{"role": "system", "content": CAPTION_PROMPTS[row.sport]}, {"role": "user", "content": frames}]
+        return [
+            {"role": "system", "content": CAPTION_PROMPTS[self.prompts][row.sport]},
+            {"role": "user", "content": frames},
+        ]
 
     def parse(self, row: ClipToCaption, answer: str) -> ClipCaption | Rejection:
         """The caption in `answer`, or the rejection with the raw answer."""
-        text = " ".join(answer.split()) if self.any_form else answer.strip()
+        text = answer.strip()
+        if self.any_form or self.prompts == "paper":  # whose form has two lines, and whose examples begin with a hyphen
+            text = " ".join(text.removeprefix("- ").split())
         reason = caption_rejection_reason(text, row.sport, any_form=self.any_form)
         if reason:
             return Rejection(reason, answer, row.clip_id)

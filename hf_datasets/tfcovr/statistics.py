@@ -6,7 +6,7 @@ figures, which a caller saves or shows.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, TypeAlias, cast
 
 import polars as pl
 from datasets import Dataset
@@ -17,10 +17,21 @@ from matplotlib.ticker import MaxNLocator
 from hf_datasets.tfcovr.labels import LabelSource, labels_by_id, load_labels
 from hf_datasets.tfcovr.modifications.normalization import MARKS, expand_numbers
 
+Rows: TypeAlias = Dataset | pl.DataFrame
 COLORS: Mapping[LabelSource, str] = {"finegym": "#2a6f97", "finediving": "#c1666b", "own": "#5f8f4e"}
 NAMES: Mapping[LabelSource, str] = {"finegym": "FineGym", "finediving": "FineDiving", "own": "own labels"}
 FUNCTION_WORDS = frozenset(["a", "an", "and", "by", "in", "it", "of", "off", "on", "the", "then", "to", "with"])
 """Words that the lexicon leaves out."""
+PAPER_COUNTS: Final[dict[str, dict[str, float]]] = {
+    "train": {"rows": 180_000},
+    "test": {"rows": 473, "targets_mean": 3.94},
+    "texts": {"words_minimum": 2, "words_mean": 6.11, "words_maximum": 19},
+    "clips": {"labels": 306, "seconds_minimum": 0.03, "seconds_mean": 1.90, "seconds_maximum": 29.0},
+    "finegym": {"labels": 259, "clips": 32_697, "videos": 167, "seconds_mean": 1.7},
+    "finediving": {"labels": 47, "clips": 3_000},
+}
+"""TF-CoVR, section 3, "TF-CoVR Statistics" (`train` is rounded there: "180K"); clips, videos and mean seconds of the
+last two are those of the datasets that it is drawn from, of which the section gives 288 and 52 labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +94,43 @@ def clips_per_label(clips: Dataset) -> pl.DataFrame:
     return joined.with_columns(pl.col("clips").fill_null(0)).sort("clips", descending=True, maintain_order=True)
 
 
-def targets_per_query(queries: Dataset) -> pl.Series:
+def targets_per_query(queries: Rows) -> pl.Series:
     """How many clips answer each row's query, in the order of the rows; 3.94 on average in the paper's test set."""
     return _frame(queries, "target_clip_ids")["target_clip_ids"].list.len().cast(pl.Int64).alias("targets")
 
 
-def text_lengths(rows: Dataset) -> pl.Series:
+def text_lengths(rows: Rows) -> pl.Series:
     """Words of each row's modification text once numbers are spelled out; 2 to 19, 6.11 on average in the paper."""
     return _words(rows)["words"].list.len().cast(pl.Int64).alias("words")
 
 
-def durations(clips: Dataset) -> pl.Series:
+def durations(clips: Rows) -> pl.Series:
     """Seconds of each clip, null where the clip is a file of its own; 0.03 to 29.00, 1.90 on average in the paper."""
     frame = _frame(clips, "start_seconds", "end_seconds")
     return frame.select(seconds=pl.col("end_seconds") - pl.col("start_seconds")).to_series()
+
+
+def counts_of(rows: Mapping[str, Rows], clips: Rows) -> dict[str, dict[str, float]]:
+    """Figures under the names of `PAPER_COUNTS`; without those that are unknown, as seconds of clips that are files.
+
+    Args:
+        rows: Split -> its triplets or queries.
+        clips: Those of all splits.
+    """
+    found: dict[str, dict[str, float]] = {split: {"rows": len(data)} for split, data in rows.items()}
+    if "test" in rows:
+        found["test"]["targets_mean"] = summarise_values(targets_per_query(rows["test"])).mean
+    words = summarise_values(pl.concat([text_lengths(data) for data in rows.values()]))
+    found["texts"] = {f"words_{name}": getattr(words, name) for name in ("minimum", "mean", "maximum")}
+    frame = _frame(clips, "video_id", "label", "start_seconds", "end_seconds")
+    for source in ("clips", "finegym", "finediving"):
+        ids = [name for name, label in labels_by_id().items() if source in ("clips", label.source)]
+        own = frame.filter(pl.col("label").is_in(ids))
+        seconds = summarise_values(durations(own))
+        videos = own["video_id"].drop_nulls().n_unique()
+        found[source] = {"labels": own["label"].n_unique(), "clips": len(own), "videos": videos}
+        found[source] |= {f"seconds_{name}": getattr(seconds, name) for name in ("minimum", "mean", "maximum")}
+    return {of: {name: figure for name, figure in figures.items() if figure == figure} for of, figures in found.items()}
 
 
 def modification_lexicon(rows: Dataset) -> pl.DataFrame:
@@ -190,11 +224,13 @@ def _axes(*, width: float = 7, height: float = 3.6) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _frame(dataset: Dataset, *columns: str) -> pl.DataFrame:
+def _frame(dataset: Rows, *columns: str) -> pl.DataFrame:
+    if isinstance(dataset, pl.DataFrame):
+        return dataset.select(columns)
     return cast(pl.DataFrame, pl.from_arrow(dataset.select_columns(list(columns)).with_format("arrow")[:]))
 
 
-def _words(rows: Dataset) -> pl.DataFrame:
+def _words(rows: Rows) -> pl.DataFrame:
     texts = _frame(rows, "modification_text")
     # A text belongs to a pair of labels, so there are few distinct ones.
     distinct = texts.unique(maintain_order=True)

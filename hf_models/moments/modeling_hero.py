@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, RobertaModel
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.roberta.modeling_roberta import RobertaEncoder
+from transformers.utils import logging
 
 from .configuration_hero import HEROConfig
 from .labels import Labels
@@ -21,6 +22,7 @@ from .layers_moments import (
 )
 from .modeling_moments import MomentRetrievalModel
 
+logger = logging.get_logger(__name__)
 ROBERTA_TYPES = ("roberta", "xlm-roberta", "camembert")  # of one architecture
 
 
@@ -139,6 +141,31 @@ class HEROForMomentRetrieval(MomentRetrievalModel):
             raise ValueError(f"{name_or_path!r} has {len(layers)} layers, fewer than {wanted}")
         roberta.encoder.layer = nn.ModuleList(layers[(i + 1) * len(layers) // wanted - 1] for i in range(wanted))
         model.cross_modal.load_state_dict(roberta.state_dict())
+        model.eval()
+        return model
+
+    @classmethod
+    def from_hero(cls, name_or_path: str, **config: Any) -> "HEROForMomentRetrieval":
+        """Build a HERO with the weights of another one, such as a pretrained one that `convert_tvr` made.
+
+        Tables of positions are cut, or go on with new rows; what reads features of another size is new.
+
+        Args:
+            name_or_path: A HERO, a folder or a name on the Hub.
+            **config: Fields of `HEROConfig` that differ: sizes of the features, most clips and tokens.
+
+        Returns:
+            The model in evaluation mode.
+        """
+        start = cls.from_pretrained(name_or_path)
+        model = cls(HEROConfig.from_dict(start.config.to_dict() | config))
+        own = model.state_dict()
+        for name, value in start.state_dict().items():
+            if name in own and (own[name].shape == value.shape or "positions." in name):
+                rows = min(len(own[name]), len(value))
+                own[name][:rows] = value[:rows]
+            else:
+                logger.warning("%s of %s has another size and starts from random weights", name, name_or_path)
         model.eval()
         return model
 

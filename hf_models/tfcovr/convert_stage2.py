@@ -58,7 +58,8 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     """
     with torch.serialization.safe_globals([(_Schedule, "src.tools.scheduler.CosineSchedule")]):
         found = read_checkpoint(checkpoint, skip=NOT_READ)
-    weights, unknown = {}, []
+    weights: dict[str, Tensor] = {}
+    unknown: list[str] = []
     for name, weight in found.items():
         new = [re.sub(pattern, replacement, name) for pattern, replacement in RENAMES if re.search(pattern, name)]
         unknown += [] if new else [name]

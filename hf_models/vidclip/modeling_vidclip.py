@@ -208,6 +208,48 @@ class VidCLIPModel(PreTrainedModel):
         model.eval()
         return model
 
+    @torch.no_grad()
+    def resize_videos_(self, *, num_frames: int | None = None, side: int | None = None) -> None:
+        """Make the model one for other videos: with places in time for a model of images, with larger frames.
+
+        The positions of patches are stretched as by `interpolate_pos_encoding`, but are the model's own from then on.
+
+        Args:
+            num_frames: Frames per video, for a model of 1 frame: what it gives for one stays the same.
+            side: Of the square frames, in pixels.
+
+        Raises:
+            ValueError: The model has several frames per video, and other than `num_frames`.
+
+        Example:
+            >>> small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+            >>> model = VidCLIPModel(VidCLIPConfig(vision_config={**small, "image_size": 8, "patch_size": 4},
+            ...                                    text_config=small, num_frames=1))
+            >>> model.resize_videos_(num_frames=4, side=12)
+            >>> model.get_video_features(torch.rand(2, 4, 3, 12, 12)).shape
+            torch.Size([2, 768])
+        """
+        if num_frames is not None and num_frames != self.config.num_frames:
+            if self.config.num_frames != 1:
+                raise ValueError(
+                    f"the model has {self.config.num_frames} frames per video, not {num_frames}; only one of images, "
+                    "with 1, can be given others"
+                )
+            image = self.video_pooler.temporal_embedding.weight
+            self.config.num_frames = num_frames
+            self.video_pooler.temporal_embedding = TemporalEmbedding(self.config).to(image)
+            places = temporal_positions(num_frames, image.shape[1]).to(image)
+            self.video_pooler.temporal_embedding.weight.copy_(places + image)
+        embeddings = self.vision_model.embeddings
+        if side is not None and side != embeddings.image_size:
+            class_token = embeddings.position_embedding.weight[None, :1]
+            positions = embeddings.interpolate_pos_encoding(class_token, side, side)[0]
+            for config in (self.config.vision_config, self.vision_model.config):
+                cast("CLIPVisionConfig", config).image_size = side
+            stretched = type(embeddings)(self.vision_model.config).to(class_token)
+            stretched.load_state_dict({**embeddings.state_dict(), "position_embedding.weight": positions})
+            self.vision_model.embeddings = stretched
+
     def get_video_features(
         self,
         pixel_values: Tensor,

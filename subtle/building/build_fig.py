@@ -1,12 +1,16 @@
 """Build fine captions of moments from coarse ones, by rules or a model that sees keyframes."""
 
 from pathlib import Path
+from typing import cast
 
+import polars as pl
 import pyarrow as pa
 
 from hf_datasets import fig
-from hf_datasets.fig.annotations import annotation_files, read_annotations
+from hf_datasets.fig.annotations import annotation_files, dataset_of, read_annotations
 from hf_datasets.fig.construction import CAPTION_SCHEMA, REWRITING_SCHEMA, Construction
+from hf_datasets.fig.statistics import PAPER_COUNTS, counts_of
+from hf_datasets.paper_counts import beside_paper
 from hf_datasets.records import Moment
 from subtle.building.options import BuildFigConfig
 from subtle.run.build import Build
@@ -24,6 +28,7 @@ def construct(build: Build, config: BuildFigConfig, split: str, moments: list[Mo
         video_dir=config.video_dir,
         num_frames=config.num_frames,
         seed=config.seed,
+        prompts=config.prompts,
     )
 
 
@@ -35,14 +40,22 @@ def main(config: BuildFigConfig) -> int:
     build = Build(config)
     moments: dict[str, list[pa.Table]] = {}
     rewritings: dict[str, list[pa.Table]] = {}
-    for split, path in annotation_files(Path(config.source)).items():
+    built: dict[str, pl.DataFrame] = {}
+    files = annotation_files(Path(config.source))
+    for split, path in files.items():
         annotated = list(build.limited(build.passed(f"{split}: moments", read_annotations(path))))
         construction = construct(build, config, split, annotated)
         rows = list(build.passed(f"{split}: fine captions", list(construction.rows())))
         if rows:
             moments[split] = [pa.Table.from_pylist(rows, schema=CAPTION_SCHEMA)]
+            built[split] = cast(pl.DataFrame, pl.from_arrow(moments[split][0]))
         rewritten = construction.rewritings() if config.rewritings else []
         if rewritten:
             rewritings[split] = [pa.Table.from_pylist(rewritten, schema=REWRITING_SCHEMA)]
     configurations = {"source": moments} | ({"rewritings": rewritings} if rewritings else {})
-    return build.write(configurations, card=CARD, source=Path(config.source).name)
+    return build.write(
+        configurations,
+        card=CARD,
+        compare=lambda _: beside_paper(PAPER_COUNTS, counts_of(str(dataset_of(files)), built)),
+        source=Path(config.source).name,
+    )

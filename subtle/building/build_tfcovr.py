@@ -12,6 +12,7 @@ from datasets import Features
 from hf_datasets.class_labels import with_labels
 from hf_datasets.miniature import MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
+from hf_datasets.paper_counts import beside_paper
 from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr import builder
 from hf_datasets.tfcovr.annotations import source_clips
@@ -23,6 +24,7 @@ from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_datasets.tfcovr.pair_review import read_review, write_review
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
+from hf_datasets.tfcovr.statistics import PAPER_COUNTS, counts_of
 from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, split_by_video
 from subtle.building.options import BuildTFCoVRConfig
 from subtle.run.build import Build
@@ -69,7 +71,7 @@ def main(config: BuildTFCoVRConfig) -> int:
             print(f"{sheet}: {number:,} pairs to review; write yes or no into the column keep of each, and run again")
             return 0
     pairs = list(build.limited(build.passed("pairs", proposed)))
-    task = ModificationTask({label.label_id: label for label in labels})
+    task = ModificationTask({label.label_id: label for label in labels}, prompts=config.prompts)
     answers = build.ask(task, pairs, name="modifications")
     changes, _ = change_frame(modification for _, modification in answers)
     rows, unused = compose(
@@ -88,6 +90,13 @@ def main(config: BuildTFCoVRConfig) -> int:
         list(build.passed("marks", [*marked.triplets, *marked.rejections]))
         clips = marked.with_clips(clips)
     found = Collection(clips, rows)
+
+    def compare(folder: Path) -> dict[str, Any]:
+        columns = ["target_clip_ids", "modification_text"]
+        paths = {split: sorted((folder / config.name).glob(f"{split}-*.parquet")) for split in SPLITS}
+        written: dict[str, Any] = {split: pl.read_parquet(of, columns=columns) for split, of in paths.items() if of}
+        return beside_paper(PAPER_COUNTS, counts_of(written, clips))
+
     return build.write(
         {
             config.name: {split: labeled(rows[split](), TRIPLET_FEATURES) for split in SPLITS}
@@ -95,6 +104,7 @@ def main(config: BuildTFCoVRConfig) -> int:
             f"{config.name}-clips": {split: labeled(found.clip_tables(split), CLIP_FEATURES) for split in SPLITS},
         },
         card=CARD,
+        compare=compare if config.source else None,
         source=config.data_dir or config.source or "the miniature",
     )
 

@@ -49,7 +49,7 @@ def ask(build: Build, config: CaptionWriteConfig, clips: dict[str, Clip]) -> lis
         row, options = clips[clip.clip_id], {"num_frames": config.num_frames, "max_side": config.max_side}
         return image_parts(str(row["video"]), row["start_seconds"], row["end_seconds"], **options)
 
-    task = CaptionTask(frames_of, any_form=config.any_form)
+    task = CaptionTask(frames_of, any_form=config.any_form, prompts=config.prompts)
     found = []
     for clip, caption in build.ask(task, asked, name="captions"):
         row: dict[str, Any] = {

@@ -20,14 +20,24 @@ from subtle.run.shared_config import (
 
 
 @dataclass
-class AnnotatedConfig(BuildConfig):
+class PromptedConfig(BuildConfig):
+    """The chat model, its server and its prices."""
+
+    prompts: Literal["own", "paper"] = option(
+        "own",
+        "Prompts of --model: this project's, or word for word those that the papers print, where they print one.",
+    )
+
+
+@dataclass
+class AnnotatedConfig(PromptedConfig):
     """What to build from, and how."""
 
     source: str = option("", "Folder with the annotations; needed.")
 
 
 @dataclass
-class BuildTFCoVRConfig(BuildConfig, OwnClipsConfig):
+class BuildTFCoVRConfig(PromptedConfig, OwnClipsConfig):
     """What to build from; the defaults are for the miniature."""
 
     source: str | None = option(
@@ -59,6 +69,8 @@ class BuildTFCoVRConfig(BuildConfig, OwnClipsConfig):
         super().__post_init__()
         if self.source and self.data_dir:
             raise ValueError("--source has upstream annotations and --data_dir your own clips: give one of them")
+        if self.data_dir and self.prompts == "paper":
+            raise ValueError("--prompts paper is for TF-CoVR's labels: the paper prints no prompt for others")
         if self.video_dir and not self.data_dir:
             raise ValueError("--video_dir has the videos of your own clips: give their table with --data_dir")
         if self.marks and not self.video_dir:
@@ -120,7 +132,7 @@ class ScoredCaptionsConfig(BuildConfig, SplitConfig, CaptionFormConfig, DataConf
 
 
 @dataclass
-class CaptionWriteConfig(ScoredCaptionsConfig, ChatFramesConfig):
+class CaptionWriteConfig(ScoredCaptionsConfig, PromptedConfig, ChatFramesConfig):
     """What to caption, with how many frames of which size."""
 
     only_queries: bool = option(False, "Only the clips that a query starts from, which are all that TF-CVR needs.")

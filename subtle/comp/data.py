@@ -1,11 +1,12 @@
 """The rows and clips that VidCLIP trains on and is measured with, as the configuration names them."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from datasets import load_dataset
+from datasets import Dataset, load_dataset
 
-from hf_datasets.comp.contrasts import Contrast, span_of, stacks, unreadable_files
+from hf_datasets.comp.contrasts import span_of, unreadable_files
 from hf_datasets.comp.counterfactuals import Counterfactual, counterfactual_of, read_counterfactuals
 from hf_datasets.records import Rejection
 from hf_datasets.video.pool import NO_FILE
@@ -69,8 +70,18 @@ def readable(pairs: list[Counterfactual], num_workers: int) -> tuple[list[Counte
     return kept, rejections
 
 
-def load_stacks(name: str, config_name: str, data_dir: str | None, *, size: int, seed: int) -> list[Contrast]:
-    """Short clips of a dataset stacked for CompPretrain; another seed makes other stacks."""
-    # In memory, else every epoch leaves its stacks on the disk.
-    clips = load_dataset(name, config_name, data_dir=data_dir, split="train", keep_in_memory=True)
-    return stacks(clips, size=size, seed=seed)
+def load_clips(name: str, config_name: str, data_dir: str | None, *, size: int) -> tuple[Dataset, dict[str, int]]:
+    """Short clips to stack by `size` for CompPretrain, and how many there are and have a video and a caption."""
+    clips = load_dataset(name, config_name, data_dir=data_dir, split="train")
+    if missing := [column for column in ("video", "caption") if column not in clips.column_names]:
+        there = ", ".join(clips.column_names)
+        raise SystemExit(f"the clips of {name!r}, {config_name!r}, have no column {', '.join(missing)}, but {there}")
+    # Of the choice only the numbers of the rows are held, which are not left on the disk either.
+    choose = partial(clips.filter, input_columns=["video", "caption"], keep_in_memory=True)
+    kept = choose(lambda video, caption: video is not None and bool((caption or "").strip()))
+    if len(kept) < size:
+        raise SystemExit(
+            f"{len(kept)} of the {len(clips)} clips of {name!r}, {config_name!r}, have a video and a caption, too few "
+            f"for --stack {size}"
+        )
+    return kept, {"rows": len(clips), "used": len(kept)}

@@ -13,12 +13,14 @@ from rich.table import Table
 from hf_datasets.fig.clusters import TFIDF, CaptionMap, plot_maps
 from hf_datasets.fig.moments import PUBLISHED_FOLDER
 from hf_datasets.fig.release import FILES
-from hf_datasets.fig.statistics import duplicate_captions, plot_scores, statistics
+from hf_datasets.fig.statistics import PAPER_COUNTS, counts_of, duplicate_captions, plot_scores, statistics
+from hf_datasets.paper_counts import beside_paper
 from subtle.evaluate.options import AnalyzeFIGConfig
-from subtle.fig.user_study import aggregate, as_rows, read_answers, write_forms
+from subtle.fig.user_study import LEAST_ANSWERS, aggregate, as_rows, read_answers, write_forms
 from subtle.run.data import open_dataset
 from subtle.run.model_folders import check_model_folder
-from subtle.run.results import replacing_files, write_results, writing
+from subtle.run.printing import show_beside_paper
+from subtle.run.results import replacing_files, write_json, write_results, writing
 from subtle.run.screen import Screen
 
 EPS, MIN_SAMPLES, MIN_SAMPLES_DRAWN = 0.01, 2, 16
@@ -69,6 +71,19 @@ def table_2(data: DatasetDict, maps: dict[str, CaptionMap]) -> dict[str, Any]:
             "with_an_equal_text": equal[1],
         }
     return found
+
+
+def compare(data: DatasetDict, kinds: pl.DataFrame, tables: dict[str, Any], config: AnalyzeFIGConfig) -> dict[str, Any]:
+    """The paper's Tables 1 and 2 beside these; clusters only of an encoder, as the paper's, not of word statistics."""
+    if config.dataset_config == "mini":
+        return {}
+    rows = {split: part.to_polars() for split, part in data.items()}
+    if not kinds.is_empty():
+        rows = {split: part.join(kinds, on="desc_id", how="left") for split, part in rows.items()}
+    counts = counts_of(config.dataset, rows)
+    for granularity, found in tables["table_2"].items() if config.encoder != TFIDF else ():
+        counts[config.dataset] |= {f"{granularity}_{name}": found[name] for name in ("clusters", "clustered")}
+    return beside_paper(PAPER_COUNTS, counts)
 
 
 def show(tables: dict[str, Any], config: AnalyzeFIGConfig) -> None:
@@ -153,11 +168,15 @@ def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
     }
     tables = {"table_1": table_1(data, kinds), "table_2": table_2(data, maps)}
     show(tables, config)
+    compared = compare(data, kinds, tables, config)
+    show_beside_paper(compared)
     output_dir = Path(config.output_dir)
     with replacing_files(output_dir) as draft:
         undrawn = draw(data, maps, config, draft)
         if config.user_study:
             make_forms(data, kinds, config, draft / "user-study")
+        if compared:
+            write_json(draft / "statistics.json", compared)
         source = next(iter(data.values())).info.description
         write_results(draft, tables, config=config, seed=config.seed, undrawn=undrawn, source=source)
         written = [output_dir / path.relative_to(draft) for path in sorted(draft.rglob("*"))]
@@ -170,7 +189,9 @@ def analyze(config: AnalyzeFIGConfig) -> dict[str, Any]:
 def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     """Table 3 from the exported answers."""
     folder = Path(str(config.answers))
-    results, total = aggregate(*read_answers(folder))
+    kinds, files = read_answers(folder)
+    results, total = aggregate(kinds, files)
+    left_out = len(kinds) - sum(result.items for result in results.values())
     table = Table("captions", "items", "answers", "R_s (%)", "R_d (%)", "S")
     for kind, result in results.items():
         rates = (f"{result.static_percent:.0f}", f"{result.dynamic_percent:.0f}", f"{result.accuracy:.2f}")
@@ -178,7 +199,9 @@ def add_up(config: AnalyzeFIGConfig) -> dict[str, Any]:
     console = Screen()
     console.print(table)
     console.print(f"total S {total:.2f}; R counts each answer")
-    rows = as_rows(results, total)
+    if left_out:
+        console.print(f"left out: {left_out} of {len(kinds)} items, with fewer than {LEAST_ANSWERS} answers")
+    rows = as_rows(results, total) | {"items_left_out": left_out}
     write_results(folder, rows, config=config, seed=config.seed)
     return rows
 

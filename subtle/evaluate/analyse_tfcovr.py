@@ -11,6 +11,7 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from hf_datasets.paper_counts import beside_paper
 from hf_datasets.spreadsheets import as_csv
 from hf_datasets.tfcovr import statistics
 from hf_datasets.tfcovr.labels import load_labels
@@ -18,7 +19,8 @@ from hf_datasets.tfcovr.pairs import text_encoder
 from subtle.evaluate.options import AnalyzeTFCoVRConfig
 from subtle.run.data import load_splits
 from subtle.run.model_folders import check_model_folder
-from subtle.run.results import replacing_files, write_results, write_text, writing
+from subtle.run.printing import show_beside_paper
+from subtle.run.results import replacing_files, write_json, write_results, write_text, writing
 from subtle.run.screen import Screen
 from subtle.tfcovr.label_pairs import CHANGES, GROUPS, PairComparison, compare_pairs
 
@@ -134,6 +136,10 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
     if comparison and config.similarity_model:
         tables["label_pairs"] = comparison.summary()
         show_pairs(tables["label_pairs"], config.similarity_model)
+    compared: dict[str, Any] = {}
+    if config.dataset == "tfcovr" and config.dataset_config in ("release", "source"):
+        compared = beside_paper(statistics.PAPER_COUNTS, statistics.counts_of(rows, every_clip))
+    show_beside_paper(compared)
     folder = Path(config.output_dir)
     figures = draw(rows, every_clip)
     with replacing_files(folder) as draft:
@@ -142,6 +148,8 @@ def analyze(config: AnalyzeTFCoVRConfig) -> dict[str, Any]:
                 figure.savefig(draft / name, dpi=150)
         if comparison:
             write_text(draft / "label_pairs.csv", as_csv(comparison.pairs))
+        if compared:
+            write_json(draft / "statistics.json", compared)
         source = next(iter(rows.values())).info.description
         write_results(draft, tables, config=config, seed=0, source=source)
     for name in figures:

@@ -20,7 +20,7 @@ from subtle.fig.harder_searches import measure_without_moment, show_figures
 from subtle.fig.intervals import intervals_of
 from subtle.fig.measure import MomentRetrievalMeasure
 from subtle.fig.recall_table import SHOWN, show_recall
-from subtle.options import adopt, override, parse_config
+from subtle.options import adopt, given_in, override, parse_config
 from subtle.run.accelerator import make_accelerator
 from subtle.run.data import open_dataset, with_split
 from subtle.run.model_folders import check_model_folder
@@ -54,16 +54,21 @@ def trained_models(config: EvaluateVCMRConfig) -> Iterator[tuple[str, Path]]:
     for architecture in config.architectures:
         for granularity in config.train_on:
             for seed in config.seeds:
-                training = training_config(config)
+                training = training_config(config, architecture)
                 training.model, training.granularity, training.seed = architecture, granularity, seed
                 training.output_dir = str(Path(config.runs_dir) / f"{architecture}-{granularity}" / str(seed))
                 train(training)
                 yield f"{architecture}, {granularity}", Path(training.output_dir) / "model"
 
 
-def training_config(config: EvaluateVCMRConfig) -> VCMRConfig:
-    """How `vcmr.py` trains; the data that only its file names are also those to measure on."""
-    training = parse_config(VCMRConfig, None, [config.vcmr_config] if config.vcmr_config else [])
+def training_config(config: EvaluateVCMRConfig, architecture: str | None = None) -> VCMRConfig:
+    """How `vcmr.py` trains an architecture; the data that only its files name are also those to measure on."""
+    files = []
+    for file in config.vcmr_config or []:
+        alone = parse_config(VCMRConfig, None, [file])
+        if "model" not in given_in(alone) or alone.model == architecture:
+            files.append(file)
+    training = parse_config(VCMRConfig, None, files)
     data = MomentDataConfig.__dataclass_fields__
     adopt(config, [training], data)
     override(training, config, [*data, "device"])
@@ -164,7 +169,7 @@ def run(config: EvaluateVCMRConfig) -> dict[str, dict[str, float]]:
             place = output_dir / "submissions" / name.replace(", ", "-").replace(" -> ", "-to-")
             if accelerator.is_main_process:
                 several.append(evaluate(model, config, split, place / f"{len(several)}.json", measure, other))
-    return finish(config, evaluations, measure, Accelerator())
+    return finish(config, evaluations, measure, make_accelerator(config.device, output_dir))
 
 
 def two_step(config: EvaluateVCMRConfig, models: list[tuple[str, Path]]) -> dict[str, dict[str, float]]:

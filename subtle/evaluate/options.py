@@ -114,7 +114,11 @@ class EvaluateVCMRConfig(
         ["xml", "reloclnet", "hero"], "Architectures that --compare trains."
     )
     train_on: list[Granularity] = option(["coarse", "fine"], "Captions that --compare trains on.")
-    vcmr_config: str | None = option(None, "YAML file of vcmr.py for that training; none: its defaults.")
+    vcmr_config: list[str] | None = option(
+        None,
+        "YAML files of vcmr.py for that training, of which each overrides those before it; one that names a model is "
+        "for this architecture alone. None: its defaults.",
+    )
     runs_dir: str = "outputs/vcmr_runs"
     without_moment: float = option(
         0.0, "Share (0 to 1) of the queries whose video is taken out, to measure how many are told so; 0: do not."
@@ -214,3 +218,10 @@ class AnalyzeTFCoVRConfig(OutputConfig, DataConfig):
         "to compare with those by attributes; none: do not compare.",
     )
     output_dir: str = "outputs/tfcovr_analysis"
+
+
+@dataclass
+class AnalyzeCompConfig(OutputConfig, ContrastConfig):
+    """What to count."""
+
+    output_dir: str = "outputs/comp_analysis"

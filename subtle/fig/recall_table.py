@@ -7,10 +7,11 @@ from subtle.run.intervals import Interval
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import show
 
-COLUMNS = ("R@1 IoU 0.5", "R@10 IoU 0.5", "R@1 IoU 0.7", "R@10 IoU 0.7")
-TASKS = {
-    task: [f"{task.lower()}_recall@{k}_iou@{iou}" for iou in (0.5, 0.7) for k in (1, 10)] for task in ("VCMR", "SVMR")
-} | {"VR": ["vr_recall@1", "vr_recall@10"]}  # without an IoU
+K, IOU = (1, 5, 10, 100), (0.5, 0.7)
+COLUMNS = [f"R@{k} IoU {iou}" for iou in IOU for k in K]
+TASKS = {task: [f"{task.lower()}_recall@{k}_iou@{iou}" for iou in IOU for k in K] for task in ("VCMR", "SVMR")} | {
+    "VR": [f"vr_recall@{k}" for k in K]  # without an IoU
+}
 SHOWN = [metric for names in TASKS.values() for metric in names]
 
 

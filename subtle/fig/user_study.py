@@ -22,6 +22,8 @@ from subtle.run.results import read_json, write_json, write_text
 
 KINDS = ("static", "dynamic")
 ITEMS_FILE = "items.json"
+LEAST_ANSWERS = 3
+"""Participants who answer each item, in the paper."""
 
 
 class Answer(BaseModel, extra="forbid", strict=True):
@@ -160,12 +162,18 @@ def read_answers(folder: Path) -> tuple[dict[str, str | None], list[AnswerFile]]
     return kinds, files
 
 
-def aggregate(kinds: Mapping[str, str | None], files: Sequence[AnswerFile]) -> tuple[dict[str, StudyResults], float]:
+def aggregate(
+    kinds: Mapping[str, str | None], files: Sequence[AnswerFile], *, least_answers: int = LEAST_ANSWERS
+) -> tuple[dict[str, StudyResults], float]:
     """The results of each kind, and the total S: the unweighted mean of the kinds' S, as in Table 3.
 
     Args:
         kinds: item -> kind.
         files: the participants' answers.
+        least_answers: items with fewer are left out.
+
+    Raises:
+        SystemExit: No item has as many.
     """
     answers: dict[str, list[Answer]] = defaultdict(list)
     for file in files:
@@ -173,7 +181,7 @@ def aggregate(kinds: Mapping[str, str | None], files: Sequence[AnswerFile]) -> t
             answers[answer.item_id].append(answer)
     results = {}
     for kind in (*KINDS, None):
-        of_kind = [given for item_id, given in answers.items() if kinds[item_id] == kind]
+        of_kind = [given for item, given in answers.items() if kinds[item] == kind and len(given) >= least_answers]
         if of_kind:
             results[kind or "unknown"] = StudyResults(
                 items=len(of_kind),
@@ -183,7 +191,7 @@ def aggregate(kinds: Mapping[str, str | None], files: Sequence[AnswerFile]) -> t
                 accuracy=mean(answer.accuracy for given in of_kind for answer in given),
             )
     if not results:
-        raise SystemExit("the exported files hold no answer")
+        raise SystemExit(f"no item has {least_answers} answers; send each form to {least_answers} participants")
     return results, mean(result.accuracy for result in results.values())
 
 

@@ -101,7 +101,7 @@ def make_reranker(config: TwoStepConfig, cache: Path, device: str) -> Any:
         return MatcherReranker(str(config.rerank), device_of(device), num_frames=config.num_frames)
     from hf_datasets.generation.cache import AnswerCache
     from hf_datasets.generation.openai_chat import OpenAIChat
-    from subtle.run.build import open_chat
+    from subtle.run.chat_client import open_chat
 
     answers = cache / "answers.sqlite"
     named = ("base_url", "api_key_env", "dry_run", "max_usd", "input_usd", "output_usd")

@@ -1,12 +1,22 @@
-"""The accelerator of a recipe: device, precision, tracker."""
+"""The processes of a launch and the accelerator of a recipe: device, precision, tracker."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
-from accelerate.utils import ProjectConfiguration
+from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
+from accelerate.utils import InitProcessGroupKwargs, ProjectConfiguration
 
 from subtle.run.shared_config import Device
+
+# One process may read videos or ask a chat model for hours while the others wait for it, and NCCL would end them after
+# ten minutes. Where one fails, the launcher ends the others at once.
+LONGEST_WAIT = timedelta(days=1)
+
+
+def processes(*, cpu: bool = False) -> PartialState:
+    """The processes of this launch, which wait for each other for `LONGEST_WAIT`; whoever asks first connects them."""
+    return PartialState(cpu, timeout=LONGEST_WAIT)
 
 
 def make_accelerator(
@@ -26,10 +36,20 @@ def make_accelerator(
             "no GPU: the configuration asks for device 'cuda' but PyTorch sees none; check `nvidia-smi` and that this "
             "PyTorch was built for CUDA, or run with `--device cpu`"
         )
-    return Accelerator(
+    accelerator = Accelerator(
         cpu=device == "cpu",
         mixed_precision=mixed_precision,
         log_with=tracker,
         project_config=ProjectConfiguration(project_dir=str(output_dir), logging_dir=str(output_dir / "logs")),
-        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=find_unused_parameters)],
+        kwargs_handlers=[
+            DistributedDataParallelKwargs(find_unused_parameters=find_unused_parameters),
+            InitProcessGroupKwargs(timeout=LONGEST_WAIT),
+        ],
     )
+    if accelerator.gradient_accumulation_steps > 1:
+        raise SystemExit(
+            f"gradient_accumulation_steps is {accelerator.gradient_accumulation_steps} in accelerate's configuration; "
+            "only 1 is allowed, as negatives come from the whole batch: set it to 1, and where memory is short lower "
+            "--batch_size, or see the options of VERB --help that save memory"
+        )
+    return accelerator

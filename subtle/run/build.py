@@ -1,7 +1,6 @@
-"""What the build recipes share: the chat client, steps with their counts, and the output folder."""
+"""What the build recipes share: steps with their counts, and the output folder."""
 
 import dataclasses
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -16,19 +15,20 @@ from rich.table import Table
 from tqdm import tqdm
 
 from hf_datasets.drafts import draft_of, sweep
-from hf_datasets.generation.batch import OpenAIBatchChat
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.chat import Chat, GenerationStoppedError
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.generation.generate import generate
-from hf_datasets.generation.offline_chat import Replay, RuleBasedGenerator
-from hf_datasets.generation.openai_chat import Limits, OpenAIChat, Sampling
-from hf_datasets.generation.prices import Meter, Price, price_of
+from hf_datasets.generation.offline_chat import RuleBasedGenerator
+from hf_datasets.generation.openai_chat import OpenAIChat
+from hf_datasets.generation.prices import Meter
 from hf_datasets.generation.task import Task
 from hf_datasets.publish import Configurations, NoRowsError, write_folder
 from hf_datasets.records import Rejection
 from hf_datasets.registration import REJECTIONS_FILE, write_rejections
-from subtle.run.results import read_json, write_results
+from subtle.run.chat_client import open_chat
+from subtle.run.printing import show_beside_paper
+from subtle.run.results import read_json, write_json, write_results
 from subtle.run.screen import Screen
 from subtle.run.shared_config import BuildConfig
 from subtle.running import visible
@@ -36,40 +36,6 @@ from subtle.running import visible
 Row = TypeVar("Row")
 Record = TypeVar("Record")
 METERED = ("requests", "cached", "tokens in", "tokens out", "US dollars")
-
-
-def price_in(config: BuildConfig) -> Price | None:
-    """The model's price, as given or as listed; None where neither is known."""
-    if config.input_usd is not None and config.output_usd is not None:
-        return Price(str(config.model), config.input_usd, config.output_usd)
-    return price_of(str(config.model), batch=config.batch)
-
-
-def open_chat(config: BuildConfig) -> Chat:
-    """The client that the configuration asks for."""
-    sampling = Sampling(config.temperature, config.max_output_tokens)
-    if config.model is None:
-        return RuleBasedGenerator()
-    if config.dry_run:
-        return DryRun(config.model, sampling, price=price_in(config), max_answers=config.max_answers)
-    if config.offline:
-        return Replay(config.model, sampling.options())
-    limits = Limits(
-        max_concurrency=config.max_concurrency,
-        requests_per_minute=config.requests_per_minute,
-        tokens_per_minute=config.tokens_per_minute,
-        max_usd=config.max_usd,
-        timeout_seconds=config.timeout_seconds,
-    )
-    client = OpenAIBatchChat if config.batch else OpenAIChat
-    return client(
-        config.model,
-        base_url=config.base_url,
-        api_key=os.environ.get(config.api_key_env),
-        sampling=sampling,
-        limits=limits,
-        price=price_in(config),
-    )
 
 
 @dataclass
@@ -143,11 +109,19 @@ class Build:
             self.steps[-1].high = spent_since(high_before, self.chat.high)
         return accepted
 
-    def write(self, configurations: Configurations, *, card: Path, **facts: object) -> int:
+    def write(
+        self,
+        configurations: Configurations,
+        *,
+        card: Path,
+        compare: Callable[[Path], dict[str, Any]] | None = None,
+        **facts: object,
+    ) -> int:
         """Write the folder in one move and print the report; gives the exit status.
 
         An earlier build in the same place is replaced. An incomplete one leaves what it has, marked as such, but never
-        takes the place of a complete one.
+        takes the place of a complete one. What `compare` finds in the folder (`paper_counts.beside_paper`) is written
+        to `statistics.json` and printed.
         """
         self.show()
         if self.config.dry_run:
@@ -158,6 +132,9 @@ class Build:
         with self.draft() as draft:
             has_rows = self._write_rows(configurations, draft, card=card, facts=facts)
             write_rejections(draft, self.rejections)
+            compared = compare(draft) if has_rows and compare else {}
+            if compared:
+                write_json(draft / "statistics.json", compared)
             write_results(
                 draft,
                 self.counts(),
@@ -171,7 +148,9 @@ class Build:
         if not has_rows:
             sys.stderr.write(f"there is no row to write; {self.output_dir}/rejections.parquet says why\n")
             return 1
-        sys.stdout.write(f"\n{self.output_dir}: the dataset, rejections.parquet, results.json\n")
+        show_beside_paper(compared)
+        also = "statistics.json, " if compared else ""
+        sys.stdout.write(f"\n{self.output_dir}: the dataset, rejections.parquet, {also}results.json\n")
         fruitless = [step.name for step in self.steps if step.meter and step.rejected and not step.accepted]
         if fruitless:
             sys.stderr.write(f"no answer was accepted in: {', '.join(fruitless)}; see rejections.parquet\n")
@@ -227,6 +206,9 @@ class Build:
         if meter.usd is not None and meter.price is not None:
             facts["cost of this run"] = f"${meter.usd:.4f} at the prices of {meter.price.as_of}"
         if self.config.model:
+            facts["prompts"] = {"own": "this project's", "paper": "as the paper prints them, where it does"}[
+                getattr(self.config, "prompts", "own")
+            ]
             facts["requests"] = f"{meter.requests} made, {meter.cached} answered from the cache"
             facts["tokens"] = f"{meter.input_tokens} in, {meter.output_tokens} out"
             facts |= {f"prompts of {name} (SHA-256)": ", ".join(texts) for name, texts in meter.prompts.items()}

@@ -27,6 +27,7 @@ class Progress:
     loss_sum: float = 0.0  # over the steps of this epoch
     best: float = -1.0
     history: list[dict[str, float]] = field(default_factory=list)
+    skipped: dict[str, None] = field(default_factory=dict)  # why videos could not be read
 
 
 class Checkpoints:

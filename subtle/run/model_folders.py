@@ -16,6 +16,8 @@ HOW_TO_MAKE = {
     "`make quickstart` makes everything",
     "outputs/stage2/model": "`python recipes/stage2.py` makes it, `make quickstart` makes everything",
     "outputs/vcmr/model": "`python recipes/vcmr.py` makes it",
+    "outputs/hero/hero-tv-ht100": "fetch hero-tv-ht100.pt as github.com/linjieli222/HERO says, then `python -m "
+    "hf_models.moments.convert_tvr --arch hero hero-tv-ht100.pt outputs/hero/hero-tv-ht100` makes it",
     "outputs/vidclip/comploss/model": "`python recipes/vidclip.py` makes it from the miniature",
     MINIATURE_CLIP: "it ships with the recipes, and `python -m benchmarks.pretrain_miniature` makes it again",
     MINIATURE_VIDCLIP: "it ships with the recipes, and `python recipes/vidclip.py "

@@ -1,6 +1,6 @@
 """Tables for a person at a terminal, in a log, or in Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
@@ -49,6 +49,14 @@ def show(head: Sequence[str], cells: Sequence[Sequence[str]], title: str, first:
                 table.add_row(*(row[place] for place in part))
         wide = max(room, sum(widths[place] + 3 for place in part) + 1)
         Screen(width=wide, highlight=False).print(table)
+
+
+def show_beside_paper(compared: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """Print what `hf_datasets.paper_counts.beside_paper` found, if anything."""
+    rows = [(f"{of}: {count}", row) for of, counts in compared.items() for count, row in counts.items()]
+    cells = [[name, *(f"{round(row[key], 4):,.10g}" for key in ("paper", "here", "difference"))] for name, row in rows]
+    if cells:
+        show(["count", "paper", "here", "difference"], cells, "beside the paper's figures")
 
 
 def as_markdown(heading: str, lines: Sequence[Sequence[str]]) -> str:

@@ -6,6 +6,7 @@ import platform
 import subprocess
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ DATASET_COMMITS: dict[str, str] = {}
 LIBRARIES = ("subtle-video", "torch", "transformers", "datasets", "accelerate", "peft", "evaluate", "numpy")
 
 
+@cache
 def versions() -> dict[str, str]:
     """The versions of Python and of the libraries that results depend on."""
     return {"python": platform.python_version()} | {name: version_of(name) for name in LIBRARIES}

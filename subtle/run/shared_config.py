@@ -461,6 +461,9 @@ class RestartConfig:
 class TrainingRunConfig(RunConfig, RestartConfig, OptimizerConfig):
     """The run."""
 
+    max_steps: int | None = option(
+        None, "Optimizer steps to train for, ending within an epoch if need be; none: as many as --epochs has."
+    )
     checkpoint_steps: int = option(200, "Optimizer steps between two checkpoints.")
     tracker: str | None = option(
         None,

@@ -3,33 +3,45 @@
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, set_seed
+from accelerate.utils import broadcast_object_list, gather_object, set_seed
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader, Dataset, default_collate
 from tqdm import tqdm
 
+from hf_datasets.records import Rejection
+from hf_datasets.registration import write_rejections
+from hf_datasets.video import VideoError
 from subtle.run.accelerator import make_accelerator
-from subtle.run.checkpoints import AGAIN, Checkpoints
+from subtle.run.checkpoints import AGAIN, Checkpoints, Progress
+from subtle.run.data import DOES_NOT_DECODE
 from subtle.run.locks import only_run_in
 from subtle.run.results import replacing, write_results
 from subtle.run.schedules import rate_factor, warmup_of
 from subtle.run.shared_config import RunConfig
 
+MOST_SHOWN = 10
+"""Videos that cannot be read whose reasons are printed; `rejections.parquet` has all."""
 # What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = (
     *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker"),
     *("cache_dir", "keep_frames", "memory_megabytes"),
 )
+
+
+class LastStepError(Exception):
+    """The last of `max_steps` is done, perhaps within an epoch."""
 
 
 class TrainingRun(ABC):
@@ -74,6 +86,7 @@ class TrainingRun(ABC):
         self.sum_device = torch.device("cpu") if self.accelerator.device.type == "mps" else self.accelerator.device
         set_seed(config.seed)
         self.patience: int | None = None
+        self.progress = Progress()
 
     @abstractmethod
     def count_steps(self) -> int:
@@ -140,7 +153,7 @@ class TrainingRun(ABC):
             highest = [group["lr"] for group in self.optimizer.param_groups]
             self.progress = self.checkpoints.resume()
             self.steps_per_epoch = self.count_steps()
-            self.total_steps = config.epochs * self.steps_per_epoch
+            self.total_steps = config.max_steps or config.epochs * self.steps_per_epoch
             for group, rate in zip(self.optimizer.param_groups, highest, strict=True):
                 group["initial_lr"] = rate
             self.schedule = LambdaLR(self.optimizer, self.rate_factor, last_epoch=self.progress.total_steps - 1)
@@ -157,9 +170,15 @@ class TrainingRun(ABC):
             unit="step",
             disable=not self.accelerator.is_local_main_process,
         ) as self.bar:
-            while progress.epoch < self.config.epochs and not self.is_exhausted():
+            most = self.config.max_steps
+            # An epoch that has begun is still to be validated.
+            while (
+                (progress.step or progress.total_steps < most) if most else progress.epoch < self.config.epochs
+            ) and not self.is_exhausted():
                 self.loss_sum = torch.tensor(progress.loss_sum, dtype=torch.float64, device=self.sum_device)
-                self.train_epoch()
+                with suppress(LastStepError):
+                    if not most or progress.total_steps < most:
+                        self.train_epoch()
                 self.finish_epoch(self.loss_sum.item() / progress.step)
                 shown = {name: progress.history[-1][name] for name in ("loss", self.METRIC)}
                 self.bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items()})
@@ -174,7 +193,51 @@ class TrainingRun(ABC):
         self.bar.update()
         if progress.total_steps % self.config.checkpoint_steps == 0:
             progress.loss_sum = self.loss_sum.item()
+            self.share_skipped()
             self.checkpoints.save(progress)
+        if progress.total_steps == self.config.max_steps:
+            raise LastStepError
+
+    def read_batches(
+        self,
+        data: "Dataset[Any]",
+        batches: Sequence[Any],
+        *,
+        num_workers: int,
+        collate: Callable[[list[Any]], dict[str, Any]] = default_collate,
+        may_be_empty: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """The batches of a dataset; a video that cannot be read is left out of its batch, and counted in the results.
+
+        Yields:
+            What `collate` makes of the items that can be read; nothing for a batch without any, if it `may_be_empty`.
+
+        Raises:
+            SystemExit: A batch that may not be empty is.
+        """
+        # A loader draws a number when it starts. Drawn from the global state, it would change what is random after a
+        # resume.
+        own = torch.Generator().manual_seed(self.config.seed)
+        readable: Any = ReadableItems(data)
+        collating = partial(without_damaged, collate=collate)
+        loader = DataLoader(
+            readable, batch_sampler=batches, num_workers=num_workers, generator=own, collate_fn=collating
+        )
+        skipped = self.progress.skipped
+        for batch, damaged in loader:
+            for reason in damaged:
+                if reason not in skipped and len(skipped) < MOST_SHOWN:
+                    tqdm.write(f"left out: {reason}")
+                skipped[reason] = None
+            if batch is not None:
+                yield batch
+            elif not may_be_empty:
+                raise SystemExit(f"none of the {len(damaged)} videos of a batch can be read; the last: {damaged[-1]}")
+
+    def share_skipped(self) -> None:
+        """Let every process know what each could not read."""
+        if self.accelerator.num_processes > 1:
+            self.progress.skipped = dict.fromkeys(gather_object(list(self.progress.skipped)))
 
     def finish_epoch(self, loss: float) -> None:
         """Validate, and keep the best weights."""
@@ -216,13 +279,18 @@ class TrainingRun(ABC):
         accelerator = self.accelerator
         accelerator.wait_for_everyone()
         metrics, details = self.publish()
+        self.share_skipped()
         if accelerator.is_main_process:
+            if skipped := self.progress.skipped:
+                reasons = [("training", Rejection(f"{DOES_NOT_DECODE}: {reason}", "")) for reason in skipped]
+                write_rejections(self.output_dir, reasons)
             write_results(
                 self.output_dir,
                 metrics,
                 config=self.config,
                 seed=self.config.seed,
                 history=self.progress.history,
+                **({"skipped_videos": len(skipped)} if skipped else {}),
                 **details,
                 num_processes=accelerator.num_processes,
             )
@@ -235,6 +303,31 @@ class TrainingRun(ABC):
         """Remove what a complete run no longer needs; one that was killed at its end left it."""
         if self.accelerator.is_main_process:
             shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
+
+
+class ReadableItems(Dataset[Any]):
+    """The items of a dataset; for one whose video cannot be read, its `VideoError`."""
+
+    def __init__(self, data: Dataset[Any]) -> None:
+        self.data = data
+
+    def __getitem__(self, index: Any) -> Any:
+        try:
+            return self.data[index]
+        except VideoError as error:
+            return error
+
+
+def without_damaged(items: list[Any], collate: Callable[[list[Any]], Any]) -> tuple[Any, list[str]]:
+    """The batch of the items that could be read, None where there is none; and why the others could not.
+
+    Example:
+        >>> without_damaged([1, VideoError("x.mp4: the moov atom is missing"), 2], sum)
+        (3, ['x.mp4: the moov atom is missing'])
+    """
+    readable = [item for item in items if not isinstance(item, VideoError)]
+    damaged = [" ".join(str(item).split()) for item in items if isinstance(item, VideoError)]
+    return collate(readable) if readable else None, damaged
 
 
 @contextmanager

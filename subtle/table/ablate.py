@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from accelerate import PartialState
 
 from hf_models.encoders import Estimate
 from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained, write_table
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import adopt, override, parse_config
-from subtle.run.accelerator import make_accelerator
+from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, load_splits, with_split
 from subtle.run.model_folders import check_model_folder
 from subtle.run.models import load_trained
@@ -90,10 +89,10 @@ def train(run: Run) -> None:
 def take_clips(run: Run, order: str) -> None:
     """Copy the embeddings of clips from another folder where only the texts are encoded anew."""
     there, here = (Path(f"{folder}{order}", "video") for folder in (run.clips_from, run.stage2.embeddings))
-    if run.clips_from and there.is_dir() and not here.exists() and PartialState().is_main_process:
+    if run.clips_from and there.is_dir() and not here.exists() and processes().is_main_process:
         with replacing(here) as draft:
             shutil.copytree(there, draft)
-    PartialState().wait_for_everyone()
+    processes().wait_for_everyone()
 
 
 def is_imported(run: Run) -> bool:
@@ -180,7 +179,7 @@ class Ablation(Table[MeasuredRun]):
         ready = Prepared(model, processor, embed_config(run.stage2, folder, **own), run.stage2.query)
         encoders = encoders_made_by(model)
         found = evaluate(ready, self.protocol, self.device, self.score)
-        if PartialState().is_main_process:
+        if processes().is_main_process:
             values = average_precisions(found.predictions, CUTOFFS, "standard")
             queries = found.predictions.select("query_id", video_id=pl.col("query_clip_id").replace_strict(self.videos))
             queries = queries.with_columns(pl.Series(name, values[:, place]) for place, name in enumerate(METRICS))

@@ -4,7 +4,6 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
 from transformers import AutoConfig
 from transformers.utils.logging import disable_progress_bar
 
@@ -12,7 +11,7 @@ from hf_models.encoders import short_name
 from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import adopt, override, parse_config
-from subtle.run.accelerator import make_accelerator
+from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import load_split, with_split
 from subtle.run.model_folders import MINIATURE_CLIP
 from subtle.run.models import load_trained
@@ -81,7 +80,7 @@ def with_random_models(run: RunConfig, config: FinetuneConfig) -> RunConfig:
     if not names:
         return run
     kind = "blip" if isinstance(run, CrossAttentionConfig) else "blip-2"
-    with PartialState().main_process_first():
+    with processes().main_process_first():
         folder = random_model(kind, Path(config.output_dir) / "models" / f"random-{kind}", MINIATURE_CLIP)
     changes: dict[str, Any] = dict.fromkeys(names, folder)
     return replace(run, **changes)

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
-from accelerate import PartialState
 
+from subtle.run.accelerator import processes
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import as_markdown, show
 from subtle.run.results import replacing_files, write_results
@@ -139,7 +139,7 @@ class Table(ABC, Generic[R]):
             except (Exception, SystemExit) as error:
                 self.fail(row, error)
                 continue
-            if PartialState().is_main_process:
+            if processes().is_main_process:
                 write_row(
                     self.output_dir,
                     row.name,
@@ -150,7 +150,7 @@ class Table(ABC, Generic[R]):
                     data=measured.data,
                     **measured.details,
                 )
-        return self.finish(read_rows(self.folders)) if PartialState().is_main_process else 0
+        return self.finish(read_rows(self.folders)) if processes().is_main_process else 0
 
     def prepare(self, rows: Sequence[R]) -> None:
         """Whatever all these rows need, before the first of them; what is missing for all ends the run."""
@@ -163,7 +163,7 @@ class Table(ABC, Generic[R]):
         """
         reason = reason_of(error)
         say(f"{row.name} failed: {reason}")
-        if PartialState().is_main_process:
+        if processes().is_main_process:
             write_failure(self.output_dir, row.name, reason, self.columns(row))
 
     def finish(self, found: Mapping[str, Row]) -> int:
@@ -186,7 +186,7 @@ def run_table(table: Table[Any]) -> int:
     config = table.config
     if not config.dry_run:
         return table.run()
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         machine = Machine.of(config.device, config.num_workers)
         show(*costs_as_cells(table.costs(machine)), "Before anything is loaded")
         print(f"hours at {machine.speed / UTILIZATION / 1e12:.2g} TFLOPS; a rule of thumb")
@@ -194,7 +194,7 @@ def run_table(table: Table[Any]) -> int:
 
 
 def say(line: str) -> None:
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         print(line, file=sys.stderr, flush=True)
 
 

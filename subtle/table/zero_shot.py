@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
 from hf_models.encoders import AIMEncoder, load_encoder, short_name
 from hf_models.encoders.aim import is_aim
 from subtle.embedding.loop import Work
 from subtle.options import nearest
-from subtle.run.accelerator import make_accelerator
+from subtle.run.accelerator import make_accelerator, processes
 from subtle.run.data import with_split
 from subtle.run.model_folders import ENCODER_FILES, check_model_folder
 from subtle.run.screen import Screen
@@ -256,4 +255,4 @@ def main(config: ZeroShotConfig) -> int:
     """Measure the rows, or say what they will cost; the exit status."""
     disable_progress_bar()
     # On several GPUs: other --rows on each, and --merge.
-    return run_table(Table2(config)) if PartialState().is_main_process else 0
+    return run_table(Table2(config)) if processes().is_main_process else 0

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from accelerate import PartialState
 from accelerate.utils import set_seed
 from safetensors.torch import load_file
 
@@ -17,6 +16,7 @@ from hf_models.gradient_caching import backward_in_chunks
 from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
 from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive, negatives_of
+from subtle.run.accelerator import processes
 from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_batches, identity_of
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
@@ -222,7 +222,7 @@ def with_model(config: FinetuneVLMConfig) -> FinetuneVLMConfig:
     if config.model not in TINY:
         return config
     folder = Path("outputs", config.model)
-    state = PartialState(cpu=config.device == "cpu")
+    state = processes(cpu=config.device == "cpu")
     with state.main_process_first():
         make_tiny(config.model, folder)
     if state.is_main_process:
@@ -244,5 +244,5 @@ def main(config: FinetuneVLMConfig) -> None:
         print(describe(estimate_run(config, read_checked_config(config.model)), config, count_items(config)))
         return
     metrics = run(config)
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         print(f"{config.output_dir}/model: validation mAP@50 {100 * metrics['validation/map@50']:.2f}")

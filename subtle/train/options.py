@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from subtle.options import option
 from subtle.run.model_folders import MINIATURE_CLIP, MINIATURE_VIDCLIP
@@ -117,10 +117,20 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnC
     )
     objective: Literal["clip", "negclip", "comploss"] = option("comploss", "Training objective.")
     stack: int = option(0, "Clips in a stack to pre-train on, 1 to 8; 0: fine-tune on contrast pairs.")
-    clips_dataset: str = option("activitynet_comp", "Dataset of the short clips for --stack.", names=COMP_DATASETS)
+    clips_dataset: str = option(
+        "activitynet_comp",
+        "Dataset of the short clips for --stack, with `video` (a path), `caption` and, if need be, `start_seconds` and "
+        "`end_seconds`.",
+        names=COMP_DATASETS,
+    )
     clips_config: str = option("mini-clips", "Its configuration.")
     clips_data_dir: str | None = option(None, "Folder of its annotations; none where it needs none.")
-    num_frames: int = 16
+    num_frames: int = option(
+        16, "Frames of each video; 1 trains on images, and a model of images can go on with any number."
+    )
+    frame_side: int | None = option(
+        None, "Side of the square frames in pixels, to which positions of patches are stretched; none: as the model's."
+    )
     preference_weight: float = option(2.0, "Weight of comploss' preference; see `comp_loss` for all five.")
     preference_pairs: Literal["adjacent", "all", "positive"] = option(
         "positive",
@@ -135,7 +145,15 @@ class VidCLIPRunConfig(TrainingRunConfig, ActivationConfig, FramesConfig, DrawnC
     freeze_vision: bool = option(True, "Leave the vision tower as it is.")
     draws: int = 6
     epochs: int = 20
+    optimizer: Literal["adamw", "adam"] = option(
+        "adamw", "Weight decay apart from the gradient, or as a part of it as in Adam."
+    )
     zero_init_rate: float = option(20.0, "Learning rate of what starts from zero, times --learning_rate.")
+    pooler_learning_rate: float | None = option(
+        None,
+        "Learning rate of the attention poolers, also of what starts from zero; --learning_rate 0 then leaves the rest "
+        "as it is. None: --learning_rate.",
+    )
     weight_decay: float = 1e-5
     warmup_steps: float = 20.0
     max_gradient_norm: float = 1.0
@@ -164,8 +182,13 @@ class VCMRConfig(TrainingRunConfig, CorpusConfig, MomentDataConfig):
 
     model: Literal["xml", "reloclnet", "hero"] = option("xml", "Architecture.")
     size: Literal["miniature", "paper"] = option("miniature", "Size of the model.")
-    roberta: str | None = option(
-        None, "RoBERTa that HERO starts from: a model folder or a name on the Hub; none: random weights."
+    init_from: str | None = option(
+        None,
+        "What HERO starts from, a model folder or a name on the Hub: another HERO, such as a pretrained one that "
+        "hf_models.moments.convert_tvr made, or a RoBERTa; none: random weights.",
+    )
+    model_fields: dict[str, Any] = option(
+        {}, "Further fields of the model's configuration (hf_models.HEROConfig and so on), such as weights of losses."
     )
     end_convention: EndConvention = option(
         "inclusive",
@@ -181,8 +204,14 @@ class VCMRConfig(TrainingRunConfig, CorpusConfig, MomentDataConfig):
     )
     max_query_tokens: int = option(48, "Longest query, in tokens; longer ones are cut and counted.")
     epochs: int = 12
-    patience: int = option(10, "Epochs without a better validation score after which training stops.")
+    patience: int | None = option(
+        10, "Epochs without a better validation score after which training stops; none: it does not."
+    )
     hard_negative_epoch: int = option(20, "Epoch (from 0) from which on negatives are the hardest ones.")
+    hard_negative_step: int | None = option(
+        None, "Optimizer step (from 0) from which on they are; none: --hard_negative_epoch says it."
+    )
+    adam_beta2: float = option(0.999, "AdamW's beta2.")
     batch_size: int = 128
     learning_rate: float = 2e-3
     warmup_steps: float = 0.01

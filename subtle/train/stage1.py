@@ -5,19 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from accelerate.utils import gather_object, set_seed
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
-from hf_datasets.video import VideoError
 from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
+from subtle.run.accelerator import processes
 from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_seed
-from subtle.running import message_of
 from subtle.tfcovr.classifiers import (
     accuracies,
     class_indices,
@@ -126,16 +123,9 @@ class Stage1(TrainingRun):
             255 * torch.tensor(values, device=accelerator.device)[:, None, None]
             for values in (self.processor.image_mean, self.processor.image_std)
         )
-        # A loader draws a number when it starts. Drawn from the global state, it would change what drops out after a
-        # resume.
-        own = torch.Generator().manual_seed(self.config.seed)
-        loader = DataLoader(self.data[split], batch_sampler=chunks, num_workers=workers, generator=own)
-        try:
-            for batch in loader:
-                frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
-                yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
-        except VideoError as error:
-            raise SystemExit(f"{message_of(error)}; --cache_frames leaves such clips out and counts them") from error
+        for batch in self.read_batches(self.data[split], chunks, num_workers=workers, may_be_empty=split != "train"):
+            frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
+            yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
 
     def count_steps(self) -> int:
         """The last batch of an epoch is left out where it is smaller."""
@@ -185,6 +175,8 @@ class Stage1(TrainingRun):
             logits = self.model(pixel_values=pixels).logits
             pairs += list(zip(batch["labels"].tolist(), logits.argmax(-1).tolist(), strict=True))
         pairs = gather_object(pairs) if self.accelerator.num_processes > 1 else pairs
+        if not pairs:
+            raise SystemExit(f"no clip of {split} can be read, of {len(data)}; the reasons are above")
         return accuracies(pairs, self.names)
 
     def best_metrics(self) -> dict[str, float]:
@@ -227,6 +219,6 @@ def run(config: Stage1Config) -> dict[str, Any]:
 
 def main(config: Stage1Config) -> None:
     metrics = run(config)
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in metrics.items())
         print(f"{config.output_dir}/model: {shown}")

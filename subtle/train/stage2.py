@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from accelerate.utils import set_seed
 from safetensors.torch import load_file
 from torch.distributed.fsdp import register_fsdp_forward_method
@@ -14,6 +13,7 @@ from hf_models.fingerprints import weights_fingerprint
 from hf_models.tfcovr.queries import Queries, place_queries, place_triplets
 from hf_models.tfcovr.ranking import rank
 from subtle.embedding import embed_clips
+from subtle.run.accelerator import processes
 from subtle.run.data import load_split
 from subtle.run.models import load_encoders
 from subtle.run.results import replacing
@@ -190,5 +190,5 @@ def run(config: Stage2Config) -> dict[str, Any]:
 
 def main(config: Stage2Config) -> None:
     metrics = run(config)
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         print(f"{config.output_dir}/model: validation mAP@50 {100 * metrics['validation/map@50']:.2f}")

@@ -1,15 +1,16 @@
 """Train XML, ReLoCLNet or HERO to find moments in a corpus of videos."""
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from accelerate import PartialState
 from accelerate.utils import set_seed
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers import AutoConfig
 from transformers.trainer_pt_utils import get_parameter_names
 
 from hf_models import (
@@ -28,9 +29,12 @@ from subtle.embedding.options import EmbedMomentsConfig
 from subtle.fig.data import load_moments, span_preset
 from subtle.fig.feature_makers import FEATURES_FILE, features_of
 from subtle.fig.measure import MomentRetrievalMeasure, selection_score
+from subtle.options import nearest
+from subtle.run.accelerator import processes
 from subtle.run.checkpoints import AGAIN
 from subtle.run.data import with_split
 from subtle.run.encoded_data import ENCODED_DATA
+from subtle.run.model_folders import check_model_folder
 from subtle.run.results import read_json, replacing, write_json
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import Device, MomentDataConfig
@@ -72,12 +76,19 @@ def make_model(config: VCMRConfig, feature_sizes: tuple[int, int]) -> MomentRetr
     }
     if config.size == "miniature":
         fields |= MINIATURE_SIZES | (MINIATURE_HERO if config.model == "hero" else {})
-    if config.roberta is None:
+    known = {field.name for field in dataclasses.fields(config_class)}
+    if unknown := sorted(config.model_fields.keys() - known):
+        raise SystemExit(f"--model_fields: {config_class.__name__} has no {unknown[0]!r}{nearest(unknown[0], known)}")
+    fields |= config.model_fields
+    if config.init_from is None:
         model: MomentRetrievalModel = model_class(config_class(**fields))
         return model
     if config.model != "hero" or config.size != "paper":
-        raise SystemExit("--roberta is where a HERO of size 'paper' starts from; give --model hero --size paper")
-    return HEROForMomentRetrieval.from_roberta(config.roberta, **fields)
+        raise SystemExit("--init_from is where a HERO of size 'paper' starts from: give --model hero --size paper")
+    check_model_folder(config.init_from)
+    if AutoConfig.from_pretrained(config.init_from).model_type == HEROConfig.model_type:
+        return HEROForMomentRetrieval.from_hero(config.init_from, **fields)
+    return HEROForMomentRetrieval.from_roberta(config.init_from, **fields)
 
 
 def make_features(config: MomentDataConfig, device: Device, num_workers: int) -> None:
@@ -120,7 +131,7 @@ class VCMR(TrainingRun):
 
     def __init__(self, config: VCMRConfig) -> None:
         chosen = with_split(config, "validation_split", ("validation", "test"))
-        if chosen.validation_split == "test" and config.validation_split is None and PartialState().is_main_process:
+        if chosen.validation_split == "test" and config.validation_split is None and processes().is_main_process:
             sys.stderr.write(
                 f"{config.dataset!r} has no split 'validation': 'test' chooses the epoch, as in the released code, so "
                 "results on it are too good; --validation_split names another\n"
@@ -142,7 +153,12 @@ class VCMR(TrainingRun):
         model = make_model(config, self.train_split.feature_sizes)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
         self.model, self.optimizer = self.accelerator.prepare(
-            model, torch.optim.AdamW(parameter_groups(model, config.weight_decay), lr=config.learning_rate)
+            model,
+            torch.optim.AdamW(
+                parameter_groups(model, config.weight_decay),
+                lr=config.learning_rate,
+                betas=(0.9, config.adam_beta2),
+            ),
         )
         self.measure = MomentRetrievalMeasure()
 
@@ -179,7 +195,10 @@ class VCMR(TrainingRun):
                 same_video_negatives=config.same_video_negatives,
             )
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}
-            loss = self.model(**batch, hard_negatives=progress.epoch >= config.hard_negative_epoch).loss
+            done, first = progress.epoch, config.hard_negative_epoch
+            if config.hard_negative_step is not None:
+                done, first = progress.total_steps, config.hard_negative_step
+            loss = self.model(**batch, hard_negatives=done >= first).loss
             accelerator.backward(loss)
             if config.max_gradient_norm:
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
@@ -235,6 +254,6 @@ def run(config: VCMRConfig) -> dict[str, float]:
 
 def main(config: VCMRConfig) -> None:
     metrics = run(config)
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         found = ", ".join(f"{100 * metrics[f'vcmr_recall@1_iou@{iou}']:.2f} at IoU {iou}" for iou in (0.5, 0.7))
         print(f"{config.output_dir}/model: validation VCMR recall@1 {found}")

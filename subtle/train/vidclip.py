@@ -1,25 +1,24 @@
 """Train VidCLIP on contrast pairs, or pre-train it on stacked clips (VideoComp, section 3)."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from datasets import disable_progress_bars
 from torch import Tensor
-from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoProcessor, AutoTokenizer
 from transformers.utils import logging
 
-from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, draw_negatives, group
+from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, Stacks, draw_negatives, group
 from hf_datasets.video.reading import Spread
 from hf_models import AIMVideoProcessor, VidCLIPModel, VidCLIPProcessor
 from hf_models.encoders import VidCLIPEncoder
 from hf_models.fingerprints import processor_fingerprint, weights_fingerprint
-from subtle.comp.data import load_rows, load_stacks
+from subtle.comp.data import load_clips, load_rows
 from subtle.comp.scores import Scores
+from subtle.run.accelerator import processes
 from subtle.run.model_folders import check_model_folder
 from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_batches, epoch_seed
@@ -44,16 +43,22 @@ def load_vidclip(config: VidCLIPRunConfig) -> tuple[VidCLIPModel, VidCLIPProcess
         model = load_saved(config.model, 0 if start.num_captioning_layers else new_layers)
         if model.captioner is not None:
             fields["captioning_weight"] = config.captioning_weight  # 0 switches off what it was trained with before
-        if model.config.num_frames != config.num_frames:
+        if model.config.num_frames not in {1, config.num_frames}:
             raise SystemExit(f"{config.model} has {model.config.num_frames} frames; give it as --num_frames")
         model.config.update(fields)
-        return model, AutoProcessor.from_pretrained(config.model)
-    if new_layers:
-        fields |= {name: getattr(config, name) for name in CAPTIONING}
-    model = VidCLIPModel.from_clip(config.model, num_frames=config.num_frames, **fields)
-    image_processor = AutoImageProcessor.from_pretrained(config.model)
-    video_processor = AIMVideoProcessor.from_image_processor(image_processor, num_frames=config.num_frames)
-    return model, VidCLIPProcessor(video_processor, AutoTokenizer.from_pretrained(config.model))
+        processor = AutoProcessor.from_pretrained(config.model)
+    else:
+        if new_layers:
+            fields |= {name: getattr(config, name) for name in CAPTIONING}
+        model = VidCLIPModel.from_clip(config.model, num_frames=config.num_frames, **fields)
+        image_processor = AutoImageProcessor.from_pretrained(config.model)
+        video_processor = AIMVideoProcessor.from_image_processor(image_processor, num_frames=config.num_frames)
+        processor = VidCLIPProcessor(video_processor, AutoTokenizer.from_pretrained(config.model))
+    model.resize_videos_(num_frames=config.num_frames, side=config.frame_side)
+    processor.video_processor.num_frames = config.num_frames
+    if config.frame_side:
+        processor.video_processor.size = {"height": config.frame_side, "width": config.frame_side}
+    return model, processor
 
 
 def load_saved(path: str, new_layers: int) -> VidCLIPModel:
@@ -70,17 +75,23 @@ def load_saved(path: str, new_layers: int) -> VidCLIPModel:
 
 
 def parameter_groups(model: VidCLIPModel, config: VidCLIPRunConfig) -> list[dict[str, Any]]:
-    """What is trained, with its highest learning rate."""
+    """What is trained, with its highest learning rate: the rest, the poolers, and what starts from zero."""
     modules: Iterable[Any] = model.modules()
     zero = {
         id(module.weight) for module in modules if getattr(module, "starts_at_zero", False) and not module.weight.any()
     }
+    poolers = {id(weight) for weight in model.video_pooler.parameters()} - zero
+    rate, of_poolers = config.learning_rate, config.pooler_learning_rate
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     return [
-        {"params": [weight for weight in trained if id(weight) not in zero], "lr": config.learning_rate},
+        {"params": [weight for weight in trained if id(weight) not in poolers | zero], "lr": rate},
+        {
+            "params": [weight for weight in trained if id(weight) in poolers],
+            "lr": rate if of_poolers is None else of_poolers,
+        },
         {
             "params": [weight for weight in trained if id(weight) in zero],
-            "lr": config.learning_rate * config.zero_init_rate,
+            "lr": rate * config.zero_init_rate if of_poolers is None else of_poolers,
         },
     ]
 
@@ -115,7 +126,13 @@ class Training(TrainingRun):
     def __init__(self, config: VidCLIPRunConfig) -> None:
         super().__init__(config)
         model, self.processor = load_vidclip(config)
-        model.vision_model.requires_grad_(not config.freeze_vision)
+        if config.pooler_learning_rate is not None and not config.learning_rate:
+            model.requires_grad_(False)
+            model.video_pooler.requires_grad_(True)
+        if config.freeze_vision:
+            model.vision_model.requires_grad_(False)
+        if config.num_frames == 1:  # an image has no place in time
+            model.video_pooler.temporal_embedding.requires_grad_(False)
         if model.captioner is not None and not config.captioning_weight:
             model.captioner.requires_grad_(False)  # several processes want a gradient of all that is trained
         if config.activation_checkpointing:
@@ -131,12 +148,19 @@ class Training(TrainingRun):
             frames = processor_fingerprint(self.processor.video_processor)
             self.reader.kept = FROZEN_TOKENS.setdefault((weights_fingerprint(model.vision_model), frames), {})
         with self.accelerator.main_process_first():
-            rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
+            if config.stack:
+                self.clips, self.coverage = load_clips(
+                    config.clips_dataset, config.clips_config, config.clips_data_dir, size=config.stack
+                )
+                self.draws = {}
+            else:
+                rows, self.coverage = load_rows(config, "train", num_workers=config.num_workers)
+                self.draws = {0: group(rows)}
             validation, _ = load_rows(config, "validation", num_workers=config.num_workers)
-        self.draws = {0: group(rows)}
         self.scores = Scores(validation, SpanReader(self.size, keep=config.keep_frames))
         model.to(self.accelerator.device)
-        optimizer = torch.optim.AdamW(parameter_groups(model, config), weight_decay=config.weight_decay)
+        adam = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+        optimizer = adam(parameter_groups(model, config), weight_decay=config.weight_decay)
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
 
     @property
@@ -153,18 +177,18 @@ class Training(TrainingRun):
         }
         return {name: value for name, value in super().identity().items() if name not in unread}
 
-    def epoch_contrasts(self, epoch: int) -> list[Contrast]:
+    def epoch_contrasts(self, epoch: int) -> Sequence[Contrast]:
         """The pairs of an epoch, or its stacks of clips; each epoch draws its own."""
         config, seed = self.config, epoch_seed(self.config.seed, epoch)
-        with self.accelerator.main_process_first():
-            if config.stack:
-                clips = (config.clips_dataset, config.clips_config, config.clips_data_dir)
-                contrasts = load_stacks(*clips, size=config.stack, seed=seed)
-            else:
-                draw = epoch % config.draws
-                if draw not in self.draws:
+        contrasts: Sequence[Contrast]
+        if config.stack:
+            contrasts = Stacks(self.clips, size=config.stack, seed=seed)
+        else:
+            draw = epoch % config.draws
+            if draw not in self.draws:
+                with self.accelerator.main_process_first():
                     self.draws[draw] = group(load_rows(config, "train", draw=draw)[0])
-                contrasts = self.draws[draw]
+            contrasts = self.draws[draw]
         if config.objective == "negclip" and config.negclip_negatives:
             return draw_negatives(contrasts, config.negclip_negatives, random.Random(seed))
         return contrasts
@@ -194,16 +218,14 @@ class Training(TrainingRun):
             accelerator.unwrap_model(self.model).vision_model.eval()
         contrasts = self.epoch_contrasts(progress.epoch)
         batches = epoch_batches(len(contrasts), progress.epoch, config, accelerator)[progress.step :]
-        loader = DataLoader(
+        for batch in self.read_batches(
             ContrastFrames(contrasts, self.reader, config.num_frames),
-            batch_sampler=[batch.tolist() for batch in batches],
-            collate_fn=partial(  # of values that a worker process can be given
+            [batch.tolist() for batch in batches],
+            num_workers=config.num_workers,
+            collate=partial(  # of values that a worker process can be given
                 collate, processor=self.processor, visual=self.visual, negatives=config.objective != "clip"
             ),
-            num_workers=config.num_workers,
-            generator=torch.Generator(),  # else a run that goes on draws from the global one once more
-        )
-        for batch in loader:
+        ):
             inputs = {name: value.to(accelerator.device) for name, value in batch.items()}
             loss = self.model(**inputs, return_loss=True).loss
             accelerator.backward(loss)
@@ -244,6 +266,6 @@ def run(config: VidCLIPRunConfig) -> dict[str, Any]:
 
 def main(config: VidCLIPRunConfig) -> None:
     metrics = run(config)
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         accuracy = 100 * metrics["validation/comprehensive_accuracy"]
         print(f"{config.output_dir}/model: validation comprehensive accuracy {accuracy:.1f}")

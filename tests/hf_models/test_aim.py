@@ -346,6 +346,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.slow  # the test of the cards does so for each family in one process
 def test_a_saved_folder_works_where_the_package_is_not_installed(tmp_path, warm_python):
     model = small_aim(AIMForVideoClassification, **ORDER_AND_FACTORS)
     model.save_pretrained(tmp_path / "model")

@@ -339,6 +339,7 @@ print(type(model).__module__, type(processor).__name__, processor.video_processo
 """
 
 
+@pytest.mark.slow  # the test of the cards does so for each family in one process
 def test_a_saved_folder_works_where_the_package_is_not_installed(processor, tmp_path, warm_python):
     model = make_model(projection_dim=12)
     for part in (model, processor):

@@ -224,7 +224,7 @@ class Part(torch.nn.Module):
         return getattr(self.model, self.method)(*args)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["sdpa", pytest.param("eager", marks=pytest.mark.slow)])
 def test_the_video_tower_exports_for_any_number_of_videos_and_of_frames(attention):
     model = small_vidclip(class_token_residual=True)
     model.set_attn_implementation(attention)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, Field
 
 from hf_datasets.generation.repair import read_text, without_fence
-from hf_datasets.generation.task import Message
+from hf_datasets.generation.task import Message, PromptSet
 from hf_datasets.records import ChangeType, LabelPair, Rejection
 from hf_datasets.tfcovr.free_text import (
     FREE_EXAMPLES,
@@ -22,6 +22,7 @@ from hf_datasets.tfcovr.free_text import (
 from hf_datasets.tfcovr.labels import Label, find_label, labels_by_id
 from hf_datasets.tfcovr.modifications.checks import rejection_reason
 from hf_datasets.tfcovr.modifications.writer import write_modification
+from hf_datasets.tfcovr.paper_prompts import EXAMPLE_FORMS, MODIFICATION_PROMPT, SLIPS
 
 Sport = Literal["gymnastics", "diving"]
 
@@ -86,6 +87,20 @@ def examples(sport: Sport) -> tuple[dict[str, str], ...]:
     return tuple(example for example in found if example["sport"] == sport)
 
 
+@cache
+def printed_prompt(sport: Sport) -> str:
+    """The paper's prompt with its examples, word for word.
+
+    >>> printed_prompt("diving").rpartition("Modification text: ")[2]
+    'Show with 1.5 twists.'
+    """
+    told, slips = [], dict(SLIPS)
+    for example in examples(sport):
+        text = example["modification_text"]
+        told.append(EXAMPLE_FORMS[sport].format(**example | {"modification_text": slips.pop(text, text)}))
+    return MODIFICATION_PROMPT.format(examples="\n\n".join(told))
+
+
 def request_text(source: str, target: str) -> str:
     """The two descriptions as data."""
     return json.dumps({"source": source, "target": target}, ensure_ascii=False)
@@ -106,7 +121,8 @@ def read_answer(answer: str) -> str | None:
     """
     text = without_fence(answer)
     if "{" not in text:
-        return re.sub(r"^(?:instruction|modification(?: text)?)\s*:\s*", "", text, flags=re.IGNORECASE).strip("\"' ")
+        label = r"^\W*(?:instruction|modification(?: text)?)\W*:\W*"  # as the paper's examples have it, perhaps in bold
+        return re.sub(label, "", text, flags=re.IGNORECASE).strip("\"' ")
     return read_text(text, "modification_text")
 
 
@@ -123,23 +139,34 @@ class ModificationTask:
 
     Attributes:
         labels: The labels under their ids; those of TF-CoVR by default.
+        prompts: Whose prompts; the paper has none for labels of another vocabulary.
     """
 
     labels: Mapping[str, Label] = field(default_factory=labels_by_id, repr=False)
     name: str = "tfcovr-modification"
-    schema: type[BaseModel] | None = ModificationAnswer
+    prompts: PromptSet = "own"
+
+    @property
+    def schema(self) -> type[BaseModel] | None:
+        """That of an answer; the paper's prompts ask for a line of text."""
+        return ModificationAnswer if self.prompts == "own" else None
 
     def label(self, label_id: str) -> Label:
         """The label with this id; an unknown one is an error that names it."""
         return self.labels[label_id] if label_id in self.labels else find_label(label_id)
 
     def messages(self, row: LabelPair) -> list[Message]:
-        """The sport's prompt, its examples as earlier turns, and the two descriptions as JSON."""
+        """The sport's prompt, its examples as earlier turns, and the two descriptions as JSON; or all as printed."""
         source, target = self.label(row.source), self.label(row.target)
+        if self.prompts == "paper" and source.attributes is not None:
+            sport: Sport = "gymnastics" if source.source == "finegym" else "diving"
+            asked = {"source": source.description, "target": target.description, "modification_text": ""}
+            printed = [printed_prompt(sport), EXAMPLE_FORMS[sport].format(**asked).rstrip()]
+            return [{"role": role, "content": text} for role, text in zip(("system", "user"), printed, strict=True)]
         if source.attributes is None:
             prompt, turns = FREE_PROMPT, FREE_EXAMPLES
         else:
-            sport: Sport = "gymnastics" if source.source == "finegym" else "diving"
+            sport = "gymnastics" if source.source == "finegym" else "diving"
             prompt, turns = PROMPTS[sport], examples(sport)
         conversation = [("system", prompt)]
         for example in turns:

@@ -1,4 +1,4 @@
-"""Rows become contrasts, clips become stacks, and their frames are read in order and kept on request."""
+"""Rows become contrasts, clips become Stacks, and their frames are read in order and kept on request."""
 
 import random
 
@@ -7,7 +7,7 @@ import torch
 from datasets import Dataset
 
 from hf_datasets.comp import contrasts
-from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, draw_negatives, group, stacks
+from hf_datasets.comp.contrasts import Contrast, ContrastFrames, Span, SpanReader, Stacks, draw_negatives, group
 from hf_datasets.video import VideoError, read_frames
 from tests.fixtures.videos import write_video
 
@@ -50,7 +50,7 @@ def test_a_stack_shows_each_clip_an_equal_share_of_the_frames(video):
         {"video": video, "caption": f"Action {number}", "start_seconds": number / 2, "end_seconds": number / 2 + 0.5}
         for number in range(4)
     ]
-    (stack,) = stacks(Dataset.from_list([*rows, {**rows[0], "video": None}]), size=4, seed=0)
+    (stack,) = Stacks(Dataset.from_list(rows), size=4, seed=0)
     reader = SpanReader(SIZE, keep=True)
     frames = reader(stack.spans, 8)
     assert frames.shape == (8, 3, *SIZE)

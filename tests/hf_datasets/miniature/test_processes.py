@@ -41,7 +41,7 @@ def test_a_video_does_not_depend_on_the_previous_content_of_memory(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux shows the processes of a run")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_renderers_end_with_a_killed_program_and_the_next_run_removes_its_leftovers(tmp_path, how):
     run = render("all", tmp_path, RENDER_TOKEN=str(tmp_path))
     while not list(tmp_path.glob("*/videos/*.mp4")):

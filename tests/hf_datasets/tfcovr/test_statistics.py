@@ -56,6 +56,21 @@ def test_durations_are_seconds_and_unknown_ones_are_missing():
     assert summary.mean == pytest.approx((1 + 2 + 0.03 + 29) / 4)
 
 
+def test_counts_have_the_names_of_the_papers_and_leave_out_what_is_unknown():
+    videos = datasets.Dataset(CLIPS.data.append_column("video_id", pa.array(["v", "v", "w", "w", None, None])))
+    counts = statistics.counts_of({"train": ROWS, "test": ROWS.to_polars()}, videos.to_polars())
+    assert counts["test"] == {"rows": 4, "targets_mean": 1.5}
+    assert counts["texts"] == {"words_minimum": 2, "words_mean": 4.5, "words_maximum": 7}
+    assert counts["finegym"]["labels"] == counts["finegym"]["videos"] == 2
+    assert counts["finediving"] == {"labels": 1, "clips": 1, "videos": 0}
+    assert counts["clips"]["seconds_maximum"] == 29.0
+    paper = statistics.PAPER_COUNTS
+    assert paper["finegym"]["labels"] + paper["finediving"]["labels"] == paper["clips"]["labels"] == 306
+    assert {name for figures in counts.values() for name in figures} >= {
+        name for figures in paper.values() for name in figures
+    }
+
+
 def test_the_lexicon_counts_texts_not_repetitions_and_leaves_function_words_out():
     lexicon = statistics.modification_lexicon(ROWS)
     assert lexicon.rows()[0] == ("show", 4, 1.0)

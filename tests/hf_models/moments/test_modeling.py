@@ -125,6 +125,26 @@ def test_hero_takes_every_other_layer_of_a_roberta(tmp_path):
         HEROForMomentRetrieval.from_roberta(tmp_path, num_cross_modal_layers=5)
 
 
+def test_a_hero_starts_from_one_of_other_features_and_other_lengths(tmp_path):
+    start = small("hero", positions_from_zero=True)
+    start.save_pretrained(tmp_path)
+    clips = start.config.max_video_clips
+    model = HEROForMomentRetrieval.from_hero(tmp_path, video_feature_size=23, max_video_clips=clips + 2)
+    assert model.config.positions_from_zero
+    assert model.config.video_feature_size == 23
+    before, found = start.state_dict(), model.state_dict()
+    other = {name for name in found if found[name].shape != before[name].shape}
+    tables = {"frame_embeddings.positions.weight", "positions.embedding.weight"}
+    assert all(torch.equal(found[name][:clips], before[name]) for name in tables)
+    assert {name.rpartition(".")[0] for name in other - tables} == {
+        "frame_embeddings.input_norm", "frame_embeddings.dense", "frame_projection.layer_norm",
+        "frame_projection.dense",
+    }  # fmt: skip
+    assert all(torch.equal(found[name], before[name]) for name in found.keys() - other)
+    shorter = HEROForMomentRetrieval.from_hero(tmp_path, max_video_clips=3).state_dict()
+    assert all(torch.equal(shorter[name], before[name][:3]) for name in tables)
+
+
 def test_hero_counts_text_positions_from_zero_on_request_as_the_released_code_does():
     tokens = torch.tensor([[0, 5, 6, 7]])
     ours, released = (small("hero", query_feature_size=None, positions_from_zero=zero) for zero in (False, True))
@@ -179,6 +199,7 @@ print(json.dumps(totals))
 """
 
 
+@pytest.mark.slow  # the test of the cards does so for each family in one process
 def test_saved_folders_work_where_neither_the_package_nor_a_video_library_is_installed(tmp_path, warm_python):
     expected = []
     for name in MODELS:

@@ -34,6 +34,9 @@ def test_the_tables_of_real_rows_are_those_of_their_file(shared, tmp_path, capsy
     tables = analyze(config)
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["config"]["dataset"] == "didemo_fig"
+    compared = json.loads((tmp_path / "out" / "statistics.json").read_text())
+    assert compared["didemo_fig/test"]["moments"]["difference"] == 1_000 - 4_013
+    assert "coarse_clusters" not in compared["didemo_fig"], "word statistics are no embeddings"
     whole = tables["table_1"]["all"]
     assert whole["negative_scores"] == sum(row["fig_desc_score"] < 0 for row in rows)
     assert whole["score"]["mean"] == pytest.approx(np.mean([row["fig_desc_score"] for row in rows]))
@@ -58,6 +61,7 @@ def test_pictures_are_drawn_or_the_reason_is_printed(tmp_path, monkeypatch):
         "scores.png",
         "captions.png",
         "results.json",
+        "statistics.json",
     }
     monkeypatch.setattr(analyse_fig, "MIN_SAMPLES_DRAWN", 30)
     config.output_dir = str(tmp_path / "none")

@@ -190,6 +190,7 @@ def test_a_baseline_of_another_training_is_refused(config, tmp_path):
         evaluate_tfcovr.run(config)
 
 
+@pytest.mark.slow
 def test_the_comparison_of_a_factored_model_has_factored_halves_and_image_models_in_a_tf_covr(
     config, tiny, tiny_factored, embedded_factored, tmp_path
 ):

@@ -82,6 +82,19 @@ def answers_of(study, participant, accuracy, flip=()):
     return record
 
 
+def test_an_item_counts_once_three_participants_have_answered_it(study, capsys):
+    answers_of(study, "ann", 5)
+    answers_of(study, "bob", 5)
+    with pytest.raises(SystemExit, match="no item has 3 answers"):
+        add_up(AnalyzeFIGConfig(answers=str(study)))
+    record = answers_of(study, "eve", 2)
+    record["answers"] = record["answers"][:3]
+    (study / "answers-1-eve.json").write_text(json.dumps(record))
+    rows = add_up(AnalyzeFIGConfig(answers=str(study)))
+    assert rows["items_left_out"] == 1
+    assert "1 of 4 items, with fewer than 3 answers" in capsys.readouterr().out
+
+
 def test_answers_add_up_to_table_3(study, capsys):
     for participant, accuracy, flip in (("ann", 5, ()), ("bob", 4, (0,)), ("eve", 3, (0, 1))):
         answers_of(study, participant, accuracy, flip)
@@ -102,9 +115,9 @@ def test_the_total_is_the_unweighted_mean_of_both_kinds():
                 {"item_id": "c", "static": 0, "dynamic": 1, "accuracy": 4}]}
         )
     ]  # fmt: skip
-    measured, total = aggregate({"a": "static", "b": "static", "c": "dynamic"}, files)
+    measured, total = aggregate({"a": "static", "b": "static", "c": "dynamic"}, files, least_answers=1)
     assert (measured["static"].accuracy, measured["dynamic"].accuracy, total) == (5, 4, 4.5)
-    measured, total = aggregate({"a": None, "b": None, "c": None}, files)
+    measured, total = aggregate({"a": None, "b": None, "c": None}, files, least_answers=1)
     assert set(measured) == {"unknown"}
     assert measured["unknown"].static_percent == pytest.approx(200 / 3)
 

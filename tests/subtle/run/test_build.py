@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from functools import partial
 
 import polars as pl
@@ -23,6 +24,8 @@ from hf_datasets.tfcovr.labels import answers_of, parse_description
 from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from subtle.building import build_comp, build_fig, build_tfcovr
+from subtle.evaluate.analyse_tfcovr import analyze
+from subtle.evaluate.options import AnalyzeTFCoVRConfig
 from subtle.options import parse_config, run_recipe
 from subtle.run.build import run
 from tests.fixtures.verbs import typed
@@ -73,9 +76,39 @@ def test_without_arguments_the_miniature_is_built_and_opens(tmp_path):
     assert set(rows["test"]["query_clip_id"]) <= set(clips["test"]["clip_id"])
     assert results(folder)["figures"]["rejections"] == 0
     assert results(folder)["complete"]
+    assert not (folder / "statistics.json").exists(), "the miniature is not compared with the paper"
     assert "written by: offline-writer" in (folder / "README.md").read_text()
     assert pq.read_table(folder / "rejections.parquet").num_rows == 0
     assert not (tmp_path / "answers.sqlite").exists()
+
+
+def test_tfcovrs_counts_stand_beside_the_papers_in_builds_and_analyses_of_annotations(tmp_path):
+    videos, lines = {}, []
+    for number in range(20):
+        segments = {}
+        for place, label in enumerate(("51", "41", "136")):
+            segments[f"A_{place:04}_{place + 1:04}"] = {"stages": 1, "timestamps": [[place, place + 0.9]]}
+            lines.append(f"-Hv_d_vqJ{number:02}_E_000100_000110_A_{place:04}_{place + 1:04} {label}")
+        event = {"event": 2, "timestamps": [[100.0, 110.0]], "segments": segments}
+        videos[f"-Hv_d_vqJ{number:02}"] = {"E_000100_000110": event}
+    (tmp_path / "finegym_annotation_info_v1.1.json").write_text(json.dumps(videos))
+    (tmp_path / "gym288_train_element_v1.1.txt").write_text("\n".join(lines))
+    assert tfcovr(tmp_path, "--source", tmp_path) == 0
+    compared = json.loads((tmp_path / "built" / "statistics.json").read_text())
+    (path,) = (tmp_path / "built" / "source").glob("test-*.parquet")
+    assert compared["test"]["rows"]["here"] == pq.read_table(path).num_rows > 0
+    assert compared["clips"]["labels"] == {"paper": 306, "here": 3, "difference": -303}
+    assert compared["clips"]["seconds_mean"]["here"] == pytest.approx(0.9)
+    assert {name: row["here"] for name, row in compared["finegym"].items()} == {
+        "labels": 3, "clips": 60, "videos": 20, "seconds_mean": pytest.approx(0.9),
+    }  # fmt: skip
+    given = {"dataset_config": "source", "data_dir": str(tmp_path / "built"), "output_dir": str(tmp_path / "analysis")}
+    analyze(AnalyzeTFCoVRConfig(**given))
+    again = json.loads((tmp_path / "analysis" / "statistics.json").read_text())
+    assert again["finegym"].pop("seconds_mean")["here"] == pytest.approx(0.9)
+    del compared["finegym"]["seconds_mean"]
+    assert again["finegym"] == compared["finegym"]
+    assert again["texts"] == compared["texts"]
 
 
 def test_a_dry_run_prints_the_price_without_a_network_call(tmp_path, monkeypatch, capsys):
@@ -178,6 +211,7 @@ def test_the_api_key_appears_nowhere(tmp_path, monkeypatch, capsys):
         (["--model", "unlisted", "--max-usd", "1"], "no price is listed for 'unlisted'"),
         (["--source", "/nowhere"], "/nowhere"),
         (["--model", "m", "--max-concurrency", "0"], "max_concurrency is 0"),
+        (["--model", "m", "--prompts", "paper", "--data-dir", "mine"], "--prompts paper is for TF-CoVR's labels"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_status_2(tmp_path, capsys, options, message):
@@ -250,12 +284,15 @@ def test_videocomp_is_built_with_every_disruption_and_decision(tmp_path):
 
 def test_videocomps_counts_stand_beside_table_1_and_in_the_card(tmp_path, capsys):
     assert comp(tmp_path) == 0
-    lines = [re.sub(r"[^\w,]+", " ", line).split() for line in capsys.readouterr().out.splitlines()]
     kinds = [row["disruption_type"] for row in texts(tmp_path / "built")]
-    built = [kinds.count(kind) for kind in build_comp.KINDS]
-    assert ["train", "built", *map(str, [*built, sum(built), kinds.count("multi")])] in lines
-    assert ["Table", "1", "5,995", "5,583", "4,502", "16,080"] in lines
-    assert f"* train, temporal_reorder: {built[0]}" in (tmp_path / "built" / "README.md").read_text()
+    reordered, total = kinds.count("temporal_reorder"), len(kinds) - kinds.count("multi")
+    compared = json.loads((tmp_path / "built" / "statistics.json").read_text())
+    assert list(compared) == ["activitynet_comp/train"]
+    of_train = compared["activitynet_comp/train"]
+    assert of_train["temporal_reorder"] == {"paper": 5995, "here": reordered, "difference": reordered - 5995}
+    assert of_train["total"]["paper"] - 16_080 == of_train["total"]["here"] - total == 0
+    assert "activitynet_comp/train: total" in capsys.readouterr().out
+    assert f"* train, temporal_reorder: {reordered}" in (tmp_path / "built" / "README.md").read_text()
 
 
 def test_videocomp_is_built_by_a_chat_model_within_the_rule_on_words(tmp_path):
@@ -270,6 +307,30 @@ def test_videocomp_is_built_by_a_chat_model_within_the_rule_on_words(tmp_path):
     assert kinds == {"temporal_reorder", "segment_mismatch"}
     rejected = pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     assert any(row["reason"].startswith("changes too many words: precision 0.00") for row in rejected)
+
+
+def test_with_the_papers_prompts_the_model_orders_the_events_and_the_card_says_whose_they_are(tmp_path):
+    def answer(body):
+        system, asked = body["messages"][0]["content"], body["messages"][-1]["content"]
+        if system.startswith("Randomly reorder"):
+            assert "response_format" not in body
+            *first, last = asked.removesuffix(".").split(". ")
+            return ". ".join([last, *first]) + "."
+        return json.dumps({"paragraph": json.loads(asked)["paragraph"]})
+
+    with ChatServer(answer) as server:
+        options = ["--model", "m", "--base-url", server.url, "--max-answers", 1, "--prompts", "paper"]
+        comp(tmp_path, *options)
+    rows = {(row["video_id"], row["disruption_type"]): row for row in texts(tmp_path / "built")}
+    row = rows["v_one", "temporal_reorder"]
+    assert json.loads(row["decision"])["order"] == [2, 0, 1]
+    assert row["negative_text"].startswith("He drinks a glass of water. A man lifts")
+    assert "prompts: as the paper prints them" in (tmp_path / "built" / "README.md").read_text()
+    assert results(tmp_path / "built")["config"]["prompts"] == "paper"
+    assert any(
+        text.startswith("Randomly reorder")
+        for text in results(tmp_path / "built")["prompts"]["comp-reordering"].values()
+    )
 
 
 MOMENTS = [
@@ -302,6 +363,12 @@ def test_fine_captions_are_built_offline_from_what_other_captions_say(tmp_path):
     rejected = pq.read_table(tmp_path / "built" / "rejections.parquet").to_pylist()
     assert ("test: moments", "charades_fig_test.jsonl:4") in {(row["step"], row["key"]) for row in rejected}
     assert any(row["key"] == "bbbbb/3" and row["reason"] == "no candidate" for row in rejected)
+    compared = json.loads((tmp_path / "built" / "statistics.json").read_text())
+    kind = Counter(row["kind"] for row in rows.values())
+    assert {name: row["here"] for name, row in compared["charades_fig"].items()} == {
+        "moments": 2, "span_seconds": 4.0, **kind,
+    }  # fmt: skip
+    assert compared["charades_fig/test"]["moments"] == {"paper": 3720, "here": 2, "difference": -3718}
 
 
 def test_fine_captions_of_a_chat_model_come_from_the_frames_it_is_sent(tmp_path):

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from transformers import get_linear_schedule_with_warmup
 
 from subtle.run import locks, training
+from subtle.run.checkpoints import Checkpoints
 from subtle.run.locks import LOCK
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import TrainingRunConfig
@@ -118,9 +119,31 @@ def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, monkey
     names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl", "progress.json")
     assert files(tmp_path / "run" / "checkpoints") == {f"step-0000000006/{name}" for name in names}
     progress = json.loads((tmp_path / "run/checkpoints/step-0000000006/progress.json").read_text())
-    assert list(progress) == ["epoch", "step", "total_steps", "loss_sum", "best", "history", "sizes"]
+    assert list(progress) == ["epoch", "step", "total_steps", "loss_sum", "best", "history", "skipped", "sizes"]
     assert (progress["epoch"], progress["step"], progress["total_steps"]) == (2, 2, 6)
     assert [list(epoch) for epoch in progress["history"]] == [["loss", "score", "other"]] * 2
+
+
+@pytest.mark.parametrize("killed_at", [None, 4, 5])
+def test_max_steps_end_a_run_within_an_epoch_also_one_that_was_killed(config, monkeypatch, killed_at):
+    config.max_steps, config.epochs, config.checkpoint_steps = 5, 1, 1
+    if killed_at:
+        save = Checkpoints.save
+
+        def die(self, progress):
+            save(self, progress)
+            if progress.total_steps == killed_at:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Checkpoints, "save", die)
+            with pytest.raises(KeyboardInterrupt):
+                SmallRun(config).train()
+    run = SmallRun(config)
+    run.train()
+    assert run.progress.total_steps == run.total_steps == 5
+    assert [epoch["score"] for epoch in run.progress.history] == [0.1, 0.3, 0.2]
+    assert run.optimizer.param_groups[0]["lr"] == 0.0  # the schedule has come to its end
 
 
 def test_a_run_killed_before_it_removed_its_checkpoints_loses_them_at_the_next_start(config, monkeypatch, capsys):

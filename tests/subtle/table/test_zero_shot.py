@@ -123,6 +123,7 @@ def test_the_average_of_a_model_of_ours_is_its_own_query(factored_retriever, opt
     torch.testing.assert_close(made.rows(row["query_id"] for row in rows), expected)
 
 
+@pytest.mark.slow  # that of `ablate` is ended in the same runner of rows
 def test_a_killed_run_goes_on_and_encodes_nothing_twice(small, options, warm_python, monkeypatch):
     options |= {"models": [small["clip"]], "ways": ["average", "text"], "batch_size": 2, "shard_size": 2}
     arguments = ["-c", KILLED_AFTER_THREE_FILES, json.dumps(options)]

@@ -48,7 +48,7 @@ def models(tmp_path_factory):
     return {name: make_tiny(name, root / name) for name in TINY}
 
 
-@pytest.fixture(params=TINY)
+@pytest.fixture(params=[TINY[1], pytest.param(TINY[0], marks=pytest.mark.slow)])
 def config(request, tiny, models, tmp_path):
     return make_config(tiny, models[request.param], tmp_path / "run")
 

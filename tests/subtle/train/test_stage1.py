@@ -164,7 +164,7 @@ def test_the_base_stays_as_it_was_under_adapters(config):
 
 @pytest.mark.parametrize(
     ("moment", "options"),
-    [("between checkpoints", {}), ("inside a checkpoint", FACTORED)],
+    [pytest.param("between checkpoints", {}, marks=pytest.mark.slow), ("inside a checkpoint", FACTORED)],
     ids=["between", "inside"],
 )
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, tmp_path, warm_python, moment, options):
@@ -223,18 +223,20 @@ def test_batches_are_what_the_video_processor_makes(config):
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_clip_that_does_not_decode_ends_an_uncached_run_with_the_flag_that_leaves_it_out(
-    config, tmp_path, num_workers
-):
+def test_a_clip_that_does_not_decode_is_left_out_of_its_batch_and_counted(config, tmp_path, num_workers, capsys):
     stage = Stage1(replace(config, num_workers=num_workers))
     (tmp_path / "broken.mp4").write_bytes(b"not a video")
     clip = stage.data["validation"].clips[0]
     clip["video"] = str(tmp_path / "broken.mp4")
-    with pytest.raises(SystemExit) as end:
-        next(stage.batches("validation", [(0, None)], 1))
-    assert str(end.value).startswith(f"clip {clip['clip_id']!r} does not decode: {tmp_path}/broken.mp4: ")
-    assert str(end.value).endswith("; --cache_frames leaves such clips out and counts them")
-    assert "\n" not in str(end.value)
+    items = [(position, None) for position in range(3)]
+    (batch,) = stage.batches("validation", items, 3)
+    assert len(batch["pixel_values"]) == 2
+    assert batch["labels"].tolist() == stage.data["validation"].labels[1:3]
+    assert not list(stage.batches("validation", items[:1], 1))
+    (reason,) = stage.progress.skipped
+    assert reason.startswith(f"clip {clip['clip_id']!r} does not decode: {tmp_path}/broken.mp4: ")
+    assert "\n" not in reason
+    assert capsys.readouterr().out.count("left out: ") == 1
 
 
 def test_the_class_balanced_order_draws_rare_classes_as_often_as_others(config):

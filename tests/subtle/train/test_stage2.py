@@ -76,7 +76,7 @@ def test_training_from_embeddings_learns_and_leaves_a_complete_model(config):
     assert results["signature"].split("|")[0] in card.text
 
 
-@pytest.mark.parametrize("model", ["config", "factored"])
+@pytest.mark.parametrize("model", ["config", pytest.param("factored", marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, request, tmp_path, warm_python):
     config = request.getfixturevalue(model)
     config.epochs, config.checkpoint_steps = 40, 7
@@ -122,6 +122,7 @@ def test_two_processes_end_with_the_weights_of_one(config, tmp_path, warm_python
         torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_two_processes_end_with_the_weights_of_one_between_labels(factored, tmp_path, warm_python):
     factored.fusion_dropout, factored.epochs = 0.0, 2
     stage2.run(factored)

@@ -181,7 +181,7 @@ def test_the_grid_over_seeds_gives_mean_and_deviation_and_trains_nothing_twice(s
         compare=True,
         architectures=["xml"],
         seeds=[0, 1],
-        vcmr_config=str(tmp_path / "vcmr.yaml"),
+        vcmr_config=[str(tmp_path / "vcmr.yaml")],
         runs_dir=str(tmp_path / "runs"),
         output_dir=str(tmp_path / "evaluation"),
     )
@@ -275,7 +275,12 @@ def test_an_encoded_corpus_on_disk_gives_the_same_metrics(config, small, tmp_pat
         ({"features": "nowhere"}, "there are no features nowhere/video.*embed.py moments.*--features names"),
         ({"preset": "tvr"}, "there is no preset 'tvr'.*charades_fig"),
         ({"train_split": "training"}, "the split 'training' .*cannot be read"),
-        ({"roberta": "roberta-base"}, "--model hero --size paper"),
+        ({"init_from": "roberta-base"}, "--model hero --size paper"),
+        ({"model_fields": {"hard_pol_size": 80}}, "XMLConfig has no 'hard_pol_size'; did you mean hard_pool_size"),
+        (
+            {"model": "hero", "size": "paper", "init_from": "outputs/hero/hero-tv-ht100"},
+            "outputs/hero/hero-tv-ht100 is not a model folder .*convert_tvr --arch hero",
+        ),
     ],
 )
 def test_wrong_options_are_errors_that_name_the_fix(config, changes, message):
@@ -308,6 +313,56 @@ def test_the_configuration_files_are_read_and_name_a_preset(name):
     else:
         assert preset == PRESETS[name.removeprefix("vcmr_")]
         assert vcmr.make_model(config, (2048, 768)).config.hidden_size == 256
+
+
+TRAINING = {
+    "xml": {"hidden_size": 256, "epochs": 100, "batch_size": 128, "hard_negative_step": None, "adam_beta2": 0.999},
+    "reloclnet": {"hidden_size": 384, "epochs": 100, "batch_size": 128, "max_gradient_norm": 0.0},
+    "hero": {
+        "hidden_size": 768,
+        "max_steps": 5000,
+        "warmup_steps": 500,
+        "hard_negative_step": 2000,
+        "adam_beta2": 0.98,
+        "max_gradient_norm": 1.0,
+        "patience": None,
+        "batch_size": 32,
+        "init_from": "outputs/hero/hero-tv-ht100",
+    },
+}
+
+
+@pytest.mark.parametrize("architecture", TRAINING)
+def test_each_architecture_trains_by_its_own_file_on_the_data_of_another(architecture):
+    files = ["vcmr_didemo_fig", "vcmr_xml", "vcmr_reloclnet", "vcmr_hero", "vcmr_hero_didemo"]
+    evaluation = EvaluateVCMRConfig(vcmr_config=[str(RECIPES / "configs" / f"{name}.yaml") for name in files])
+    found = evaluate_vcmr.training_config(evaluation, architecture)
+    expected = TRAINING[architecture]
+    given = {name: getattr(found, name) for name in expected if name != "hidden_size"}
+    assert given == {name: value for name, value in expected.items() if name != "hidden_size"}
+    assert (found.model, evaluation.dataset, found.size) == (architecture, "didemo_fig", "paper")
+    assert found.learning_rate == (7e-5 if architecture == "hero" else 1e-4)
+    found.init_from = None
+    with torch.device("meta"):
+        model = vcmr.make_model(found, (2048, 768))
+    assert model.config.hidden_size == expected["hidden_size"]
+    assert model.config.hard_pool_size == (80 if architecture == "hero" else 20)
+
+
+def test_heros_recipe_counts_in_steps(config, monkeypatch):
+    seen = []
+    forward = vcmr.XMLForMomentRetrieval.forward
+
+    def watched(model, *inputs, hard_negatives=False, **others):
+        seen.append(hard_negatives)
+        return forward(model, *inputs, hard_negatives=hard_negatives, **others)
+
+    monkeypatch.setattr(vcmr.XMLForMomentRetrieval, "forward", watched)
+    run = vcmr.VCMR(replace(config, max_steps=5, hard_negative_step=4, adam_beta2=0.98, patience=None))
+    run.train()  # 3 steps make an epoch
+    assert seen == [False] * 4 + [True]
+    assert {group["betas"] for group in run.optimizer.param_groups} == {(0.9, 0.98)}
+    assert (run.progress.epoch, run.progress.total_steps) == (2, 5)
 
 
 def test_flags_of_the_evaluation_are_read_and_checked(capsys):

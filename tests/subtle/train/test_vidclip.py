@@ -5,14 +5,16 @@ import os
 from pathlib import Path
 
 import datasets
+import pyarrow.parquet as pq
 import pytest
 import torch
 from published_run import publish
 from safetensors.torch import load_file
 from trained_alike import assert_same_weights, assert_trained_alike
 
+from hf_datasets.comp.contrasts import Stacks
 from hf_models.encoders import load_encoder
-from subtle.comp.data import load_stacks
+from subtle.comp.data import load_clips
 from subtle.run.models import MINIATURE_CLIP, MINIATURE_VIDCLIP
 from subtle.train.options import VidCLIPRunConfig
 from subtle.train.vidclip import Training, run
@@ -215,10 +217,15 @@ def test_each_step_takes_the_temperature_back_to_its_limit(config):
 
 def test_weights_that_start_at_zero_have_the_higher_learning_rate(config):
     training = Training(config(zero_init_rate=7.0))
-    rest, zero = training.optimizer.param_groups
-    gate = training.accelerator.unwrap_model(training.model).video_pooler.video_pooler.layernorm.weight
+    rest, poolers, zero = training.optimizer.param_groups
+    pooler = training.accelerator.unwrap_model(training.model).video_pooler
+    gate = pooler.video_pooler.layernorm.weight
     assert [weight is gate for weight in zero["params"]] == [True]
-    assert (rest["lr"], zero["lr"]) == (training.config.learning_rate, 7 * training.config.learning_rate)
+    assert {id(weight) for weight in poolers["params"]} == {id(weight) for weight in pooler.parameters()} - {id(gate)}
+    rate = training.config.learning_rate
+    assert (rest["lr"], poolers["lr"], zero["lr"]) == (rate, rate, 7 * rate)
+    groups = Training(config("own", zero_init_rate=7.0, pooler_learning_rate=0.5)).optimizer.param_groups
+    assert [group["lr"] for group in groups] == [rate, 0.5, 0.5]
 
 
 def test_the_kept_tokens_of_a_frozen_tower_train_the_same_weights(config):
@@ -233,10 +240,57 @@ def test_stacks_leave_nothing_on_the_disk(config):
     def cached():
         return set(Path(datasets.config.HF_DATASETS_CACHE).rglob("cache-*"))
 
-    load_stacks("activitynet_comp", "mini-clips", config().data_dir, size=2, seed=0)
     before = cached()
-    load_stacks("activitynet_comp", "mini-clips", config().data_dir, size=2, seed=123_456)
+    clips, _ = load_clips("activitynet_comp", "mini-clips", config().data_dir, size=2)
+    assert len(list(Stacks(clips, size=2, seed=123_456))) == len(clips) // 2
     assert cached() == before
+
+
+def test_an_image_stage_moves_the_poolers_alone_and_a_video_stage_with_larger_frames_goes_on_from_it(config):
+    image = config(
+        "image",
+        stack=1,
+        objective="clip",
+        num_frames=1,
+        learning_rate=0.0,
+        pooler_learning_rate=1e-2,
+        weight_decay=1e-2,
+    )
+    first = Training(image)
+    before = {name: value.clone() for name, value in first.model.state_dict().items()}
+    first.train()
+    moved = {name for name, value in weights(image).items() if not torch.equal(value, before[name])}
+    pooler = {name for name in before if name.startswith("video_pooler.")}
+    assert moved == pooler - {"video_pooler.temporal_embedding.weight"}
+    video = config("video", stack=1, objective="clip", model=f"{image.output_dir}/model", frame_side=24)
+    second = Training(video)
+    sides = second.processor.video_processor.size
+    assert (sides["height"], sides["width"], second.processor.video_processor.num_frames) == (24, 24, 4)
+    frame = torch.rand(2, 1, 3, 24, 24)
+    expected = first.model.eval().get_video_features(frame, interpolate_pos_encoding=True)
+    torch.testing.assert_close(second.model.eval().get_video_features(frame), expected)
+    second.train()
+    encoder = load_encoder(f"{video.output_dir}/model")
+    assert encoder.encode_video([torch.zeros(4, 3, 40, 40, dtype=torch.uint8)]).shape == (1, 16)
+    with pytest.raises(SystemExit, match="has 4 frames; give it as --num_frames"):
+        Training(config("other", model=f"{video.output_dir}/model", num_frames=8))
+
+
+def test_a_damaged_video_is_left_out_of_its_batch_and_counted(config, tmp_path):
+    one = config("damaged", stack=2, checkpoint_steps=1)
+    training = Training(one)
+    clips = training.clips.to_list()
+    (tmp_path / "broken.mp4").write_bytes(b"not a video")
+    clips[3]["video"], clips[5]["video"] = str(tmp_path / "broken.mp4"), str(tmp_path / "absent.mp4")
+    training.clips = datasets.Dataset.from_list(clips, training.clips.features)
+    training.train()
+    results = json.loads(Path(one.output_dir, "results.json").read_text())
+    assert results["skipped_videos"] == 2
+    reasons = [row["reason"] for row in pq.read_table(Path(one.output_dir, "rejections.parquet")).to_pylist()]
+    assert sorted(reason[:28] for reason in reasons) == ["does not decode: absent.mp4:", "does not decode: broken.mp4:"]
+    training.clips = datasets.Dataset.from_list([dict(clip, video="/nowhere.mp4") for clip in clips])
+    with pytest.raises(SystemExit, match="none of the 8 videos of a batch can be read; the last: /nowhere"):
+        training.train_epoch()
 
 
 def test_two_processes_end_with_the_weights_of_one(config, warm_python):
