@@ -72,7 +72,7 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     return weights
 
 
-def read_video(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def video_source(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Where video embeddings come from, as fields of a configuration, and the weights of the video encoder, if any.
 
     Raises:
@@ -106,7 +106,7 @@ def convert(checkpoint: Path, video: str) -> TFCoVRForComposedRetrieval:
             shape; or the video embeddings are others.
     """
     weights = read_weights(checkpoint)
-    fields, encoder = read_video(video)
+    fields, encoder = video_source(video)
     hidden = size_of(weights, "text_model.embeddings.word_embeddings.weight", 1, 2)
     text_config = make_config(
         BertConfig,
