@@ -1,13 +1,11 @@
 """Turn a stage-2 checkpoint of the TF-CoVR release (its model `aim`) into a folder of `TFCoVRForComposedRetrieval`.
 
-    python -m hf_models.tfcovr.convert_stage2 CHECKPOINT OUTPUT_DIR --embeddings outputs/tfcovr/embeddings/stage1
-    python -m hf_models.tfcovr.convert_stage2 CHECKPOINT OUTPUT_DIR --vision_model outputs/tfcovr/aim
+    python -m hf_models.tfcovr.convert_stage2 CHECKPOINT OUTPUT_DIR --video outputs/tfcovr/embeddings/stage1
 
 The release composes a clip's stored AIM embedding with a text by CLIP4CIR's combiner (`fusion="gated"`). Its text tower
 is BERT's in the layout of a Q-Former; what a text alone does not pass through (cross attention, layers of query tokens,
-the language-model head, `vision_proj`) is left out. The checkpoint has no video encoder: `--embeddings` names the
-folder into which the embeddings of clips were imported, `--vision_model` an AIM that makes them. Sizes are read from
-the weights.
+the language-model head, `vision_proj`) is left out. The checkpoint has no video encoder: `--video` names the folder
+into which the embeddings of clips were imported, or an AIM that makes them. Sizes are read from the weights.
 """
 
 import argparse
@@ -60,103 +58,84 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     """
     with torch.serialization.safe_globals([(_Schedule, "src.tools.scheduler.CosineSchedule")]):
         found = read_checkpoint(checkpoint, skip=NOT_READ)
-    if unknown := sorted(name for name in found if not any(re.search(pattern, name) for pattern, _ in RENAMES)):
+    weights: dict[str, Tensor] = {}
+    unknown: list[str] = []
+    for name, weight in found.items():
+        new = [re.sub(pattern, replacement, name) for pattern, replacement in RENAMES if re.search(pattern, name)]
+        unknown += [] if new else [name]
+        weights |= {one: weight.float() for one in new}
+    if unknown:
         raise ValueError(
             f"{len(unknown)} weights have no place in TF-CoVR's stage 2 with BERT, such as {', '.join(unknown[:3])}; "
             "AIM is converted by hf_models.tfcovr.convert_aim"
         )
-    weights = {}
-    for name, weight in found.items():
-        for pattern, replacement in RENAMES:
-            name = re.sub(pattern, replacement, name)
-        weights[name] = weight.float()
     return weights
 
 
-def text_config_of(weights: dict[str, Tensor]) -> BertConfig:
-    """The text tower's configuration, read from the shapes of its weights.
+def video_source(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Where video embeddings come from, as fields of a configuration, and the weights of the video encoder, if any.
 
     Raises:
-        ValueError: A weight that shows a size is missing.
+        ValueError: The folder has embeddings that were not imported, or the AIM cannot be opened.
     """
-    hidden = size_of(weights, "text_model.embeddings.word_embeddings.weight", 1, 2)
-    numbers = {name.split(".")[3] for name in weights if name.startswith("text_model.encoder.layer.")}
-    return make_config(
-        BertConfig,
-        vocab_size=size_of(weights, "text_model.embeddings.word_embeddings.weight", 0, 2),
-        hidden_size=hidden,
-        num_hidden_layers=len(numbers),
-        num_attention_heads=max(1, hidden // WIDTH_OF_HEAD),
-        intermediate_size=size_of(weights, "text_model.encoder.layer.0.intermediate.dense.bias", 0, 1),
-        max_position_embeddings=size_of(weights, "text_model.embeddings.position_embeddings.weight", 0, 2),
-        type_vocab_size=1,
-    )
+    path = Path(folder) / "video" / VECTORS
+    if path.is_file():
+        made = json.loads(path.read_text(encoding="utf-8"))["made_by"]
+        if "imported_from" not in made:
+            raise ValueError(f"the embeddings in {folder} were not imported; name the AIM that made them")
+        return {"imported_video": made}, {}
+    with opening(folder):
+        fields = encoder_fields(folder, "vision", None)
+        encoder = load_encoder(folder, build_encoder(fields["vision_config"], None, "vision"), "vision")
+    return fields, {f"vision_model.{name}": weight for name, weight in encoder.state_dict().items()}
 
 
-def video_fields(vision_model: str | None, embeddings: Path | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What says in a configuration where video embeddings come from, and the weights of the video encoder, if any.
-
-    Raises:
-        ValueError: Neither or both are given, or the embeddings were not imported.
-    """
-    if (vision_model is None) == (embeddings is None):
-        raise ValueError("give --vision_model, an AIM, or --embeddings, a folder of imported ones")
-    if vision_model is not None:
-        with opening(vision_model):
-            fields = encoder_fields(vision_model, "vision", None)
-            encoder = load_encoder(vision_model, build_encoder(fields["vision_config"], None, "vision"), "vision")
-        return fields, {f"vision_model.{name}": weight for name, weight in encoder.state_dict().items()}
-    path = Path(embeddings or "") / "video" / VECTORS
-    made = json.loads(path.read_text(encoding="utf-8"))["made_by"] if path.is_file() else {}
-    if "imported_from" not in made:
-        raise ValueError(
-            f"{embeddings} holds no imported embeddings; `subtle embed clips --import_from FILE` imports them, and "
-            "those of an AIM of your own take --vision_model"
-        )
-    return {"imported_video": made}, {}
-
-
-def convert(
-    checkpoint: Path, *, vision_model: str | None = None, embeddings: Path | None = None
-) -> TFCoVRForComposedRetrieval:
+def convert(checkpoint: Path, video: str) -> TFCoVRForComposedRetrieval:
     """Build the model of a checkpoint.
 
     Args:
         checkpoint: File of torch or safetensors.
-        vision_model: An AIM: its folder, or name on the Hub.
-        embeddings: In its place the folder into which `subtle embed clips` imported the embeddings of clips.
+        video: The folder into which `subtle embed clips` imported the embeddings of clips; or an AIM, its folder or
+            name on the Hub.
 
     Returns:
         The model, float32, in evaluation mode.
 
     Raises:
         ValueError: The checkpoint cannot be read, is of another model, or a weight is missing, too many or of another
-            shape.
+            shape; or the video embeddings are others.
     """
     weights = read_weights(checkpoint)
-    text_config = text_config_of(weights)
-    fields, own = video_fields(vision_model, embeddings)
-    size = size_of(weights, "fusion.output_projection.bias", 0, 1)
+    fields, encoder = video_source(video)
+    hidden = size_of(weights, "text_model.embeddings.word_embeddings.weight", 1, 2)
+    text_config = make_config(
+        BertConfig,
+        vocab_size=size_of(weights, "text_model.embeddings.word_embeddings.weight", 0, 2),
+        hidden_size=hidden,
+        num_hidden_layers=len({name.split(".")[3] for name in weights if name.startswith("text_model.encoder.")}),
+        num_attention_heads=max(1, hidden // WIDTH_OF_HEAD),
+        intermediate_size=size_of(weights, "text_model.encoder.layer.0.intermediate.dense.bias", 0, 1),
+        max_position_embeddings=size_of(weights, "text_model.embeddings.position_embeddings.weight", 0, 2),
+        type_vocab_size=1,
+    )
     config = TFCoVRConfig(
         text_config=text_config,
         fusion="gated",
-        projection_dim=None,
         fusion_projection_dim=size_of(weights, "fusion.text_projection.bias", 0, 1),
         fusion_hidden_dim=size_of(weights, "fusion.fused_projection.bias", 0, 1),
-        loss="hn_nce",
         **fields,
     )
+    size = size_of(weights, "fusion.output_projection.bias", 0, 1)
     if config.video_embed_dim != size:
         raise ValueError(
-            f"the checkpoint takes video embeddings of size {size}, and {vision_model or embeddings} has "
-            f"{config.video_embed_dim}; name those that it was trained on"
+            f"the checkpoint takes video embeddings of size {size}, and {video} has {config.video_embed_dim}; name "
+            "those that it was trained on"
         )
     # BERT has what a Q-Former leaves out: types of tokens, of which a text has one, and a pooler that nothing reads.
-    hidden = text_config.hidden_size
     weights["text_model.embeddings.token_type_embeddings.weight"] = torch.zeros(1, hidden)
     weights["text_model.pooler.dense.weight"] = torch.zeros(hidden, hidden)
     weights["text_model.pooler.dense.bias"] = torch.zeros(hidden)
-    return load_weights(TFCoVRForComposedRetrieval, config, weights | own)
+    return load_weights(TFCoVRForComposedRetrieval, config, weights | encoder)
 
 
 def main() -> None:
@@ -164,16 +143,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("output_dir", type=Path)
-    parser.add_argument("--vision_model", help="an AIM: a folder or a name on the Hub")
-    parser.add_argument("--embeddings", type=Path, help="in its place the folder of imported embeddings of clips")
+    parser.add_argument("--video", required=True, help="the folder of imported embeddings of clips, or an AIM")
     parser.add_argument("--tokenizer", default="google-bert/bert-base-uncased", help="a folder or a name on the Hub")
     arguments = parser.parse_args()
     try:
-        vision = {"vision_model": arguments.vision_model, "embeddings": arguments.embeddings}
-        model = convert(arguments.checkpoint, **vision)
+        model = convert(arguments.checkpoint, arguments.video)
         tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer)
-        named = arguments.vision_model
-        videos = AutoVideoProcessor.from_pretrained(named) if named else AIMVideoProcessor()
+        has_own = model.vision_model is not None
+        videos = AutoVideoProcessor.from_pretrained(arguments.video) if has_own else AIMVideoProcessor()
         with new_folder(arguments.output_dir) as scratch:
             model.save_pretrained(scratch)
             TFCoVRProcessor(videos, tokenizer, number_words=True).save_pretrained(scratch)

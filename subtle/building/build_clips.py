@@ -1,10 +1,8 @@
 """Cut the clips of TF-CoVR out of long videos, and of folders of frames, into files of their own."""
 
 import itertools
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +49,13 @@ def run(config: BuildClipsConfig) -> dict[str, Any]:
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     remove_abandoned(folder)
-    rows = itertools.chain(*load_splits(config, clips=True).values())
-    clips = {row["clip_id"]: row for row in rows}
-    columns = ("clip_id", "video", "start_seconds", "end_seconds")
-    work = [{name: row[name] for name in columns} for row in clips.values()]
-    outcomes: Iterator[tuple[str, str | None]]
-    with ProcessPoolExecutor(config.num_workers or 1, get_context("spawn")) as pool:
-        each = partial(cut, folder)
-        outcomes = pool.map(each, work, chunksize=4) if config.num_workers else map(each, work)
-        reasons = dict(tqdm(outcomes, total=len(work), desc="clip", unit="clip"))
+    clips = {row["clip_id"]: row for row in itertools.chain(*load_splits(config, clips=True).values())}
+    with ThreadPoolExecutor() as pool:  # decoding and encoding leave Python to other threads
+        outcomes = pool.map(partial(cut, folder), clips.values())
+        reasons = dict(tqdm(outcomes, total=len(clips), desc="clip", unit="clip"))
     own = [clip_id for clip_id, reason in reasons.items() if reason == OWN_FILE]
     failures = {clip_id: reason for clip_id, reason in reasons.items() if reason not in {None, OWN_FILE}}
-    covered: dict[str, Any] = {"clips": len(work), "cut": len(work) - len(own) - len(failures), OWN_FILE: len(own)}
+    covered: dict[str, Any] = {"clips": len(clips), "cut": len(clips) - len(own) - len(failures), OWN_FILE: len(own)}
     covered |= {"missing": missing_by_reason(map(str, failures.values())), "failures": failures}
     write_results(folder, {"clips": covered["cut"]}, config=config, seed=0, coverage=covered)
     return covered

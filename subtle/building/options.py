@@ -93,7 +93,6 @@ class BuildClipsConfig(DataConfig, OutputConfig):
     """What to cut, and where to."""
 
     dataset_config: str = "release"
-    num_workers: int = option(2, "Processes that cut; 0: this one cuts.")
     output_dir: str = "outputs/clips"
 
 

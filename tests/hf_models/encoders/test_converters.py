@@ -252,7 +252,7 @@ def stage2(tmp_path, monkeypatch):
 
 
 def test_a_converted_stage_2_composes_what_the_release_does(stage2, capsys):
-    command = [stage2 / "best.ckpt", stage2 / "model", "--embeddings", stage2 / "embeddings"]
+    command = [stage2 / "best.ckpt", stage2 / "model", "--video", stage2 / "embeddings"]
     run_command(convert_stage2, [*command, "--tokenizer", stage2 / "tokenizer"])
     assert "for videos of size 12" in capsys.readouterr().out
     model = AutoModel.from_pretrained(stage2 / "model")
@@ -277,7 +277,7 @@ def test_a_converted_stage_2_takes_an_aim_of_the_same_size(stage2):
     small = {"hidden_size": SIZE, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     aim = AIMModel(AIMConfig(num_frames=2, image_size=8, patch_size=4, **small)).eval()
     aim.save_pretrained(stage2 / "aim")
-    model = convert_stage2.convert(stage2 / "best.ckpt", vision_model=str(stage2 / "aim"))
+    model = convert_stage2.convert(stage2 / "best.ckpt", str(stage2 / "aim"))
     pixels = torch.rand(1, 2, 3, 8, 8)
     assert_close(model.encode_video(pixels), aim(pixels).pooler_output)
 
@@ -295,13 +295,13 @@ def test_a_checkpoint_that_is_no_whole_stage_2_is_refused(stage2, change, messag
     weights = {name: weight for name, weight in (stage2_weights() | change).items() if weight is not None}
     torch.save({"model": weights}, stage2 / "other.ckpt")
     with pytest.raises(ValueError, match=rf"(?s){message}"):
-        convert_stage2.convert(stage2 / "other.ckpt", embeddings=stage2 / "embeddings")
+        convert_stage2.convert(stage2 / "other.ckpt", str(stage2 / "embeddings"))
 
 
-def test_a_stage_2_without_a_source_of_video_embeddings_is_refused(stage2):
-    for given, message in ({}, "give --vision_model"), ({"embeddings": stage2}, "holds no imported embeddings"):
-        with pytest.raises(ValueError, match=message):
-            convert_stage2.convert(stage2 / "best.ckpt", **given)
+def test_a_stage_2_on_embeddings_of_an_encoder_of_ones_own_is_refused(stage2):
+    FeatureStore(stage2 / "own" / "video", {"weights": "8c1f"}).append(["a"], torch.zeros(1, SIZE))
+    with pytest.raises(ValueError, match="were not imported; name the AIM that made them"):
+        convert_stage2.convert(stage2 / "best.ckpt", str(stage2 / "own"))
 
 
 VISION = {**SMALL, **IMAGES, "hidden_act": "gelu"}

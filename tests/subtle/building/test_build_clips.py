@@ -35,9 +35,7 @@ def config(tmp_path):
     write_colored_video(videos / f"{OWN}.mp4", colors[:1])
     for number in range(1, 13):
         Image.fromarray(np.full((32, 48, 3), 20 * number, np.uint8)).save(videos / f"01/7/{number:05d}.jpg")
-    return BuildClipsConfig(
-        data_dir=str(tmp_path / "data"), video_dir=str(videos), num_workers=0, output_dir=str(tmp_path / "clips")
-    )
+    return BuildClipsConfig(data_dir=str(tmp_path / "data"), video_dir=str(videos), output_dir=str(tmp_path / "clips"))
 
 
 def test_each_clip_is_cut_once_and_what_is_missing_is_named(config, tmp_path, caches):
@@ -53,6 +51,5 @@ def test_each_clip_is_cut_once_and_what_is_missing_is_named(config, tmp_path, ca
     grays = read_frames(files[DIVE], 12).frames.float().mean((1, 2, 3))
     assert np.abs(grays.numpy() - 20 * np.arange(1, 13)).max() < 8
     before = {path: path.stat().st_mtime_ns for path in files.values()}
-    config.num_workers = 1
     assert build_clips.main(config) == 0
     assert {path: path.stat().st_mtime_ns for path in files.values()} == before
