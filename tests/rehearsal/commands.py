@@ -18,16 +18,11 @@ STANDS_FOR = {
     ("VideoComp", "--source"): "data/activitynet_captions",
     ("VideoComp", "--data_dir"): "data/video_comp",
     ("VideoComp", "--video_dir"): "data/activitynet_videos",
-    ("VERIFIED", "--source"): "data/charades_fig",
-    ("VERIFIED", "--release"): "data/charades_fig",
-    ("VERIFIED", "--data_dir"): "data/charades_fig",
     ("VERIFIED", "--video_dir"): "data/charades_fig_videos",
-    ("VERIFIED", "--build"): "outputs/build_fig",
-    ("VERIFIED", "--answers"): "outputs/analysis/user-study",
     ("", "--model"): "gpt-4o",
     ("", "--encoder"): "openai/clip-vit-base-patch32",
 }
-"""Section or configuration file, and flag -> what stands for DIR or MODEL after it."""
+"""Section or configuration file, and flag -> what stands for DIR, VIDEOS or MODEL after it."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class Command:
         words = shlex.split(re.sub(r"\$\(subtle path ([^)]*)\)", r"\1", text))[1:]
         places = ("", self.section, *words)
         for place, word in enumerate(words):
-            if word in {"DIR", "MODEL"}:
+            if word in {"DIR", "MODEL", "VIDEOS"}:
                 found = [STANDS_FOR[key] for key in STANDS_FOR if key[0] in places and key[1] == words[place - 1]]
                 words[place] = found[-1]
         return [url if word == "URL" or before == "--base_url" else word for before, word in pairwise(["", *words])]

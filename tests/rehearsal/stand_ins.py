@@ -21,6 +21,7 @@ from small_encoders import (
     videoprism,
     word_tokenizer,
 )
+from small_moment_models import small as small_moments
 from transformers import (
     BitImageProcessor,
     CLIPImageProcessor,
@@ -90,6 +91,7 @@ SMALL_MODELS = {
 AIMS = {"models/aim-k400-8f": 8, "models/aim-k400-16f": 16, "models/aim-k400-32f": 32, "models/aim-diving48-32f": 32}
 AIMS["outputs/tfcovr/aim-k400-8"] = 8
 OTHERS = {
+    "outputs/hero/hero-tv-ht100": lambda folder: small_moments("hero").save_pretrained(folder),
     "microsoft/resnet-152": save_resnet,
     "FacebookAI/roberta-base": save_roberta,
     "sentence-transformers/all-MiniLM-L6-v2": save_sentence_model,
