@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -105,7 +105,7 @@ def _tfcovr_release(data_dir: Path, part: Part) -> None:
     ]
     found = release_collection(data_dir)
     list(part.accepted(found.rejections))
-    rows = {split: cast(pl.DataFrame, pl.from_arrow(pa.concat_tables(of()))) for split, of in found.rows.items()}
+    rows: dict[str, Any] = {split: pl.from_arrow(pa.concat_tables(of())) for split, of in found.rows.items()}
     part.counts = tfcovr_counts(rows, found.clips)
     part.items = _items(found.clips)
     annotation = find_one(data_dir, ANNOTATION)
