@@ -97,6 +97,11 @@ def __dir__() -> list[str]:
 for _name, _module, _auto_class, _key in CLASSES:
     if _auto_class is not None and _key is not None:
         register_lazily(_auto_class, NAMES.get(_key, _key), NAMES[_name])
+_RESNET = f"{__name__}.encoders.configuration_clip_resnet:CLIPResNet"
+for _key, _name in (("clip_resnet", "Config"), ("clip_resnet_vision", "VisionConfig")):
+    register_lazily("AutoConfig", _key, f"{_RESNET}{_name}")
+    _model = f"{_RESNET}{_name}".replace("configuration", "modeling").replace("Config", "Model")
+    register_lazily("AutoModel", f"{_RESNET}{_name}", _model)
 register_peft_method(
     "peft",
     f"{__name__}.tfcovr.adapter_aim",

@@ -1,7 +1,7 @@
 """Build a dataset from annotations: triplets of clips, contrast pairs, or fine captions of moments.
 
 Without `--model` a rule-based generator writes the texts, so no key is needed. A killed run started again goes on where
-it was and pays for nothing twice. A build that is in OUTPUT_DIR is replaced.
+it was and pays for nothing twice. A dataset that is in OUTPUT_DIR is replaced.
 
 tfcovr: Build TF-CoVR's triplets and queries from published annotations or your own clips.
 
@@ -15,6 +15,13 @@ annotations of FineGym, FineDiving or both; without it the labels and clips of t
 folder with a table of your own clips instead (hf_datasets/tfcovr/README.md has its columns), whose labels may be any
 words. `load_dataset("tfcovr", "source", data_dir=OUTPUT_DIR)` opens the result, for own clips the configuration `own`
 with `video_dir`.
+
+clips: Cut TF-CoVR's clips out of long videos and folders of frames into files of their own.
+
+    python recipes/build.py clips --data_dir annotations --video_dir videos
+
+Nothing else here needs it: clips are read where they are. Files are named by the ids of their clips; those that are
+there stay, so a killed run goes on. Clips without a video are counted, and named in `results.json`.
 
 comp: Build ActivityNet-Comp or YouCook2-Comp: true and disrupted paragraphs about videos.
 
@@ -42,11 +49,11 @@ captions of the same video; it needs no video and no key. A chat model looks at 
 import sys
 from functools import partial
 
-from subtle.building.options import BuildCompConfig, BuildFigConfig, BuildTFCoVRConfig
+from subtle.building.options import BuildClipsConfig, BuildCompConfig, BuildFigConfig, BuildTFCoVRConfig
 from subtle.commands import take_second_word
 from subtle.options import parse_config, run_recipe
 
-CONFIGS = {"tfcovr": BuildTFCoVRConfig, "comp": BuildCompConfig, "fig": BuildFigConfig}
+CONFIGS = {"tfcovr": BuildTFCoVRConfig, "clips": BuildClipsConfig, "comp": BuildCompConfig, "fig": BuildFigConfig}
 
 if __name__ == "__main__":
     WORD, TEXT = take_second_word(__doc__)
@@ -59,6 +66,8 @@ if __name__ == "__main__":
             from subtle.building.build_comp import main
         case "fig":
             from subtle.building.build_fig import main
+        case "clips":
+            from subtle.building.build_clips import main
     from subtle.run.build import run
 
     sys.exit(run_recipe(partial(run, main), CONFIG))

@@ -1,4 +1,4 @@
-"""Publish a dataset, a model, an adapter, a metric or a Space on the Hub, each in one commit.
+"""Publish a dataset, a model, an adapter, embeddings, a metric or a Space on the Hub, each in one commit.
 
     python recipes/publish.py dataset tfcovr --repo ORG/tfcovr --dry_run
     python recipes/publish.py dataset tfcovr:mini,mini-clips --repo ORG/tfcovr --private --tag v1
@@ -6,6 +6,7 @@
     python recipes/publish.py model outputs/stage2/model --repo ORG/my-retriever
     python recipes/publish.py adapter miniature-aim --repo ORG/miniature-aim --base_repo ORG/miniature-clip
     python recipes/publish.py classifier miniature-aim --repo ORG/miniature-aim-classifier
+    python recipes/publish.py embeddings outputs/embeddings/stage1 --repo ORG/my-embeddings
     python recipes/publish.py metric map_at_k --repo ORG/map_at_k
     python recipes/publish.py space FOLDER --repo ORG/my-page
     python recipes/publish.py demo --repo ORG/subtle-demo

@@ -26,7 +26,7 @@ IN_CHECKOUT_AND_INSTALLED = (
     (r"\bmake quickstart\b", "subtle quickstart"),
 )
 SECOND_WORDS = {
-    "build": ("tfcovr", "comp", "fig"),
+    "build": ("tfcovr", "clips", "comp", "fig"),
     "analyse": ("tfcovr", "comp", "fig"),
     "evaluate": ("tfcovr", "comp", "vcmr", "mteb"),
     "embed": ("clips", "moments"),

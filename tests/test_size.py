@@ -15,7 +15,7 @@ LIMITS = {
     "lines of hf_models": 16_200,
     "lines of metrics": 3_150,
     "lines of subtle and recipes": 25_900,
-    "lines of tests": 46_500,
+    "lines of tests": 47_000,
     "percent of names in more than one file": 11,
     "percent of functions and classes in more than one file": 9,
     "options": 346,

@@ -9,10 +9,10 @@ import io
 import pickle
 import pickletools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -107,10 +107,43 @@ for _core in ("numpy.core", "numpy._core"):
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: BinaryIO, words: Mapping[str, Any]) -> None:
+        super().__init__(file)
+        self.words = words
+
     def find_class(self, module: str, name: str) -> Any:
-        if (word := WORDS.get(f"{module}.{name}")) is None:
+        if (word := self.words.get(f"{module}.{name}")) is None:
             raise ValueError(f"it names {f'{module}.{name}'[:80]}")
         return word
+
+
+def interpret_pickles(data: bytes, words: Mapping[str, Any] = WORDS) -> Iterator[Any]:
+    """Read pickles that stand one after another in a file, as `interpret_pickle` reads one.
+
+    Args:
+        data: Of the file.
+        words: All names that they may use, and what stands for them.
+
+    Yields:
+        The value of each.
+
+    Raises:
+        ValueError: One is damaged, ends too early or uses anything else.
+    """
+    file = io.BytesIO(data)
+    while (start := file.tell()) < len(data):
+        try:
+            for operation, argument, position in pickletools.genops(file):
+                # Python reserves memory for as many values as a file says that it will number.
+                at = (position or 0) - start
+                if operation.name in {"PUT", "BINPUT", "LONG_BINPUT"} and (argument or 0) > at:
+                    raise ValueError(f"a memo of {argument:,} places after {at:,} bytes")
+            file.seek(start)
+            yield _Unpickler(file, words).load()
+        except ValueError:
+            raise
+        except Exception as error:  # operations that do not fit together fail with any error
+            raise ValueError(f"it is damaged ({type(error).__name__}: {str(error)[:200]})") from None
 
 
 def interpret_pickle(data: bytes) -> Any:
@@ -129,13 +162,6 @@ def interpret_pickle(data: bytes) -> Any:
         >>> interpret_pickle(pickle.dumps({("a", 1): np.array([[1, 2], [3, 4]])}))
         {('a', 1): [[1, 2], [3, 4]]}
     """
-    try:
-        for operation, argument, position in pickletools.genops(data):
-            # Python reserves memory for as many values as a file says that it will number.
-            if operation.name in {"PUT", "BINPUT", "LONG_BINPUT"} and (argument or 0) > (position or 0):
-                raise ValueError(f"a memo of {argument:,} places after {position:,} bytes")
-        return _Unpickler(io.BytesIO(data)).load()
-    except ValueError:
-        raise
-    except Exception as error:  # operations that do not fit together fail with any error
-        raise ValueError(f"it is damaged ({type(error).__name__}: {str(error)[:200]})") from None
+    for value in interpret_pickles(data):
+        return value
+    raise ValueError("it is empty")

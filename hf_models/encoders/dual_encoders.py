@@ -157,7 +157,7 @@ class ImageEncoder(DotProductEncoder):
     """An image model, averaged over frames."""
 
     usage = Usage(
-        family="CLIP (ViT), SigLIP, SigLIP 2, AltCLIP, MetaCLIP 2",
+        family="CLIP (ViT and ResNet), SigLIP, SigLIP 2, AltCLIP, MetaCLIP 2",
         frames="12, each an image; the mean of the unit-norm frames (CLIP4Clip)",
         prompt="the text alone; SigLIP pads it to its whole length, as it was trained",
         pooling="the image's and the text's projected output, unit-norm",
@@ -165,7 +165,7 @@ class ImageEncoder(DotProductEncoder):
         source="arXiv:2103.00020, 2303.15343, 2502.14786, 2104.08860; openai/clip-vit-base-patch32, "
         "google/siglip2-base-patch16-224",
         license="CLIP MIT, SigLIP and SigLIP 2 Apache-2.0",
-        inferred="TF-CoVR's CLIP is OpenAI's RN50, which transformers does not have: its rows here are of a ViT",
+        inferred="TF-CoVR's CLIP is OpenAI's RN50, by its code: convert_clip_resnet makes it; a ViT is another",
     )
     default_frames = IMAGE_FRAMES
 

@@ -24,6 +24,7 @@ from hf_models.checkpoints import numbers_in, opening
 from hf_models.encoders.adapters import MAY_BE_MISSING, add_adapter, base_of, is_adapter, load_head, no_report
 from hf_models.encoders.aim import AIMEncoder, adapted_aim, is_aim
 from hf_models.encoders.blip import Blip2Encoder, BlipEncoder
+from hf_models.encoders.configuration_clip_resnet import CLIPResNetConfig
 from hf_models.encoders.configuration_languagebind import LanguageBindConfig
 from hf_models.encoders.configuration_mmembed import MMEmbedConfig
 from hf_models.encoders.dual_encoders import (
@@ -43,13 +44,14 @@ from hf_models.encoders.language_models import (
     MMEmbedEncoder,
     Qwen3VLEncoder,
 )
+from hf_models.encoders.modeling_clip_resnet import CLIPResNetModel
 from hf_models.encoders.modeling_languagebind import LanguageBindModel
 from hf_models.encoders.modeling_mmembed import MMEmbedModel
 from hf_models.encoders.protocol import Encoder
 from hf_models.encoders.sentence_transformer import SentenceTransformerEncoder
 from hf_models.encoders.tfcovr import TFCoVREncoder
 
-IMAGE_MODELS = ("clip", "siglip", "siglip2", "altclip", "metaclip_2")
+IMAGE_MODELS = ("clip", "clip_resnet", "siglip", "siglip2", "altclip", "metaclip_2")
 ENCODERS: dict[str, type[Encoder]] = {
     "tfcovr": TFCoVREncoder,
     "factored_covr": TFCoVREncoder,
@@ -77,6 +79,7 @@ PATCHES = {name: name for name in ("patch_size", "temporal_patch_size")} | {"mer
 """Field of an image processor -> field of a vision model."""
 SIDES = {"height", "width", "shortest_edge", "longest_edge"}
 for _config, _model, _processor in (
+    (CLIPResNetConfig, CLIPResNetModel, CLIPProcessor),
     (LanguageBindConfig, LanguageBindModel, CLIPProcessor),
     (MMEmbedConfig, MMEmbedModel, LlavaNextProcessor),
 ):

@@ -56,6 +56,8 @@ class TFCoVRConfig(OwnArchitecture, PreTrainedConfig):
         alpha: weight of the positive in HN-NCE.
         beta: hardness of the negatives in HN-NCE.
         row_normalization: "official" repeats a slip of the released HN-NCE; see `losses.hn_nce`.
+        imported_video: what made the stored video embeddings that the model works on in place of a video encoder, such
+            as those that the authors publish: at least `size`, theirs. `vision_config` is then not read.
 
     Example:
         >>> config = TFCoVRConfig(fusion="gated")
@@ -91,6 +93,7 @@ class TFCoVRConfig(OwnArchitecture, PreTrainedConfig):
     alpha: float | int = 1.0
     beta: float | int = 0.0
     row_normalization: Literal["row", "official"] = "row"
+    imported_video: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Build the encoders' configurations and settle what None leaves open."""
@@ -136,6 +139,8 @@ class TFCoVRConfig(OwnArchitecture, PreTrainedConfig):
     @property
     def video_embed_dim(self) -> int:
         """Size of the video encoder's output, the last dimension of `video_embeds`."""
+        if self.imported_video:
+            return int(self.imported_video["size"])
         return _embed_dim(cast("PreTrainedConfig", self.vision_config), self.vision_model_class)
 
     @property

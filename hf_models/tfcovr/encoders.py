@@ -102,6 +102,8 @@ def encoder_fields(name_or_path: str | Path, kind: str, class_name: str | None) 
     encoder = getattr(whole, f"{kind}_config", whole)
     if whole.model_type in COMPOSED_MODEL_TYPES:
         class_name = class_name or getattr(whole, f"{kind}_model_class")
+        if kind == "vision" and whole.imported_video:
+            return {"imported_video": whole.imported_video}
     elif whole.model_type == "blip-2":  # whose encoders share one configuration
         encoder = whole
     elif hasattr(encoder, "projection_dim"):  # CLIP's projections have the size that the whole model names

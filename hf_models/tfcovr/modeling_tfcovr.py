@@ -92,7 +92,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         size = config.fused_dim
         vision_config = cast("PreTrainedConfig", config.vision_config)
         text_config = cast("PreTrainedConfig", config.text_config)
-        self.vision_model = build_encoder(vision_config, config.vision_model_class, "vision")
+        own = None if config.imported_video else build_encoder(vision_config, config.vision_model_class, "vision")
+        self.vision_model: Any = own
         self.text_model = build_encoder(text_config, config.text_model_class, "text")
         learned = config.project_text and config.fusion != "average"
         self.text_projection = nn.Linear(config.text_embed_dim, size) if learned else nn.Identity()
@@ -125,7 +126,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         """A model with these pretrained encoders and a fresh fusion.
 
         Args:
-            vision_model_name_or_path: a video or image model, or one that contains it (AIM with its classifier, CLIP).
+            vision_model_name_or_path: a video or image model, or one that contains it (AIM with its classifier, CLIP);
+                not read with `imported_video`.
             text_model_name_or_path: a text model, or one that contains it.
             **config: fields of `TFCoVRConfig`.
 
@@ -136,6 +138,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
             ValueError: An encoder's weights are not all there, which would leave it random.
         """
         sources = {"vision": vision_model_name_or_path, "text": text_model_name_or_path}
+        if config.get("imported_video"):
+            del sources["vision"]
         for kind, name_or_path in sources.items():
             config |= encoder_fields(name_or_path, kind, config.get(f"{kind}_model_class"))
         model = cls(cls.config_class(**config))
@@ -163,7 +167,8 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
 
     def freeze_encoders(self) -> None:
         """Leave only the text projection, the fusion, the target projection and the temperature to train (stage 2)."""
-        self.vision_model.requires_grad_(False)
+        if self.vision_model is not None:
+            self.vision_model.requires_grad_(False)
         self.text_model.requires_grad_(False)
 
     @torch.no_grad()
@@ -210,6 +215,12 @@ class TFCoVRForComposedRetrieval(PreTrainedModel):
         return self._run_vision(pixel_values)[0]
 
     def _run_vision(self, pixel_values: Tensor, **options: Any) -> tuple[Tensor, ModelOutput]:
+        if self.vision_model is None:
+            made_by = cast("dict[str, Any]", self.config.imported_video).get("model", "another program")
+            raise ValueError(
+                f"this model has no video encoder: it works on imported embeddings of {made_by}; give these as "
+                "video_embeds"
+            )
         if pixel_values.ndim != 5:
             raise ValueError(
                 f"pixel_values must be (batch, frames, channels, height, width), not {tuple(pixel_values.shape)}"

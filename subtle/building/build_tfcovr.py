@@ -13,7 +13,7 @@ from hf_datasets.class_labels import with_labels
 from hf_datasets.miniature import MiniatureConfig, plan_competitions
 from hf_datasets.miniature.competitions import clip_rows
 from hf_datasets.paper_counts import beside_paper
-from hf_datasets.records import Rejection
+from hf_datasets.records import LabelPair, Rejection
 from hf_datasets.tfcovr import builder
 from hf_datasets.tfcovr.annotations import source_clips
 from hf_datasets.tfcovr.clips import CLIP_FEATURES, check_clips, locate
@@ -22,6 +22,7 @@ from hf_datasets.tfcovr.labels import Label, load_labels
 from hf_datasets.tfcovr.marks import Marks, read_marks
 from hf_datasets.tfcovr.modifications.task import ModificationTask
 from hf_datasets.tfcovr.own_clips import read_own_clips
+from hf_datasets.tfcovr.pair_review import read_review, write_review
 from hf_datasets.tfcovr.pairs import default_threshold, propose_pairs, text_encoder
 from hf_datasets.tfcovr.statistics import PAPER_COUNTS, counts_of
 from hf_datasets.tfcovr.triplets import SPLITS, TRIPLET_FEATURES, split_by_video
@@ -56,11 +57,19 @@ def main(config: BuildTFCoVRConfig) -> int:
     list(build.passed("clips", [*clips["clip_id"], *rejections]))
     present = set(clips["label"])
     labels = [label for label in vocabulary if label.label_id in present]
-    encoder = text_encoder(config.similarity_model) if config.similarity_model else None
     threshold = config.threshold
     if threshold is None:
-        threshold = 0.0 if encoder else default_threshold(labels)
-    proposed = propose_pairs(labels, embeddings=encoder, threshold=threshold, top_n=config.top_n)
+        threshold = 0.0 if config.similarity_model else default_threshold(labels)
+    sheet = None if config.pairs is None else Path(config.pairs)
+    if sheet is not None and sheet.is_file():
+        proposed = read_review(sheet, labels)
+    else:
+        encoder = text_encoder(config.similarity_model) if config.similarity_model else None
+        proposed = propose_pairs(labels, embeddings=encoder, threshold=threshold, top_n=config.top_n)
+        if sheet is not None and not config.dry_run:
+            number = write_review(sheet, (pair for pair in proposed if isinstance(pair, LabelPair)), labels)
+            print(f"{sheet}: {number:,} pairs to review; write yes or no into the column keep of each, and run again")
+            return 0
     pairs = list(build.limited(build.passed("pairs", proposed)))
     task = ModificationTask({label.label_id: label for label in labels}, prompts=config.prompts)
     answers = build.ask(task, pairs, name="modifications")

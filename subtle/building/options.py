@@ -1,4 +1,4 @@
-"""The options of `build tfcovr`, `build comp`, `build fig`, `caption write`, `caption rewrite`, `caption select`."""
+"""The options of `build` and `caption`, by their second words."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -56,6 +56,11 @@ class BuildTFCoVRConfig(PromptedConfig, OwnClipsConfig):
     top_n: int | None = option(
         None, "Most target labels per source label; none: all above the threshold, of own clips 5."
     )
+    pairs: str | None = option(
+        None,
+        "Sheet of pairs to review (CSV): where it is missing, it is written and the build stops; filled in with yes or "
+        "no, its pairs are built. None: no review.",
+    )
     max_triplets_per_pair: int | None = option(100, "Most triplets per pair of labels; none: all.")
     max_output_tokens: int = 128
     output_dir: str = "outputs/build_tfcovr"
@@ -81,6 +86,14 @@ class BuildTFCoVRConfig(PromptedConfig, OwnClipsConfig):
     def name(self) -> str:
         """The configuration that opens the result."""
         return "own" if self.data_dir else "source"
+
+
+@dataclass
+class BuildClipsConfig(DataConfig, OutputConfig):
+    """What to cut, and where to."""
+
+    dataset_config: str = "release"
+    output_dir: str = "outputs/clips"
 
 
 @dataclass

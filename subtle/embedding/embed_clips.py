@@ -9,6 +9,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from datasets import Dataset
 
+from hf_datasets.tfcovr.released_embeddings import read_embeddings
 from hf_datasets.video.pool import NO_FILE
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
 from hf_models.feature_store import FeatureStore
@@ -16,13 +17,13 @@ from subtle.embedding.loop import Batch, coverage, fill, print_missing
 from subtle.engines import running
 from subtle.run.accelerator import make_accelerator
 from subtle.run.batches import batched
-from subtle.run.data import load_split, load_splits
+from subtle.run.data import NO_EMBEDDING, load_split, load_splits
 from subtle.run.encoded_data import digests_of_clips, remember_encoded
 from subtle.run.models import load_encoders
 from subtle.run.results import write_results
 from subtle.run.shards import encode_on_ray
 from subtle.run.shared_config import EmbedConfig
-from subtle.tfcovr.clip_embeddings import decoded_clips, encode_clips, made_by
+from subtle.tfcovr.clip_embeddings import decoded_clips, encode_clips, imported_into, made_by
 
 TEXTS_AT_ONCE = 256
 CLIP_WORKER = "subtle.tfcovr.clip_embeddings:ClipWorker"
@@ -66,6 +67,36 @@ def embed_videos(
     return coverage("clips", [clip["clip_id"] for clip in clips], failures)
 
 
+def import_videos(config: EmbedConfig) -> None:
+    """Take over the embeddings that a file has of the clips.
+
+    Raises:
+        SystemExit: The file cannot be used, or has none of the clips.
+    """
+    path = Path(str(config.import_from))
+    try:
+        found, digest = read_embeddings(path)
+    except (ValueError, OSError) as error:
+        raise SystemExit(str(error)) from None
+    clips = dict.fromkeys(itertools.chain(*(split["clip_id"] for split in wanted_splits(config, clips=True))))
+    known = [clip_id for clip_id in clips if clip_id in found]
+    if not known:
+        raise SystemExit(
+            f"{path} has {len(found):,} embeddings, and none of them is of the {len(clips):,} clips of "
+            f"{config.dataset!r}, {config.dataset_config!r}: it has {next(iter(found))!r}, the data "
+            f"{next(iter(clips))!r}; name the annotations that they were published with as --data_dir"
+        )
+    size, model = len(found[known[0]]), config.import_model or path.name
+    made = {"imported_from": path.name, "sha256": digest, "size": size, "model": model}
+    store = FeatureStore(Path(config.output_dir) / "video", made)
+    if todo := [clip_id for clip_id in known if clip_id not in store]:
+        store.append(todo, [found[clip_id] for clip_id in todo])
+    print(
+        f"{path}: {len(known):,} of {len(clips):,} clips have an embedding of size {size}; {len(found) - len(known):,} "
+        "others are of no clip of these splits"
+    )
+
+
 def embed_texts(
     model: TFCoVRForComposedRetrieval,
     processor: TFCoVRProcessor,
@@ -98,11 +129,25 @@ def embed(config: EmbedConfig) -> dict[str, Any]:
     """See `run`."""
     output_dir = Path(config.output_dir)
     accelerator = make_accelerator(config.device, output_dir, mixed_precision=config.mixed_precision)
-    model, processor = load_encoders(config)
+    if config.import_from and accelerator.is_main_process:
+        import_videos(config)
+    accelerator.wait_for_everyone()
+    imported = imported_into(output_dir)
+    model, processor = load_encoders(config, imported_video=imported)
+    if model.config.imported_video and imported is None:
+        raise SystemExit(
+            f"{config.vision_model} has no video encoder: it works on embeddings that were imported from "
+            f"{model.config.imported_video['imported_from']}; import them into {output_dir} with --import_from"
+        )
     origin = made_by(model, processor, config)
     stores = {kind: FeatureStore(output_dir / kind, origin[kind]) for kind in ("video", "text")}
     model = model.to(accelerator.device).eval()
-    covered = embed_videos(model, processor, stores["video"], config, accelerator)
+    if model.config.imported_video:
+        ids = [clip_id for split in wanted_splits(config, clips=True) for clip_id in split["clip_id"]]
+        lacking = {clip_id: NO_EMBEDDING for clip_id in ids if clip_id not in stores["video"]}
+        covered = coverage("clips", ids, lacking) | {"imported": model.config.imported_video}
+    else:
+        covered = embed_videos(model, processor, stores["video"], config, accelerator)
     num_texts = embed_texts(model, processor, stores["text"], config, accelerator)
     if accelerator.is_main_process:
         counts = {"clips": covered["encoded"], "texts": num_texts}

@@ -5,7 +5,7 @@ from typing import Literal
 
 from subtle.options import option
 
-What = Literal["dataset", "model", "adapter", "classifier", "metric", "space", "demo", "all"]
+What = Literal["dataset", "model", "adapter", "classifier", "embeddings", "metric", "space", "demo", "all"]
 
 
 @dataclass
@@ -24,7 +24,7 @@ class PublishConfig:
     videos: bool = option(False, "Publish the videos of a dataset too, where their license allows it.")
     data_dir: str | None = option(None, "Folder of a dataset's annotations; none where it needs none.")
     video_dir: str | None = option(None, "Folder of a dataset's videos; none where it knows its own.")
-    license: str | None = option(None, "License on the Hub of a model, or of a dataset's videos, such as cc-by-4.0.")
+    license: str | None = option(None, "License on the Hub of a model, embeddings, or a dataset's videos, such as mit.")
     base_repo: str | None = option(
         None,
         "ORG/NAME of the model that this one started from; none: as its run says. Of the model that a demo searches "

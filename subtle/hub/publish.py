@@ -61,6 +61,10 @@ def prepare(target: Target, config: PublishConfig, folder: Path) -> Publication:
 
         given: dict[str, Any] = {"base_repo": target.base_repo, "part": target.what, "license": config.license}
         return model.prepare(target.name, target.repo_id, folder, **given)
+    if target.what == "embeddings":
+        from subtle.hub import embeddings
+
+        return embeddings.prepare(target.name, target.repo_id, folder, license=config.license)
     if target.what == "demo":
         from subtle.hub import demo
 

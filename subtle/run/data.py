@@ -22,6 +22,7 @@ from subtle.run.shared_config import DataConfig
 
 Config = TypeVar("Config")
 DOES_NOT_DECODE = "does not decode"
+NO_EMBEDDING = "no imported embedding"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -98,11 +99,11 @@ def refused_rows(data: Dataset) -> str | None:
 
 
 def missing_by_reason(reasons: Iterable[str]) -> dict[str, int]:
-    """How many videos have no file, and how many do not decode.
+    """How many videos have no file, and how many do not decode; of imported embeddings also how many have none.
 
     Example:
         >>> missing_by_reason(["no video file", "x.mp4: the moov atom is missing"])
         {'no video file': 1, 'does not decode': 1}
     """
-    counts = Counter(NO_FILE if reason == NO_FILE else DOES_NOT_DECODE for reason in reasons)
-    return {reason: counts[reason] for reason in (NO_FILE, DOES_NOT_DECODE)}
+    counts = Counter(reason if reason in {NO_FILE, NO_EMBEDDING} else DOES_NOT_DECODE for reason in reasons)
+    return {NO_FILE: counts[NO_FILE], DOES_NOT_DECODE: counts[DOES_NOT_DECODE]} | dict(counts)

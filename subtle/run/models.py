@@ -24,16 +24,22 @@ def load_encoders(
 ) -> tuple[TFCoVRForComposedRetrieval, TFCoVRProcessor]:
     """A model with these encoders and a new fusion described by `model_fields`, and its processor."""
     disable_progress_bar()  # a dozen bars of a millisecond each would bury the one that matters
-    for folder in (config.vision_model, config.text_model):
+    is_imported = model_fields.get("imported_video") is not None
+    if is_imported and model_class not in {None, TFCoVRForComposedRetrieval}:
+        raise SystemExit("imported embeddings come without a classifier of labels: leave out --model factored_covr")
+    for folder in (config.text_model,) if is_imported else (config.vision_model, config.text_model):
         check_model_folder(folder)
     model = (model_class or TFCoVRForComposedRetrieval).from_vision_text_pretrained(
         config.vision_model,
         config.text_model,
-        vision_model_class=config.vision_model_class,
+        vision_model_class=None if is_imported else config.vision_model_class,
         text_model_class=config.text_model_class,
         **model_fields,
     )
-    made_for = getattr(model.vision_model.config, "num_frames", None)
+    if is_imported:
+        tokenizer = AutoTokenizer.from_pretrained(config.text_model)
+        return model, TFCoVRProcessor(AIMVideoProcessor(), tokenizer, number_words=config.number_words)
+    made_for = getattr(getattr(model.vision_model, "config", None), "num_frames", None)
     processor = load_processor(config, made_for)
     num_frames = processor.video_processor.num_frames
     if made_for not in {None, num_frames}:

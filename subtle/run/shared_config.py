@@ -476,6 +476,12 @@ class EmbedConfig(RunConfig, EncoderConfig, ShuffleConfig, DataConfig, ShardsCon
     """Which clips and texts to encode, how, and where to put their embeddings."""
 
     splits: list[str] | None = option(None, "Splits to encode; none: all that the dataset has.")
+    import_from: str | None = option(
+        None,
+        "Take the embeddings of clips from this file (.pkl) or folder (.pth) of TF-CoVR's authors, which needs neither "
+        "videos nor --vision_model; none: make them.",
+    )
+    import_model: str | None = option(None, "What made the imported embeddings, in words; none: the file's name.")
     output_dir: str = "outputs/embeddings/stage1"
     shard_size: int = 1024
 

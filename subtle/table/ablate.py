@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 
 from hf_models.encoders import Estimate
-from hf_models.fingerprints import weights_fingerprint
 from subtle.evaluate.evaluate_tfcovr import Prepared, evaluate, is_trained, write_table
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import adopt, override, parse_config
@@ -28,6 +27,7 @@ from subtle.table.rows import Row, data_of, row_folder
 from subtle.table.table import METRICS, Measured, Table, finish_table, run_table
 from subtle.table.variations import Run, Variation, plan_run, read_variations
 from subtle.tfcovr.batches import embed_config
+from subtle.tfcovr.clip_embeddings import encoders_made_by, imported_into
 from subtle.tfcovr.measure import CUTOFFS, ComposedRetrievalMeasure, gallery_ids
 from subtle.train import stage1, stage2
 from subtle.train.options import Stage1Config, Stage2Config
@@ -95,6 +95,11 @@ def take_clips(run: Run, order: str) -> None:
     processes().wait_for_everyone()
 
 
+def is_imported(run: Run) -> bool:
+    """Whether its clips need no encoder, because their embeddings were imported."""
+    return not run.stage1 and imported_into(run.clips_from or run.stage2.embeddings) is not None
+
+
 @dataclass(frozen=True)
 class MeasuredRun:
     """A row: a variation with one seed, measured on its frames in order or shuffled."""
@@ -144,7 +149,7 @@ class Ablation(Table[MeasuredRun]):
         if not rows:
             return
         for row in rows:
-            if not row.run.stage1 and "vision_model" not in row.run.variation.stage2:
+            if not row.run.stage1 and not is_imported(row.run) and "vision_model" not in row.run.variation.stage2:
                 check_model_folder(row.run.stage2.vision_model)  # what all start from; a model of one row fails with it
         config = self.config
         folder, precision = self.output_dir, config.mixed_precision
@@ -172,7 +177,7 @@ class Ablation(Table[MeasuredRun]):
             if not run.stage2.end_to_end:
                 take_clips(run, "-shuffled")
         ready = Prepared(model, processor, embed_config(run.stage2, folder, **own), run.stage2.query)
-        encoders = {kind: weights_fingerprint(getattr(model, f"{kind}_model")) for kind in ("vision", "text")}
+        encoders = encoders_made_by(model)
         found = evaluate(ready, self.protocol, self.device, self.score)
         if processes().is_main_process:
             values = average_precisions(found.predictions, CUTOFFS, "standard")
@@ -218,10 +223,11 @@ class Ablation(Table[MeasuredRun]):
         for row in self.rows:
             variation = row.run.variation.name
             base = row.run.stage1.base if row.run.stage1 else row.run.stage2.vision_model
-            for model in (base, row.run.stage2.text_model):
+            for model in ([] if is_imported(row.run) else [base]) + [row.run.stage2.text_model]:
                 forwards.setdefault(model, Forward.of(model, None))
                 models.setdefault(variation, {})[model] = forwards[model].estimate
-            for *step, is_done, hours in steps_of(row, forwards[base].frame, machine, sizes, num_triplets):
+            frame = 0.0 if is_imported(row.run) else forwards[base].frame
+            for *step, is_done, hours in steps_of(row, frame, machine, sizes, num_triplets):
                 if not is_done:
                     left.setdefault((step[0], step[1]), (variation, hours))
         found = []

@@ -25,6 +25,7 @@ from subtle.table.random_models import EMBEDDING_SIZE, RANDOM, random_model
 from subtle.table.rows import data_of, slug
 from subtle.table.table import METRICS, Measured, Table, run_table
 from subtle.tfcovr.batches import embed_config
+from subtle.tfcovr.clip_embeddings import imported_into
 from subtle.tfcovr.finetuned_rows import ROWS, FineTunedRow
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train import stage1
@@ -57,7 +58,7 @@ def run_config(row: FineTunedRow, config: FinetuneConfig, seed: int) -> RunConfi
         changes |= {"fusion": "gated", "projection_dim": None, "project_text": False, "project_targets": None}
         changes |= {"fusion_projection_dim": width, "fusion_hidden_dim": hidden}
         changes |= {"text_model": name, "text_model_class": None}
-    if row.source == "clip_model":
+    if row.source == "clip_model" and AutoConfig.from_pretrained(name).model_type == "clip":
         changes["vision_model_class"] = "CLIPVisionModelWithProjection"
     return replace(base, **changes)
 
@@ -86,8 +87,10 @@ def with_random_models(run: RunConfig, config: FinetuneConfig) -> RunConfig:
 
 
 def needs_stage1(config: FinetuneConfig) -> bool:
-    """Whether the video encoder of TF-CoVR-Base is a folder, no name on the Hub, and missing."""
+    """Whether the video encoder of TF-CoVR-Base is a folder, no name on the Hub, and missing, and will be used."""
     folder = Path(config.vision_model)
+    if imported_into(config.embeddings):
+        return False
     is_hub_name = config.vision_model.count("/") <= 1 and not folder.exists()
     return not (folder / "config.json").is_file() and not is_hub_name
 
@@ -234,6 +237,8 @@ class Table3(Table[FineTunedRow]):
             if name is None or name == RANDOM:
                 note = self.hint(row) or "made here, with random weights"
                 found.append(Cost(row.name, {name: None} if name else {}, note=note))
+            elif row.source == "vision_model" and imported_into(config.embeddings):
+                found.append(Cost(row.name, {}, note="its embeddings were imported"))
             elif row.source == "vision_model" and needs_stage1(config):
                 note = "its video encoder is trained first, by stage1.py"
                 found.append(Cost(row.name, {name: None}, note=note))

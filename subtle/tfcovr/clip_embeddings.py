@@ -1,6 +1,7 @@
 """What embeddings of clips and texts depend on, and the embeddings of clips, here or on a Ray cluster."""
 
 import itertools
+import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from hf_datasets.video.frame_cache import FrameCache
 from hf_models import TFCoVRForComposedRetrieval, TFCoVRProcessor
+from hf_models.feature_store import VECTORS
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 from hf_models.frame_reading import frame_size_of, frames_read
 from subtle.embedding.loop import read_clips
@@ -23,14 +25,41 @@ from subtle.run.shards import ShardWorker, check_origin
 from subtle.run.shared_config import EmbedConfig
 
 
+def imported_into(folder: Path | str) -> dict[str, Any] | None:
+    """What made the embeddings of clips that were imported into a folder of embeddings; None where none were."""
+    path = Path(folder) / "video" / VECTORS
+    if not path.is_file():
+        return None
+    try:
+        made = json.loads(path.read_text(encoding="utf-8"))["made_by"]
+        return made if "imported_from" in made else None
+    except (ValueError, KeyError, TypeError):
+        return None  # damaged, which opening the store says
+
+
+def encoders_made_by(model: TFCoVRForComposedRetrieval) -> dict[str, str]:
+    """Fingerprints of both encoders; of imported embeddings the hash of the file."""
+    imported = model.config.imported_video
+    video = imported["sha256"] if imported else weights_fingerprint(model.vision_model)
+    return {"vision": video, "text": weights_fingerprint(model.text_model)}
+
+
 def made_by(
     model: TFCoVRForComposedRetrieval, processor: TFCoVRProcessor, config: EmbedConfig
-) -> dict[str, dict[str, str]]:
-    """What the video and the text embeddings depend on, by name, as fingerprints."""
-    video = processor.video_processor
+) -> dict[str, dict[str, Any]]:
+    """What the video and the text embeddings depend on, by name, as fingerprints; imported ones on their file.
+
+    Raises:
+        SystemExit: Imported embeddings were to be of shuffled frames.
+    """
+    video, imported = processor.video_processor, model.config.imported_video
+    if imported and config.shuffle_frames:
+        raise SystemExit("imported embeddings have no frames to shuffle; leave that out, or embed videos of your own")
     which = f"{config.spread}, shuffled with seed {config.seed}" if config.shuffle_frames else config.spread
     return {
-        "video": {
+        "video": dict(imported)
+        if imported
+        else {
             "weights": weights_fingerprint(model.vision_model),
             "processor": processor_fingerprint(video),
             **frames_read(video.num_frames, which, frame_size_of(video)),

@@ -20,6 +20,7 @@ from subtle.run.results import replacing
 from subtle.run.schedules import rate_factor
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.batches import EmbeddingSource, PixelSource, embed_config
+from subtle.tfcovr.clip_embeddings import encoders_made_by, imported_into
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import Stage2Config
 
@@ -56,6 +57,12 @@ class Stage2(TrainingRun):
         super().__init__(config, find_unused_parameters=config.end_to_end)
         fields = {name: getattr(config, name) for name in MODEL_FIELDS}
         fields["standardize_video"] = config.standardize_video and not config.end_to_end
+        fields["imported_video"] = None if config.end_to_end else imported_into(config.embeddings)
+        if fields["imported_video"] and config.query_frames is not None:
+            raise SystemExit(
+                f"{config.embeddings} holds imported embeddings, and --query_frames {config.query_frames} needs "
+                "videos: leave it out, or name other --embeddings"
+            )
         self.whole, self.processor = load_encoders(config, MODELS[config.model], **fields)
         self.source: PixelSource | EmbeddingSource
         if config.end_to_end:
@@ -65,9 +72,7 @@ class Stage2(TrainingRun):
             self.source = EmbeddingSource.open(
                 made_as, self.whole, self.processor, device, make=embed_clips.run, query_frames=config.query_frames
             )
-        self.fingerprints = {
-            kind: weights_fingerprint(getattr(self.whole, f"{kind}_model")) for kind in ("vision", "text")
-        }
+        self.fingerprints = encoders_made_by(self.whole)
         if config.model == "factored_covr":
             classifier: Any = self.whole.target_classifier
             self.fingerprints["classifier"] = weights_fingerprint(classifier)
@@ -102,7 +107,8 @@ class Stage2(TrainingRun):
                 self.whole.activation_checkpointing_enable()
         else:
             self.whole.freeze_encoders()
-            self.encoders = {name: getattr(self.whole, name) for name in ("vision_model", "text_model")}
+            both = {name: getattr(self.whole, name) for name in ("vision_model", "text_model")}
+            self.encoders = {name: encoder for name, encoder in both.items() if encoder is not None}
             for name in self.encoders:
                 setattr(self.whole, name, None)
         if self.config.query == "video":

@@ -61,6 +61,16 @@ def test_each_training_of_vidclip_starts_from_the_one_before_with_the_papers_set
     assert {one.preference_weight for one in (stacked, activitynet, youcook2)} == {100.0}
 
 
+def test_files_on_real_data_that_share_a_folder_make_the_same_in_it():
+    made = {}
+    for path in sorted((RECIPES / "configs").glob("*.yaml")):
+        options = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if options.get("dataset_config") == "release" and "output_dir" in options:
+            key = f"{path.stem.split('_')[0]} {options['output_dir']}"
+            result = {name: value for name, value in options.items() if name != "num_workers"}
+            assert made.setdefault(key, result) == result, path.name
+
+
 @pytest.mark.parametrize("path", sorted((RECIPES / "configs").glob("ablate*.yaml")), ids=lambda path: path.stem)
 def test_the_variations_of_a_configuration_file_are_options(path):
     config = parse_config(AblateConfig, None, [str(path)])

@@ -1,22 +1,38 @@
 """Converters, on made-up weights in the original layouts, against a second implementation of each model."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from small_encoders import IMAGES, SIDES, SMALL, WORDS, e5_v, mm_embed, random_videos, text_fields, word_tokenizer
+from timm.models import byobnet, register_model
 from torch.nn import functional as F
 from torch.testing import assert_close
-from transformers import AutoModel, BlipImageProcessor, BlipProcessor, CLIPTokenizer, MistralModel
+from transformers import (
+    AutoModel,
+    AutoProcessor,
+    BlipImageProcessor,
+    BlipProcessor,
+    CLIPImageProcessor,
+    CLIPProcessor,
+    CLIPTokenizer,
+    MistralModel,
+)
 
+from hf_models import AIMConfig, AIMModel, TFCoVRConfig, TFCoVRForComposedRetrieval
 from hf_models.checkpoints import read_checkpoint
-from hf_models.encoders import convert_covr, convert_languagebind, convert_mmembed, load_encoder
+from hf_models.encoders import convert_clip_resnet, convert_covr, convert_languagebind, convert_mmembed, load_encoder
 from hf_models.encoders.convert_covr import rename
+from hf_models.feature_store import FeatureStore
+from hf_models.tfcovr import convert_stage2
+from hf_models.tfcovr.fusion import GatedFusion
 
 WIDTH, HIDDEN, INNER, SIZE, PATCHES = 64, 64, 96, 12, 4
 
@@ -73,9 +89,9 @@ def covr_weights():
     return weights
 
 
-def attend(queries, keys, values, heads=1):
+def attend(queries, keys, values, heads=1, mask=None):
     parts = [part.unflatten(-1, (heads, -1)).transpose(-2, -3) for part in (queries, keys, values)]
-    return F.scaled_dot_product_attention(*parts).transpose(-2, -3).flatten(-2)
+    return F.scaled_dot_product_attention(*parts, attn_mask=mask).transpose(-2, -3).flatten(-2)
 
 
 class Original:
@@ -163,6 +179,129 @@ def test_a_checkpoint_that_is_no_whole_blip_is_refused(tmp_path, change, message
     torch.save({"model": weights}, tmp_path / "other.ckpt")
     with pytest.raises(ValueError, match=rf"(?s){message}"):
         convert_covr.convert(tmp_path / "other.ckpt")
+
+
+def stage2_weights():
+    """TF-CoVR's model `aim` with one layer of text, as its training saves it."""
+    torch.manual_seed(1)
+    text = {name: weight for name, weight in covr_weights().items() if name.startswith("text_encoder.")}
+    weights = {name.replace("text_encoder.", "Qformer.bert."): weight for name, weight in text.items()}
+    layer = "Qformer.bert.encoder.layer.0"
+    return weights | {
+        **linear(f"{layer}.intermediate_query.dense", INNER, HIDDEN),
+        **linear(f"{layer}.output_query.dense", HIDDEN, INNER),
+        **linear("Qformer.cls.predictions.transform.dense", HIDDEN, HIDDEN),
+        "query_tokens": normal(1, 4, HIDDEN),
+        **linear("vision_proj", SIZE, HIDDEN),
+        **linear("text_proj", SIZE, HIDDEN),
+        **linear("combiner.text_projection_layer", 20, SIZE),
+        **linear("combiner.image_projection_layer", 20, SIZE),
+        **linear("combiner.combiner_layer", 28, 40),
+        **linear("combiner.output_layer", SIZE, 28),
+        **linear("combiner.dynamic_scalar.0", 28, 40),
+        **linear("combiner.dynamic_scalar.3", 1, 28),
+    }
+
+
+class OriginalStage2(Original):
+    """The released query and its layers, written again from their layout."""
+
+    def text(self, ids, mask):
+        w, start, layer = self.weights, "Qformer.bert.embeddings", "Qformer.bert.encoder.layer.0"
+        x = w[f"{start}.word_embeddings.weight"][ids] + w[f"{start}.position_embeddings.weight"][: ids.shape[1]]
+        x = self.norm(f"{start}.LayerNorm", x, 1e-12)
+        parts = [self.linear(f"{layer}.attention.self.{part}", x) for part in ("query", "key", "value")]
+        found = self.linear(f"{layer}.attention.output.dense", attend(*parts, mask=mask[:, None, None].bool()))
+        x = self.norm(f"{layer}.attention.output.LayerNorm", found + x, 1e-12)
+        inner = self.linear(f"{layer}.output.dense", F.gelu(self.linear(f"{layer}.intermediate.dense", x)))
+        x = self.norm(f"{layer}.output.LayerNorm", inner + x, 1e-12)
+        return F.normalize(self.linear("text_proj", x[:, 0]), dim=-1)
+
+    def query(self, video, ids, mask):
+        text = self.text(ids, mask)
+        halves = [self.linear("combiner.text_projection_layer", text)]
+        halves.append(self.linear("combiner.image_projection_layer", video))
+        both = torch.cat(halves, -1).relu()
+        gate = self.linear("combiner.dynamic_scalar.0", both).relu()
+        gate = self.linear("combiner.dynamic_scalar.3", gate).sigmoid()
+        fused = self.linear("combiner.output_layer", self.linear("combiner.combiner_layer", both).relu())
+        return F.normalize(fused + gate * text + (1 - gate) * video, dim=-1)
+
+
+class CosineSchedule:
+    """The release's own, which stands in its checkpoint as an object."""
+
+    def __init__(self):
+        self.max_epochs = 100
+
+
+@pytest.fixture
+def stage2(tmp_path, monkeypatch):
+    """The released checkpoint, made up, and a folder into which embeddings were imported."""
+    monkeypatch.setattr(CosineSchedule, "__module__", "src.tools.scheduler")
+    package = {name: ModuleType(name) for name in ("src", "src.tools", "src.tools.scheduler")}
+    package["src.tools.scheduler"].CosineSchedule = CosineSchedule
+    with monkeypatch.context() as patch:  # of the training, not of the conversion
+        for name, module in package.items():
+            patch.setitem(sys.modules, name, module)
+        torch.save({"epoch": 3, "model": stage2_weights(), "scheduler": CosineSchedule()}, tmp_path / "best.ckpt")
+    details = {"imported_from": "aim.pkl", "sha256": "8c1f", "size": SIZE}
+    FeatureStore(tmp_path / "embeddings" / "video", details).append(["a"], torch.zeros(1, SIZE))
+    word_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    return tmp_path
+
+
+def test_a_converted_stage_2_composes_what_the_release_does(stage2, capsys):
+    command = [stage2 / "best.ckpt", stage2 / "model", "--video", stage2 / "embeddings"]
+    run_command(convert_stage2, [*command, "--tokenizer", stage2 / "tokenizer"])
+    assert "for videos of size 12" in capsys.readouterr().out
+    model = AutoModel.from_pretrained(stage2 / "model")
+    tokens = AutoProcessor.from_pretrained(stage2 / "model")(text=["a dog runs", "a"])
+    video, original = normal(2, SIZE), OriginalStage2(stage2_weights())
+    assert tokens["attention_mask"].tolist()[1] != tokens["attention_mask"].tolist()[0]
+    assert_close(
+        model.get_query_features(video_embeds=video, **tokens),
+        original.query(video, tokens["input_ids"], tokens["attention_mask"]),
+    )
+    assert_close(model.get_target_features(video_embeds=video), F.normalize(video, dim=-1))
+    assert model.config.imported_video == {"imported_from": "aim.pkl", "sha256": "8c1f", "size": SIZE}
+
+
+def test_the_released_combiner_has_the_released_number_of_weights():
+    with torch.device("meta"):
+        fusion = GatedFusion(TFCoVRConfig(fusion="gated"))
+    assert sum(weight.numel() for weight in fusion.parameters()) == 84_960_001
+
+
+def test_a_converted_stage_2_takes_an_aim_of_the_same_size(stage2):
+    small = {"hidden_size": SIZE, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    aim = AIMModel(AIMConfig(num_frames=2, image_size=8, patch_size=4, **small)).eval()
+    aim.save_pretrained(stage2 / "aim")
+    model = convert_stage2.convert(stage2 / "best.ckpt", str(stage2 / "aim"))
+    pixels = torch.rand(1, 2, 3, 8, 8)
+    assert_close(model.encode_video(pixels), aim(pixels).pooler_output)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"clip.logit_scale": normal(1)}, "1 weights have no place in TF-CoVR's stage 2 with BERT, such as clip.logit"),
+        ({"text_proj.bias": None}, "Missing key.*text_projection.bias"),
+        ({"combiner.output_layer.weight": normal(SIZE, 5)}, "size mismatch for fusion.output_projection.weight"),
+        ({"combiner.output_layer.bias": normal(5)}, "takes video embeddings of size 5, and .* has 12"),
+    ],
+)
+def test_a_checkpoint_that_is_no_whole_stage_2_is_refused(stage2, change, message):
+    weights = {name: weight for name, weight in (stage2_weights() | change).items() if weight is not None}
+    torch.save({"model": weights}, stage2 / "other.ckpt")
+    with pytest.raises(ValueError, match=rf"(?s){message}"):
+        convert_stage2.convert(stage2 / "other.ckpt", str(stage2 / "embeddings"))
+
+
+def test_a_stage_2_on_embeddings_of_an_encoder_of_ones_own_is_refused(stage2):
+    FeatureStore(stage2 / "own" / "video", {"weights": "8c1f"}).append(["a"], torch.zeros(1, SIZE))
+    with pytest.raises(ValueError, match="were not imported; name the AIM that made them"):
+        convert_stage2.convert(stage2 / "best.ckpt", str(stage2 / "own"))
 
 
 VISION = {**SMALL, **IMAGES, "hidden_act": "gelu"}
@@ -387,3 +526,143 @@ def test_a_release_that_is_no_whole_mm_embed_is_refused(mmembed, tmp_path):
     (folder / "config.json").write_text('{"architectures": ["Other"]}')
     with pytest.raises(ValueError, match="is not MM-Embed; name the downloaded folder"):
         convert_mmembed.convert(folder, str(root / "retriever"))
+
+
+WIDTH_OF_TEXT, PIXELS = 64, 64
+
+
+@register_model
+def tiny_resnet_clip(pretrained=False, num_classes=SIZE, img_size=PIXELS, **_):
+    """timm's ResNet of CLIP with one block in each stage and an eighth of the width."""
+    released = byobnet.model_cfgs["resnet50_clip"]
+    blocks = tuple(dataclasses.replace(block, d=1, c=block.c // 8) for block in released.blocks)
+    cfg = dataclasses.replace(released, blocks=blocks, stem_chs=(4, 4, 8))
+    return byobnet.ByobNet(cfg, num_classes=num_classes, img_size=img_size)
+
+
+def batch_norm(name, size):
+    running = {f"{name}.running_mean": normal(size), f"{name}.running_var": 1 + torch.rand(size)}
+    return norm_layer(name, size) | running | {f"{name}.num_batches_tracked": torch.tensor(3)}
+
+
+def resnet_weights():
+    """A ResNet of CLIP in OpenAI's layout."""
+    torch.manual_seed(2)
+    weights, given = {}, 3
+    for number, size in enumerate((4, 4, 8), start=1):
+        weights[f"visual.conv{number}.weight"] = normal(size, given, 3, 3)
+        weights |= batch_norm(f"visual.bn{number}", size)
+        given = size
+    for number in range(1, 5):
+        inner, block = 4 * 2**number, f"visual.layer{number}.0"
+        shapes = ((inner, given, 1, 1), (inner, inner, 3, 3), (4 * inner, inner, 1, 1))
+        for place, shape in enumerate(shapes, start=1):
+            weights |= batch_norm(f"{block}.bn{place}", shape[0])
+            weights[f"{block}.conv{place}.weight"] = normal(*shape)
+        weights |= batch_norm(f"{block}.downsample.1", 4 * inner)
+        weights[f"{block}.downsample.0.weight"] = normal(4 * inner, given, 1, 1)
+        given = 4 * inner
+    pool, layer = "visual.attnpool", "transformer.resblocks.0"
+    weights[f"{pool}.positional_embedding"] = normal(1 + (PIXELS // 32) ** 2, given)
+    for part in "qkv":
+        weights |= linear(f"{pool}.{part}_proj", given, given)
+    width = WIDTH_OF_TEXT
+    attention = linear(f"{layer}.attn.in_proj", 3 * width, width)
+    return weights | {
+        **linear(f"{pool}.c_proj", SIZE, given),
+        **{name.replace("in_proj.", "in_proj_"): weight for name, weight in attention.items()},
+        **linear(f"{layer}.attn.out_proj", width, width),
+        **norm_layer(f"{layer}.ln_1", width),
+        **norm_layer(f"{layer}.ln_2", width),
+        **linear(f"{layer}.mlp.c_fc", 4 * width, width),
+        **linear(f"{layer}.mlp.c_proj", width, 4 * width),
+        **norm_layer("ln_final", width),
+        "token_embedding.weight": normal(len(WORDS), width),
+        "positional_embedding": normal(40, width),
+        "text_projection": normal(width, SIZE),
+        "logit_scale": torch.tensor(4.6),
+    }
+
+
+class OriginalResNet(Original):
+    """OpenAI's CLIP with a ResNet, written again from its layout."""
+
+    def convolve(self, conv, norm, x, **how):
+        w = self.weights
+        x = F.conv2d(x, w[f"{conv}.weight"], **how)
+        running = w[f"{norm}.running_mean"], w[f"{norm}.running_var"]
+        return F.batch_norm(x, *running, w[f"{norm}.weight"], w[f"{norm}.bias"])
+
+    def image(self, x):
+        for number in (1, 2, 3):
+            how = {"padding": 1, "stride": 2 if number == 1 else 1}
+            x = self.convolve(f"visual.conv{number}", f"visual.bn{number}", x, **how).relu()
+        x = F.avg_pool2d(x, 2)
+        for number in range(1, 5):
+            block = f"visual.layer{number}.0"
+            y = self.convolve(f"{block}.conv1", f"{block}.bn1", x).relu()
+            y = self.convolve(f"{block}.conv2", f"{block}.bn2", y, padding=1).relu()
+            x, y = (F.avg_pool2d(part, 2) if number > 1 else part for part in (x, y))
+            y = self.convolve(f"{block}.conv3", f"{block}.bn3", y)
+            x = (y + self.convolve(f"{block}.downsample.0", f"{block}.downsample.1", x)).relu()
+        x = x.flatten(2).transpose(1, 2)
+        x = torch.cat([x.mean(1, keepdim=True), x], 1) + self.weights["visual.attnpool.positional_embedding"]
+        parts = [self.linear(f"visual.attnpool.{part}_proj", x) for part in "qkv"]
+        found = attend(parts[0][:, :1], *parts[1:], heads=x.shape[-1] // 64)
+        return self.linear("visual.attnpool.c_proj", found[:, 0])
+
+    def text(self, ids):
+        w, layer = self.weights, "transformer.resblocks.0"
+        x = w["token_embedding.weight"][ids] + w["positional_embedding"][: ids.shape[1]]
+        fused = w[f"{layer}.attn.in_proj_weight"], w[f"{layer}.attn.in_proj_bias"]
+        parts = F.linear(self.norm(f"{layer}.ln_1", x, 1e-5), *fused).chunk(3, -1)
+        before = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+        x = x + self.linear(f"{layer}.attn.out_proj", attend(*parts, mask=before))
+        inner = self.linear(f"{layer}.mlp.c_fc", self.norm(f"{layer}.ln_2", x, 1e-5))
+        x = x + self.linear(f"{layer}.mlp.c_proj", inner * torch.sigmoid(1.702 * inner))
+        return self.norm("ln_final", x, 1e-5)[torch.arange(len(ids)), ids.argmax(1)] @ w["text_projection"]
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory):
+    """A made-up CLIP with a ResNet, and the folder that the command makes of it."""
+    root = tmp_path_factory.mktemp("resnet")
+    given = {name: weight.contiguous() for name, weight in resnet_weights().items()}
+    save_file(given, root / "open_clip_model.safetensors")
+    CLIPProcessor(CLIPImageProcessor(), word_tokenizer()).save_pretrained(root / "processor")
+    command = [root / "open_clip_model.safetensors", root / "model", "--architecture", "tiny_resnet_clip"]
+    run_command(convert_clip_resnet, [*command, "--processor", root / "processor"])
+    return root
+
+
+def test_a_converted_resnet_of_clip_computes_what_the_original_does(resnet):
+    encoder, original = load_encoder(str(resnet / "model"), num_frames=2), OriginalResNet(resnet_weights())
+    (video,), text = random_videos(1, 2, PIXELS), "a dog runs then"
+    pixels = encoder.images([video])["pixel_values"]
+    each = original.image(pixels)
+    assert_close(encoder.encode_video([video])[0], F.normalize(F.normalize(each, dim=-1).mean(0), dim=-1))
+    ids = encoder.processor.tokenizer([text], return_tensors="pt")["input_ids"]
+    assert_close(encoder.encode_text([text]), F.normalize(original.text(ids), dim=-1))
+
+
+def test_stage_2_takes_both_towers_of_a_resnet_of_clip(resnet, tmp_path):
+    fields = {"fusion": "gated", "project_text": False, "fusion_projection_dim": 8, "fusion_hidden_dim": 8}
+    model = TFCoVRForComposedRetrieval.from_vision_text_pretrained(resnet / "model", resnet / "model", **fields)
+    original, pixels = OriginalResNet(resnet_weights()), torch.rand(1, 2, 3, PIXELS, PIXELS)
+    assert_close(model.encode_video(pixels)[0], original.image(pixels[0]).mean(0))
+    ids = torch.tensor([[3, 4, len(WORDS) - 1]])
+    assert_close(model.encode_text(ids), original.text(ids))
+    model.save_pretrained(tmp_path)
+    assert_close(AutoModel.from_pretrained(tmp_path).encode_video(pixels), model.encode_video(pixels))
+
+
+def test_a_checkpoint_that_is_no_whole_resnet_of_clip_is_refused(resnet, tmp_path):
+    for change, message in (
+        ({"adapter.weight": normal(2)}, "adapter.weight"),
+        ({"visual.attnpool.c_proj.bias": None}, "Missing key.*head.proj.bias"),
+        ({"ln_final.bias": None}, "lacks ln_final.bias"),
+    ):
+        weights = {name: weight for name, weight in (resnet_weights() | change).items() if weight is not None}
+        torch.save(weights, tmp_path / "other.pt")
+        with pytest.raises(ValueError, match=rf"(?s){message}"):
+            convert_clip_resnet.convert(tmp_path / "other.pt", "tiny_resnet_clip")

@@ -436,7 +436,7 @@ def test_a_header_that_the_hub_refuses_is_named(hub, call, folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"what": None}, "say what to publish: dataset, model, adapter, classifier, metric, space, demo, all"),
+        ({"what": None}, "say what to publish: dataset, model, adapter, classifier, embeddings, metric, space,"),
         ({"repo": None}, "name what to publish and where: `python recipes/publish.py space NAME --repo ORG/NAME`"),
         ({"repo": "page"}, "'page' names no organization or user; write it as ORG/NAME"),
         ({"repo": "org/../page"}, "'org/../page' is not a name on the Hub"),

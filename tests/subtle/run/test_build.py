@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from functools import partial
 
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from chat_server import ChatServer, last_text
@@ -19,7 +20,7 @@ from datasets import load_dataset
 
 import hf_datasets  # noqa: F401 - registers the names
 from hf_datasets.class_labels import with_names
-from hf_datasets.tfcovr.labels import parse_description
+from hf_datasets.tfcovr.labels import answers_of, parse_description
 from hf_datasets.tfcovr.modifications.task import answer_text
 from hf_datasets.tfcovr.modifications.writer import write_modification
 from subtle.building import build_comp, build_fig, build_tfcovr
@@ -432,3 +433,41 @@ def test_keyframes_are_the_middles_of_the_scenes(tmp_path):
     assert keyframe_seconds(path, 0, 5) == keyframe_seconds(path, 0.0, 5.0)  # PySceneDetect counts integers in frames
     with pytest.raises(ValueError, match="begins at 20"):
         keyframe_seconds(path, 20.0, 25.0)
+
+
+def test_only_pairs_that_people_keep_are_built(tmp_path, capsys):
+    sheet = tmp_path / "pairs.csv"
+    assert tfcovr(tmp_path, "--pairs", sheet, limit=10_000) == 0
+    assert "pairs to review; write yes or no into the column keep" in capsys.readouterr().out
+    assert not (tmp_path / "built").exists()
+    table = pl.read_csv(sheet, infer_schema=False)
+    assert (table["keep"].fill_null("") == "").all()
+    kept = pl.int_range(pl.len()) % 3 == 0
+    table = table.with_columns(keep=pl.when(kept).then(pl.lit("Yes")).otherwise(pl.lit("n")))
+    half = table.with_columns(keep=pl.when(pl.int_range(pl.len()) < 5).then("keep").otherwise(None))
+    half.write_csv(sheet)
+    assert tfcovr(tmp_path, "--pairs", sheet, limit=10_000) != 0
+    message = f"{len(table) - 5:,} of {len(table):,} pairs are undecided, the first "
+    assert message in capsys.readouterr().err
+    added = {"source": "40", "target": "none", "similarity": "0.9", "keep": "yes"}
+    pl.concat([table, pl.DataFrame([added])], how="diagonal").write_csv(sheet)
+    assert tfcovr(tmp_path, "--pairs", sheet, limit=10_000) == 0
+    answers = answers_of()  # a label stands for those that read the same
+    wanted = {tuple(answers[one] for one in pair) for pair in table.filter(kept).select("source", "target").iter_rows()}
+    built = {(answers[row["query_label"]], answers[row["target_label"]]) for row in texts(tmp_path / "built")}
+    assert built <= wanted
+    assert len(built) > len(wanted) / 2
+    reasons = pl.read_parquet(tmp_path / "built" / "rejections.parquet")["reason"].to_list()
+    assert reasons.count("dropped in the review of pairs") == len(table) - table.filter(kept).height
+    assert "no clip has the label 'none' of pairs.csv" in reasons
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [("keep", "maybe", "keep 'maybe'; write yes or no"), ("similarity", "high", "similarity 'high'; it is a number")],
+)
+def test_a_sheet_that_says_neither_yes_nor_no_is_refused(tmp_path, capsys, column, value, message):
+    row = {"source": "40", "target": "41", "similarity": "0.9", "keep": "yes"} | {column: value}
+    pl.DataFrame([row]).write_csv(tmp_path / "pairs.csv")
+    assert tfcovr(tmp_path, "--pairs", tmp_path / "pairs.csv") != 0
+    assert message in capsys.readouterr().err
