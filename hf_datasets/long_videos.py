@@ -75,6 +75,32 @@ def read_header(path: str | Path) -> tuple[float | None, float | None]:
         return None, None  # the frame reader reports a damaged file; the annotation may still be right
 
 
+def damage_of(path: str | Path) -> str | None:
+    """Why a video cannot be read, as far as its header and its table of frames tell: nothing is decoded.
+
+    A download that stopped opens where the table comes first, as in a file for streaming: then frames of the table lie
+    behind the end of the file.
+
+    Returns:
+        None where nothing is wrong.
+    """
+    from hf_datasets.video import VideoError, VideoLimits
+    from hf_datasets.video.backends import PYAV_FILES
+
+    path = Path(path)
+    try:
+        with PYAV_FILES.lend(path) as video:
+            video.check(VideoLimits())
+            frames = video.stream.index_entries
+            if path.is_file() and len(frames):
+                size, last = path.stat().st_size, max(entry.pos + entry.size for entry in (frames[0], frames[-1]))
+                return f"{path}: ends after {size:,} bytes, its frames after {last:,}" if last > size else None
+            has_frames = path.is_dir() or next(video.packets(None), None) is not None
+            return None if has_frames else f"{path}: holds no frame"
+    except VideoError as error:
+        return str(error)
+
+
 def with_paths(rows: Dataset | DatasetDict) -> Any:
     """Rows with the path of each file in place of a `Video`; a published one, which is bytes and no file, becomes null.
 

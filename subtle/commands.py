@@ -21,11 +21,12 @@ CONFIG_FOLDERS = (Path(), Path("configs"), Path("recipes/configs"))
 IN_CHECKOUT_AND_INSTALLED = (
     (r"(accelerate launch [^`\n]*?)\brecipes/(\w+)\.py\b", r"\1$(subtle path \2)"),
     (r"\b(?:python )?recipes/(\w+)\.py\b", r"subtle \1"),
-    (r"\brecipes/configs/([\w-]+\.yaml)\b", r"\1"),
-    (r"\brecipes/((?:accelerate|weights)/[\w./-]*\w)", r"$(subtle path \1)"),
+    (r"(?<![\w/.-])recipes/configs/([\w-]+\.yaml)\b", r"\1"),
+    (r"(?<![\w/.-])recipes/((?:accelerate|weights)/[\w./-]*\w)", r"$(subtle path \1)"),
     (r"\bmake quickstart\b", "subtle quickstart"),
 )
 SECOND_WORDS = {
+    "check": ("tfcovr", "comp", "fig"),
     "build": ("tfcovr", "clips", "comp", "fig"),
     "analyse": ("tfcovr", "comp", "fig"),
     "evaluate": ("tfcovr", "comp", "vcmr", "mteb"),

@@ -11,16 +11,16 @@ from tests.fixtures.verbs import VERBS, VERBS_AND_KINDS, options_of
 from tests.test_architecture import MODULES, NOT_TESTS, ROOT, imports_of, text_of, tree_of
 
 LIMITS = {
-    "lines of hf_datasets": 24_000,
+    "lines of hf_datasets": 24_400,
     "lines of hf_models": 16_200,
     "lines of metrics": 3_150,
-    "lines of subtle and recipes": 25_900,
-    "lines of tests": 47_000,
+    "lines of subtle and recipes": 26_600,
+    "lines of tests": 48_300,
     "percent of names in more than one file": 11,
     "percent of functions and classes in more than one file": 9,
-    "options": 346,
-    "flags": 886,
-    "verbs": 20,
+    "options": 351,
+    "flags": 892,
+    "verbs": 21,
     "files from a clip to mAP": 127,
 }
 """At most 5 % above what was measured when they were set; lower them when a figure falls."""

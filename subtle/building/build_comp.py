@@ -49,10 +49,10 @@ def pairs(build: Build, config: BuildCompConfig, split: str, videos: list[Captio
     return list(build.passed(f"{split}: pairs", list(construction.rows())))
 
 
-def main(config: BuildCompConfig) -> int:
+def main(config: BuildCompConfig, build: Build | None = None) -> int:
     if not config.source:
         raise ValueError("name the folder of the annotations with --source")
-    build = Build(config)
+    build = build or Build(config)
     source = source_of(config)
     max_iou = MAX_IOU[source] if config.max_iou is None else config.max_iou
     tables, counts = {}, {}

@@ -32,12 +32,12 @@ def construct(build: Build, config: BuildFigConfig, split: str, moments: list[Mo
     )
 
 
-def main(config: BuildFigConfig) -> int:
+def main(config: BuildFigConfig, build: Build | None = None) -> int:
     if not config.source:
         raise ValueError("name the folder of the annotations with --source")
     if config.model and not config.video_dir and not config.dry_run:
         raise ValueError("a chat model has to see the moments: name the videos' folder with --video_dir")
-    build = Build(config)
+    build = build or Build(config)
     moments: dict[str, list[pa.Table]] = {}
     rewritings: dict[str, list[pa.Table]] = {}
     built: dict[str, pl.DataFrame] = {}

@@ -51,8 +51,8 @@ def read_clips(config: BuildTFCoVRConfig) -> tuple[pl.DataFrame, Sequence[Label]
     return locate(clips, None)[0], load_labels(), rejections
 
 
-def main(config: BuildTFCoVRConfig) -> int:
-    build = Build(config)
+def main(config: BuildTFCoVRConfig, build: Build | None = None) -> int:
+    build = build or Build(config)
     clips, vocabulary, rejections = read_clips(config)
     list(build.passed("clips", [*clips["clip_id"], *rejections]))
     present = set(clips["label"])

@@ -6,7 +6,6 @@ from typing import Any
 import polars as pl
 
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import caption_of, caption_rejection_reason
 from hf_datasets.tfcovr.labels import Label
 from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
@@ -24,6 +23,7 @@ from subtle.tfcovr.captions import (
     model_of,
     read_captions,
     scored,
+    sport_of_clip,
 )
 
 COLUMNS: tuple[str, ...] = ("query_id", "query_clip_id", "modification_text", "caption", "target_caption")
@@ -67,7 +67,7 @@ class Queries:
         """A query with the caption of its clip, or why it has none."""
         clip_id, key, text = query["query_clip_id"], query["query_id"], query["modification_text"]
         label = self.clips[clip_id]["label"] if clip_id in self.clips else None
-        sport = sport_of(label) if label else self.sports.get(clip_id, self.config.sport)
+        sport = self.sports.get(clip_id) or sport_of_clip(clip_id, label, self.config)
         caption = self.captions.get(clip_id)
         if caption is None:
             return Rejection("its clip has no caption", text, key)

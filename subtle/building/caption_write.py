@@ -5,7 +5,6 @@ from typing import Any
 from hf_datasets.generation.images import image_parts
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
-from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.video.pool import NO_FILE
 from subtle.building.options import CaptionWriteConfig
@@ -22,6 +21,7 @@ from subtle.tfcovr.captions import (
     model_of,
     read_captions,
     scored,
+    sport_of_clip,
 )
 
 COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "model")
@@ -30,7 +30,7 @@ COLUMNS = ("clip_id", "caption", "place", "sport", "label", "description", "mode
 def to_caption(config: CaptionWriteConfig, row: Clip) -> ClipToCaption | Rejection:
     """A clip as the task takes it, or why it cannot be captioned."""
     label, clip_id = row["label"], row["clip_id"]
-    sport = sport_of(label) if label else config.sport
+    sport = sport_of_clip(clip_id, label, config)
     if not row["video"]:
         return Rejection(NO_FILE, row["description"] or "", clip_id)
     if sport is None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from hf_datasets.generation.dry_run import DryRun
 from hf_datasets.records import Rejection
-from hf_datasets.tfcovr.caption_scores import sport_of
 from hf_datasets.tfcovr.captions import CaptionTask, ClipToCaption
 from hf_datasets.tfcovr.describing import DescribeTargetTask, QueryToDescribe
 from hf_datasets.tfcovr.rewriting import CaptionedQuery, RewriteTask
@@ -14,7 +13,7 @@ from subtle.embedding.loop import Clip
 from subtle.run.build import Build
 from subtle.table.caption_texts import Captions, caption_from
 from subtle.table.reranking import ClipImages
-from subtle.tfcovr.captions import LABEL_CAPTIONS, label_of
+from subtle.tfcovr.captions import LABEL_CAPTIONS, label_of, sport_of_clip
 
 NO_FRAMES = [{"type": "text", "text": "(no frames: the rule-based generator reads the label)"}]
 
@@ -80,7 +79,7 @@ def ask_captions(
 
     def to_caption(clip_id: str) -> ClipToCaption | Rejection:
         label = labels.get(clip_id)
-        sport = sport_of(label) if label else config.sport
+        sport = sport_of_clip(clip_id, label, config)
         if sport is None:
             return Rejection("no label of TF-CoVR says the sport; give --sport", "", clip_id)
         return ClipToCaption(clip_id, sport, label)

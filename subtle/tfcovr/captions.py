@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import polars.selectors as cs
@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 from hf_datasets.generation.answer_checks import is_foreign, rejection_reason
 from hf_datasets.generation.chat import Answer
 from hf_datasets.records import Rejection
+from hf_datasets.sources.finegym import CLIP_ID
 from hf_datasets.tables import check_columns, read_text_table
-from hf_datasets.tfcovr.caption_scores import score_caption
+from hf_datasets.tfcovr.caption_scores import score_caption, sport_of
+from hf_datasets.tfcovr.captions import Sport
 from hf_datasets.tfcovr.free_text import own_labels
 from hf_datasets.tfcovr.labels import Label, labels_by_id
 from subtle.run.build import Build
@@ -36,6 +38,18 @@ def clips_of(config: DataConfig, split: str) -> dict[str, Clip]:
     rows = [dict(row) for row in load_split(config, split, clips=True)]
     known = {pair: label_of(*pair) for pair in {(row["label"], row["description"]) for row in rows}}
     return {row["clip_id"]: row | {"label": known[row["label"], row["description"]]} for row in rows}
+
+
+def sport_of_clip(clip_id: str, label: Label | None, config: Any) -> Sport | None:
+    """The sport that a clip's label says; without one that of its id, or what `--sport` says.
+
+    TF-CoVR's release labels neither validation nor test: a clip is of FineGym, whose ids have a form, or of FineDiving.
+    """
+    if label or config.sport:
+        return sport_of(label) if label else cast(Sport, config.sport)
+    if CLIP_ID.fullmatch(clip_id):
+        return "gymnastics"
+    return "diving" if config.dataset_config == "release" else None
 
 
 def label_of(label_id: str | None, description: str | None) -> Label | None:

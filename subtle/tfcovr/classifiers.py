@@ -184,7 +184,8 @@ def adapted_model(config: ClassifierConfig, names: Sequence[str], *, new_head: b
     check_fits(trained, config, names)
     for name in REGULARIZATION:
         setattr(trained, name, getattr(config, name))
-    return with_adapter(tower, config.init_from, config=trained, is_trainable=True, ignore_mismatched_sizes=new_head)
+    head: dict[str, Any] = {"new": "aim_head", "ignore_mismatched_sizes": True} if new_head else {}
+    return with_adapter(tower, config.init_from, config=trained, is_trainable=True, **head)
 
 
 def parameter_groups(model: nn.Module, config: ClassifierConfig, learning_rate: float) -> list[dict[str, Any]]:

@@ -214,6 +214,7 @@ TYPED = {
     "of `evaluate.py tfcovr`, not evaluate.py figs": "of `subtle evaluate tfcovr`, not `subtle evaluate` figs",
     "Default: recipes/weights/miniature-clip.": "Default: $(subtle path weights/miniature-clip).",
     "/data/recipes.csv and python": "/data/recipes.csv and python",
+    "/home/me/recipes/weights/mine cannot be used": "/home/me/recipes/weights/mine cannot be used",
     "a folder that index.py made, for search.py, not data/index.py or other.py": (
         "a folder that `subtle index` made, for `subtle search`, not data/index.py or other.py"
     ),

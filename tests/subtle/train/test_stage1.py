@@ -313,6 +313,8 @@ def test_auto_means_the_shipped_adapters_for_the_shipped_base_alone(config, ship
         ({"num_frames": 8}, 112, "num_frames 12, not 8"),
         ({"num_temporal_adapters": 1}, 112, "num_temporal_adapters 2, not 1"),
         ({}, 3, "a head of 112 classes, which are not the 3 of this data"),
+        ({"factored_labels": True}, 112, "a head without factored_labels"),
+        ({"temporal_pooling": "gru"}, 3, "temporal_pooling mean, not gru"),
     ],
 )
 def test_adapters_that_do_not_fit_are_left_out_by_auto_and_refused_by_name(

@@ -1,0 +1,1 @@
+"""What the verb check does: which data are there, what is missing or damaged, and what it is enough for."""

@@ -1,0 +1,14 @@
+"""The options of `check`."""
+
+from dataclasses import dataclass
+
+from subtle.options import option
+from subtle.run.shared_config import OutputConfig, VideosConfig
+
+
+@dataclass
+class CheckConfig(VideosConfig, OutputConfig):
+    """What to check."""
+
+    data_dir: str | None = option(None, "Folder of the annotations, as they were downloaded; needed.")
+    output_dir: str = "outputs/check"
