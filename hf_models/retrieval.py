@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import datasets
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -195,48 +194,6 @@ def _first_ranks(scores: Tensor, fits: Tensor) -> Tensor:
     first = (fits & (scores == best)).int().argmax(1, keepdim=True)
     tied_before = (scores == best) & (torch.arange(scores.shape[1]) < first)
     return 1 + ((scores > best) | tied_before).sum(1)
-
-
-def search_with_faiss(
-    query_embeds: Embeddings,
-    corpus_embeds: Embeddings,
-    k: int,
-    *,
-    exclude: Sequence[Any] | Tensor | None = None,
-    string_factory: str = "Flat",
-) -> tuple[Tensor, Tensor]:
-    """`search` through a FAISS index that `datasets` builds, for corpora where approximate search pays.
-
-    Ties come in FAISS's order. Needs the extra: `pip install "subtle-video[faiss]"`.
-
-    Args:
-        query_embeds: `(Q, D)`.
-        corpus_embeds: `(N, D)`.
-        k: how many rows to return.
-        exclude: as for `search`.
-        string_factory: FAISS's description of the index, such as "Flat" (exact) or "IVF256,Flat".
-
-    Returns:
-        Corpus rows and scores as `search` gives them.
-
-    Raises:
-        ValueError: As for `search`.
-    """
-    queries, corpus = _as_tensor(query_embeds).float().cpu(), _as_tensor(corpus_embeds).float().cpu()
-    _check_sizes(queries, corpus, k, exclude)
-    _check_finite(queries, "queries")
-    _check_finite(corpus, "corpus")
-    excluded = _excluded_rows(exclude, len(queries), len(corpus))
-    wanted = min(k + excluded.shape[1], len(corpus))
-    index = datasets.search.FaissIndex(string_factory=string_factory, metric_type=0)  # 0 is METRIC_INNER_PRODUCT
-    index.add_vectors(corpus.numpy())
-    found = index.search_batch(queries.numpy(), wanted)
-    rows = torch.as_tensor(np.asarray(found.total_indices), dtype=torch.int64)
-    scores = torch.as_tensor(np.asarray(found.total_scores), dtype=torch.float32)
-    banned = (rows[:, :, None] == excluded[:, None, :]).any(2) | (rows < 0)
-    order = banned.to(torch.int8).argsort(dim=1, stable=True)[:, : min(k, len(corpus))]
-    banned, rows, scores = (column.gather(1, order) for column in (banned, rows, scores))
-    return rows.masked_fill(banned, -1), scores.masked_fill(banned, -torch.inf)
 
 
 def _block_size(queries: Tensor, corpus_size: int, k: int) -> int:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor
 from transformers import AutoProcessor, CLIPImageProcessor, CLIPProcessor, CLIPTextConfig
 
 from hf_models.atomic_files import new_folder
@@ -75,15 +74,10 @@ def convert(checkpoint: Path, architecture: str = "resnet50_clip") -> CLIPResNet
         weights[name.replace("running_mean", "num_batches_tracked")] = torch.tensor(0)
     weights |= {"text_projection.weight": given["text_projection"].T.contiguous(), "logit_scale": given["logit_scale"]}
     for name in given.keys() - images.keys() - {"text_projection", "logit_scale"}:
-        weights |= text_weights(name, given[name])
+        named = re.sub(r"^token_embedding\.", "embeddings.token_embedding.", name)
+        named = re.sub(r"^ln_final\.", "final_layer_norm.", named)
+        weights |= {f"text_model.{new}": part for new, part in rename(named, given[name])}
     return load_weights(CLIPResNetModel, config, weights)
-
-
-def text_weights(name: str, weight: Tensor) -> dict[str, Tensor]:
-    """A weight of OpenAI's text tower under its name in transformers; three for query, key and value together."""
-    name = re.sub(r"^ln_final\.", "final_layer_norm.", name)
-    name = re.sub(r"^token_embedding\.", "embeddings.token_embedding.", name)
-    return {f"text_model.{new}": part for new, part in rename(name, weight)}
 
 
 def main() -> None:

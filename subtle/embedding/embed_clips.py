@@ -86,9 +86,8 @@ def import_videos(config: EmbedConfig) -> None:
             f"{config.dataset!r}, {config.dataset_config!r}: it has {next(iter(found))!r}, the data "
             f"{next(iter(clips))!r}; name the annotations that they were published with as --data_dir"
         )
-    size = len(found[known[0]])
-    made: dict[str, Any] = {"imported_from": path.name, "sha256": digest, "size": size}
-    made["model"] = config.import_model or path.name
+    size, model = len(found[known[0]]), config.import_model or path.name
+    made = {"imported_from": path.name, "sha256": digest, "size": size, "model": model}
     store = FeatureStore(Path(config.output_dir) / "video", made)
     if todo := [clip_id for clip_id in known if clip_id not in store]:
         store.append(todo, [found[clip_id] for clip_id in todo])

@@ -6,7 +6,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_models import best_rows, retrieval
-from hf_models.retrieval import encode, ranked_ids, recall_both_ways, search, search_with_faiss
+from hf_models.retrieval import encode, ranked_ids, recall_both_ways, search
 
 
 def brute_force(queries, corpus, k, exclude=None):
@@ -122,9 +122,8 @@ def test_a_corpus_row_that_is_not_finite_is_named(wrong, k):
     corpus = torch.eye(3)
     corpus[1, 1] = wrong
     exclude = [[1], [1], [1]]  # also where no query would have found it
-    for find in (search, search_with_faiss):
-        with pytest.raises(ValueError, match=r"row 1 of the corpus is not finite"):
-            find(torch.eye(3), corpus, k, exclude=exclude)
+    with pytest.raises(ValueError, match=r"row 1 of the corpus is not finite"):
+        search(torch.eye(3), corpus, k, exclude=exclude)
 
 
 def test_a_query_that_is_not_finite_is_named():
@@ -184,17 +183,6 @@ def test_sizes_that_do_not_fit_are_refused(queries, corpus, k, message):
 def test_exclusions_for_another_number_of_queries_are_refused():
     with pytest.raises(ValueError, match="2 entries for 3 queries"):
         search(torch.eye(3), torch.eye(3), 1, exclude=[0, 1])
-
-
-def test_faiss_finds_the_same_rows():
-    pytest.importorskip("faiss")
-    generator = torch.Generator().manual_seed(0)
-    queries, corpus = torch.randn(20, 16, generator=generator), torch.randn(90, 16, generator=generator)
-    exclude = torch.randint(-1, 90, (20, 2), generator=generator)
-    rows, scores = search_with_faiss(queries, corpus, 10, exclude=exclude)
-    expected_rows, expected_scores = search(queries, corpus, 10, exclude=exclude)
-    assert torch.equal(rows, expected_rows)
-    torch.testing.assert_close(scores, expected_scores)
 
 
 class Doubling(PreTrainedModel):
