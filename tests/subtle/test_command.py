@@ -122,7 +122,7 @@ def test_the_extra_has_the_modules_that_the_command_asks_for():
 def test_a_recipe_runs_as_python_runs_it(tmp_path):
     help_ = run("stage2", "--help", folder=tmp_path)
     assert help_[0] == 0
-    assert help_[1].startswith("usage: subtle stage2 [FILE.yaml]")
+    assert help_[1].startswith("usage: subtle stage2 [FILE.yaml ...]")
     assert "    accelerate launch $(subtle path stage2)\n" in help_[1]
     status, shown, errors = run("stage2", "--epoch", "3", folder=tmp_path)
     assert (status, shown) == (2, "")
