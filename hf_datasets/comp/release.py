@@ -150,6 +150,8 @@ def _read_texts(entry: dict[str, Any], prefix: str) -> dict[str, Any]:
     kind = disruption_type(published)
     if kind is None:
         raise ValueError(f"unknown type: {published!r}")
+    if answer not in {"1", "2"}:
+        raise ValueError(f"the answer {answer!r} is not 1 or 2")
     positive, negative = (" ".join(paragraph.split()) for paragraph in texts)
     return {
         "key": key,

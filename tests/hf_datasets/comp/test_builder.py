@@ -176,6 +176,7 @@ def published(tmp_path):
         "nothing",
         entry(0),
         entry(8, type="mixed: reorder+action", video_id="v_abc"),
+        entry(9, answer="A"),
     ]
     (tmp_path / "activitynet_comp_train.json").write_text(json.dumps(train))
     (tmp_path / "activitynet_comp_val.json").write_text(json.dumps([entry(0, type="action_replacement")]))
@@ -206,6 +207,7 @@ def test_every_invalid_entry_of_the_release_is_rejected_with_its_reason(publishe
         ("k7", reasons[4][1]),
         (None, "no object: activitynet_comp_train.json[8]"),
         ("k0", "duplicate key: activitynet_comp_train.json[9]"),
+        ("k9", "the answer 'A' is not 1 or 2: activitynet_comp_train.json[11]"),
     ]
     assert reasons[4][1].startswith("unreadable times: ")
     assert reasons[4][1].endswith(": activitynet_comp_train.json[7]")
