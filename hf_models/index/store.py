@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
@@ -75,6 +75,7 @@ class _Details(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
     files: dict[str, list[int]] | None = None
     num_frames: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    mixed_precision: Literal["no", "bf16"] = "no"
     trust_remote_code: bool = False
 
 

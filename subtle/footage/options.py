@@ -45,6 +45,9 @@ class IndexConfig(FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustC
         False, "Also build an approximate index, for search --approximate; from 50,000 moments on."
     )
     keep_missing: bool = option(False, "Keep the moments of videos that are no longer there.")
+    mixed_precision: Literal["no", "bf16"] = option(
+        "no", "Floating-point type of the forward pass; vectors are stored as float32, and queries are computed in it."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
