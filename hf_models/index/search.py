@@ -10,15 +10,14 @@ import pyarrow.compute as pc
 
 from .durability import is_damage, reading
 from .filters import checked_filter
-from .store import IndexedModel, MomentIndex, is_partitioned, quoted
+from .store import IndexedModel, MomentIndex, approximate_of, quoted
 
 TIMES = ("start_seconds", "end_seconds")
 COLUMNS = ("moment_id", "video", *TIMES, "label", "text", "fingerprint")
 MARGIN = 1e-4
 """Scores of the store closer than this, relative to the largest, may change places when they are computed again."""
 EXTRA_ROWS = 16
-PROBES = 16
-"""Of an approximate search, where a user says no more."""
+FEWEST_PROBES = 16
 
 
 def search_moments(
@@ -83,6 +82,12 @@ def search_moments(
         fetched *= 4  # so many are alike that ties could be cut
 
 
+def default_probes(index: MomentIndex, model: IndexedModel) -> int:
+    """How many parts an approximate search looks into where a user says no more: twice the square root of all."""
+    _, trained_on = approximate_of(index.moments(model.key)) or ("", 0)
+    return max(FEWEST_PROBES, round(2 * trained_on**0.25))
+
+
 def check_probes(path: str, table: Any, probes: int) -> None:
     """Refuse an approximate search that cannot be.
 
@@ -91,7 +96,7 @@ def check_probes(path: str, table: Any, probes: int) -> None:
     """
     if probes < 1:
         raise ValueError(f"probes must be at least 1, not {probes}")
-    if not is_partitioned(table):
+    if approximate_of(table) is None:
         raise ValueError(
             f"{path} has no approximate index; run `subtle index` on it again with --approximate, or search exactly"
         )

@@ -26,7 +26,7 @@ def device_of(name: str) -> torch.device:
 
 
 def load_model(config: Any) -> Encoder:
-    """The encoder of a configuration, of whose `model`, `device`, `num_frames`, `mixed_precision` and `trust_remote_code` it is.
+    """The encoder of a configuration: its `model`, `device`, `num_frames`, `mixed_precision`, `trust_remote_code`.
 
     Raises:
         ValueError: The model embeds no videos, takes another number of frames, or compares by more than a vector.
