@@ -22,6 +22,8 @@ from subtle.run.models import load_encoders
 from subtle.run.shards import ShardWorker, check_origin
 from subtle.run.shared_config import EmbedConfig
 
+TEXTS_AT_ONCE = 256
+
 
 def made_by(
     model: TFCoVRForComposedRetrieval, processor: TFCoVRProcessor, config: EmbedConfig
