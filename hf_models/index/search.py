@@ -1,5 +1,6 @@
 """Exact search of an index: the moments with the largest dot products, filtered by expressions on their columns."""
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -85,7 +86,7 @@ def search_moments(
 def default_probes(index: MomentIndex, model: IndexedModel) -> int:
     """How many parts an approximate search looks into where a user says no more: twice the square root of all."""
     _, trained_on = approximate_of(index.moments(model.key)) or ("", 0)
-    return max(FEWEST_PROBES, round(2 * trained_on**0.25))
+    return max(FEWEST_PROBES, round(2 * math.sqrt(math.sqrt(trained_on))))
 
 
 def check_probes(path: str, table: Any, probes: int) -> None:
