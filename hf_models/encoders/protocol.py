@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers.image_processing_backends import TorchvisionBackend
 
 from hf_models.fingerprints import processor_fingerprint, tokenizer_fingerprint, weights_fingerprint
 from hf_models.frame_reading import FrameSize, frame_size_of
@@ -60,6 +61,8 @@ class Encoder:
     """Which frames of a video it reads: the middles of equal parts, or evenly from the first to the last."""
     similarity: str = "cosine"
     """What compares queries with videos: "cosine", "dot", or what no search by vectors can compute."""
+    autocast: torch.dtype | None = None
+    """What `vectors` computes in, by autocast, such as `torch.bfloat16`; None: in the type of the weights."""
 
     def __init__(self, model: Any, processor: Any, num_frames: int) -> None:
         self.model, self.processor, self.num_frames = model, processor, num_frames
@@ -99,6 +102,8 @@ class Encoder:
         if hasattr(tokenizer := getattr(self.processor, "tokenizer", None), "backend_tokenizer"):
             number_words = getattr(self.processor, "number_words", None)
             found["tokenizer"] = tokenizer_fingerprint(tokenizer, number_words=number_words)
+        if self.autocast is not None:
+            found["autocast"] = str(self.autocast)
         return found | self.depends_on
 
     @cached_property
@@ -153,7 +158,9 @@ class Encoder:
     @torch.inference_mode()
     def vectors(self, frames: Sequence[Tensor]) -> np.ndarray:
         """Videos as a search keeps them, `(B, D)` float32. A larger dot product fits better."""
-        found: np.ndarray = self.scaled(self.embeds(self.encode_video(frames))).cpu().numpy()
+        with torch.autocast(self.model.device.type, self.autocast, enabled=self.autocast is not None):
+            rows = self.embeds(self.encode_video(frames))
+        found: np.ndarray = self.scaled(rows).cpu().numpy()
         return found
 
     @torch.inference_mode()
@@ -238,14 +245,29 @@ class Encoder:
     def images(self, frames: Sequence[Tensor]) -> dict[str, Tensor]:
         """What the image processor makes of all frames of all videos, one after another."""
         check_videos(frames)
-        batch = self.processor.image_processor([frame for video in frames for frame in video], return_tensors="pt")
+        processor = self.processor.image_processor
+        images = [frame for video in self.staged(frames, processor) for frame in video]
+        batch = processor(images, return_tensors="pt")
         return {name: self.on_device(value) for name, value in batch.items()}
 
     def videos(self, frames: Sequence[Tensor]) -> dict[str, Tensor]:
         """What the video processor makes of frames that are sampled already."""
         check_videos(frames)
-        batch = self.processor.video_processor(list(frames), do_sample_frames=False, return_tensors="pt")
+        processor = self.processor.video_processor
+        batch = processor(self.staged(frames, processor), do_sample_frames=False, return_tensors="pt")
         return {name: self.on_device(value) for name, value in batch.items()}
+
+    def staged(self, frames: Sequence[Tensor], processor: Any) -> list[Tensor]:
+        """Videos, uint8, where a processor is to prepare them: where the model is, if it works on tensors.
+
+        Resized there, a value may differ by one of 255 from what the CPU makes of it.
+        """
+        device = self.model.device
+        if device.type == "cpu" or not isinstance(processor, TorchvisionBackend):
+            return list(frames)
+        if device.type == "cuda":
+            frames = [video.pin_memory() if video.device.type == "cpu" else video for video in frames]
+        return [video.to(device, non_blocking=device.type == "cuda") for video in frames]
 
     def on_device(self, value: Tensor) -> Tensor:
         """A tensor where the model is, real numbers as exact as its weights."""

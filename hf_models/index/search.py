@@ -1,5 +1,6 @@
 """Exact search of an index: the moments with the largest dot products, filtered by expressions on their columns."""
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -10,15 +11,14 @@ import pyarrow.compute as pc
 
 from .durability import is_damage, reading
 from .filters import checked_filter
-from .store import IndexedModel, MomentIndex, is_partitioned, quoted
+from .store import IndexedModel, MomentIndex, approximate_of, quoted
 
 TIMES = ("start_seconds", "end_seconds")
 COLUMNS = ("moment_id", "video", *TIMES, "label", "text", "fingerprint")
 MARGIN = 1e-4
 """Scores of the store closer than this, relative to the largest, may change places when they are computed again."""
 EXTRA_ROWS = 16
-PROBES = 16
-"""Of an approximate search, where a user says no more."""
+FEWEST_PROBES = 16
 
 
 def search_moments(
@@ -83,6 +83,12 @@ def search_moments(
         fetched *= 4  # so many are alike that ties could be cut
 
 
+def default_probes(index: MomentIndex, model: IndexedModel) -> int:
+    """How many parts an approximate search looks into where a user says no more: twice the square root of all."""
+    _, trained_on = approximate_of(index.moments(model.key)) or ("", 0)
+    return max(FEWEST_PROBES, round(2 * math.sqrt(math.sqrt(trained_on))))
+
+
 def check_probes(path: str, table: Any, probes: int) -> None:
     """Refuse an approximate search that cannot be.
 
@@ -91,7 +97,7 @@ def check_probes(path: str, table: Any, probes: int) -> None:
     """
     if probes < 1:
         raise ValueError(f"probes must be at least 1, not {probes}")
-    if not is_partitioned(table):
+    if approximate_of(table) is None:
         raise ValueError(
             f"{path} has no approximate index; run `subtle index` on it again with --approximate, or search exactly"
         )

@@ -13,13 +13,14 @@ of two writers, as on a bucket, the later one meets the rows of the earlier one.
 """
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
@@ -31,6 +32,8 @@ FORMAT = 3  # since the frames of a moment are spread over its time
 MODELS = "models"
 NAMES_PER_DELETION = 500
 COMMITS_PER_COMPACTION = 50  # each one adds a file, and all files are looked into by the next
+GROWTH_BEFORE_TRAINING = 2  # an approximate index is trained again on so many times the moments it was trained on
+APPROXIMATE = re.compile(r"vector_(flat|sq)_(\d{1,15})")  # the name of one: its kind, and the moments it was trained on
 KEEP_VERSIONS_SECONDS = 600.0  # searches that are running read them
 UNUSABLE = "NOT coalesce(array_max(vector) < 1e15 AND array_min(vector) > -1e15, false)"
 """Vectors that are missing, not finite, or whose products may not be; NaN is the largest number."""
@@ -75,6 +78,7 @@ class _Details(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
     files: dict[str, list[int]] | None = None
     num_frames: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    mixed_precision: Literal["no", "bf16"] = "no"
     trust_remote_code: bool = False
 
 
@@ -375,10 +379,15 @@ class MomentIndex:
         """All moments of some videos, with their vectors."""
         return self.moments(key).search().where(f"video IN ({', '.join(map(quoted, videos))})").limit(None).to_arrow()
 
-    def partition(self, key: str) -> None:
+    def partition(self, key: str, *, kind: Literal["flat", "sq"] = "flat") -> None:
         """Build an approximate index of a model's vectors: parts about centers, of which a search visits some.
 
-        The vectors are kept as they are, so scores stay exact. `tidy` adds what came after it.
+        There are as many parts as the square root of the number of moments. The scores of what a search finds stay
+        exact. `tidy` adds what came after it, and at twice the moments that it was trained on it is trained again.
+
+        Args:
+            key: Of the model.
+            kind: "flat" keeps the vectors once more, "sq" a byte of each number.
 
         Raises:
             ValueError: There are too few moments for it to be of use.
@@ -389,11 +398,18 @@ class MomentIndex:
                 f"{count:,} moments are searched exactly in a moment; an approximate index is for "
                 f"{FEWEST_PARTITIONED:,} or more"
             )
-        if not is_partitioned(table):
-            from lancedb.index import IvfFlat
+        before = approximate_of(table)
+        if before is not None and before[0] == kind and count < GROWTH_BEFORE_TRAINING * before[1]:
+            return
+        from lancedb.index import IvfFlat, IvfSq
 
-            table.create_index("vector", config=IvfFlat(distance_type="dot"))
-            self._to_disk()
+        name = f"vector_{kind}_{count}"
+        config = {"flat": IvfFlat, "sq": IvfSq}[kind](distance_type="dot", num_partitions=round(count**0.5))
+        table.create_index("vector", config=config, name=name)
+        for index in table.list_indices():
+            if index.columns == ["vector"] and index.name != name:
+                table.drop_index(index.name)
+        self._to_disk()
 
     def tidy(self, key: str) -> None:
         """Merge small files, and remove what no search reads any more.
@@ -427,9 +443,15 @@ def same_name(name: str, other: str) -> bool:
     return f"/{other}".endswith(f"/{name}")
 
 
-def is_partitioned(table: Any) -> bool:
-    """Whether a table of moments has an approximate index."""
-    return any(index.columns == ["vector"] for index in table.list_indices())
+def approximate_of(table: Any) -> tuple[str, int] | None:
+    """The kind of a table's approximate index, and how many moments it was trained on; None without one.
+
+    Two are there after a run that was killed while it replaced one, and one whose name says nothing is trained again.
+    """
+    names = [index.name for index in table.list_indices() if index.columns == ["vector"]]
+    known = [APPROXIMATE.fullmatch(name) for name in names]
+    found = [(match[1], int(match[2])) for match in known if match and len(names) == 1]
+    return (found or [("", 0)])[0] if names else None
 
 
 def quoted(text: str) -> str:

@@ -21,6 +21,8 @@ from .configuration_aim import AIMConfig
 from .factored_classifier import FactoredClassifier, LabelFactors
 
 QUICK_GELU_SLOPE = 1.702
+MOST_SEQUENCES = 65_535
+"""That one attention takes: the largest second and third side of a CUDA grid, along which kernels count sequences."""
 
 
 def is_plain_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
@@ -121,16 +123,15 @@ def attend(
     function: Callable[..., tuple[torch.Tensor, torch.Tensor | None]] = eager_attention_forward
     if not with_maps:
         function = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, function)
-    attended, weights = function(
-        attention,
-        split_heads(attention.q_proj(queries)),
-        split_heads(attention.k_proj(tokens)),
-        split_heads(attention.v_proj(tokens)),
-        None,
-        scaling=attention.scale,
-        dropout=attention.dropout if attention.training else 0.0,
-    )
-    return attended.flatten(-2), weights if with_maps else None
+    heads = [attention.q_proj(queries), attention.k_proj(tokens), attention.v_proj(tokens)]
+    dropout = attention.dropout if attention.training else 0.0
+    parts = [
+        function(attention, *part, None, scaling=attention.scale, dropout=dropout)
+        for part in zip(*(split_heads(states).split(MOST_SEQUENCES) for states in heads), strict=True)
+    ]
+    attended = torch.cat([values for values, _ in parts]) if len(parts) > 1 else parts[0][0]
+    weights = torch.cat([cast("torch.Tensor", maps) for _, maps in parts]) if with_maps else None
+    return attended.flatten(-2), weights
 
 
 def frozen_mlp(mlp: CLIPMLP, hidden_states: torch.Tensor) -> torch.Tensor:

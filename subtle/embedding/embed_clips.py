@@ -23,9 +23,8 @@ from subtle.run.models import load_encoders
 from subtle.run.results import write_results
 from subtle.run.shards import encode_on_ray
 from subtle.run.shared_config import EmbedConfig
-from subtle.tfcovr.clip_embeddings import decoded_clips, encode_clips, imported_into, made_by
+from subtle.tfcovr.clip_embeddings import TEXTS_AT_ONCE, decoded_clips, encode_clips, imported_into, made_by
 
-TEXTS_AT_ONCE = 256
 CLIP_WORKER = "subtle.tfcovr.clip_embeddings:ClipWorker"
 
 

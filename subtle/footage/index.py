@@ -90,7 +90,7 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
         index.tidy(model.key)
         if config.approximate:
             try:
-                index.partition(model.key)
+                index.partition(model.key, kind=config.approximate_kind)
             except ValueError as error:  # too few moments
                 print(f"--approximate: {error}")
         if (reason := keep_text_queries(config.model, encoder)) is not None:

@@ -26,7 +26,7 @@ def device_of(name: str) -> torch.device:
 
 
 def load_model(config: Any) -> Encoder:
-    """The encoder of a configuration, of whose `model`, `device`, `num_frames` and `trust_remote_code` it is.
+    """The encoder of a configuration: its `model`, `device`, `num_frames`, `mixed_precision`, `trust_remote_code`.
 
     Raises:
         ValueError: The model embeds no videos, takes another number of frames, or compares by more than a vector.
@@ -42,6 +42,7 @@ def load_model(config: Any) -> Encoder:
             f"{config.model} compares by {encoder.similarity!r}, and a search by cosine or dot product; choose CLIP, "
             "SigLIP, VidCLIP or a model that stage2.py trained"
         )
+    encoder.autocast = torch.bfloat16 if config.mixed_precision == "bf16" else None
     return encoder
 
 
@@ -55,6 +56,7 @@ def described(encoder: Encoder, config: Any, root: str) -> IndexedModel:
     details = {
         "files": files_of_model(config.model),
         "num_frames": config.num_frames,
+        "mixed_precision": config.mixed_precision,
         "trust_remote_code": config.trust_remote_code,
         "versions": {name: importlib.metadata.version(name) for name in LIBRARIES},
     }
@@ -71,7 +73,8 @@ def load_again(model: IndexedModel, device: str, *, trust_remote_code: bool = Fa
     if model.details["trust_remote_code"] and not trust_remote_code:  # an index may come from anyone
         raise ValueError(f"{model.name} runs code of its own; if you trust it, add --trust_remote_code")
     named = {"model": model.name, "device": device, "trust_remote_code": trust_remote_code}
-    encoder = load_model(SimpleNamespace(**named, num_frames=model.details["num_frames"]))
+    as_made = {name: model.details[name] for name in ("num_frames", "mixed_precision")}
+    encoder = load_model(SimpleNamespace(**named, **as_made))
     files = model.details["files"]
     if files and files == files_of_model(model.name):
         return encoder  # a fingerprint of all weights takes seconds

@@ -44,12 +44,20 @@ class IndexConfig(FramesConfig, BatchConfig, ReadingConfig, VideosConfig, TrustC
     approximate: bool = option(
         False, "Also build an approximate index, for search --approximate; from 50,000 moments on."
     )
+    approximate_kind: Literal["flat", "sq"] = option(
+        "flat", "What the approximate index holds: whole vectors, or a byte of each number, a quarter of the size."
+    )
     keep_missing: bool = option(False, "Keep the moments of videos that are no longer there.")
+    mixed_precision: Literal["no", "bf16"] = option(
+        "no", "Floating-point type of the forward pass; vectors are stored as float32, and queries are computed in it."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch_size < 1:
             raise ValueError(f"--batch_size must be at least 1, not {self.batch_size}")
+        if not self.approximate and self.approximate_kind != "flat":
+            raise ValueError("--approximate_kind is of --approximate")
         if not 0 < self.stride_seconds <= self.window_seconds:
             raise ValueError(
                 f"--stride_seconds {self.stride_seconds:g} must be positive and at most --window_seconds "
@@ -78,6 +86,9 @@ class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
     where: str | None = option(None, "Condition in SQL on the moments' columns.")
     folder: str | None = option(None, "Only videos below this folder of the index.")
     approximate: bool = option(False, "Search the approximate index of index.py --approximate: faster, may miss some.")
+    probes: int | None = option(
+        None, "Parts of the approximate index to look into; none: twice the square root of how many it has."
+    )
     exclude_same_video: bool = option(False, "Leave out moments of the file that the clip is from, and of copies.")
     format: Literal["table", "json", "csv"] = option("table", "How moments are shown.")
     export: str | None = option(None, "New folder for the clips, a contact sheet, an edit list and a playlist.")
@@ -89,6 +100,8 @@ class SearchConfig(TwoStepConfig, VideosConfig, TrustConfig):
         super().__post_init__()
         if self.limit < 1:
             raise ValueError(f"--limit must be at least 1, not {self.limit}")
+        if self.probes is not None and (not self.approximate or self.probes < 1):
+            raise ValueError(f"--probes {self.probes}: it is of --approximate, and at least 1")
         if self.text is not None and not self.text.strip():
             raise ValueError("--text is empty; write what to look for, or leave it out")
         if self.export is None and (self.exact or self.mute):

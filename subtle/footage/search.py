@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hf_models.index.search import PROBES, search_moments
+from hf_models.index.search import default_probes, search_moments
 from hf_models.index.store import IndexedModel, MomentIndex
 from subtle.footage.options import SearchConfig
 from subtle.footage.output import FORMATS
@@ -93,7 +93,7 @@ def find(config: SearchConfig, *, say: Callable[[str], None] = to_stderr) -> lis
         where=config.where,
         folder=config.folder,
         exclude_fingerprint=excluded,
-        probes=PROBES if config.approximate else None,
+        probes=(config.probes or default_probes(index, model)) if config.approximate else None,
     )
     least, why = config.min_score, "--min_score"
     if config.nothing_fits and found:

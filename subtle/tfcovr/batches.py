@@ -18,9 +18,10 @@ from hf_models.feature_store import FeatureStore
 from hf_models.retrieval import encode
 from hf_models.tfcovr.queries import Queries, Triplets, index_of
 from hf_models.tfcovr.ranking import query_inputs
+from subtle.run.batches import batched
 from subtle.run.data import load_split
 from subtle.run.shared_config import DataConfig, EmbedConfig, EncoderConfig, QueryParts
-from subtle.tfcovr.clip_embeddings import made_by, prepared_clips
+from subtle.tfcovr.clip_embeddings import TEXTS_AT_ONCE, made_by, prepared_clips
 
 Batch = dict[str, Any]
 
@@ -174,8 +175,7 @@ class PixelSource:
         loader = ({"clip_id": clip_ids, "pixel_values": pixels} for clip_ids, pixels in clips)
         clip_ids, embeds = encode(model, loader, features="encode_video")
         video[[self.clips[clip_id] for clip_id in clip_ids]] = embeds.to(self.device)
-        texts = list(self.texts)
-        tokens = ({"texts": [item], **self.processor(text=item)} for item in texts)
+        tokens = ({"texts": texts, **self.processor(text=texts)} for texts in batched(self.texts, TEXTS_AT_ONCE))
         _, text = encode(model, tokens, features="encode_text", id_key="texts")
         return {"video_embeds": video, "text_embeds": text.to(self.device)}
 

@@ -24,6 +24,8 @@ from subtle.run.models import load_encoders
 from subtle.run.shards import ShardWorker, check_origin
 from subtle.run.shared_config import EmbedConfig
 
+TEXTS_AT_ONCE = 256
+
 
 def imported_into(folder: Path | str) -> dict[str, Any] | None:
     """What made the embeddings of clips that were imported into a folder of embeddings; None where none were."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -22,6 +23,7 @@ from transformers import (
 )
 
 from hf_models import AIMConfig, AIMForVideoClassification, AIMModel, AIMVideoProcessor
+from hf_models.tfcovr import layers_aim
 from hf_models.tfcovr.layers_aim import AIMDropPath
 
 TOWER = {
@@ -229,6 +231,28 @@ def test_checkpointing_gives_the_same_gradients(pixel_values):
         model(pixel_values, labels=torch.tensor([0, 4])).loss.backward()
         gradients.append({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("with_maps", [False, True])
+def test_attention_over_more_sequences_than_a_cuda_grid_has_rows_is_done_in_parts(pixel_values, monkeypatch, with_maps):
+    """2 clips of 4 frames and 5 tokens: 10 sequences over time and 8 over space, at most 3 of which go together."""
+    results, sizes = [], []
+    attention = F.scaled_dot_product_attention
+
+    def counted(query, *rest, **options):
+        sizes.append(len(query))
+        return attention(query, *rest, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+    for most in (65_535, 3):
+        monkeypatch.setattr(layers_aim, "MOST_SEQUENCES", most)
+        model = small_aim()
+        output = model(pixel_values, output_attentions=with_maps)
+        output.pooler_output.square().sum().backward()
+        maps = (output.attentions, output.temporal_attentions)
+        results.append([output.pooler_output, *maps, {name: one.grad for name, one in model.named_parameters()}])
+    assert set(sizes) == (set() if with_maps else {8, 10, 3, 2, 1})
+    torch.testing.assert_close(*results)
 
 
 def test_the_residual_stream_stays_float32_under_autocast(pixel_values):

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from hf_models.index import store
-from hf_models.index.search import search_moments
+from hf_models.index.search import default_probes, search_moments
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 
 
@@ -60,3 +60,24 @@ def test_all_parts_together_are_the_exact_search(filled, monkeypatch):
     index.tidy("k")
     assert search_moments(index, model, queries[0], probes=1)[0]["video"] == "00600"
     assert search_moments(index, model, queries[0])[0]["video"] == "00600"
+
+
+def test_it_is_trained_again_when_the_moments_doubled_or_another_kind_is_asked_for(filled, monkeypatch):
+    index, model = filled
+    monkeypatch.setattr(store, "FEWEST_PARTITIONED", 600)
+    table = index.moments("k")
+    generator = np.random.default_rng(2)
+    trained = []
+    for start, end in ((0, 601), (601, 1199), (1199, 1240)):
+        missing = end - table.count_rows()
+        if missing > 0:
+            table.add(rows(start, generator.standard_normal((missing, 8)).astype(np.float32)))
+        index.tidy("k")
+        index.partition("k")
+        trained.append(store.approximate_of(index.moments("k")))
+    assert trained == [("flat", 600), ("flat", 600), ("flat", 1240)]
+    index.partition("k", kind="sq")
+    assert store.approximate_of(index.moments("k")) == ("sq", 1240)
+    assert default_probes(index, model) == 16
+    for query in generator.standard_normal((5, 8)).astype(np.float32):
+        assert search_moments(index, model, query, probes=35) == search_moments(index, model, query)

@@ -138,6 +138,8 @@ def test_an_approximate_search_needs_an_approximate_index(indexed):
     index, _, _ = indexed
     with pytest.raises(ValueError, match="again with --approximate, or search exactly"):
         search.find(SearchConfig(index=index.path, text="a vault", device="cpu", approximate=True))
+    with pytest.raises(ValueError, match="--probes 8: it is of --approximate"):
+        SearchConfig(index=index.path, text="a vault", probes=8)
 
 
 def test_a_model_that_has_changed_is_loaded_and_refused(indexed):

@@ -110,3 +110,37 @@ def test_vidclip_reads_videos_and_texts():
     encoder = load_encoder(f"{WEIGHTS}/miniature-vidclip")
     (moment,) = frames(5, length=encoder.num_frames)
     assert encoder.vectors([moment]).shape[1:] == encoder.query(text="a dive").shape == (encoder.dimensions,)
+
+
+def test_autocast_changes_the_forward_pass_of_videos_alone(clip, monkeypatch):
+    videos, before = list(frames(5, 3)), clip.fingerprint
+    exact, query = clip.vectors(videos), clip.query(videos[0])
+    seen = []
+    model = clip.model.get_image_features
+    monkeypatch.setattr(clip.model, "get_image_features", lambda **batch: seen.append(batch) or model(**batch))
+    clip.vectors(videos)
+    monkeypatch.setattr(clip, "autocast", torch.bfloat16)
+    coarse = clip.vectors(videos)
+    assert torch.equal(*(batch["pixel_values"] for batch in seen))
+    assert coarse.dtype == np.float32
+    assert not np.array_equal(coarse, exact)
+    assert (coarse * exact).sum(1) == pytest.approx(1, abs=0.01)
+    assert np.linalg.norm(coarse, axis=1) == pytest.approx(1, abs=1e-5)
+    assert clip.query(videos[0]) == pytest.approx(query, abs=1e-6)
+    assert clip.fingerprint == before | {"autocast": "torch.bfloat16"}
+
+
+@pytest.mark.parametrize("name", ["clip", "aim"])
+def test_frames_go_to_the_device_as_bytes_and_are_prepared_there(name, monkeypatch):
+    """The device "meta" stands for a GPU: it computes no values, and nothing comes back from it."""
+    encoder = load_encoder(f"{WEIGHTS}/miniature-{name}")
+    prepare = encoder.images if name == "clip" else encoder.videos
+    encoder.model.to("meta")
+    processor = encoder.frames_processors[0]
+    given = []
+    call = type(processor).preprocess
+    monkeypatch.setattr(
+        type(processor), "preprocess", lambda self, found, **rest: given.extend(found) or call(self, found, **rest)
+    )
+    assert prepare(list(frames(6, 2)))["pixel_values"].device.type == "meta"
+    assert {(one.device.type, one.dtype) for one in given} == {("meta", torch.uint8)}

@@ -305,6 +305,19 @@ def test_models_live_side_by_side_and_searches_go_back(config, tiny, capsys):
         index.run(replace(config, source=None, activate="third"))
 
 
+def test_vectors_of_mixed_precision_are_a_model_of_their_own_that_searches_load_again(config, videos):
+    index.run(config)
+    index.run(replace(config, mixed_precision="bf16"))
+    opened = MomentIndex(config.output)
+    exact, mixed = opened.models.values()
+    assert (exact.details["mixed_precision"], mixed.details["mixed_precision"]) == ("no", "bf16")
+    vectors = [np.array([row["vector"] for row in rows_of(config.output, model.key)]) for model in (exact, mixed)]
+    assert not np.array_equal(*vectors)
+    assert (vectors[0] * vectors[1]).sum(1) == pytest.approx(1, abs=0.01)
+    asked = SearchConfig(index=config.output, model=mixed.key, clip=str(videos / "d.mp4"), device="cpu")
+    assert search.find(asked)[0]["video"] == "d.mp4"
+
+
 def test_a_second_writer_is_refused(config, monkeypatch):
     index.run(config)
     monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.05)

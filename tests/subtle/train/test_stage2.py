@@ -19,10 +19,12 @@ from transformers import AutoModel
 from hf_datasets.tfcovr.labels import answers_of
 from hf_models import AIMForVideoClassification, FactoredCoVRForComposedRetrieval, TFCoVRForComposedRetrieval
 from hf_models.feature_store import FeatureStore
+from hf_models.retrieval import encode
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import run_recipe
 from subtle.run.checkpoints import Checkpoints
+from subtle.tfcovr.batches import PixelSource
 from subtle.train import stage2
 from subtle.train.stage2 import Stage2Config
 
@@ -234,9 +236,28 @@ def test_what_factored_covr_cannot_be_is_refused_without_a_traceback(factored, t
     assert "Traceback" not in shown
 
 
-def test_end_to_end_training_moves_the_encoders(config, tiny):
+def test_end_to_end_training_moves_the_encoders_and_validates_with_texts_in_batches(config, tiny, monkeypatch):
     config.end_to_end, config.epochs = True, 1
+    embeddings, encode_text, sizes = PixelSource.embeddings, TFCoVRForComposedRetrieval.encode_text, []
+
+    def compared(source, model, queries):
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                TFCoVRForComposedRetrieval,
+                "encode_text",
+                lambda self, **inputs: sizes.append(len(inputs["input_ids"])) or encode_text(self, **inputs),
+            )
+            made = embeddings(source, model, queries)
+        alone = ({"texts": [text], **source.processor(text=[text])} for text in source.texts)
+        _, expected = encode(model, alone, features="encode_text", id_key="texts")
+        torch.testing.assert_close(made["text_embeds"], expected, atol=1e-5, rtol=1e-5)
+        assert sum(sizes) == len(source.texts)
+        return made
+
+    monkeypatch.setattr(PixelSource, "embeddings", compared)
     stage2.run(config)
+    assert sizes
+    assert max(sizes) > 1
     trained, start = weights(config.output_dir), load_file(Path(tiny["vision_model"]) / "model.safetensors")
     name = "encoder.layers.0.self_attn.q_proj.weight"
     assert not torch.equal(trained[f"vision_model.{name}"], start[f"aim.{name}"])
