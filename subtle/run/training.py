@@ -3,12 +3,12 @@
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from accelerate import Accelerator
@@ -27,7 +27,7 @@ from subtle.run.accelerator import make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints, Progress
 from subtle.run.data import DOES_NOT_DECODE
 from subtle.run.locks import only_run_in
-from subtle.run.results import replacing, write_results
+from subtle.run.results import replacing, write_json, write_results
 from subtle.run.schedules import rate_factor, warmup_of
 from subtle.run.shared_config import RunConfig
 
@@ -108,6 +108,15 @@ class TrainingRun(ABC):
     def description(self) -> str:
         """The label of the progress bar."""
         return self.NAME
+
+    @property
+    def plain_model(self) -> Any:
+        """The model under what the accelerator put around it: DDP and the compiler, which would rename its weights."""
+        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+
+    def trained_state(self) -> dict[str, Tensor]:
+        """The whole weights by the names of `plain_model`; takes all processes. Empty off the main one under FSDP."""
+        return cast("dict[str, Tensor]", self.accelerator.get_state_dict(self.plain_model))
 
     def rate_factor(self, step: int) -> float:
         """The learning rate of a step, as a share of the highest of each group of weights."""
@@ -245,7 +254,7 @@ class TrainingRun(ABC):
         progress.history.append({"loss": loss, **self.summary(self.metrics)})
         self.accelerator.log(self.tracked(loss, self.metrics), step=progress.total_steps)
         if self.KEEPS_BEST:
-            state = self.accelerator.get_state_dict(self.model)  # takes all processes, whatever each measured
+            state = self.trained_state()  # takes all processes, whatever each measured
             if (score := self.score_of(progress.history[-1])) > progress.best:
                 progress.best = score
                 if self.accelerator.is_main_process:
@@ -266,6 +275,47 @@ class TrainingRun(ABC):
     def best_weights(self) -> Path:
         """The file of the best weights."""
         return self.output_dir / "best.safetensors"
+
+    def write_model(
+        self,
+        model: Any,
+        processor: Any = None,
+        *,
+        state: dict[str, Tensor] | None = None,
+        folder: str = "model",
+        files: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """Write a model, and load it again before it is there; runs on the main process.
+
+        Args:
+            model: Of transformers or PEFT.
+            processor: Written beside it.
+            state: Its weights; None: those that it has.
+            folder: In the output folder.
+            files: Name -> what else to write there as JSON.
+            options: Of `save_pretrained`.
+
+        Raises:
+            AssertionError: What is loaded is not what was trained.
+        """
+        with replacing(self.output_dir / folder) as unfinished:
+            if hasattr(model, "peft_config"):
+                from peft import get_peft_model_state_dict  # noqa: PLC0415 most models are not PEFT's
+                from peft.utils import load_peft_weights  # noqa: PLC0415
+
+                model.save_pretrained(unfinished, **options)
+                state = get_peft_model_state_dict(model, **options)
+                loaded = load_peft_weights(str(unfinished), device="cpu")
+            else:
+                state = state or model.state_dict()
+                model.save_pretrained(unfinished, state_dict=dict(state), **options)  # which empties what it is given
+                loaded = type(model).from_pretrained(unfinished).state_dict()
+            check_same(state, loaded, str(self.output_dir / folder))
+            if processor is not None:
+                processor.save_pretrained(unfinished)
+            for name, content in (files or {}).items():
+                write_json(unfinished / name, content)
 
     def is_exhausted(self) -> bool:
         """Whether the best epoch lies `patience` epochs back."""
@@ -303,6 +353,31 @@ class TrainingRun(ABC):
         """Remove what a complete run no longer needs; one that was killed at its end left it."""
         if self.accelerator.is_main_process:
             shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
+
+
+def check_same(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name: str) -> None:
+    """Refuse to publish what is not what was trained.
+
+    Raises:
+        AssertionError: A weight is missing, or differs by more than rounding.
+
+    Example:
+        >>> check_same({"_orig_mod.bias": torch.zeros(2)}, {"bias": torch.zeros(2)}, "model")
+        Traceback (most recent call last):
+        AssertionError: model would not hold what was trained: of 1 weights 1 differ or are missing, as _orig_mod.bias
+    """
+    differing = [
+        key
+        for key, value in trained.items()
+        if key not in loaded
+        or value.shape != loaded[key].shape
+        or not torch.allclose(value.cpu().float(), loaded[key].cpu().float(), rtol=1e-5, atol=1e-7, equal_nan=True)
+    ]
+    if differing:
+        raise AssertionError(
+            f"{name} would not hold what was trained: of {len(trained)} weights {len(differing)} differ or are missing, "
+            f"as {', '.join(differing[:3])}"
+        )
 
 
 class ReadableItems(Dataset[Any]):

@@ -13,7 +13,6 @@ from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from subtle.run.accelerator import processes
-from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.tfcovr.classifiers import (
     accuracies,
@@ -186,7 +185,7 @@ class Stage1(TrainingRun):
 
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Measure the best weights, and write them as a full AIM and as adapters."""
-        model = self.accelerator.unwrap_model(self.model)
+        model = self.plain_model
         model.load_state_dict(load_file(self.best_weights))
         measured = {"validation": self.best_metrics()}
         if "test" in self.data:
@@ -196,13 +195,10 @@ class Stage1(TrainingRun):
         metrics["validation/accuracy_shuffled_frames"] = shuffled
         if self.accelerator.is_main_process:
             native = model if self.config.full else to_aim(model)
-            with replacing(self.output_dir / "model") as unfinished:
-                native.cpu().save_pretrained(unfinished)
-                self.processor.save_pretrained(unfinished)
+            self.write_model(native.cpu(), self.processor)
             if not self.config.full:
-                with replacing(self.output_dir / "adapter") as unfinished:
-                    # It changes no embedding; PEFT would look for the base's configuration to find that out.
-                    model.save_pretrained(unfinished, save_embedding_layers=False)
+                # It changes no embedding; PEFT would look for the base's configuration to find that out.
+                self.write_model(model, folder="adapter", save_embedding_layers=False)
         return metrics, {"coverage": self.coverage, "notes": self.splits.notes}
 
     def remove_leftovers(self) -> None:
