@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, gather_object, set_seed
+from accelerate.utils import DistributedType, DynamoBackend, broadcast_object_list, gather_object, set_seed
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -23,7 +23,7 @@ from tqdm import tqdm
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_datasets.video import VideoError
-from subtle.run.accelerator import make_accelerator
+from subtle.run.accelerator import from_main, make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints, Progress
 from subtle.run.data import DOES_NOT_DECODE
 from subtle.run.locks import only_run_in
@@ -33,6 +33,7 @@ from subtle.run.shared_config import RunConfig
 
 MOST_SHOWN = 10
 """Videos that cannot be read whose reasons are printed; `rejections.parquet` has all."""
+WHOLE_MODELS = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 # What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = (
     *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker"),
@@ -57,6 +58,7 @@ class TrainingRun(ABC):
     Attributes:
         NAME: of the recipe, for the tracker.
         METRIC: the entry of `summary` that the progress bar shows and that chooses the best weights.
+        TRAINS_IN_SHARDS: whether it trains under FSDP2, which publishes from the gathered weights.
         KEEPS_BEST: whether `best.safetensors` holds the weights of the best epoch.
         patience: epochs without a better `METRIC` after which training stops; None: never.
         model, optimizer: prepared by the accelerator; the subclass sets them, with the highest learning rates.
@@ -68,6 +70,7 @@ class TrainingRun(ABC):
     NAME: ClassVar[str]
     METRIC: ClassVar[str]
     KEEPS_BEST: ClassVar[bool] = True
+    TRAINS_IN_SHARDS: ClassVar[bool] = False
     model: Any
     optimizer: torch.optim.Optimizer
 
@@ -80,6 +83,7 @@ class TrainingRun(ABC):
             tracker=config.tracker,
             find_unused_parameters=find_unused_parameters,
         )
+        self.refuse_shards()
         with only_launch_in(self.output_dir, self.accelerator):
             pass  # refused before the data are read, which can take hours
         # Reading a loss on a GPU would wait for every step; Apple's have no float64.
@@ -87,6 +91,19 @@ class TrainingRun(ABC):
         set_seed(config.seed)
         self.patience: int | None = None
         self.progress = Progress()
+
+    def refuse_shards(self) -> None:
+        """Refuse a distribution of the weights that this recipe could train with but not publish from."""
+        accelerator = self.accelerator
+        asked = f"{accelerator.distributed_type.value} in accelerate's configuration"
+        cure = "start it with recipes/accelerate/8xa100.yaml, where each GPU holds the whole model"
+        if accelerator.distributed_type in WHOLE_MODELS:
+            return
+        if not (self.TRAINS_IN_SHARDS and accelerator.is_fsdp2):
+            others = "only FSDP version 2" if self.TRAINS_IN_SHARDS else "neither FSDP nor another split of weights"
+            raise SystemExit(f"distributed_type is {asked}, but {self.NAME} supports {others}; {cure}")
+        if accelerator.state.dynamo_plugin.backend != DynamoBackend.NO:
+            raise SystemExit(f"a compiler beside {asked} is not supported; leave out dynamo_config, or {cure}")
 
     @abstractmethod
     def count_steps(self) -> int:
@@ -137,37 +154,52 @@ class TrainingRun(ABC):
 
     def identity(self) -> dict[str, Any]:
         """The options that decide the weights; another run in the same folder is refused."""
-        return identity_of(self.config) | {"num_processes": self.accelerator.num_processes}
+        return identity_of(self.config)
 
     def train(self) -> dict[str, Any]:
         """Train from the last checkpoint on; returns the metrics of the run."""
         config, accelerator = self.config, self.accelerator
         with only_launch_in(self.output_dir, accelerator):
             self.checkpoints = Checkpoints(accelerator, self.output_dir, self.identity(), restart=config.restart)
-            results = self.output_dir / "results.json"
-            if results.is_file():
-                path = results
-                try:
-                    figures: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))["figures"]
-                    for path in self.output_dir.glob("*/*.safetensors"):
-                        with safe_open(path, "pt"):  # which compares its size with what its header says
-                            pass
-                except (ValueError, KeyError, TypeError, SafetensorError) as error:
-                    raise SystemExit(f"{path} is damaged ({error}); {AGAIN}") from None
-                accelerator.print(f"{results} says that this run is complete; --restart trains again from scratch")
+            if (figures := from_main(self.complete_figures)) is not None:
                 self.remove_leftovers()
                 return figures
             if config.tracker:
                 accelerator.init_trackers(self.NAME, config=tracker_config(config))
             highest = [group["lr"] for group in self.optimizer.param_groups]
             self.progress = self.checkpoints.resume()
-            self.steps_per_epoch = self.count_steps()
+            self.steps_per_epoch, earlier = self.count_steps(), self.progress.steps_per_epoch
+            if earlier not in {0, self.steps_per_epoch}:
+                raise SystemExit(
+                    f"an epoch of {accelerator.num_processes} processes has {self.steps_per_epoch} steps, not {earlier}: "
+                    f"each needs two rows of a batch, the last too; start as many processes as before, or {AGAIN}"
+                )
+            self.progress.steps_per_epoch = self.steps_per_epoch
             self.total_steps = config.max_steps or config.epochs * self.steps_per_epoch
             for group, rate in zip(self.optimizer.param_groups, highest, strict=True):
                 group["initial_lr"] = rate
             self.schedule = LambdaLR(self.optimizer, self.rate_factor, last_epoch=self.progress.total_steps - 1)
             self.train_epochs()
             return self.finish()
+
+    def complete_figures(self) -> dict[str, Any] | None:
+        """The metrics of a run that is complete, or None; on the main process.
+
+        Raises:
+            SystemExit: What it wrote is damaged.
+        """
+        path = results = self.output_dir / "results.json"
+        if not results.is_file():
+            return None
+        try:
+            figures: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))["figures"]
+            for path in self.output_dir.glob("*/*.safetensors"):
+                with safe_open(path, "pt"):  # which compares its size with what its header says
+                    pass
+        except (ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise SystemExit(f"{path} is damaged ({error}); {AGAIN}") from None
+        print(f"{results} says that this run is complete; --restart trains again from scratch")
+        return figures
 
     def train_epochs(self) -> None:
         """Train and validate epoch by epoch, with a progress bar."""
@@ -351,8 +383,7 @@ class TrainingRun(ABC):
 
     def remove_leftovers(self) -> None:
         """Remove what a complete run no longer needs; one that was killed at its end left it."""
-        if self.accelerator.is_main_process:
-            shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
+        shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)  # of each node
 
 
 def check_same(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object, set_seed
+from accelerate.utils import broadcast, gather_object, set_seed
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -69,6 +69,11 @@ class Stage1(TrainingRun):
         optimizer = torch.optim.AdamW(groups, betas=(0.9, config.adam_beta2))
         self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
+
+    def identity(self) -> dict[str, Any]:
+        """Where processes have parts of different sizes, the mean of their losses is another one."""
+        processes, size = self.accelerator.num_processes, self.config.batch_size
+        return super().identity() | ({"processes_of_uneven_parts": processes} if size % processes else {})
 
     def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabeledClips:
         """One split; clips that do not decode are left out and counted where frames are cached."""
@@ -163,7 +168,8 @@ class Stage1(TrainingRun):
         With `shuffle_frames` the frames of each clip come in a random order; the loss of accuracy is due to their
         order.
         """
-        self.model.eval()
+        # DDP would exchange buffers in the first pass, also with processes that have no clip and make none.
+        model = self.plain_model.eval()
         data, pairs = self.data[split], []
         generator = torch.Generator().manual_seed(self.config.seed)
         items = [(position, None) for position in range(len(data))]
@@ -171,7 +177,7 @@ class Stage1(TrainingRun):
             pixels = batch["pixel_values"]
             if shuffle_frames:
                 pixels = torch.stack([clip[torch.randperm(len(clip), generator=generator)] for clip in pixels])
-            logits = self.model(pixel_values=pixels).logits
+            logits = model(pixel_values=pixels).logits
             pairs += list(zip(batch["labels"].tolist(), logits.argmax(-1).tolist(), strict=True))
         pairs = gather_object(pairs) if self.accelerator.num_processes > 1 else pairs
         if not pairs:
@@ -186,7 +192,10 @@ class Stage1(TrainingRun):
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Measure the best weights, and write them as a full AIM and as adapters."""
         model = self.plain_model
-        model.load_state_dict(load_file(self.best_weights))
+        if self.accelerator.is_main_process:
+            model.load_state_dict(load_file(self.best_weights))
+        for weights in model.state_dict().values():  # other nodes may not see the file
+            broadcast(weights)
         measured = {"validation": self.best_metrics()}
         if "test" in self.data:
             measured["test"] = self.evaluate("test")

@@ -49,6 +49,7 @@ class Stage2(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "stage2", "map@50"
+    TRAINS_IN_SHARDS = True
 
     def __init__(self, config: Stage2Config) -> None:
         # Some encoders have heads that nothing here reads.

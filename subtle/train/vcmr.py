@@ -30,7 +30,7 @@ from subtle.fig.data import load_moments, span_preset
 from subtle.fig.feature_makers import FEATURES_FILE, features_of
 from subtle.fig.measure import MomentRetrievalMeasure, selection_score
 from subtle.options import nearest
-from subtle.run.accelerator import processes
+from subtle.run.accelerator import from_main, processes
 from subtle.run.checkpoints import AGAIN
 from subtle.run.data import with_split
 from subtle.run.encoded_data import ENCODED_DATA
@@ -223,7 +223,7 @@ class VCMR(TrainingRun):
 
     def publish(self) -> tuple[dict[str, float], dict[str, Any]]:
         """Write the model with its best weights."""
-        metrics = read_json(self.best_weights.with_suffix(".json"), AGAIN)
+        metrics = from_main(lambda: read_json(self.best_weights.with_suffix(".json"), AGAIN))
         if self.accelerator.is_main_process:
             model = self.plain_model.cpu()
             model.load_state_dict(load_file(self.best_weights))

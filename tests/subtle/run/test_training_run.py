@@ -119,7 +119,9 @@ def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, monkey
     names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl", "progress.json")
     assert files(tmp_path / "run" / "checkpoints") == {f"step-0000000006/{name}" for name in names}
     progress = json.loads((tmp_path / "run/checkpoints/step-0000000006/progress.json").read_text())
-    assert list(progress) == ["epoch", "step", "total_steps", "loss_sum", "best", "history", "skipped", "sizes"]
+    assert list(progress) == [
+        *("epoch", "step", "total_steps", "loss_sum", "best", "history", "skipped", "steps_per_epoch", "sizes"),
+    ]
     assert (progress["epoch"], progress["step"], progress["total_steps"]) == (2, 2, 6)
     assert [list(epoch) for epoch in progress["history"]] == [["loss", "score", "other"]] * 2
 
