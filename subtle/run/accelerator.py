@@ -16,6 +16,12 @@ from subtle.run.shared_config import Device
 LONGEST_WAIT = timedelta(days=1)
 
 Found = TypeVar("Found")
+REQUEUE = 75
+"""Exit status of a run that a signal or `max_hours` stopped: sysexits.h's EX_TEMPFAIL, start it again."""
+
+
+class Stopped(SystemExit):
+    """The run stopped with a checkpoint before it was complete; starting it again goes on."""
 
 
 def processes(*, cpu: bool = False) -> PartialState:

@@ -1,7 +1,11 @@
 """A training run: start, resume, checkpoints, best weights, results; the loop over batches stays in the recipe."""
 
 import json
+import os
 import shutil
+import signal
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,7 +27,7 @@ from tqdm import tqdm
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_datasets.video import VideoError
-from subtle.run.accelerator import from_main, make_accelerator
+from subtle.run.accelerator import REQUEUE, Stopped, from_main, make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints, Progress
 from subtle.run.data import DOES_NOT_DECODE
 from subtle.run.locks import only_run_in
@@ -31,12 +35,13 @@ from subtle.run.results import replacing, write_json, write_results
 from subtle.run.schedules import rate_factor, warmup_of
 from subtle.run.shared_config import RunConfig
 
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 MOST_SHOWN = 10
 """Videos that cannot be read whose reasons are printed; `rejections.parquet` has all."""
 WHOLE_MODELS = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 # What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = (
-    *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker"),
+    *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "max_hours"),
     *("cache_dir", "keep_frames", "memory_megabytes"),
 )
 
@@ -90,6 +95,8 @@ class TrainingRun(ABC):
         self.sum_device = torch.device("cpu") if self.accelerator.device.type == "mps" else self.accelerator.device
         set_seed(config.seed)
         self.patience: int | None = None
+        self.started, self.signaled = time.monotonic(), False
+        self.reports: list[tuple[int, Tensor, Sequence[Any] | None]] = []
         self.progress = Progress()
 
     def refuse_shards(self) -> None:
@@ -179,7 +186,8 @@ class TrainingRun(ABC):
             for group, rate in zip(self.optimizer.param_groups, highest, strict=True):
                 group["initial_lr"] = rate
             self.schedule = LambdaLR(self.optimizer, self.rate_factor, last_epoch=self.progress.total_steps - 1)
-            self.train_epochs()
+            with self.heeding_signals():
+                self.train_epochs()
             return self.finish()
 
     def complete_figures(self) -> dict[str, Any] | None:
@@ -224,20 +232,79 @@ class TrainingRun(ABC):
                 shown = {name: progress.history[-1][name] for name in ("loss", self.METRIC)}
                 self.bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items()})
 
-    def finish_step(self, loss: Tensor) -> None:
-        """Count an optimizer step, and write a checkpoint where one is due."""
+    def finish_step(self, loss: Tensor, rows: Sequence[Any] | None = None) -> None:
+        """Count an optimizer step, and write a checkpoint where one is due.
+
+        Args:
+            loss: Of the step.
+            rows: What this process trained on, to name where the loss is not finite.
+
+        Raises:
+            Stopped: A signal or `max_hours` ends the run, whose checkpoint is written.
+            SystemExit: The loss is not finite; the last checkpoint stays.
+        """
         progress = self.progress
         self.loss_sum += loss.detach().to(self.sum_device)
         progress.step += 1
         progress.total_steps += 1
         self.schedule.step()
         self.bar.update()
-        if progress.total_steps % self.config.checkpoint_steps == 0:
+        is_due = progress.total_steps % self.config.checkpoint_steps == 0
+        is_last = progress.total_steps == self.config.max_steps or progress.step == self.steps_per_epoch
+        hours = (time.monotonic() - self.started) / 3600
+        is_late = self.config.max_hours is not None and hours >= self.config.max_hours
+        report = torch.stack([loss.detach().float(), loss.new_tensor(self.signaled or is_late, dtype=torch.float32)])
+        self.reports.append((progress.total_steps, self.accelerator.gather(report[None]), rows))
+        # On a GPU the report before this one is read: reading this one would wait for the step.
+        waits = self.accelerator.device.type != "cpu" and not is_due and not is_last
+        stops = self.read_reports(keep=int(waits))
+        if is_due or stops:
             progress.loss_sum = self.loss_sum.item()
             self.share_skipped()
             self.checkpoints.save(progress)
+        if stops:
+            self.accelerator.print(f"stopped after step {progress.total_steps}, which is kept; run again to go on")
+            raise Stopped(REQUEUE)
         if progress.total_steps == self.config.max_steps:
             raise LastStepError
+
+    def read_reports(self, *, keep: int) -> bool:
+        """Whether the run is to stop after the steps whose reports are read; the last `keep` are left for later."""
+        stops = False
+        while len(self.reports) > keep:
+            step, report, rows = self.reports.pop(0)
+            losses, asked = report.unbind(1)
+            stops |= bool(asked.any())
+            if losses.isfinite().all():
+                continue
+            own = None if losses[self.accelerator.process_index].isfinite() else [str(row) for row in rows or []]
+            wrong = sorted({row for part in gather_object([own]) for row in part or []})
+            shown = f", among rows {', '.join(wrong[:MOST_SHOWN])}" if wrong else ""
+            raise SystemExit(
+                f"the loss of step {step} is {losses[~losses.isfinite()][0].item()}{shown}; the last checkpoint is as it "
+                "was: lower --learning_rate or give --max_gradient_norm, with --restart"
+            )
+        return stops
+
+    @contextmanager
+    def heeding_signals(self) -> Iterator[None]:
+        """Let SIGTERM and SIGUSR1, by which clusters announce the end, stop the run after the next step."""
+        own, earlier = os.getpid(), {}
+
+        def heed(number: int, _: Any) -> None:
+            if os.getpid() == own:
+                self.signaled = True
+            else:  # a process that reads videos was forked from this one
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+
+        if threading.current_thread() is threading.main_thread():
+            earlier = {number: signal.signal(number, heed) for number in STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
 
     def read_batches(
         self,

@@ -221,7 +221,7 @@ class CrossAttentionTraining(TrainingRun):
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, rows.tolist())
 
     def loss_of(self, rows: Tensor) -> Tensor:
         """The loss of this process's triplets with the negatives of all processes."""

@@ -141,14 +141,15 @@ class Stage2(TrainingRun):
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         rows = self.epoch_batches(progress.epoch)[progress.step :]
-        for batch in self.source.batches(self.triplets, rows, config.query):
+        batches = self.source.batches(self.triplets, rows, config.query)
+        for batch, part in zip(batches, rows, strict=True):
             loss = self.model(**batch, return_loss=True).loss
             accelerator.backward(loss)
             if config.max_gradient_norm:
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, part.tolist())
 
     def validate(self) -> dict[str, float]:
         """Mean average precision on the validation split; every process does the same work."""
