@@ -466,7 +466,8 @@ class TrainingRunConfig(RunConfig, RestartConfig, OptimizerConfig):
     )
     checkpoint_steps: int = option(200, "Optimizer steps between two checkpoints.")
     max_hours: float | None = option(
-        None, "Hours after which to write a checkpoint and end with status 75; the same command goes on; none: no limit."
+        None,
+        "Hours after which to write a checkpoint and end with status 75; the same command goes on; none: no limit.",
     )
     tracker: str | None = option(
         None,

@@ -400,8 +400,8 @@ class TrainingRun(ABC):
         """
         with replacing(self.output_dir / folder) as unfinished:
             if hasattr(model, "peft_config"):
-                from peft import get_peft_model_state_dict  # noqa: PLC0415 most models are not PEFT's
-                from peft.utils import load_peft_weights  # noqa: PLC0415
+                from peft import get_peft_model_state_dict
+                from peft.utils import load_peft_weights
 
                 model.save_pretrained(unfinished, **options)
                 state = get_peft_model_state_dict(model, **options)
@@ -473,8 +473,8 @@ def check_same(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name
     ]
     if differing:
         raise AssertionError(
-            f"{name} would not hold what was trained: of {len(trained)} weights {len(differing)} differ or are missing, "
-            f"as {', '.join(differing[:3])}"
+            f"{name} would not hold what was trained: of {len(trained)} weights {len(differing)} differ or are "
+            f"missing, as {', '.join(differing[:3])}"
         )
 
 

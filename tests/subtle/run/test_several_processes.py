@@ -78,7 +78,7 @@ def test_stage_2_in_shards_publishes_the_weights_of_one_process(launches, config
     )
     assert alone.keys() == sharded.keys()
     for name, value in alone.items():
-        torch.testing.assert_close(sharded[name], value, atol=2e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(sharded[name], value, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
