@@ -178,8 +178,8 @@ class TrainingRun(ABC):
             self.steps_per_epoch, earlier = self.count_steps(), self.progress.steps_per_epoch
             if earlier not in {0, self.steps_per_epoch}:
                 raise SystemExit(
-                    f"an epoch of {accelerator.num_processes} processes has {self.steps_per_epoch} steps, not {earlier}: "
-                    f"each needs two rows of a batch, the last too; start as many processes as before, or {AGAIN}"
+                    f"an epoch of {accelerator.num_processes} processes has {self.steps_per_epoch} steps, not {earlier}"
+                    f": each needs two rows of a batch, the last too; start as many processes as before, or {AGAIN}"
                 )
             self.progress.steps_per_epoch = self.steps_per_epoch
             self.total_steps = config.max_steps or config.epochs * self.steps_per_epoch
@@ -281,8 +281,8 @@ class TrainingRun(ABC):
             wrong = sorted({row for part in gather_object([own]) for row in part or []})
             shown = f", among rows {', '.join(wrong[:MOST_SHOWN])}" if wrong else ""
             raise SystemExit(
-                f"the loss of step {step} is {losses[~losses.isfinite()][0].item()}{shown}; the last checkpoint is as it "
-                "was: lower --learning_rate or give --max_gradient_norm, with --restart"
+                f"the loss of step {step} is {losses[~losses.isfinite()][0].item()}{shown}; the last checkpoint is as "
+                "it was: lower --learning_rate or give --max_gradient_norm, with --restart"
             )
         return stops
 
