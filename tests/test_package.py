@@ -106,7 +106,7 @@ def test_the_installed_command_names_the_extra_that_is_missing(installed, tmp_pa
 def test_an_installed_recipe_speaks_of_the_command_and_reads_the_configurations_that_ship(installed, tmp_path):
     status, shown, errors = run_installed(installed, tmp_path, "stage2", "--help")
     assert (status, errors) == (0, "")
-    assert shown.startswith("usage: subtle stage2 [FILE.yaml]")
+    assert shown.startswith("usage: subtle stage2 [FILE.yaml ...]")
     assert "accelerate launch $(subtle path stage2)\n" in shown
     assert "$(subtle path weights/miniature-clip)" in shown
     assert "recipes/" not in shown

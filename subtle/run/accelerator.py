@@ -1,11 +1,13 @@
 """The processes of a launch and the accelerator of a recipe: device, precision, tracker."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
-from accelerate.utils import InitProcessGroupKwargs, ProjectConfiguration
+from accelerate.utils import InitProcessGroupKwargs, ProjectConfiguration, broadcast_object_list
 
 from subtle.run.shared_config import Device
 
@@ -13,10 +15,40 @@ from subtle.run.shared_config import Device
 # ten minutes. Where one fails, the launcher ends the others at once.
 LONGEST_WAIT = timedelta(days=1)
 
+Found = TypeVar("Found")
+REQUEUE = 75
+"""Exit status of a run that a signal or `max_hours` stopped: sysexits.h's EX_TEMPFAIL, start it again."""
+
+
+class Stopped(SystemExit):
+    """The run stopped with a checkpoint before it was complete; starting it again goes on."""
+
 
 def processes(*, cpu: bool = False) -> PartialState:
     """The processes of this launch, which wait for each other for `LONGEST_WAIT`; whoever asks first connects them."""
     return PartialState(cpu, timeout=LONGEST_WAIT)
+
+
+def from_main(find: Callable[[], Found]) -> Found:
+    """What the main process finds, on every process; only it need see the files, and where it refuses all end.
+
+    Example:
+        >>> from_main(lambda: 2 + 3)
+        5
+    """
+    found: list[Any] = [None]
+    refusal: Exception | SystemExit | None = None
+    if processes().is_main_process:
+        try:
+            found = [(find(),)]
+        except (Exception, SystemExit) as error:
+            refusal = error
+    (answer,) = broadcast_object_list(found)
+    if refusal is not None:
+        raise refusal
+    if answer is None:  # the main process says why
+        raise SystemExit(1)
+    return cast("Found", answer[0])
 
 
 def make_accelerator(

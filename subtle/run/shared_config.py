@@ -465,6 +465,10 @@ class TrainingRunConfig(RunConfig, RestartConfig, OptimizerConfig):
         None, "Optimizer steps to train for, ending within an epoch if need be; none: as many as --epochs has."
     )
     checkpoint_steps: int = option(200, "Optimizer steps between two checkpoints.")
+    max_hours: float | None = option(
+        None,
+        "Hours after which to write a checkpoint and end with status 75; the same command goes on; none: no limit.",
+    )
     tracker: str | None = option(
         None,
         "Experiment tracker by its name in accelerate, such as tensorboard, wandb or mlflow; none: no tracker.",

@@ -1,18 +1,22 @@
 """A training run: start, resume, checkpoints, best weights, results; the loop over batches stays in the recipe."""
 
 import json
+import os
 import shutil
+import signal
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, gather_object, set_seed
+from accelerate.utils import DistributedType, DynamoBackend, broadcast_object_list, gather_object, set_seed
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -23,19 +27,21 @@ from tqdm import tqdm
 from hf_datasets.records import Rejection
 from hf_datasets.registration import write_rejections
 from hf_datasets.video import VideoError
-from subtle.run.accelerator import make_accelerator
+from subtle.run.accelerator import REQUEUE, Stopped, from_main, make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints, Progress
 from subtle.run.data import DOES_NOT_DECODE
 from subtle.run.locks import only_run_in
-from subtle.run.results import replacing, write_results
+from subtle.run.results import replacing, write_json, write_results
 from subtle.run.schedules import rate_factor, warmup_of
 from subtle.run.shared_config import RunConfig
 
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 MOST_SHOWN = 10
 """Videos that cannot be read whose reasons are printed; `rejections.parquet` has all."""
+WHOLE_MODELS = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 # What may change between a run and its continuation without changing the weights by more than rounding.
 INCIDENTAL = (
-    *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker"),
+    *("restart", "output_dir", "checkpoint_steps", "num_workers", "device", "tracker", "max_hours"),
     *("cache_dir", "keep_frames", "memory_megabytes"),
 )
 
@@ -57,6 +63,7 @@ class TrainingRun(ABC):
     Attributes:
         NAME: of the recipe, for the tracker.
         METRIC: the entry of `summary` that the progress bar shows and that chooses the best weights.
+        TRAINS_IN_SHARDS: whether it trains under FSDP2, which publishes from the gathered weights.
         KEEPS_BEST: whether `best.safetensors` holds the weights of the best epoch.
         patience: epochs without a better `METRIC` after which training stops; None: never.
         model, optimizer: prepared by the accelerator; the subclass sets them, with the highest learning rates.
@@ -68,6 +75,7 @@ class TrainingRun(ABC):
     NAME: ClassVar[str]
     METRIC: ClassVar[str]
     KEEPS_BEST: ClassVar[bool] = True
+    TRAINS_IN_SHARDS: ClassVar[bool] = False
     model: Any
     optimizer: torch.optim.Optimizer
 
@@ -80,13 +88,29 @@ class TrainingRun(ABC):
             tracker=config.tracker,
             find_unused_parameters=find_unused_parameters,
         )
+        self.refuse_shards()
         with only_launch_in(self.output_dir, self.accelerator):
             pass  # refused before the data are read, which can take hours
         # Reading a loss on a GPU would wait for every step; Apple's have no float64.
         self.sum_device = torch.device("cpu") if self.accelerator.device.type == "mps" else self.accelerator.device
         set_seed(config.seed)
         self.patience: int | None = None
+        self.started, self.signaled = time.monotonic(), False
+        self.reports: list[tuple[int, Tensor, Sequence[Any] | None]] = []
         self.progress = Progress()
+
+    def refuse_shards(self) -> None:
+        """Refuse a distribution of the weights that this recipe could train with but not publish from."""
+        accelerator = self.accelerator
+        asked = f"{accelerator.distributed_type.value} in accelerate's configuration"
+        cure = "start it with recipes/accelerate/8xa100.yaml, where each GPU holds the whole model"
+        if accelerator.distributed_type in WHOLE_MODELS:
+            return
+        if not (self.TRAINS_IN_SHARDS and accelerator.is_fsdp2):
+            others = "only FSDP version 2" if self.TRAINS_IN_SHARDS else "neither FSDP nor another split of weights"
+            raise SystemExit(f"distributed_type is {asked}, but {self.NAME} supports {others}; {cure}")
+        if accelerator.state.dynamo_plugin.backend != DynamoBackend.NO:
+            raise SystemExit(f"a compiler beside {asked} is not supported; leave out dynamo_config, or {cure}")
 
     @abstractmethod
     def count_steps(self) -> int:
@@ -109,6 +133,15 @@ class TrainingRun(ABC):
         """The label of the progress bar."""
         return self.NAME
 
+    @property
+    def plain_model(self) -> Any:
+        """The model under what the accelerator put around it: DDP and the compiler, which would rename its weights."""
+        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+
+    def trained_state(self) -> dict[str, Tensor]:
+        """The whole weights by the names of `plain_model`; takes all processes. Empty off the main one under FSDP."""
+        return cast("dict[str, Tensor]", self.accelerator.get_state_dict(self.plain_model))
+
     def rate_factor(self, step: int) -> float:
         """The learning rate of a step, as a share of the highest of each group of weights."""
         return rate_factor(step, self.total_steps, self.warmup)
@@ -128,37 +161,53 @@ class TrainingRun(ABC):
 
     def identity(self) -> dict[str, Any]:
         """The options that decide the weights; another run in the same folder is refused."""
-        return identity_of(self.config) | {"num_processes": self.accelerator.num_processes}
+        return identity_of(self.config)
 
     def train(self) -> dict[str, Any]:
         """Train from the last checkpoint on; returns the metrics of the run."""
         config, accelerator = self.config, self.accelerator
         with only_launch_in(self.output_dir, accelerator):
             self.checkpoints = Checkpoints(accelerator, self.output_dir, self.identity(), restart=config.restart)
-            results = self.output_dir / "results.json"
-            if results.is_file():
-                path = results
-                try:
-                    figures: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))["figures"]
-                    for path in self.output_dir.glob("*/*.safetensors"):
-                        with safe_open(path, "pt"):  # which compares its size with what its header says
-                            pass
-                except (ValueError, KeyError, TypeError, SafetensorError) as error:
-                    raise SystemExit(f"{path} is damaged ({error}); {AGAIN}") from None
-                accelerator.print(f"{results} says that this run is complete; --restart trains again from scratch")
+            if (figures := from_main(self.complete_figures)) is not None:
                 self.remove_leftovers()
                 return figures
             if config.tracker:
                 accelerator.init_trackers(self.NAME, config=tracker_config(config))
             highest = [group["lr"] for group in self.optimizer.param_groups]
             self.progress = self.checkpoints.resume()
-            self.steps_per_epoch = self.count_steps()
+            self.steps_per_epoch, earlier = self.count_steps(), self.progress.steps_per_epoch
+            if earlier not in {0, self.steps_per_epoch}:
+                raise SystemExit(
+                    f"an epoch of {accelerator.num_processes} processes has {self.steps_per_epoch} steps, not {earlier}"
+                    f": each needs two rows of a batch, the last too; start as many processes as before, or {AGAIN}"
+                )
+            self.progress.steps_per_epoch = self.steps_per_epoch
             self.total_steps = config.max_steps or config.epochs * self.steps_per_epoch
             for group, rate in zip(self.optimizer.param_groups, highest, strict=True):
                 group["initial_lr"] = rate
             self.schedule = LambdaLR(self.optimizer, self.rate_factor, last_epoch=self.progress.total_steps - 1)
-            self.train_epochs()
+            with self.heeding_signals():
+                self.train_epochs()
             return self.finish()
+
+    def complete_figures(self) -> dict[str, Any] | None:
+        """The metrics of a run that is complete, or None; on the main process.
+
+        Raises:
+            SystemExit: What it wrote is damaged.
+        """
+        path = results = self.output_dir / "results.json"
+        if not results.is_file():
+            return None
+        try:
+            figures: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))["figures"]
+            for path in self.output_dir.glob("*/*.safetensors"):
+                with safe_open(path, "pt"):  # which compares its size with what its header says
+                    pass
+        except (ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise SystemExit(f"{path} is damaged ({error}); {AGAIN}") from None
+        print(f"{results} says that this run is complete; --restart trains again from scratch")
+        return figures
 
     def train_epochs(self) -> None:
         """Train and validate epoch by epoch, with a progress bar."""
@@ -183,20 +232,79 @@ class TrainingRun(ABC):
                 shown = {name: progress.history[-1][name] for name in ("loss", self.METRIC)}
                 self.bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items()})
 
-    def finish_step(self, loss: Tensor) -> None:
-        """Count an optimizer step, and write a checkpoint where one is due."""
+    def finish_step(self, loss: Tensor, rows: Sequence[Any] | None = None) -> None:
+        """Count an optimizer step, and write a checkpoint where one is due.
+
+        Args:
+            loss: Of the step.
+            rows: What this process trained on, to name where the loss is not finite.
+
+        Raises:
+            Stopped: A signal or `max_hours` ends the run, whose checkpoint is written.
+            SystemExit: The loss is not finite; the last checkpoint stays.
+        """
         progress = self.progress
         self.loss_sum += loss.detach().to(self.sum_device)
         progress.step += 1
         progress.total_steps += 1
         self.schedule.step()
         self.bar.update()
-        if progress.total_steps % self.config.checkpoint_steps == 0:
+        is_due = progress.total_steps % self.config.checkpoint_steps == 0
+        is_last = progress.total_steps == self.config.max_steps or progress.step == self.steps_per_epoch
+        hours = (time.monotonic() - self.started) / 3600
+        is_late = self.config.max_hours is not None and hours >= self.config.max_hours
+        report = torch.stack([loss.detach().float(), loss.new_tensor(self.signaled or is_late, dtype=torch.float32)])
+        self.reports.append((progress.total_steps, self.accelerator.gather(report[None]), rows))
+        # On a GPU the report before this one is read: reading this one would wait for the step.
+        waits = self.accelerator.device.type != "cpu" and not is_due and not is_last
+        stops = self.read_reports(keep=int(waits))
+        if is_due or stops:
             progress.loss_sum = self.loss_sum.item()
             self.share_skipped()
             self.checkpoints.save(progress)
+        if stops:
+            self.accelerator.print(f"stopped after step {progress.total_steps}, which is kept; run again to go on")
+            raise Stopped(REQUEUE)
         if progress.total_steps == self.config.max_steps:
             raise LastStepError
+
+    def read_reports(self, *, keep: int) -> bool:
+        """Whether the run is to stop after the steps whose reports are read; the last `keep` are left for later."""
+        stops = False
+        while len(self.reports) > keep:
+            step, report, rows = self.reports.pop(0)
+            losses, asked = report.unbind(1)
+            stops |= bool(asked.any())
+            if losses.isfinite().all():
+                continue
+            own = None if losses[self.accelerator.process_index].isfinite() else [str(row) for row in rows or []]
+            wrong = sorted({row for part in gather_object([own]) for row in part or []})
+            shown = f", among rows {', '.join(wrong[:MOST_SHOWN])}" if wrong else ""
+            raise SystemExit(
+                f"the loss of step {step} is {losses[~losses.isfinite()][0].item()}{shown}; the last checkpoint is as "
+                "it was: lower --learning_rate or give --max_gradient_norm, with --restart"
+            )
+        return stops
+
+    @contextmanager
+    def heeding_signals(self) -> Iterator[None]:
+        """Let SIGTERM and SIGUSR1, by which clusters announce the end, stop the run after the next step."""
+        own, earlier = os.getpid(), {}
+
+        def heed(number: int, _: Any) -> None:
+            if os.getpid() == own:
+                self.signaled = True
+            else:  # a process that reads videos was forked from this one
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+
+        if threading.current_thread() is threading.main_thread():
+            earlier = {number: signal.signal(number, heed) for number in STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
 
     def read_batches(
         self,
@@ -245,7 +353,7 @@ class TrainingRun(ABC):
         progress.history.append({"loss": loss, **self.summary(self.metrics)})
         self.accelerator.log(self.tracked(loss, self.metrics), step=progress.total_steps)
         if self.KEEPS_BEST:
-            state = self.accelerator.get_state_dict(self.model)  # takes all processes, whatever each measured
+            state = self.trained_state()  # takes all processes, whatever each measured
             if (score := self.score_of(progress.history[-1])) > progress.best:
                 progress.best = score
                 if self.accelerator.is_main_process:
@@ -266,6 +374,47 @@ class TrainingRun(ABC):
     def best_weights(self) -> Path:
         """The file of the best weights."""
         return self.output_dir / "best.safetensors"
+
+    def write_model(
+        self,
+        model: Any,
+        processor: Any = None,
+        *,
+        state: dict[str, Tensor] | None = None,
+        folder: str = "model",
+        files: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """Write a model, and load it again before it is there; runs on the main process.
+
+        Args:
+            model: Of transformers or PEFT.
+            processor: Written beside it.
+            state: Its weights; None: those that it has.
+            folder: In the output folder.
+            files: Name -> what else to write there as JSON.
+            options: Of `save_pretrained`.
+
+        Raises:
+            AssertionError: What is loaded is not what was trained.
+        """
+        with replacing(self.output_dir / folder) as unfinished:
+            if hasattr(model, "peft_config"):
+                from peft import get_peft_model_state_dict
+                from peft.utils import load_peft_weights
+
+                model.save_pretrained(unfinished, **options)
+                state = get_peft_model_state_dict(model, **options)
+                loaded = load_peft_weights(str(unfinished), device="cpu")
+            else:
+                state = state or model.state_dict()
+                model.save_pretrained(unfinished, state_dict=dict(state), **options)  # which empties what it is given
+                loaded = type(model).from_pretrained(unfinished).state_dict()
+            check_same(state, loaded, str(self.output_dir / folder))
+            if processor is not None:
+                processor.save_pretrained(unfinished)
+            for name, content in (files or {}).items():
+                write_json(unfinished / name, content)
 
     def is_exhausted(self) -> bool:
         """Whether the best epoch lies `patience` epochs back."""
@@ -301,8 +450,32 @@ class TrainingRun(ABC):
 
     def remove_leftovers(self) -> None:
         """Remove what a complete run no longer needs; one that was killed at its end left it."""
-        if self.accelerator.is_main_process:
-            shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)
+        shutil.rmtree(self.output_dir / "checkpoints", ignore_errors=True)  # of each node
+
+
+def check_same(trained: Mapping[str, Tensor], loaded: Mapping[str, Tensor], name: str) -> None:
+    """Refuse to publish what is not what was trained.
+
+    Raises:
+        AssertionError: A weight is missing, or differs by more than rounding.
+
+    Example:
+        >>> check_same({"_orig_mod.bias": torch.zeros(2)}, {"bias": torch.zeros(2)}, "model")
+        Traceback (most recent call last):
+        AssertionError: model would not hold what was trained: of 1 weights 1 differ or are missing, as _orig_mod.bias
+    """
+    differing = [
+        key
+        for key, value in trained.items()
+        if key not in loaded
+        or value.shape != loaded[key].shape
+        or not torch.allclose(value.cpu().float(), loaded[key].cpu().float(), rtol=1e-5, atol=1e-7, equal_nan=True)
+    ]
+    if differing:
+        raise AssertionError(
+            f"{name} would not hold what was trained: of {len(trained)} weights {len(differing)} differ or are "
+            f"missing, as {', '.join(differing[:3])}"
+        )
 
 
 class ReadableItems(Dataset[Any]):

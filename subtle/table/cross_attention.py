@@ -35,7 +35,6 @@ from subtle.embedding.loop import Work
 from subtle.options import option
 from subtle.run.batches import batched
 from subtle.run.data import load_split
-from subtle.run.results import replacing
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import (
     DataConfig,
@@ -222,7 +221,7 @@ class CrossAttentionTraining(TrainingRun):
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, rows.tolist())
 
     def loss_of(self, rows: Tensor) -> Tensor:
         """The loss of this process's triplets with the negatives of all processes."""
@@ -241,7 +240,7 @@ class CrossAttentionTraining(TrainingRun):
 
     def validate(self) -> dict[str, float]:
         """Mean average precision on the validation split; every process does the same work."""
-        model = self.accelerator.unwrap_model(self.model).eval()
+        model = self.plain_model.eval()
         metrics = self.measure(rank_queries(model, self.clips, self.queries), self.queries)
         return {name: value for name, value in metrics.items() if name.startswith("map@")}
 
@@ -252,12 +251,10 @@ class CrossAttentionTraining(TrainingRun):
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write the whole model with its best weights."""
         if self.accelerator.is_main_process:
-            model = self.accelerator.unwrap_model(self.model)
+            model = self.plain_model
             model.load_state_dict(load_file(self.best_weights))
             model.vision_model = self.vision_model
-            with replacing(self.output_dir / "model") as unfinished:
-                model.save_pretrained(unfinished)
-                self.encoder.processor.save_pretrained(unfinished)
+            self.write_model(model, self.encoder.processor)
         coverage = {"train": self.triplets.coverage, "validation": self.queries.coverage}
         details = {"signature": self.measure.signature, "coverage": coverage}
         return {"validation/map@50": self.progress.best}, details

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from subtle.run.accelerator import processes
+from subtle.run.accelerator import Stopped, processes
 from subtle.run.over_seeds import in_percent
 from subtle.run.printing import as_markdown, show
 from subtle.run.results import replacing_files, write_results
@@ -137,7 +137,11 @@ class Table(ABC, Generic[R]):
             try:
                 measured = self.measure(row)
             except (Exception, SystemExit) as error:
+                if isinstance(error, Stopped):
+                    raise
                 self.fail(row, error)
+                if processes().num_processes > 1:  # the others may wait for what this one will not send
+                    raise SystemExit(f"{row.name} failed on one of several processes: {reason_of(error)}") from None
                 continue
             if processes().is_main_process:
                 write_row(

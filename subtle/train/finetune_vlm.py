@@ -17,7 +17,6 @@ from hf_models.retrieval import ranked_ids, search
 from hf_models.tfcovr.distributed_gather import gather_with_gradient, world_size
 from hf_models.tfcovr.losses import hn_nce, infonce, multi_positive, negatives_of
 from subtle.run.accelerator import processes
-from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_batches, identity_of
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
@@ -211,9 +210,7 @@ class FinetuneVLM(TrainingRun):
             for name, value in load_file(self.best_weights).items():
                 weights[name.replace("/", ".")].data.copy_(value)
             embeddings = {"save_embedding_layers": False} if self.config.method == "lora" else {}
-            trained: Any = self.trained
-            with replacing(self.output_dir / "model") as unfinished:
-                trained.save_pretrained(unfinished, **embeddings)
+            self.write_model(self.trained, **embeddings)
         return metrics, details | {"base_weights": self.fingerprint}
 
 

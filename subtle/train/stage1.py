@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object, set_seed
+from accelerate.utils import broadcast, gather_object, set_seed
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -13,7 +13,6 @@ from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from subtle.run.accelerator import processes
-from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.tfcovr.classifiers import (
     accuracies,
@@ -70,6 +69,11 @@ class Stage1(TrainingRun):
         optimizer = torch.optim.AdamW(groups, betas=(0.9, config.adam_beta2))
         self.model, self.optimizer = self.accelerator.prepare(self.model, optimizer)
         set_seed(config.seed, device_specific=True)  # every process drops out something else
+
+    def identity(self) -> dict[str, Any]:
+        """Where processes have parts of different sizes, the mean of their losses is another one."""
+        processes, size = self.accelerator.num_processes, self.config.batch_size
+        return super().identity() | ({"processes_of_uneven_parts": processes} if size % processes else {})
 
     def make_data(self, split: str, clips: list[dict[str, Any]]) -> LabeledClips:
         """One split; clips that do not decode are left out and counted where frames are cached."""
@@ -164,7 +168,8 @@ class Stage1(TrainingRun):
         With `shuffle_frames` the frames of each clip come in a random order; the loss of accuracy is due to their
         order.
         """
-        self.model.eval()
+        # DDP would exchange buffers in the first pass, also with processes that have no clip and make none.
+        model = self.plain_model.eval()
         data, pairs = self.data[split], []
         generator = torch.Generator().manual_seed(self.config.seed)
         items = [(position, None) for position in range(len(data))]
@@ -172,7 +177,7 @@ class Stage1(TrainingRun):
             pixels = batch["pixel_values"]
             if shuffle_frames:
                 pixels = torch.stack([clip[torch.randperm(len(clip), generator=generator)] for clip in pixels])
-            logits = self.model(pixel_values=pixels).logits
+            logits = model(pixel_values=pixels).logits
             pairs += list(zip(batch["labels"].tolist(), logits.argmax(-1).tolist(), strict=True))
         pairs = gather_object(pairs) if self.accelerator.num_processes > 1 else pairs
         if not pairs:
@@ -186,8 +191,11 @@ class Stage1(TrainingRun):
 
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Measure the best weights, and write them as a full AIM and as adapters."""
-        model = self.accelerator.unwrap_model(self.model)
-        model.load_state_dict(load_file(self.best_weights))
+        model = self.plain_model
+        if self.accelerator.is_main_process:
+            model.load_state_dict(load_file(self.best_weights))
+        for weights in model.state_dict().values():  # other nodes may not see the file
+            broadcast(weights)
         measured = {"validation": self.best_metrics()}
         if "test" in self.data:
             measured["test"] = self.evaluate("test")
@@ -196,13 +204,10 @@ class Stage1(TrainingRun):
         metrics["validation/accuracy_shuffled_frames"] = shuffled
         if self.accelerator.is_main_process:
             native = model if self.config.full else to_aim(model)
-            with replacing(self.output_dir / "model") as unfinished:
-                native.cpu().save_pretrained(unfinished)
-                self.processor.save_pretrained(unfinished)
+            self.write_model(native.cpu(), self.processor)
             if not self.config.full:
-                with replacing(self.output_dir / "adapter") as unfinished:
-                    # It changes no embedding; PEFT would look for the base's configuration to find that out.
-                    model.save_pretrained(unfinished, save_embedding_layers=False)
+                # It changes no embedding; PEFT would look for the base's configuration to find that out.
+                self.write_model(model, folder="adapter", save_embedding_layers=False)
         return metrics, {"coverage": self.coverage, "notes": self.splits.notes}
 
     def remove_leftovers(self) -> None:

@@ -16,7 +16,6 @@ from subtle.embedding import embed_clips
 from subtle.run.accelerator import processes
 from subtle.run.data import load_split
 from subtle.run.models import load_encoders
-from subtle.run.results import replacing
 from subtle.run.schedules import rate_factor
 from subtle.run.training import TrainingRun, epoch_batches
 from subtle.tfcovr.batches import EmbeddingSource, PixelSource, embed_config
@@ -51,6 +50,7 @@ class Stage2(TrainingRun):
     """One training run."""
 
     NAME, METRIC = "stage2", "map@50"
+    TRAINS_IN_SHARDS = True
 
     def __init__(self, config: Stage2Config) -> None:
         # Some encoders have heads that nothing here reads.
@@ -147,18 +147,19 @@ class Stage2(TrainingRun):
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         rows = self.epoch_batches(progress.epoch)[progress.step :]
-        for batch in self.source.batches(self.triplets, rows, config.query):
+        batches = self.source.batches(self.triplets, rows, config.query)
+        for batch, part in zip(batches, rows, strict=True):
             loss = self.model(**batch, return_loss=True).loss
             accelerator.backward(loss)
             if config.max_gradient_norm:
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, part.tolist())
 
     def validate(self) -> dict[str, float]:
         """Mean average precision on the validation split; every process does the same work."""
-        model = self.accelerator.unwrap_model(self.model).eval()
+        model = self.plain_model.eval()
         ranked, _ = rank(model, self.queries, **self.source.embeddings(model, self.queries), parts=self.config.query)
         metrics = self.measure(ranked, self.queries)
         return {name: value for name, value in metrics.items() if name.startswith("map@")}
@@ -170,14 +171,12 @@ class Stage2(TrainingRun):
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write the whole model with its best weights."""
         if self.accelerator.is_main_process:
-            model = self.accelerator.unwrap_model(self.model)
+            model = self.plain_model
             state = load_file(self.best_weights)
             for name, encoder in self.encoders.items():
                 setattr(model, name, encoder)
                 state |= {f"{name}.{key}": value for key, value in encoder.state_dict().items()}
-            with replacing(self.output_dir / "model") as unfinished:
-                model.save_pretrained(unfinished, state_dict=state)
-                self.processor.save_pretrained(unfinished)
+            self.write_model(model, self.processor, state=state)
         coverage = {"train": self.triplets.coverage, "validation": self.queries.coverage}
         details = {"signature": self.measure.signature, "coverage": coverage}
         return {"validation/map@50": self.progress.best}, details

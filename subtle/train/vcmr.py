@@ -30,12 +30,12 @@ from subtle.fig.data import load_moments, span_preset
 from subtle.fig.feature_makers import FEATURES_FILE, features_of
 from subtle.fig.measure import MomentRetrievalMeasure, selection_score
 from subtle.options import nearest
-from subtle.run.accelerator import processes
+from subtle.run.accelerator import from_main, processes
 from subtle.run.checkpoints import AGAIN
 from subtle.run.data import with_split
 from subtle.run.encoded_data import ENCODED_DATA
 from subtle.run.model_folders import check_model_folder
-from subtle.run.results import read_json, replacing, write_json
+from subtle.run.results import read_json, write_json
 from subtle.run.schedules import rate_factor
 from subtle.run.shared_config import Device, MomentDataConfig
 from subtle.run.training import TrainingRun, split_batches
@@ -191,7 +191,7 @@ class VCMR(TrainingRun):
         for rows in self.batches(progress.epoch)[progress.step :]:
             batch = self.train_split.training_batch(
                 rows,
-                accelerator.unwrap_model(self.model).config,
+                self.plain_model.config,
                 same_video_negatives=config.same_video_negatives,
             )
             batch = {name: value.to(accelerator.device) for name, value in batch.items()}
@@ -204,11 +204,11 @@ class VCMR(TrainingRun):
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, rows.tolist())
 
     def validate(self) -> dict[str, float]:
         """Recall without NMS, as the released code chooses; every process does the same work."""
-        model = self.accelerator.unwrap_model(self.model).eval()
+        model = self.plain_model.eval()
         rankings = rank(model, self.validation_split, memory_megabytes=self.config.memory_megabytes)
         return self.measure(rankings, self.validation_split)
 
@@ -223,13 +223,11 @@ class VCMR(TrainingRun):
 
     def publish(self) -> tuple[dict[str, float], dict[str, Any]]:
         """Write the model with its best weights."""
-        metrics = read_json(self.best_weights.with_suffix(".json"), AGAIN)
+        metrics = from_main(lambda: read_json(self.best_weights.with_suffix(".json"), AGAIN))
         if self.accelerator.is_main_process:
-            model = self.accelerator.unwrap_model(self.model).cpu()
+            model = self.plain_model.cpu()
             model.load_state_dict(load_file(self.best_weights))
-            with replacing(self.output_dir / "model") as unfinished:
-                model.save_pretrained(unfinished)
-                write_json(unfinished / FEATURES_FILE, features_of(self.config, self.config.granularity))
+            self.write_model(model, files={FEATURES_FILE: features_of(self.config, self.config.granularity)})
         coverage = {
             "train": self.train_split.coverage | {"moments_trained_on": len(self.rows)},
             "validation": self.validation_split.coverage,

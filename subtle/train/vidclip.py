@@ -20,7 +20,6 @@ from subtle.comp.data import load_clips, load_rows
 from subtle.comp.scores import Scores
 from subtle.run.accelerator import processes
 from subtle.run.model_folders import check_model_folder
-from subtle.run.results import replacing
 from subtle.run.training import TrainingRun, epoch_batches, epoch_seed
 from subtle.train.options import VidCLIPRunConfig
 
@@ -196,7 +195,7 @@ class Training(TrainingRun):
     @torch.no_grad()
     def frame_tokens(self, frames: Tensor) -> Tensor:
         """The frozen tower's tokens of the frames of one video `(T, 3, height, width)`."""
-        model = self.accelerator.unwrap_model(self.model)
+        model = self.plain_model
         tokens: Tensor = model.get_frame_tokens(pixels(self.processor, frames[None]).to(self.accelerator.device))
         return tokens[0].cpu()
 
@@ -215,7 +214,7 @@ class Training(TrainingRun):
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
         if config.freeze_vision:
-            accelerator.unwrap_model(self.model).vision_model.eval()
+            self.plain_model.vision_model.eval()
         contrasts = self.epoch_contrasts(progress.epoch)
         batches = epoch_batches(len(contrasts), progress.epoch, config, accelerator)[progress.step :]
         for batch in self.read_batches(
@@ -232,13 +231,13 @@ class Training(TrainingRun):
             if config.max_gradient_norm:
                 accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
             self.optimizer.step()
-            accelerator.unwrap_model(self.model).limit_logit_scale_()
+            self.plain_model.limit_logit_scale_()
             self.optimizer.zero_grad()
             self.finish_step(loss)
 
     def validate(self) -> dict[str, float]:
         """Comprehensive accuracy and recall on the validation split; every process does the same work."""
-        model = self.accelerator.unwrap_model(self.model).eval()
+        model = self.plain_model.eval()
         metrics = self.scores(VidCLIPEncoder(model, self.processor, self.config.num_frames))
         self.signature = metrics["signature"]
         return {name: value for name, value in metrics.items() if isinstance(value, float)}
@@ -250,11 +249,9 @@ class Training(TrainingRun):
     def publish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write the model with its last weights."""
         metrics = {name: value for name, value in self.progress.history[-1].items() if name != "loss"}
-        state = self.accelerator.get_state_dict(self.model)
+        state = self.trained_state()
         if self.accelerator.is_main_process:
-            with replacing(self.output_dir / "model") as unfinished:
-                self.accelerator.unwrap_model(self.model).save_pretrained(unfinished, state_dict=state)
-                self.processor.save_pretrained(unfinished)
+            self.write_model(self.plain_model, self.processor, state=state)
         details = {"signature": self.signature, "coverage": {"train": self.coverage}}
         return {f"validation/{name}": value for name, value in metrics.items()}, details
 

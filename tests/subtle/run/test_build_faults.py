@@ -20,7 +20,7 @@ from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.openai_chat import Limits
 from subtle.building import build_tfcovr
 from subtle.evaluate import judge
-from subtle.run import build
+from subtle.run import build, chat_client
 from tests.fixtures.verbs import typed
 
 PRICED = {"input_usd": 10.0, "output_usd": 100.0, "max_output_tokens": 20}
@@ -29,7 +29,7 @@ PRICED = {"input_usd": 10.0, "output_usd": 100.0, "max_output_tokens": 20}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Retries that do not take their time."""
-    monkeypatch.setattr(build, "Limits", partial(Limits, max_wait_seconds=0.01, max_tries=2))
+    monkeypatch.setattr(chat_client, "Limits", partial(Limits, max_wait_seconds=0.01, max_tries=2))
 
 
 def test_a_run_that_stops_early_leaves_a_complete_earlier_build_alone(tmp_path, capsys):

@@ -10,7 +10,7 @@ from small_builds import CAPTIONS, MOMENTS, comp, enriched, fig, hidden, paragra
 from hf_datasets.generation.cache import AnswerCache
 from hf_datasets.generation.openai_chat import Limits
 from hf_datasets.tfcovr.labels import load_labels
-from subtle.run import build
+from subtle.run import chat_client
 
 FAULTS = (
     "bad_row",
@@ -32,7 +32,7 @@ FAULTS = (
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Retries that do not take their time."""
-    monkeypatch.setattr(build, "Limits", partial(Limits, max_wait_seconds=0.01, max_tries=2))
+    monkeypatch.setattr(chat_client, "Limits", partial(Limits, max_wait_seconds=0.01, max_tries=2))
 
 
 def is_of_tfcovr(key):

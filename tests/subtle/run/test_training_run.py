@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -119,7 +120,9 @@ def test_the_checkpoint_layout_stays_as_earlier_versions_wrote_it(config, monkey
     names = ("model.safetensors", "optimizer.bin", "random_states_0.pkl", "progress.json")
     assert files(tmp_path / "run" / "checkpoints") == {f"step-0000000006/{name}" for name in names}
     progress = json.loads((tmp_path / "run/checkpoints/step-0000000006/progress.json").read_text())
-    assert list(progress) == ["epoch", "step", "total_steps", "loss_sum", "best", "history", "skipped", "sizes"]
+    assert list(progress) == [
+        *("epoch", "step", "total_steps", "loss_sum", "best", "history", "skipped", "steps_per_epoch", "sizes"),
+    ]
     assert (progress["epoch"], progress["step"], progress["total_steps"]) == (2, 2, 6)
     assert [list(epoch) for epoch in progress["history"]] == [["loss", "score", "other"]] * 2
 
@@ -185,6 +188,46 @@ def test_a_run_stopped_in_an_epoch_ends_with_the_weights_and_losses_of_one_that_
     assert whole == resumed
     whole, resumed = ((folder / "model/model.safetensors").read_bytes() for folder in folders)
     assert whole == resumed
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGUSR1", "max_hours"])
+def test_a_run_told_to_stop_writes_a_checkpoint_ends_for_requeueing_and_goes_on(config, monkeypatch, tmp_path, how):
+    SmallRun(config).train()
+    stopped = SmallConfig(**{**vars(config), "output_dir": str(tmp_path / "stopped"), "checkpoint_steps": 100})
+    stopped.max_hours = 0.0 if how == "max_hours" else None
+    handler = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patched:
+        if how != "max_hours":
+            patched.setattr(SmallRun, "train_epoch", told_to_stop(SmallRun.train_epoch, getattr(signal, how)))
+        with pytest.raises(SystemExit) as raised:
+            SmallRun(stopped).train()
+    assert raised.value.code == 75
+    assert signal.getsignal(signal.SIGTERM) is handler
+    (checkpoint,) = (tmp_path / "stopped/checkpoints").iterdir()
+    assert checkpoint.name == "step-0000000001"
+    stopped.max_hours = None
+    SmallRun(stopped).train()
+    whole, resumed = (Path(one.output_dir, "model/model.safetensors").read_bytes() for one in (config, stopped))
+    assert whole == resumed
+
+
+def told_to_stop(train_epoch, number):
+    def train(run):
+        os.kill(os.getpid(), number)
+        train_epoch(run)
+
+    return train
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_step_and_rows_but_keeps_the_checkpoint(config, tmp_path):
+    class Diverging(SmallRun):
+        def finish_step(self, loss):
+            super().finish_step(loss / (0 if self.progress.total_steps == 3 else 1), [7, 8])
+
+    config.checkpoint_steps = 2
+    with pytest.raises(SystemExit, match=r"the loss of step 4 is inf, among rows 7, 8; the last checkpoint"):
+        Diverging(config).train()
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-0000000002"]
 
 
 @pytest.mark.parametrize("share", [0, 0.5])

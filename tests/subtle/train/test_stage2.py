@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from accelerate.state import AcceleratorState
 from published_run import publish
 from safetensors.torch import load_file
 from trained_alike import assert_trained_alike
@@ -122,6 +123,27 @@ def test_two_processes_end_with_the_weights_of_one(config, tmp_path, warm_python
     alone, together = weights(config.output_dir), weights(double.output_dir)
     for name, value in alone.items():
         torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """As `accelerate launch --dynamo_backend eager`, whose compiler puts `_orig_mod.` before names."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "eager")
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_compiled_run_publishes_what_it_trained(config):
+    config.epochs = 1
+    stage2.run(config)
+    folder = Path(config.output_dir)
+    best = load_file(folder / "best.safetensors")
+    loaded = TFCoVRForComposedRetrieval.from_pretrained(folder / "model").state_dict()
+    assert set(best) <= set(loaded)
+    for name, value in best.items():
+        torch.testing.assert_close(loaded[name], value)
 
 
 @pytest.mark.slow
