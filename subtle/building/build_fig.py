@@ -56,6 +56,6 @@ def main(config: BuildFigConfig, build: Build | None = None) -> int:
     return build.write(
         configurations,
         card=CARD,
-        compare=lambda _: beside_paper(PAPER_COUNTS, counts_of(str(dataset_of(files)), built)),
+        compare=lambda _: beside_paper(PAPER_COUNTS, counts_of(str(dataset_of(files)), built) if built else {}),
         source=Path(config.source).name,
     )

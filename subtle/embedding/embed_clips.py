@@ -85,7 +85,7 @@ def import_videos(config: EmbedConfig) -> None:
             f"{config.dataset!r}, {config.dataset_config!r}: it has {next(iter(found))!r}, the data "
             f"{next(iter(clips))!r}; name the annotations that they were published with as --data_dir"
         )
-    size, model = len(found[known[0]]), config.import_model or path.name
+    size, model = len(found[known[0]]), path.name
     made = {"imported_from": path.name, "sha256": digest, "size": size, "model": model}
     store = FeatureStore(Path(config.output_dir) / "video", made)
     if todo := [clip_id for clip_id in known if clip_id not in store]:

@@ -485,7 +485,6 @@ class EmbedConfig(RunConfig, EncoderConfig, ShuffleConfig, DataConfig, ShardsCon
         "Take the embeddings of clips from this file (.pkl) or folder (.pth) of TF-CoVR's authors, which needs neither "
         "videos nor --vision_model; none: make them.",
     )
-    import_model: str | None = option(None, "What made the imported embeddings, in words; none: the file's name.")
     output_dir: str = "outputs/embeddings/stage1"
     shard_size: int = 1024
 

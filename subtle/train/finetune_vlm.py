@@ -209,7 +209,7 @@ class FinetuneVLM(TrainingRun):
             weights = dict(self.trained.named_parameters())
             for name, value in load_file(self.best_weights).items():
                 weights[name.replace("/", ".")].data.copy_(value)
-            embeddings = {"save_embedding_layers": False} if self.config.method == "lora" else {}
+            embeddings: dict[str, Any] = {"save_embedding_layers": False} if self.config.method == "lora" else {}
             self.write_model(self.trained, **embeddings)
         return metrics, details | {"base_weights": self.fingerprint}
 

@@ -66,7 +66,7 @@ def fewer(values, changes):
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def here(drawn):
     """The folder in which commands are typed, and a chat server that answers as the rule-based generators."""
     import datasets

@@ -61,7 +61,6 @@ def config(release, tiny, tmp_path):
         text_model=tiny["text_model"],
         vision_model="outputs/tfcovr/stage1/model",
         import_from=str(release[0] / "aim.pkl"),
-        import_model="AIM, 12 frames",
         output_dir=str(tmp_path / "embeddings"),
         num_workers=0,
     )
@@ -78,7 +77,7 @@ def test_all_parts_of_a_pickle_are_imported_and_clips_without_an_embedding_are_c
     stored = FeatureStore(Path(config.output_dir) / "video")
     assert set(stored) == release[1].keys() - {"another-clip"}
     assert all(torch.equal(stored[one], release[1][one]) for one in stored)
-    assert (stored.details["model"], stored.details["size"]) == ("AIM, 12 frames", SIZE)
+    assert (stored.details["model"], stored.details["size"]) == ("aim.pkl", SIZE)
     assert "16 of 17 clips have an embedding of size 12; 1 others are of no clip" in capsys.readouterr().out
     shards = sorted(Path(config.output_dir).rglob("shard-*"))
     embed_clips.run(config)
@@ -94,8 +93,8 @@ def test_stage_2_trains_on_imported_embeddings_and_its_model_is_measured_on_them
     folder = str(tmp_path / "run" / "model")
     model, _ = load_trained(folder)
     assert model.vision_model is None
-    assert model.config.imported_video["model"] == "AIM, 12 frames"
-    with pytest.raises(ValueError, match="no video encoder: it works on imported embeddings of AIM, 12 frames"):
+    assert model.config.imported_video["model"] == "aim.pkl"
+    with pytest.raises(ValueError, match=r"no video encoder: it works on imported embeddings of aim\.pkl"):
         model.encode_video(torch.zeros(1, 2, 3, 8, 8))
     data = {name: getattr(config, name) for name in ("dataset_config", "data_dir")}
     measuring = EvaluateConfig(
@@ -162,7 +161,7 @@ def test_published_embeddings_are_what_stage_2_trains_on_and_name_no_folder_of_t
     card = (publication.folder / "README.md").read_text()
     assert "license: mit" in card
     assert "16 of its 17 clips have an embedding, of size 12" in card
-    assert "model `AIM, 12 frames`" in card
+    assert "model `aim.pkl`" in card
     options = {**SMALL, **shared(config), "embeddings": str(publication.folder), "num_workers": 0}
     stage2.run(Stage2Config(**options, output_dir=str(tmp_path / "run")))
     with pytest.raises(ValueError, match=r"not a finished folder of embeddings"):

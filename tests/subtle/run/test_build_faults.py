@@ -220,7 +220,7 @@ def test_a_judge_that_stops_early_keeps_the_earlier_complete_verdicts(tiny_comp,
         assert judge.main(config) == 0
         before = contents(tmp_path / "built")
         url = server.url
-    config = judge.JudgeConfig(**options(tmp_path, url, seed=3, **given))
+    config = judge.JudgeConfig(**options(tmp_path, url, own_questions=True, seed=3, **given))
     assert judge.main(config) == 1
     assert contents(tmp_path / "built") == before
     assert "keeps the complete" in capsys.readouterr().err
