@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -248,8 +248,30 @@ def two_workers(clips: list[Clip]) -> Ratio:
     return Ratio("pool, two workers", "one worker", one_ms / two_ms, 1.7, detail=detail)
 
 
+def kept_as(clips: list[Clip], folder: Path) -> Iterator[Ratio]:
+    """Moments of a long video, as TF-CoVR's gymnastics, against the same cut into files, and as FineDiving's frames."""
+    files, folders = [], []
+    for number, clip in enumerate(clips):
+        length, place = clip.last - clip.first, folder / f"frames-{number}"
+        path = write_video(folder / f"cut-{number}.mp4", clip.first, length)
+        files.append(Clip(path, 0, length, is_whole_file=True, number=clip.first))
+        place.mkdir()
+        with av.open(path) as container:
+            for index, frame in enumerate(container.decode(video=0), start=1):
+                frame.to_image().save(place / f"{index:05}.jpg", quality=90)
+        folders.append(replace(files[-1], path=str(place)))
+    kept = {"moments of a long video": clips, "files": files, "folders of frames": folders}
+    for name, several in kept.items():
+        check(name, ours, several)
+    measured = interleave({name: lambda several=several: [*map(ours, several)] for name, several in kept.items()})
+    for name, goal in (("moments of a long video", 1.3), ("folders of frames", 1.0)):
+        mine, cut = (1000 * measured[one] / len(clips) for one in (name, "files"))
+        detail = f"{mine:.1f} ms against {cut:.1f} ms per clip"
+        yield Ratio(name, "the same clips as files", mine / cut, goal, at_most=True, detail=detail)
+
+
 def measure() -> Iterator[Ratio]:
-    """Clip files, moments in a 10-minute and a 1-hour video, preprocessing, and the pool."""
+    """Clip files, moments in a 10-minute and a 1-hour video, how clips are kept, preprocessing, and the pool."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         clips = clip_files(Path(folder), 40)
@@ -267,3 +289,4 @@ def measure() -> Iterator[Ratio]:
             yield compare(what, measured, "torchcodec cached", 1.25, at_most=True)
             yield compare(what, measured, "decord opened", decord_goal, at_most=False)
             yield compare(what, measured, "datasets Video", feature_goal, at_most=False)
+        yield from kept_as(moments(path, num_frames, 24), Path(folder))

@@ -71,6 +71,12 @@ def steps_of_tfcovr(parts: Parts) -> list[Step]:
             "features", RELEASE, launch + "embed) clips embed_4xa100.yaml {data}", hours=A100.hours(operations, clips)
         ),
         Step("Table 3, last rows", RELEASE, launch + "stage2) stage2_4xa100.yaml {data}"),
+        Step(
+            "features, those that the authors publish",
+            RELEASE,
+            "subtle embed clips embed_one_gpu.yaml --data_dir {annotations} --video_dir none --import_from FILE",
+            needs_videos=False,
+        ),
         Step("Table 2", RELEASE, "subtle table zero_shot_paper.yaml {data} --dry_run"),
         Step("Table 3", RELEASE, "subtle table finetune_baseline_paper.yaml {data} --dry_run"),
         Step("section 3", "FineGym", "subtle build tfcovr --source {annotations}", needs_videos=False),
@@ -99,11 +105,13 @@ def steps_of_fig(parts: Parts) -> list[Step]:
     steps = []
     for name, part in parts.items():
         embed = f"subtle embed moments --dataset {name} --dataset_config release {{data}} {models}"
-        train = f"accelerate launch $(subtle path vcmr) vcmr_{name}.yaml --data_dir {{annotations}}"
+        files = " ".join(f"vcmr_{one}.yaml" for one in (name, "xml", "reloclnet", "hero"))
+        places = f"--runs_dir outputs/vcmr/{name} --output_dir outputs/vcmr_evaluation/{name}"
+        grid = f"subtle evaluate vcmr --compare --seeds 0 --queries fine coarse --vcmr_config {files} {places}"
         steps += [
             Step(f"Tables 1 and 2, {name}", name, "subtle analyse fig --release {annotations}", needs_videos=False),
             Step(f"features, {name}", name, embed, hours=A100.hours(4 * part.seconds * RESNET_OPERATIONS)),
-            Step(f"Tables 4 to 6, {name}", name, train),
+            Step(f"Tables 4 to 6, {name}", name, f"{grid} --data_dir {{annotations}}"),
         ]
     return steps
 

@@ -364,9 +364,9 @@ def test_the_cosine_moves_in_each_step_or_as_released_once_per_epoch(config, tmp
     config.epochs, rates = 2, []
     finish_step = stage2.Stage2.finish_step
 
-    def recorded(run, loss):
+    def recorded(run, loss, *rows):
         rates.append(run.optimizer.param_groups[0]["lr"])
-        finish_step(run, loss)
+        finish_step(run, loss, *rows)
 
     monkeypatch.setattr(stage2.Stage2, "finish_step", recorded)
     for cosine_per, wanted in (("epoch", 2), ("step", 0)):
