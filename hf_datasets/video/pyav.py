@@ -396,10 +396,11 @@ class OpenVideo:
         keyframe = self._keyframe_of(group[0])
         unsent, unseen = set(group), set(group)
         skips = self._codec.name in SKIPPABLE_CODECS and not thorough
+        stand_alone = self._codec.codec.intra_only and not thorough  # pictures, of which none needs another
         entered = thorough
         for packet in self.packets(keyframe - 1 if thorough else group[0]):
             entered = entered or packet.pts == keyframe or packet.pts in unsent
-            if not entered:
+            if not entered or (stand_alone and packet.pts not in unsent):
                 continue
             self._codec.skip_frame = "NONREF" if skips and packet.pts not in unsent else "DEFAULT"
             unsent.discard(packet.pts)

@@ -10,6 +10,7 @@ from hf_datasets.video import VideoError, VideoStore, read_frames
 from hf_datasets.video.cutting import encode_clip
 from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.pool import VideoReaderPool, VideoRequest
+from hf_datasets.video.pyav import OpenVideo
 
 FRAMES = 60
 
@@ -34,8 +35,11 @@ def numbers_of(frames):
 @pytest.mark.parametrize(
     ("span", "expected"), [((None, None), [5, 15, 25, 35, 45, 55]), ((1.0, 1.4), [32, 34, 36, 38, 40, 42])]
 )
-def test_a_folder_of_frames_is_a_video_of_30_frames_a_second(dive, span, expected):
+def test_a_folder_of_frames_is_a_video_of_30_frames_a_second(dive, span, expected, monkeypatch):
+    fed, feed = [], OpenVideo._feed
+    monkeypatch.setattr(OpenVideo, "_feed", lambda video, packet: [fed.append(packet), feed(video, packet)][1])
     read = read_frames(dive, 6, *span)
+    assert sum(packet is not None for packet in fed) == 6  # no picture between them is decoded
     found = numbers_of(read.frames)
     assert len(found) == 6
     assert np.abs(np.array(found) - expected).max() <= 1
