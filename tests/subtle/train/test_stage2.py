@@ -24,6 +24,7 @@ from hf_models.retrieval import encode
 from subtle.evaluate import evaluate_tfcovr
 from subtle.evaluate.options import EvaluateConfig
 from subtle.options import run_recipe
+from subtle.run.accelerator import Stopped
 from subtle.run.checkpoints import Checkpoints
 from subtle.tfcovr.batches import PixelSource
 from subtle.train import stage2
@@ -97,10 +98,13 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(model, request, 
     assert_trained_alike(config.output_dir, killed.output_dir)
 
 
-def test_two_processes_end_with_the_weights_of_one(config, tmp_path, warm_python):
+def test_two_processes_go_on_where_one_stopped_and_end_with_the_weights_of_one(config, tmp_path, warm_python):
     config.fusion_dropout, config.epochs = 0.0, 2
     stage2.run(config)
     double = Stage2Config(**{**vars(config), "output_dir": str(tmp_path / "double")})
+    with pytest.raises(Stopped):
+        stage2.run(Stage2Config(**{**vars(double), "max_hours": 1e-9}))
+    assert len(list(tmp_path.glob("double/checkpoints/step-0000000001"))) == 1
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
