@@ -31,7 +31,7 @@ from filelock import FileLock
 from hf_models.atomic_files import replacing, to_disk
 from hf_models.index.durability import reading
 from hf_models.index.filters import understood
-from hf_models.index.store import IndexedModel, MomentIndex, damaged, moment_schema
+from hf_models.index.store import IndexDamagedError, IndexedModel, MomentIndex, damaged, moment_schema
 
 COLUMNS = ("moment_id", "video", "start_seconds", "end_seconds", "label", "text", "fingerprint")
 IDENTITY = ("moment_id", "fingerprint")
@@ -205,7 +205,7 @@ class MomentMatrix:
             for batch in rebatched(self.rows(table, np.sort(row_ids))):
                 checked = self.checked_vectors(batch)
                 with caching(self.folder):
-                    vectors.write(checked)
+                    vectors.write(checked.data)
                     ids.write(batch["_rowid"].to_numpy())
                     writer.write_batch(batch.select(COLUMNS))
         to_disk(*paths)
@@ -229,7 +229,7 @@ class MomentMatrix:
         """The vectors `(N, D)` float32 of a batch.
 
         Raises:
-            ValueError: One is missing, not finite or too large.
+            IndexDamagedError: One is missing, not finite or too large.
         """
         column = batch["vector"].fill_null([float("nan")] * self.model.dimensions)
         vectors: np.ndarray = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.model.dimensions)
@@ -238,7 +238,7 @@ class MomentMatrix:
             what = (
                 f"the vector of the moment {batch['moment_id'][wrong[0]].as_py()!r} is missing, not finite or beyond "
             )
-            raise ValueError(damaged(self.index.path, f"{what}{LARGEST_VALUE:g}"))
+            raise IndexDamagedError(damaged(self.index.path, f"{what}{LARGEST_VALUE:g}"))
         return np.ascontiguousarray(vectors)
 
     def read_part(self, name: str, kept_file: str | None) -> Part:

@@ -72,6 +72,14 @@ def moment_schema(dimensions: int) -> pa.Schema:
     )
 
 
+class IndexDamagedError(ValueError):
+    """An index holds what cannot be, or was made by another version of this package."""
+
+
+class ModelChangedError(ValueError):
+    """What is in the place of a model is not what made the vectors of an index."""
+
+
 class _Details(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
     files: dict[str, list[int]] | None = None
@@ -203,13 +211,15 @@ class MomentIndex:
         models = {}
         for row in rows.to_pylist():
             if row.pop("format") != FORMAT:
-                raise ValueError(_of_another_version(self.path, f"its format is not {FORMAT}"))
+                raise IndexDamagedError(_of_another_version(self.path, f"its format is not {FORMAT}"))
             try:
                 model = _ModelRow(**row).model_dump()
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 place = ".".join(map(str, first["loc"]))
-                raise ValueError(damaged(self.path, f"{place} of the model {row['key']!r}: {first['msg']}")) from None
+                raise IndexDamagedError(
+                    damaged(self.path, f"{place} of the model {row['key']!r}: {first['msg']}")
+                ) from None
             models[row["key"]] = IndexedModel(**model)
         return models
 
@@ -294,13 +304,13 @@ class MomentIndex:
         """What is done, by video.
 
         Raises:
-            ValueError: The table is missing or damaged.
+            IndexDamagedError: The table is missing or damaged.
         """
         table = self._table(f"files_{key}", FILES)
         with _reading(self.path):
             rows = table.to_arrow().to_pylist()
         if wrong := [row for row in rows if not _is_file(row)]:
-            raise ValueError(damaged(self.path, f"the file {wrong[0]['video']!r} has no complete row"))
+            raise IndexDamagedError(damaged(self.path, f"the file {wrong[0]['video']!r} has no complete row"))
         return {row["video"]: row for row in rows}
 
     def _table(self, name: str, schema: pa.Schema) -> Any:
@@ -313,12 +323,12 @@ class MomentIndex:
         """Videos that have fewer or more moments than their files' rows say, as after `create` went back.
 
         Raises:
-            ValueError: A moment names no video.
+            IndexDamagedError: A moment names no video.
         """
         with _reading(self.path):
             videos = self.moments(key).search().select(["video"]).limit(None).to_arrow()["video"]
         if videos.null_count:
-            raise ValueError(damaged(self.path, "a moment names no video"))
+            raise IndexDamagedError(damaged(self.path, "a moment names no video"))
         found = {row["values"]: row["counts"] for row in videos.combine_chunks().value_counts().to_pylist()}
         expected = {video: row["num_moments"] for video, row in self.files(key).items() if row["num_moments"]}
         return {video for video, _ in found.items() ^ expected.items()}
@@ -454,15 +464,15 @@ def _reading(path: str) -> Iterator[None]:
     except (ValueError, RuntimeError) as error:  # LanceDB's own are either
         if "(os error " in str(error):  # of a disk, not of what is on it
             raise
-        raise ValueError(damaged(path, str(error).partition("\n")[0])) from error
+        raise IndexDamagedError(damaged(path, str(error).partition("\n")[0])) from error
 
 
 def _check_columns(path: str, schema: pa.Schema, expected: pa.Schema) -> None:
     if missing := sorted(set(expected.names) - set(schema.names)):
-        raise ValueError(_of_another_version(path, f"it lacks {', '.join(missing)}"))
+        raise IndexDamagedError(_of_another_version(path, f"it lacks {', '.join(missing)}"))
     if wrong := [field for field in expected if schema.field(field.name).type != field.type]:
         found = schema.field(wrong[0].name).type
-        raise ValueError(damaged(path, f"{wrong[0].name} is {found}, not {wrong[0].type}"))
+        raise IndexDamagedError(damaged(path, f"{wrong[0].name} is {found}, not {wrong[0].type}"))
 
 
 def _is_file(row: Mapping[str, Any]) -> bool:
