@@ -235,10 +235,9 @@ class MomentMatrix:
         vectors: np.ndarray = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.model.dimensions)
         largest = np.abs(vectors).max(axis=1, initial=0)  # of NaN it is NaN
         if wrong := np.flatnonzero(~(largest < LARGEST_VALUE)).tolist():
-            what = (
-                f"the vector of the moment {batch['moment_id'][wrong[0]].as_py()!r} is missing, not finite or beyond "
-            )
-            raise IndexDamagedError(damaged(self.index.path, f"{what}{LARGEST_VALUE:g}"))
+            moment = batch["moment_id"][wrong[0]].as_py()
+            what = f"the vector of the moment {moment!r} is missing, not finite or beyond 1e15"
+            raise IndexDamagedError(damaged(self.index.path, what))
         return np.ascontiguousarray(vectors)
 
     def read_part(self, name: str, kept_file: str | None) -> Part:

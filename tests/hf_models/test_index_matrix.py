@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 import pytest
+from huggingface_hub import constants
 
 pytest.importorskip("lancedb")
 
@@ -183,9 +184,10 @@ def test_a_cache_that_cannot_be_written_is_named_with_what_to_set(index, tmp_pat
         found(index, queries(1)[0])
 
 
-def test_vectors_take_no_more_memory_than_a_batch(index):
+def test_vectors_lie_in_the_users_cache_in_arrays_that_are_not_read_whole(index):
     matrix = MomentMatrix(index, MODEL)
     (part,) = matrix.refresh()
+    assert matrix.folder.is_relative_to(constants.HF_ASSETS_CACHE)
     assert isinstance(part.vectors.base, np.memmap)
     assert part.columns.num_record_batches == 13
     assert part.take(np.array([99, 0, 99]), ["moment_id"])["moment_id"].to_pylist() == [

@@ -1,6 +1,7 @@
 """An index as a library: what `subtle search` finds, from Python, with the model loaded once."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -131,6 +132,21 @@ def test_what_another_process_adds_is_found_by_the_next_search(made, tmp_path):
         (videos / "two.mp4").write_bytes(Path(made.video_dir, "first/two.mp4").read_bytes())
         index_recipe.run(config, None)
         assert {one.video for one in index.search(text="show red")} == {"one.mp4", "two.mp4"}
+
+
+def test_the_program_of_the_first_page_runs(made, tmp_path, monkeypatch, capsys):
+    (program,) = re.findall(
+        r"```python\n(import subtle .*?)```",
+        (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
+    assert len(program.splitlines()) <= 15
+    (tmp_path / "archive").symlink_to(made.output)
+    (tmp_path / "query.mp4").symlink_to(Path(made.video_dir, "first/two.mp4"))
+    monkeypatch.chdir(tmp_path)
+    exec(program.replace("start_seconds=3.2, end_seconds=5.0", "start_seconds=1.0, end_seconds=2.0"), {})
+    assert re.match(r"\w+/\w+\.mp4 \d\.0 \d\.0 -?0\.\d+\n", capsys.readouterr().out)
+    assert len(list((tmp_path / "found/clips").iterdir())) == 3
 
 
 def test_importing_the_package_imports_nothing_heavy():
