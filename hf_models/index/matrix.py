@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from filelock import FileLock
 
 from hf_models.atomic_files import replacing, to_disk
@@ -34,8 +33,6 @@ from hf_models.index.filters import understood
 from hf_models.index.store import IndexDamagedError, IndexedModel, MomentIndex, damaged, moment_schema
 
 COLUMNS = ("moment_id", "video", "start_seconds", "end_seconds", "label", "text", "fingerprint")
-IDENTITY = ("moment_id", "fingerprint")
-"""What a row must still say to be the same moment of the same file: a table that went back gives row ids anew."""
 ROWS_PER_BATCH = 16_384
 ROWS_PER_PRODUCT = 65_536
 MOST_PARTS = 8
@@ -128,18 +125,21 @@ class MomentMatrix:
             if stamp == self.stamp:
                 return self.parts
             table = self.index.moments(self.model.key)
-            # On a bucket another index may have taken the place of the one that the files were made of.
-            is_sure = "://" not in self.place or bool(self.stamp)
-            known, parts = self.read_state()
-            if known != stamp or not is_sure:
+            with reading(self.index.path):
+                versions = {one["version"]: one["timestamp"].isoformat() for one in table.list_versions()}
+            now = [table.version, versions.get(table.version)]
+            made_of, parts = self.read_state()
+            if made_of != now:
                 with caching(self.folder):
                     self.folder.mkdir(parents=True, exist_ok=True)
                     lock = FileLock(self.folder / "lock").acquire()
                 with lock:
-                    known, parts = self.read_state()
-                    if known != stamp or not is_sure:
-                        parts = self.brought_up_to_date(table, parts)
-                        self.write_state(stamp, parts)
+                    made_of, parts = self.read_state()
+                    if made_of != now:
+                        # Where the version is there no more, another table may be in its place, with the same row ids.
+                        is_of_table = versions.get(made_of[0], "") == made_of[1]
+                        parts = self.brought_up_to_date(table, parts if is_of_table else ())
+                        self.write_state(now, parts)
             self.parts, self.stamp = parts, stamp
             self.filters.clear()
             return parts
@@ -157,20 +157,15 @@ class MomentMatrix:
     def brought_up_to_date(self, table: Any, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """The parts with what the table has, and without what it has no longer."""
         with reading(self.index.path):
-            now = table.search().select(list(IDENTITY)).with_row_id(True).limit(None).to_arrow()
-        row_ids = now["_rowid"].to_numpy()
+            found = table.search().select(["moment_id"]).with_row_id(True).limit(None).to_arrow()
+        row_ids = found["_rowid"].to_numpy()
         is_new = np.ones(len(row_ids), bool)
         kept_parts = []
         for part in parts:
+            is_here, places = part.places(row_ids)
+            is_new &= ~is_here
             kept = np.zeros(len(part.row_ids), bool)
-            found, places = part.places(row_ids)
-            before, today = part.take(places, IDENTITY), now.select(list(IDENTITY)).filter(pa.array(found))
-            same = np.ones(len(places), bool)
-            for name in IDENTITY:
-                equal = pc.equal(before[name].combine_chunks(), today[name].combine_chunks())
-                same &= pc.fill_null(equal, fill_value=False).to_numpy(zero_copy_only=False)
-            kept[places[same]] = True
-            is_new[np.flatnonzero(found)[same]] = False
+            kept[places] = True
             kept_parts.append(self.with_kept(part, kept))
         num_rows = sum(len(part.row_ids) for part in parts)
         num_left = len(row_ids) - int(is_new.sum())
@@ -266,19 +261,20 @@ class MomentMatrix:
                 raise ValueError(f"{kept_file} is cut short")
         return Part(name, vectors.reshape(rows, -1), row_ids, columns, kept, kept_file)
 
-    def read_state(self) -> tuple[str, tuple[Part, ...]]:
-        """The version of the table that the files are of, and their parts; nothing where they are to be made again."""
+    def read_state(self) -> tuple[list[Any], tuple[Part, ...]]:
+        """Version and time of the table that the files were made of, and their parts; or nothing that can be used."""
         known = {(part.name, part.kept_file): part for part in self.parts}
         try:
             state = json.loads((self.folder / STATE).read_text(encoding="utf-8"))
             parts = [known.get((name, kept)) or self.read_part(name, kept) for name, kept in state["parts"]]
-            return (state["stamp"], tuple(parts)) if state["place"] == self.place else ("", ())
+            version, time = state["made_of"]
+            return [int(version), str(time)], tuple(parts)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-            return "", ()
+            return [0, None], ()
 
-    def write_state(self, stamp: str, parts: Sequence[Part]) -> None:
+    def write_state(self, made_of: list[Any], parts: Sequence[Part]) -> None:
         """Write what belongs together, then remove what belongs to nothing; who reads removed files keeps them open."""
-        state = {"place": self.place, "stamp": stamp, "parts": [(part.name, part.kept_file) for part in parts]}
+        state = {"made_of": made_of, "parts": [(part.name, part.kept_file) for part in parts]}
         with caching(self.folder), replacing(self.folder / STATE) as unfinished:
             unfinished.write_text(json.dumps(state), encoding="utf-8")
         names = {part.name for part in parts}
