@@ -390,3 +390,9 @@ def test_queries_without_a_moment_are_measured(config, small, tmp_path):
 def test_a_share_of_all_queries_is_refused_by_name(small):
     with pytest.raises(ValueError, match=r"--without_moment must lie in \[0, 1\)"):
         EvaluateVCMRConfig(**small, without_moment=1.0)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_loss_that_is_not_finite_names_the_queries_of_its_moments(config):
+    with pytest.raises(SystemExit, match=r"the loss of step 1 is nan, among rows (\d+), (\d+), "):
+        vcmr.run(config)
