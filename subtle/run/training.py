@@ -358,7 +358,7 @@ class TrainingRun(ABC):
         def heed(number: int, _: Any) -> None:
             if os.getpid() == own:
                 self.signaled = True
-            else:  # a process that reads videos was forked from this one
+            elif number == signal.SIGTERM:  # a process that reads videos was forked from this one
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
 

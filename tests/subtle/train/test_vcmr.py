@@ -306,7 +306,7 @@ def test_the_configuration_files_are_read_and_name_a_preset(name):
     config = parse_config(VCMRConfig, None, [str(RECIPES / "configs" / f"{name}.yaml")])
     preset = span_preset(config)
     if name in {"vcmr", "vcmr_miniature_long"}:
-        longer = {"epochs": 40, "patience": 10} if name == "vcmr_miniature_long" else {}
+        longer = {"epochs": 40, "output_dir": "outputs/vcmr_long"} if name == "vcmr_miniature_long" else {}
         assert config == VCMRConfig(**longer)
         assert preset == MINIATURE
         assert preset.clip_seconds == MINIATURE_CLIP_SECONDS
