@@ -6,9 +6,9 @@
 # What your cluster wants otherwise stands before the file: sbatch --nodes=1 --account=... --partition=... slurm.sh ...
 #
 # Slurm starts each process by itself, with the variables that `accelerate launch` would set: a launcher of several ends
-# with status 1 whatever they end with, and hands on no SIGUSR1. Ten minutes before the time limit, every process
-# gets SIGUSR1, writes its part of a checkpoint after the step, and ends with status 75: the job is put back into the queue
-# and goes on from there. Any other status ends it.
+# with status 1 whatever they end with, and hands on no SIGUSR1. Ten minutes before the time limit every process gets
+# SIGUSR1; a checkpoint is written after the step, and all end with status 75: the job is put back into the queue and
+# goes on from there. Any other status ends it.
 #SBATCH --job-name=subtle
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8

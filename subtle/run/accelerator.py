@@ -71,7 +71,7 @@ def make_accelerator(
         )
     if tracker is not None and tracker not in (there := [one.value for one in get_available_trackers()]):
         raise SystemExit(
-            f"--tracker {tracker}: there is {', '.join(there) or 'none'}; install its package, such as with `pip install "
+            f"--tracker {tracker}: there is {', '.join(there) or 'none'}; install its package, such as by `pip install "
             "tensorboard`, or leave out --tracker"
         )
     accelerator = Accelerator(

@@ -214,7 +214,8 @@ class CrossAttentionTraining(TrainingRun):
         """The rest of the current epoch."""
         config, accelerator, progress = self.config, self.accelerator, self.progress
         self.model.train()
-        for rows in self.fetched(epoch_batches(len(self.triplets), progress.epoch, config, accelerator)[progress.step :]):
+        batches = epoch_batches(len(self.triplets), progress.epoch, config, accelerator)[progress.step :]
+        for rows in self.fetched(batches):
             loss = self.loss_of(rows)
             accelerator.backward(loss)
             self.clip_gradients()

@@ -1,4 +1,4 @@
-"""The files for clusters: a Slurm job puts itself back as long as it was stopped, and what the others say is allowed."""
+"""The files for clusters: a Slurm job puts itself back where it was stopped, and what the others say is allowed."""
 
 import os
 import re

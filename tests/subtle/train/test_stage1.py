@@ -417,5 +417,5 @@ def test_gradient_checkpointing_changes_nothing(config):
 
 @pytest.mark.usefixtures("diverging")
 def test_a_loss_that_is_not_finite_names_the_clips_of_its_batch(config):
-    with pytest.raises(SystemExit, match=r"the loss of step 1 is nan, among rows train-(red|green|blue|grey)-\d, train"):
+    with pytest.raises(SystemExit, match=r"the loss of step 1 is nan, among rows train-\w+-\d, train"):
         run(config)
