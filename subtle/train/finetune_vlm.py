@@ -120,16 +120,22 @@ class FinetuneVLM(TrainingRun):
         self.trained.train()
         rows = epoch_batches(len(self.source), progress.epoch, config, accelerator)[progress.step :]
         batches = [self.source.batch(part, progress.epoch) for part in rows]
-        for batch, frames in zip(batches, self.frames_of([batch.items for batch in batches]), strict=True):
+        frames_of_each = self.frames_of([batch.items for batch in batches])
+        for batch, frames, part in self.fetched(zip(batches, frames_of_each, rows, strict=True)):
             chunks = [partial(self.rows, chunk, frames) for chunk in chunks_of(batch.items, config.chunk_size)]
             loss = backward_in_chunks(
                 chunks, partial(self.loss, batch=batch), accelerator.device, backward=accelerator.backward
             )
             self.average_gradients()
-            accelerator.clip_grad_norm_(self.weights, config.max_gradient_norm or float("inf"))
+            self.clip_gradients(self.weights)
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, part)
+
+    def row_name(self, row: Any) -> str:
+        """The query of a triplet: its text, or its clip with the text."""
+        query, second, *_ = self.source.triplets[row]
+        return f"{query} + {second}" if self.config.train_on == "clips" else query
 
     def frames_of(self, groups: list[list[Item]]) -> Any:
         """The frames of each group's clips; none where the states of the frozen model are there."""

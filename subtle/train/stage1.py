@@ -117,11 +117,15 @@ class Stage1(TrainingRun):
             spread=config.spread,
         )
 
+    def parts(self, items: Sequence[Any], batch_size: int) -> list[Any]:
+        """This process's items of each batch."""
+        rank, step = self.accelerator.process_index, self.accelerator.num_processes
+        return [items[start : start + batch_size][rank::step] for start in range(0, len(items), batch_size)]
+
     def batches(self, split: str, items: Sequence[Any], batch_size: int) -> Iterator[dict[str, Tensor]]:
         """This process's part of each batch, normalized on the device."""
         accelerator = self.accelerator
-        chunks: list[Any] = [items[start : start + batch_size] for start in range(0, len(items), batch_size)]
-        chunks = [chunk[accelerator.process_index :: accelerator.num_processes] for chunk in chunks]
+        chunks = self.parts(items, batch_size)
         workers = 0 if self.config.cache_frames else self.config.num_workers
         mean, std = (
             255 * torch.tensor(values, device=accelerator.device)[:, None, None]
@@ -147,15 +151,19 @@ class Stage1(TrainingRun):
         self.model.train()
         items = epoch_items(torch.tensor(self.data["train"].labels), progress.epoch, config)
         items = items[progress.step * config.batch_size : self.steps_per_epoch * config.batch_size]
-        for batch in self.batches("train", items, config.batch_size):
+        batches = self.batches("train", items, config.batch_size)
+        for batch, rows in self.fetched(zip(batches, self.parts(items, config.batch_size), strict=True)):
             with accelerator.autocast():
                 loss = self.loss(self.model(pixel_values=batch["pixel_values"]).logits, batch["labels"])
             accelerator.backward(loss)
-            if config.max_gradient_norm:
-                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, rows)
+
+    def row_name(self, row: tuple[int, int]) -> str:
+        """The clip of an item."""
+        return str(self.data["train"].clips[row[0]]["clip_id"])
 
     def validate(self) -> dict[str, float]:
         """Accuracy on the validation clips."""

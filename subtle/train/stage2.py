@@ -148,14 +148,18 @@ class Stage2(TrainingRun):
         self.model.train()
         rows = self.epoch_batches(progress.epoch)[progress.step :]
         batches = self.source.batches(self.triplets, rows, config.query)
-        for batch, part in zip(batches, rows, strict=True):
+        for batch, part in self.fetched(zip(batches, rows, strict=True)):
             loss = self.model(**batch, return_loss=True).loss
             accelerator.backward(loss)
-            if config.max_gradient_norm:
-                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.clip_gradients()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            self.finish_step(loss, part.tolist())
+            self.finish_step(loss, part)
+
+    def row_name(self, row: Any) -> str:
+        """The clips of a triplet."""
+        ids = list(self.source.clips)
+        return f"{ids[self.triplets.query[row]]} -> {ids[self.triplets.target[row]]}"
 
     def validate(self) -> dict[str, float]:
         """Mean average precision on the validation split; every process does the same work."""

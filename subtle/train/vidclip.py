@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -215,25 +216,31 @@ class Training(TrainingRun):
         self.model.train()
         if config.freeze_vision:
             self.plain_model.vision_model.eval()
-        contrasts = self.epoch_contrasts(progress.epoch)
-        batches = epoch_batches(len(contrasts), progress.epoch, config, accelerator)[progress.step :]
-        for batch in self.read_batches(
-            ContrastFrames(contrasts, self.reader, config.num_frames),
-            [batch.tolist() for batch in batches],
+        self.contrasts = self.epoch_contrasts(progress.epoch)
+        parts = epoch_batches(len(self.contrasts), progress.epoch, config, accelerator)[progress.step :]
+        rows = [part.tolist() for part in parts]
+        batches = self.read_batches(
+            ContrastFrames(self.contrasts, self.reader, config.num_frames),
+            rows,
             num_workers=config.num_workers,
             collate=partial(  # of values that a worker process can be given
                 collate, processor=self.processor, visual=self.visual, negatives=config.objective != "clip"
             ),
-        ):
+        )
+        for batch, part in self.fetched(zip(batches, rows, strict=True)):
             inputs = {name: value.to(accelerator.device) for name, value in batch.items()}
             loss = self.model(**inputs, return_loss=True).loss
             accelerator.backward(loss)
-            if config.max_gradient_norm:
-                accelerator.clip_grad_norm_(self.model.parameters(), config.max_gradient_norm)
+            self.clip_gradients()
             self.optimizer.step()
             self.plain_model.limit_logit_scale_()
             self.optimizer.zero_grad()
-            self.finish_step(loss)
+            self.finish_step(loss, part)
+
+    def row_name(self, row: int) -> str:
+        """Where the spans of a pair or stack begin in their videos."""
+        spans = self.contrasts[row].spans
+        return " + ".join(f"{Path(span.path).stem} at {span.start_seconds or 0:g} s" for span in spans)
 
     def validate(self) -> dict[str, float]:
         """Comprehensive accuracy and recall on the validation split; every process does the same work."""

@@ -53,6 +53,15 @@ def test_every_script_is_listed_with_its_first_sentence(call, monkeypatch):
     assert call("--help") == call("-h") == (0, shown, "")
 
 
+@pytest.mark.parametrize("words", [("check", "comp", "--data_dir", "nowhere"), ("check", "comp", "--help")], ids=str)
+def test_a_program_that_runs_a_verb_in_its_process_keeps_its_interrupts(call, words):
+    earlier = signal.getsignal(signal.SIGINT)
+    assert earlier is signal.default_int_handler
+    with contextlib.suppress(SystemExit):
+        call(*words)
+    assert signal.getsignal(signal.SIGINT) is earlier
+
+
 def test_the_version_is_that_of_the_package(call):
     assert re.fullmatch(r"subtle-video \d+\.\d+\.\d+\n", call("--version")[1])
 
@@ -80,7 +89,7 @@ def test_path_prints_where_a_script_a_folder_or_a_file_is(call, name, path):
         (["--helf"], "there is no '--helf'; there are"),
         (["path"], "subtle path takes one name: give a verb"),
         (["path", "stage2", "stage1"], "subtle path takes one name"),
-        (["path", "conigs"], r"one of the folders configs, accelerate, weights.*; did you mean configs\?"),
+        (["path", "conigs"], r"one of the folders configs, accelerate, cluster, weights.*; did you mean configs\?"),
         (["path", "harness"], "there is no 'harness'"),
         (["path", "configs/../stage2.py"], "there is no"),
         (["path", "/etc"], "there is no '/etc'"),

@@ -69,16 +69,16 @@ def test_stage_1_validates_any_number_of_clips_as_one_process_does(launches, con
         assert [one["accuracy"] for one in found] == pytest.approx([one["accuracy"] for one in alone])
 
 
-def test_stage_2_in_shards_publishes_the_weights_of_one_process(launches, configs, tmp_path):
+def test_stage_2_in_shards_also_stopped_and_gone_on_publishes_the_weights_of_one_process(launches, configs, tmp_path):
     config = Stage2Config(**{**vars(configs["sharded"]), "output_dir": str(tmp_path / "alone")})
     assert launches
     SureStage2(config).train()
-    alone, sharded = (
-        load_file(Path(one.output_dir, "model/model.safetensors")) for one in (config, configs["sharded"])
-    )
-    assert alone.keys() == sharded.keys()
+    folders = [config.output_dir, *(f"{configs['sharded'].output_dir}{suffix}" for suffix in ("", "-stopped"))]
+    alone, sharded, resumed = (load_file(Path(folder, "model/model.safetensors")) for folder in folders)
+    assert alone.keys() == sharded.keys() == resumed.keys()
     for name, value in alone.items():
         torch.testing.assert_close(sharded[name], value, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(resumed[name], sharded[name])
 
 
 @pytest.mark.parametrize(

@@ -283,3 +283,10 @@ def test_a_configuration_file_is_read(path):
     assert ("/" in config.model) == path.stem.endswith("2b")
     if path.stem == "finetune_vlm":
         assert config == FinetuneVLMConfig()
+
+
+@pytest.mark.usefixtures("diverging")
+@pytest.mark.parametrize(("train_on", "named"), [("texts", r"\w+\. show \w+"), ("clips", r"train-\w+-\d \+ show \w+")])
+def test_a_loss_that_is_not_finite_names_the_queries_of_its_triplets(one_config, train_on, named):
+    with pytest.raises(SystemExit, match=rf"the loss of step 1 is nan, among rows {named}"):
+        finetune_vlm.run(changed(one_config, train_on=train_on))

@@ -413,3 +413,9 @@ def test_gradient_checkpointing_changes_nothing(config):
     gradients = [[p.grad for p in stage.model.parameters() if p.grad is not None] for stage in (plain, checkpointed)]
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_loss_that_is_not_finite_names_the_clips_of_its_batch(config):
+    with pytest.raises(SystemExit, match=r"the loss of step 1 is nan, among rows train-\w+-\d, train"):
+        run(config)

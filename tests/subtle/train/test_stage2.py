@@ -424,3 +424,9 @@ def test_a_gpu_that_is_not_there_is_an_error(config):
     config.device = "cuda"
     with pytest.raises(SystemExit, match="no GPU"):
         stage2.run(config)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_loss_that_is_not_finite_names_the_clips_of_its_triplets(config):
+    with pytest.raises(SystemExit, match=r"the loss of step 1 is nan, among rows train-\w+-\d -> train-\w+-\d, train"):
+        stage2.run(config)

@@ -305,3 +305,11 @@ def test_two_processes_end_with_the_weights_of_one(config, warm_python):
         assert done.returncode == 0, done.stderr
     assert json.loads(Path(together.output_dir, "results.json").read_text())["num_processes"] == 2
     assert_same_weights(alone.output_dir, together.output_dir)
+
+
+@pytest.mark.usefixtures("diverging")
+@pytest.mark.parametrize("stack", [0, 2])
+def test_a_loss_that_is_not_finite_names_the_spans_of_its_batch(config, stack):
+    two = r"\w+ at [\d.]+ s \+ " if stack else ""
+    with pytest.raises(SystemExit, match=rf"the loss of step 1 is nan, among rows {two}\w+ at [\d.]+ s, \w+ at"):
+        run(config(stack=stack))
