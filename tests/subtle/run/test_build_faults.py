@@ -120,7 +120,10 @@ def test_a_writer_that_fails_leaves_the_folder_as_it_was(tmp_path):
     assert hidden(tmp_path) == []
 
 
-@pytest.mark.parametrize("writer", ["write_folder", "write_rejections", "write_results"])
+@pytest.mark.parametrize(
+    "writer",
+    [*(pytest.param(name, marks=pytest.mark.slow) for name in ("write_folder", "write_rejections")), "write_results"],
+)
 def test_a_full_disk_while_writing_is_one_line_and_the_next_run_completes(tmp_path, monkeypatch, capsys, writer):
     assert tfcovr(tmp_path, limit=5) == 0
     before = contents(tmp_path / "built")
