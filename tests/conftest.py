@@ -11,6 +11,7 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_EVALUATE_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes share the tests; `make test-processors` takes others
+os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")  # threads take longer to start than small weights to load
 # A shell has what it runs in the background ignore interrupts, and the programs that a test starts and interrupts would
 # inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -18,6 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 import pytest
 
+gc.disable()  # until all tests are found: what is imported is no garbage to search for
 ASSETS = tempfile.TemporaryDirectory(prefix="assets-")
 os.environ["HF_ASSETS_CACHE"] = ASSETS.name  # what this user indexed is noted there
 
@@ -53,17 +55,17 @@ LONGEST_FILES = [
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Imports are compiled once, also where `PYTHONDONTWRITEBYTECODE` is set, and are no garbage to search for.
+    """Imports are compiled once, also where `PYTHONDONTWRITEBYTECODE` is set.
 
-    A search among the objects of torch and transformers takes half a second each time.
+    A search for garbage among the objects of torch and transformers takes half a second each time.
     """
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
-    gc.disable()
     try:
         return (yield)
     finally:
         sys.dont_write_bytecode = before
         gc.enable()
+        gc.set_threshold(20_000)  # from 700: thirty times less often
         gc.freeze()
         atexit.register(gc.unfreeze)  # or libraries report what they did not free
 
