@@ -345,7 +345,7 @@ def test_a_folder_of_other_things_is_no_place_for_an_index(config, videos, capsy
     assert "name an empty folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("version", [2, 99])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), 99])
 def test_an_index_of_another_version_is_refused(version, config, capsys):
     """Those of format 2 were made of other frames of the same moments."""
     index.run(config)
