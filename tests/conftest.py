@@ -1,6 +1,8 @@
 """Fixtures for all tests: no network, and the shared reference files where they exist; what makes the suite faster."""
 
 import atexit
+import contextlib
+import functools
 import gc
 import os
 import signal
@@ -19,6 +21,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 import pytest
 
+with contextlib.suppress(ImportError, AttributeError):  # of other versions
+    import httpcore2
+
+    # Each HTTP client would read all certificates anew, which takes longer than what it asks of a server of the tests.
+    httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 gc.disable()  # until all tests are found: what is imported is no garbage to search for
 ASSETS = tempfile.TemporaryDirectory(prefix="assets-")
 os.environ["HF_ASSETS_CACHE"] = ASSETS.name  # what this user indexed is noted there
