@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 from tests.fixtures.verbs import VERBS, VERBS_AND_KINDS, options_of
-from tests.test_architecture import MODULES, NOT_TESTS, ROOT, imports_of, text_of, tree_of
+from tests.test_architecture import MODULES, NOT_TESTS, ROOT, imports_of, parsed, text_of, tree_of  # noqa: F401
 
 LIMITS = {
     "lines of hf_datasets": 24_400,

@@ -128,7 +128,7 @@ class ClipWorker(ShardWorker):
         self.accelerator = make_accelerator(
             self.config.device, Path(self.config.output_dir), mixed_precision=self.config.mixed_precision
         )
-        model, self.processor = load_encoders(self.config)
+        model, self.processor = load_encoders(self.config, fusion_hidden_dim=1)  # nothing is composed here
         check_origin(made_by(model, self.processor, self.config)["video"], origin)
         self.model = model.to(self.accelerator.device).eval()
 

@@ -342,7 +342,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_step_and_rows_but_keep
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-0000000002"]
 
 
-@pytest.mark.parametrize("share", [0, 0.5])
+@pytest.mark.parametrize("share", [pytest.param(0, marks=pytest.mark.slow), 0.5])
 def test_a_run_whose_checkpoint_is_cut_says_so_and_how_to_go_on(config, monkeypatch, tmp_path, share):
     with monkeypatch.context() as patched:
         patched.setattr(SmallRun, "publish", interrupt)

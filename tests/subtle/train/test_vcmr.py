@@ -116,7 +116,7 @@ def weights(folder):
     return load_file(Path(folder) / "model" / "model.safetensors")
 
 
-@pytest.mark.parametrize("model", ["xml", "reloclnet", "hero"])
+@pytest.mark.parametrize("model", ["xml", pytest.param("reloclnet", marks=pytest.mark.slow), "hero"])
 def test_training_learns_and_leaves_a_complete_model(config, model):
     config.model = model
     measured = vcmr.run(config)

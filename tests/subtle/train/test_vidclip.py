@@ -45,7 +45,7 @@ def weights(config):
     return load_file(Path(config.output_dir, "model", "model.safetensors"))
 
 
-@pytest.mark.parametrize("objective", ["clip", "negclip", "comploss"])
+@pytest.mark.parametrize("objective", ["clip", pytest.param("negclip", marks=pytest.mark.slow), "comploss"])
 def test_training_lowers_the_loss_and_leaves_a_model_with_its_results(config, objective):
     one = config(objective=objective, epochs=4, preference_weight=10.0)
     measured = run(one)
@@ -61,6 +61,7 @@ def test_training_lowers_the_loss_and_leaves_a_model_with_its_results(config, ob
     assert published["signature"] in card.text
 
 
+@pytest.mark.slow  # with a captioning loss it is among the fast ones
 def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(config, monkeypatch):
     whole, killed = config("whole"), config("killed", checkpoint_steps=3)
     run(whole)
