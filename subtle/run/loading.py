@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,10 @@ class NextBatches:
     """What a loader samples by: the batches of the epoch that is read next."""
 
     def __init__(self) -> None:
-        self.batches: Sequence[Any] = ()
+        self.batches: Iterable[Any] = ()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.batches)
-
-    def __len__(self) -> int:
-        return len(self.batches)
 
 
 class BatchLoader:
@@ -107,7 +104,7 @@ class BatchLoader:
             **ahead if num_workers else {},
         )
 
-    def read(self, batches: Sequence[Any]) -> Iterator[Any]:
+    def read(self, batches: Iterable[Any]) -> Iterator[Any]:
         """What `collate` makes of each batch; what is left of an earlier call is dropped."""
         self.next.batches = batches
         yield from self.loader

@@ -313,7 +313,7 @@ class TrainingRun(ABC):
     def read_batches(
         self,
         data: "Dataset[Any]",
-        batches: Sequence[Any],
+        batches: Iterable[Any],
         *,
         num_workers: int,
         collate: Callable[[list[Any]], dict[str, Any]] = default_collate,
