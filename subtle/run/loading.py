@@ -1,4 +1,4 @@
-"""How the batches of a run are read: by worker processes that stay, as uint8 through shared memory, to pinned memory."""
+"""How the batches of a run are read: by workers that stay, as uint8 through shared memory, into pinned memory."""
 
 import os
 import shutil

@@ -2,11 +2,13 @@
 
 import json
 import math
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -209,6 +211,19 @@ def test_a_run_told_to_stop_writes_a_checkpoint_ends_for_requeueing_and_goes_on(
     SmallRun(stopped).train()
     whole, resumed = (Path(one.output_dir, "model/model.safetensors").read_bytes() for one in (config, stopped))
     assert whole == resumed
+
+
+def test_a_worker_outlives_the_signal_that_its_whole_group_gets(config):
+    with SmallRun(config).heeding_signals():
+        workers = [multiprocessing.get_context("fork").Process(target=time.sleep, args=(2,)) for _ in range(2)]
+        for worker, times in zip(workers, (1, 2), strict=True):
+            worker.start()
+            for _ in range(times):
+                os.kill(worker.pid, signal.SIGTERM)
+                time.sleep(0.2)
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, -signal.SIGTERM]
 
 
 def told_to_stop(train_epoch, number):
