@@ -1,8 +1,8 @@
-"""Feeding a model: batches of frames read ahead by workers against this process, and what it still does for a batch.
+"""Feeding a model: batches that workers read ahead against none, and what the process that computes does for a batch.
 
-An epoch is stage 1's on frames of 224 x 224 from the cache, with its augmentation; the step of the model is stood in for
-by the miniature's. Preparing a batch is what the process that trains, indexes or embeds does before it is copied to a
-GPU: today uint8 frames are gathered, earlier they were made float32 and normalized. Processor time is that of all threads.
+An epoch is stage 1's on frames of 224 x 224 from the cache, with its augmentation; its model is a small one.
+Preparing a batch is what is done before a GPU has it: uint8 frames are gathered, where they were made float32 and
+normalized before. Processor time is that of all threads.
 """
 
 import os
@@ -26,10 +26,10 @@ from hf_models import AIMVideoProcessor
 from hf_models.frame_reading import staged
 from subtle.run.loading import BatchLoader
 
-NUM_CLIPS, NUM_FRAMES, SIZE, BATCH_SIZE = 96, 12, (224, 224), 16
+NUM_CLIPS, NUM_FRAMES, SIZE, BATCH_SIZE = 64, 12, (224, 224), 16
 SMALL = {"num_frames": 12, "hidden_size": 96, "intermediate_size": 384, "num_hidden_layers": 4, "image_size": 48}
 SMALL |= {"num_attention_heads": 3, "patch_size": 8}
-STEPS, ROUNDS = 12, 5
+STEPS, ROUNDS = 12, 3
 
 
 def seconds_of(way: Callable[[], object]) -> float:
@@ -76,7 +76,7 @@ def measure_epoch(folder: Path) -> Iterator[Ratio]:
     for what, step in {"batches alone": lambda: None, "with the miniature's step": small_step}.items():
         ways = {str(workers): epochs(data, workers, step) for workers in (0, 2)}
         seconds = interleave(ways, ROUNDS)
-        spent = {name: statistics.median(seconds_of(way) for _ in range(3)) for name, way in ways.items()}
+        spent = {name: seconds_of(way) for name, way in ways.items()}
         detail = ", ".join(
             f"{name} workers: {seconds[name]:.2f} s, this process {spent[name]:.2f} s of CPU" for name in ways
         )
