@@ -69,14 +69,14 @@ class ClipEncoder:
         """
         device = self.model.device
         if self.sees_videos:
-            videos = staged(clips, self.processor, device)
+            videos = staged(list(clips), self.processor, device)
             pixels = self.processor(videos, do_sample_frames=False, return_tensors="pt")
             output = self.model(pixel_values=next(iter(pixels.values())).to(device))
             states = output.last_hidden_state
             per_frame = states.ndim == 3 and states.shape[1] == clips.shape[1]
             vectors = states.amax(1) if per_frame else _pooled(output)
         else:
-            images = [image for clip in staged(clips, self.processor, device) for image in clip]
+            images = [image for clip in staged(list(clips), self.processor, device) for image in clip]
             pixels = self.processor(images=images, return_tensors="pt")["pixel_values"]
             output = self.model(pixel_values=pixels.to(device))
             vectors = _pooled(output).unflatten(0, clips.shape[:2]).amax(1)
