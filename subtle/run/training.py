@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 from torch.optim.lr_scheduler import LambdaLR
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import Dataset, default_collate
 from tqdm import tqdm
 
 from hf_datasets.records import Rejection
@@ -32,6 +32,7 @@ from hf_datasets.video import VideoError
 from subtle.run.accelerator import REQUEUE, Stopped, from_main, make_accelerator
 from subtle.run.checkpoints import AGAIN, Checkpoints, Progress
 from subtle.run.data import DOES_NOT_DECODE
+from subtle.run.loading import BatchLoader
 from subtle.run.locks import only_run_in
 from subtle.run.results import replacing, write_json, write_results
 from subtle.run.schedules import rate_factor, warmup_of
@@ -107,6 +108,7 @@ class TrainingRun(ABC):
         self.gradient_norm: Tensor | None = None
         self.profiler: torch.profiler.profile | None = None
         self.progress = Progress()
+        self.loader: BatchLoader | None = None
 
     def refuse_shards(self) -> None:
         """Refuse a distribution of the weights that this recipe could train with but not publish from."""
@@ -195,9 +197,12 @@ class TrainingRun(ABC):
             for group, rate in zip(self.optimizer.param_groups, highest, strict=True):
                 group["initial_lr"] = rate
             self.schedule = LambdaLR(self.optimizer, self.rate_factor, last_epoch=self.progress.total_steps - 1)
-            with self.heeding_signals(), self.observed():
-                self.train_epochs()
-            return self.finish()
+            try:
+                with self.heeding_signals(), self.observed():
+                    self.train_epochs()
+                return self.finish()
+            finally:
+                self.loader = None  # which ends its workers
 
     def complete_figures(self) -> dict[str, Any] | None:
         """The metrics of a run that is complete, or None; on the main process.
@@ -358,9 +363,9 @@ class TrainingRun(ABC):
         def heed(number: int, _: Any) -> None:
             if os.getpid() == own:
                 self.signaled = True
-            elif number == signal.SIGTERM:  # a process that reads videos was forked from this one
+            elif number == signal.SIGTERM:
+                # A worker: clusters signal all processes, and this run still needs its batch. The next one ends it.
                 signal.signal(number, signal.SIG_DFL)
-                os.kill(os.getpid(), number)
 
         if threading.current_thread() is threading.main_thread():
             earlier = {number: signal.signal(number, heed) for number in STOP_SIGNALS}
@@ -373,36 +378,48 @@ class TrainingRun(ABC):
     def read_batches(
         self,
         data: "Dataset[Any]",
-        batches: Sequence[Any],
+        batches: Iterable[Any],
         *,
         num_workers: int,
         collate: Callable[[list[Any]], dict[str, Any]] = default_collate,
         may_be_empty: bool = False,
+        needed_bytes: int = 0,
     ) -> Iterator[dict[str, Any]]:
         """The batches of a dataset; a video that cannot be read is left out of its batch, and counted in the results.
 
+        Args:
+            data: The same object in every epoch: the workers that read it stay. Frames are to be uint8 until they are
+                on the device: float32 would be four times as much in shared memory.
+            batches: The indices of each batch.
+            num_workers: See `BatchLoader`.
+            collate: See `BatchLoader`.
+            may_be_empty: Whether all videos of a batch may be damaged.
+            needed_bytes: See `BatchLoader`.
+
         Yields:
-            What `collate` makes of the items that can be read; nothing for a batch without any, if it `may_be_empty`.
+            What `collate` makes of the items that can be read, on the device; nothing for a batch without any, if it
+            `may_be_empty`.
 
         Raises:
-            SystemExit: A batch that may not be empty is.
+            SystemExit: A batch that may not be empty is, or shared memory is too small.
         """
-        # A loader draws a number when it starts. Drawn from the global state, it would change what is random after a
-        # resume.
-        own = torch.Generator().manual_seed(self.config.seed)
-        readable: Any = ReadableItems(data)
-        collating = partial(without_damaged, collate=collate)
-        loader = DataLoader(
-            readable, batch_sampler=batches, num_workers=num_workers, generator=own, collate_fn=collating
-        )
-        skipped = self.progress.skipped
-        for batch, damaged in loader:
+        if self.loader is None or self.loader.data.data is not data:
+            self.loader = BatchLoader(
+                ReadableItems(data),
+                num_workers=num_workers,
+                device=self.accelerator.device,
+                collate=partial(without_damaged, collate=collate),
+                needed_bytes=needed_bytes,
+            )
+        skipped, device = self.progress.skipped, self.accelerator.device
+        for batch, damaged in self.loader.read(batches):
             for reason in damaged:
                 if reason not in skipped and len(skipped) < MOST_SHOWN:
                     tqdm.write(f"left out: {reason}")
                 skipped[reason] = None
             if batch is not None:
-                yield batch
+                is_pinned = device.type == "cuda"
+                yield {name: value.to(device, non_blocking=is_pinned) for name, value in batch.items()}
             elif not may_be_empty:
                 raise SystemExit(f"none of the {len(damaged)} videos of a batch can be read; the last: {damaged[-1]}")
 

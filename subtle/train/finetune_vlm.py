@@ -21,7 +21,7 @@ from subtle.run.training import TrainingRun, epoch_batches, identity_of
 from subtle.tfcovr.measure import ComposedRetrievalMeasure
 from subtle.train.options import FinetuneVLMConfig
 from subtle.vlm.costs import count_items, describe, estimate_run, refuse_small_gpu
-from subtle.vlm.items import Batch, Frames, Item, chunks_of, embed, with_frames
+from subtle.vlm.items import Batch, Frames, Item, chunks_of, clip_loader, embed, with_frames
 from subtle.vlm.layer_features import LayerFeatures
 from subtle.vlm.models import TINY, TrainedWeights, add_lora, load_frozen, make_tiny, new_head, read_checked_config
 from subtle.vlm.sources import ClipSource, TextSource, validation_on_clips
@@ -141,7 +141,9 @@ class FinetuneVLM(TrainingRun):
         """The frames of each group's clips; none where the states of the frozen model are there."""
         if self.features is not None:
             return ({} for _ in groups)
-        return with_frames(groups, self.clips, self.encoder.num_frames, self.config)
+        if self.loader is None:  # `train` lets it go
+            self.loader = clip_loader(self.clips, self.encoder.num_frames, self.config, self.accelerator.device)
+        return with_frames(groups, self.loader)
 
     def rows(self, items: list[Item], frames: Frames) -> torch.Tensor:
         """The embeddings `(N, D)` of items of one kind."""

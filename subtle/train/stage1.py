@@ -13,6 +13,7 @@ from hf_datasets.video.frame_cache import FrameCache
 from hf_datasets.video.training_clips import Augmentation, LabeledClips
 from hf_models.tfcovr.merging_aim import to_aim
 from subtle.run.accelerator import processes
+from subtle.run.loading import Parts, shared_bytes
 from subtle.run.training import TrainingRun, epoch_seed
 from subtle.tfcovr.classifiers import (
     accuracies,
@@ -63,6 +64,7 @@ class Stage1(TrainingRun):
             class_indices(part, self.names, split)
         self.coverage: dict[str, dict[str, Any]] = {}
         self.data = {split: self.make_data(split, clips[split]) for split in clips}
+        self.items = Parts(self.data)
         self.loss = nn.CrossEntropyLoss()
         self.model = make_classifier(config, self.names)
         groups = parameter_groups(self.model, config, config.learning_rate)
@@ -125,15 +127,20 @@ class Stage1(TrainingRun):
     def batches(self, split: str, items: Sequence[Any], batch_size: int) -> Iterator[dict[str, Tensor]]:
         """This process's part of each batch, normalized on the device."""
         accelerator = self.accelerator
-        chunks = self.parts(items, batch_size)
-        workers = 0 if self.config.cache_frames else self.config.num_workers
+        indices = [[(split, item) for item in chunk] for chunk in self.parts(items, batch_size)]
+        workers, most = self.config.num_workers, -(-batch_size // accelerator.num_processes)
         mean, std = (
             255 * torch.tensor(values, device=accelerator.device)[:, None, None]
             for values in (self.processor.image_mean, self.processor.image_std)
         )
-        for batch in self.read_batches(self.data[split], chunks, num_workers=workers, may_be_empty=split != "train"):
-            frames, labels = (batch[name].to(accelerator.device) for name in ("frames", "labels"))
-            yield {"pixel_values": (frames.float() - mean) / std, "labels": labels}
+        for batch in self.read_batches(
+            self.items,
+            indices,
+            num_workers=workers,
+            may_be_empty=split != "train",
+            needed_bytes=shared_bytes(most, self.config.num_frames, self.size, workers),
+        ):
+            yield {"pixel_values": (batch["frames"].float() - mean) / std, "labels": batch["labels"]}
 
     def count_steps(self) -> int:
         """The last batch of an epoch is left out where it is smaller."""

@@ -66,7 +66,7 @@ class Stage2(TrainingRun):
         self.whole, self.processor = load_encoders(config, MODELS[config.model], **fields)
         self.source: PixelSource | EmbeddingSource
         if config.end_to_end:
-            self.source = PixelSource(self.processor, config, self.accelerator)
+            self.source = PixelSource(self.processor, config, self.accelerator, self.read_batches)
         else:
             made_as, device = embed_config(config, config.embeddings), self.accelerator.device
             self.source = EmbeddingSource.open(
@@ -162,7 +162,7 @@ class Stage2(TrainingRun):
         return f"{ids[self.triplets.query[row]]} -> {ids[self.triplets.target[row]]}"
 
     def validate(self) -> dict[str, float]:
-        """Mean average precision on the validation split; every process does the same work."""
+        """Mean average precision on the validation split; processes share the encoding of its videos."""
         model = self.plain_model.eval()
         ranked, _ = rank(model, self.queries, **self.source.embeddings(model, self.queries), parts=self.config.query)
         metrics = self.measure(ranked, self.queries)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from accelerate.utils import DistributedType, DynamoBackend
 from safetensors.torch import load_file
-from several_processes import SureStage2, accuracies_by_size
+from several_processes import SureStage2, accuracies_by_size, end_to_end_embeddings
 
 from subtle.run.training import TrainingRun
 from subtle.train.options import Stage1Config, Stage2Config
@@ -71,6 +71,14 @@ def test_stage_1_validates_any_number_of_clips_as_one_process_does(launches, con
     for rank in range(count):
         found = json.loads((launches(count) / f"accuracies{rank}.json").read_text())
         assert [one["accuracy"] for one in found] == pytest.approx([one["accuracy"] for one in alone])
+
+
+def test_end_to_end_validation_of_two_processes_encodes_the_videos_of_one(launches, configs, tmp_path):
+    config = Stage2Config(**{**vars(configs["sharded"]), "output_dir": str(tmp_path / "alone")})
+    expected = end_to_end_embeddings(config)
+    assert expected.any(1).sum() > 2
+    for rank in range(3):
+        torch.testing.assert_close(torch.load(launches(3) / f"embeddings{rank}.pt"), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_stage_2_in_shards_also_stopped_and_gone_on_publishes_the_weights_of_one_process(launches, configs, tmp_path):

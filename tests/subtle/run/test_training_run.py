@@ -2,6 +2,7 @@
 
 import json
 import math
+import multiprocessing
 import os
 import shutil
 import signal
@@ -321,6 +322,19 @@ def test_a_profiled_run_writes_a_trace_of_three_steps_and_the_same_weights(confi
 )
 def test_the_peak_of_a_gpu_is_known_by_its_whole_name_or_not_at_all(name, peak):
     assert step_monitor.peak_flops(name) == peak
+
+
+def test_a_worker_outlives_the_signal_that_its_whole_group_gets(config):
+    with SmallRun(config).heeding_signals():
+        workers = [multiprocessing.get_context("fork").Process(target=time.sleep, args=(2,)) for _ in range(2)]
+        for worker, times in zip(workers, (1, 2), strict=True):
+            worker.start()
+            for _ in range(times):
+                os.kill(worker.pid, signal.SIGTERM)
+                time.sleep(0.2)
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, -signal.SIGTERM]
 
 
 def told_to_stop(train_epoch, number):
