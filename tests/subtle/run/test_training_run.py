@@ -323,6 +323,19 @@ def test_the_peak_of_a_gpu_is_known_by_its_whole_name_or_not_at_all(name, peak):
     assert step_monitor.peak_flops(name) == peak
 
 
+def test_a_process_that_reads_videos_heeds_what_ends_it_but_not_what_is_said_to_its_parent(config):
+    with SmallRun(config).heeding_signals():
+        child = os.fork()
+        if not child:
+            time.sleep(60)
+            os._exit(0)
+        os.kill(child, signal.SIGUSR1)
+        time.sleep(0.1)
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+        os.kill(child, signal.SIGTERM)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM
+
+
 def told_to_stop(train_epoch, number):
     def train(run):
         os.kill(os.getpid(), number)

@@ -129,11 +129,13 @@ def test_two_processes_go_on_where_one_stopped_and_end_with_the_weights_of_one(c
         torch.testing.assert_close(together[name], value, atol=2e-5, rtol=1e-4)
 
 
-@pytest.fixture
-def compiled(monkeypatch):
+@pytest.fixture(params=["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def compiled(request, monkeypatch):
     """As `accelerate launch --dynamo_backend eager`, whose compiler puts `_orig_mod.` before names."""
+    if request.param == "inductor" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
+        pytest.skip("inductor needs a C++ compiler, which is not on PATH")
     AcceleratorState._reset_state(reset_partial_state=True)
-    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "eager")
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", request.param)
     yield
     AcceleratorState._reset_state(reset_partial_state=True)
 
