@@ -326,6 +326,7 @@ def test_the_peak_of_a_gpu_is_known_by_its_whole_name_or_not_at_all(name, peak):
 
 def test_a_worker_outlives_the_signal_that_its_whole_group_gets(config):
     def signaled(times):
+        signal.raise_signal(signal.SIGUSR1)  # which is said to its parent
         for _ in range(times):
             signal.raise_signal(signal.SIGTERM)
 
