@@ -161,6 +161,7 @@ class MomentIndex:
                 f"{self.path} holds no index; make one with `subtle index FOLDER --output {self.path}`"
             )
         self.models = self._read_models()
+        self._is_shared = "://" in self.path  # no lock keeps others from writing
         self._on_disk = FilesOnDisk(Path(self.path))
         self._usable: dict[str, int] = {}  # key of a model -> version of its moments whose vectors were looked at
         self._commits, self._tidied = 0, time.monotonic() - KEEP_VERSIONS_SECONDS
@@ -261,7 +262,11 @@ class MomentIndex:
                 table = self.database.create_table(name, schema=schema, exist_ok=True)
             is_indexed = {column for index in table.list_indices() for column in index.columns}
             for column in sorted({schema.names[0], "video"} - is_indexed):  # a merge reads all rows without them
-                table.create_index(column, config=BTree())
+                try:
+                    table.create_index(column, config=BTree())
+                except RuntimeError as error:
+                    if not self._is_shared or "concurrent transaction" not in str(error):
+                        raise  # else another writer just made the table, too; the next run makes what is missing
         self._to_disk()
         return model
 
@@ -281,7 +286,7 @@ class MomentIndex:
 
     def _to_disk(self) -> None:
         """Wait until all that was committed is on the disk; a bucket has it there already."""
-        if "://" not in self.path:
+        if not self._is_shared:
             self._on_disk.add_new()
 
     def moments(self, key: str) -> Any:
@@ -419,16 +424,15 @@ class MomentIndex:
         Raises:
             RuntimeError: It cannot be written.
         """
-        is_shared = "://" in self.path
         now = time.monotonic()
-        keep = KEEP_VERSIONS_SECONDS if is_shared else min(KEEP_VERSIONS_SECONDS, now - self._tidied)
+        keep = KEEP_VERSIONS_SECONDS if self._is_shared else min(KEEP_VERSIONS_SECONDS, now - self._tidied)
         self._tidied = now
         for older_than in (None, timedelta(seconds=keep)):  # what is replaced goes once all of the new is on the disk
             for name in (MODELS, f"moments_{key}", f"files_{key}"):
                 try:
                     self.database.open_table(name).optimize(cleanup_older_than=older_than)
                 except RuntimeError as error:
-                    if not is_shared or "commit conflict" not in str(error):
+                    if not self._is_shared or "commit conflict" not in str(error):
                         raise  # else another writer merges the same files; the next time comes soon
             self._to_disk()
 
