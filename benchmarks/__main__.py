@@ -50,7 +50,9 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; default: all")
     parser.add_argument("--json", type=Path, help="also write the ratios to this file")
-    parser.add_argument("--sizes", nargs="+", type=size_of, metavar="NxD", help="of index and index_kinds: moments and dimensions")
+    parser.add_argument(
+        "--sizes", nargs="+", type=size_of, metavar="NxD", help="of index and index_kinds: moments and dimensions"
+    )
     arguments = parser.parse_args()
     if arguments.sizes and arguments.names not in (["index"], ["index_kinds"]):
         parser.error("--sizes is of index and index_kinds: python -m benchmarks index --sizes 100000x256")
