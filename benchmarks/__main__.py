@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; default: all")
     parser.add_argument("--json", type=Path, help="also write the ratios to this file")
     parser.add_argument(
-        "--sizes", nargs="+", type=size_of, metavar="NxD", help="of index and index_kinds: moments and dimensions"
+        "--sizes", nargs="+", type=size_of, metavar="NxD", help="of index, index_kinds: moments and their size"
     )
     arguments = parser.parse_args()
     if arguments.sizes and arguments.names not in (["index"], ["index_kinds"]):

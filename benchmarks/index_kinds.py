@@ -1,4 +1,4 @@
-"""The kinds of approximate index that LanceDB has: recall of the ten best beside bytes, time to build and time of a query.
+"""The kinds of approximate index that LanceDB has: recall of the ten best, bytes, time to build and time of a query.
 
 Candidates are scored exactly by their whole vectors, as `subtle search --approximate` does it. The vectors are those of
 `benchmarks.index`. Kinds are built one after another beside one table; queries of all settings are asked in turn.
@@ -88,18 +88,13 @@ def compare(count: int, size: int) -> Iterator[Ratio]:
         yield line("exact", asked({"": finder(table, K, None)}, data)[""], whole)
         half = pa.list_(pa.float16(), size)
         schema = pa.schema([field if field.name != "vector" else field.with_type(half) for field in table.schema])
-        blocks = (
-            pa.RecordBatch.from_arrays(
-                [
-                    column
-                    if name != "vector"
-                    else pa.FixedSizeListArray.from_arrays(column.flatten().cast(pa.float16()), size)
-                    for name, column in zip(batch.schema.names, batch.columns, strict=True)
-                ],
-                schema=schema,
-            )
-            for batch in table.search().limit(None).to_batches()
-        )
+
+        def converted(batch: Any) -> Any:
+            values = batch.column("vector").flatten().cast(pa.float16())
+            columns = [*batch.columns[:-1], pa.FixedSizeListArray.from_arrays(values, size)]  # vectors are the last
+            return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+        blocks = map(converted, table.search().limit(None).to_batches())
         halves = database.create_table(f"{KEY}_half", pa.RecordBatchReader.from_batches(schema, blocks))
         found = asked({"": finder(halves, CANDIDATES[0], None)}, data)[""]
         yield line("float16, exact", found, bytes_of(store / f"{KEY}_half.lance"))

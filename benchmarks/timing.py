@@ -51,6 +51,6 @@ def peak_megabytes() -> float:
 
 
 def cpu_seconds() -> float:
-    """Processor seconds of this process and all its threads so far, which other work on the machine does not lengthen."""
+    """Processor seconds of this process and its threads so far, which other work on the machine does not lengthen."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
