@@ -30,7 +30,6 @@ from tests.subtle.test_engines import assert_same, config, contents, footage  # 
 pytest.importorskip("ray", reason="needs the extra ray")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).parents[2]
 WORK = """
 import os
 import signal
@@ -193,7 +192,7 @@ def test_after_the_driver_is_killed_the_next_run_does_the_rest(config, on_ray, t
         "print(index.run(config))\n"
     )
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
-    variables = {"PYTHONPATH": str(ROOT / "recipes"), "RAY_TMPDIR": folder, "OMP_NUM_THREADS": "1"}
+    variables = {"RAY_TMPDIR": folder, "OMP_NUM_THREADS": "1"}
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | variables
     call = [sys.executable, "-c", program]
     first = subprocess.run(call, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
