@@ -78,6 +78,7 @@ def search(
     k: int,
     *,
     exclude: Sequence[Any] | Tensor | None = None,
+    keep: NDArray[np.bool_] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The k rows of the corpus with the largest dot product for each query: exact, best first.
 
@@ -91,6 +92,7 @@ def search(
         k: how many rows to return; no more than N are.
         exclude: corpus rows that must not be returned, for each query one row or a list of them, -1 for none: the
             reference clip of a composed query, for instance. Whole numbers of any kind.
+        keep: `(N,)`, which corpus rows may be returned, the same for all queries; None: all.
 
     Returns:
         Corpus rows `(Q, min(k, N))`, int64, and their scores, float32. Where exclusion leaves fewer than k rows, the
@@ -119,7 +121,7 @@ def search(
         part = slice(start, start + QUERY_BLOCK)
         of_part = queries[part].float()
         _check_finite(of_part, "queries", start)
-        rows[part], scores[part] = _search_block(of_part, corpus_embeds, k, excluded[part], block, buffer)
+        rows[part], scores[part] = _search_block(of_part, corpus_embeds, k, excluded[part], keep, block, buffer)
     rows[scores.isneginf()] = -1
     return rows, scores
 
@@ -206,7 +208,13 @@ def _block_size(queries: Tensor, corpus_size: int, k: int) -> int:
 
 
 def _search_block(
-    queries: Tensor, corpus_embeds: Embeddings, k: int, excluded: Tensor, block_size: int, buffer: Tensor
+    queries: Tensor,
+    corpus_embeds: Embeddings,
+    k: int,
+    excluded: Tensor,
+    keep: NDArray[np.bool_] | None,
+    block_size: int,
+    buffer: Tensor,
 ) -> tuple[Tensor, Tensor]:
     best = BestRows(len(queries), k, queries.device)
     banned, order = excluded.flatten().sort()  # those of a block stand together
@@ -220,6 +228,8 @@ def _search_block(
         scores = torch.mm(queries, block.T, out=buffer[: len(queries) * len(block)].view(len(queries), len(block)))
         inside = slice(bounds[number], bounds[number + 1])
         scores[banned_query[inside], banned[inside] - start] = -torch.inf
+        if keep is not None:
+            scores[:, torch.from_numpy(~keep[start : start + block_size]).to(scores.device)] = -torch.inf
         best.add(scores, start)
     best.sort_in()
     return best.rows, best.scores

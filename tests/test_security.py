@@ -54,6 +54,9 @@ PROMISES = {
         "tests/hf_models/test_index_store.py"
         "::test_a_vector_that_cannot_be_scored_is_an_error_and_no_moment_that_is_silently_left_out"
     ],
+    "the vectors that it keeps lie in your own cache": [
+        "tests/hf_models/test_index_matrix.py::test_vectors_lie_in_the_users_cache_in_arrays_that_are_not_read_whole"
+    ],
     "their paths never lead out of the folder of videos, which is one that you indexed or named, or lies beside the "
     "index": [NOT_OUTSIDE, OWN_FOLDERS],
     "no index decides that code is run": [NO_CODE],

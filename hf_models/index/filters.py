@@ -1,6 +1,10 @@
 """Filters of a search: the part of SQL that moments are chosen by, parsed and written again for the store."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from .durability import is_damage
 
 COLUMNS = ("moment_id", "video", "start_seconds", "end_seconds", "label", "text", "modified", "fingerprint")
 MOST_CHARACTERS = 20_000
@@ -52,6 +56,26 @@ def checked_filter(text: str) -> str:
         if node.depth > MOST_LEVELS:
             raise ValueError(f"the filter {shown} has more than {MOST_LEVELS} levels; write IN for many values")
     return str(tree.sql(dialect="postgres", comments=False))
+
+
+@contextmanager
+def understood(condition: str) -> Iterator[None]:
+    """Name a condition that the store refuses.
+
+    Raises:
+        ValueError: It does; without a condition the index is damaged.
+        RuntimeError: A file of the store is damaged or gone.
+        OSError: The same.
+    """
+    try:
+        yield
+    except (ValueError, RuntimeError, OSError) as error:
+        if is_damage(error):
+            raise
+        if not condition:
+            raise ValueError(f"the index is damaged ({str(error).partition(chr(10))[0]}); make it again") from error
+        reason = str(error).removeprefix("Invalid input, ").partition("\n")[0]
+        raise ValueError(f"the filter {condition} is not understood: {reason}") from error
 
 
 def _is_allowed(node: Any) -> bool:

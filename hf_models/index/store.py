@@ -35,8 +35,6 @@ COMMITS_PER_COMPACTION = 50  # each one adds a file, and all files are looked in
 GROWTH_BEFORE_TRAINING = 2  # an approximate index is trained again on so many times the moments it was trained on
 APPROXIMATE = re.compile(r"vector_(flat|sq)_(\d{1,15})")  # the name of one: its kind, and the moments it was trained on
 KEEP_VERSIONS_SECONDS = 600.0  # searches that are running read them
-UNUSABLE = "NOT coalesce(array_max(vector) < 1e15 AND array_min(vector) > -1e15, false)"
-"""Vectors that are missing, not finite, or whose products may not be; NaN is the largest number."""
 
 
 def primary_key(name: str) -> pa.Field:
@@ -72,6 +70,14 @@ def moment_schema(dimensions: int) -> pa.Schema:
             ("vector", pa.list_(pa.float32(), dimensions)),
         ]
     )
+
+
+class IndexDamagedError(ValueError):
+    """An index holds what cannot be, or was made by another version of this package."""
+
+
+class ModelChangedError(ValueError):
+    """What is in the place of a model is not what made the vectors of an index."""
 
 
 class _Details(BaseModel):
@@ -163,7 +169,7 @@ class MomentIndex:
         self.models = self._read_models()
         self._is_shared = "://" in self.path  # no lock keeps others from writing
         self._on_disk = FilesOnDisk(Path(self.path))
-        self._usable: dict[str, int] = {}  # key of a model -> version of its moments whose vectors were looked at
+        self.matrices: dict[str, Any] = {}  # key of a model -> what searches it exactly
         self._commits, self._tidied = 0, time.monotonic() - KEEP_VERSIONS_SECONDS
 
     @classmethod
@@ -206,13 +212,15 @@ class MomentIndex:
         models = {}
         for row in rows.to_pylist():
             if row.pop("format") != FORMAT:
-                raise ValueError(_of_another_version(self.path, f"its format is not {FORMAT}"))
+                raise IndexDamagedError(_of_another_version(self.path, f"its format is not {FORMAT}"))
             try:
                 model = _ModelRow(**row).model_dump()
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 place = ".".join(map(str, first["loc"]))
-                raise ValueError(_damaged(self.path, f"{place} of the model {row['key']!r}: {first['msg']}")) from None
+                raise IndexDamagedError(
+                    damaged(self.path, f"{place} of the model {row['key']!r}: {first['msg']}")
+                ) from None
             models[row["key"]] = IndexedModel(**model)
         return models
 
@@ -297,33 +305,17 @@ class MomentIndex:
         """
         return self._table(f"moments_{key}", moment_schema(self.models[key].dimensions))
 
-    def check_vectors(self, key: str) -> None:
-        """Look once at all vectors of a model: LanceDB leaves a moment whose score is no number out of what it finds.
-
-        Raises:
-            ValueError: One cannot be searched.
-        """
-        table = self.moments(key)
-        if self._usable.get(key) == table.version:
-            return
-        with _reading(self.path):
-            wrong = table.search().where(UNUSABLE).select(["moment_id"]).limit(1).to_list()
-        if wrong:
-            what = f"the vector of the moment {wrong[0]['moment_id']!r} is missing, not finite or beyond 1e15"
-            raise ValueError(_damaged(self.path, what))
-        self._usable[key] = table.version
-
     def files(self, key: str) -> dict[str, dict[str, Any]]:
         """What is done, by video.
 
         Raises:
-            ValueError: The table is missing or damaged.
+            IndexDamagedError: The table is missing or damaged.
         """
         table = self._table(f"files_{key}", FILES)
         with _reading(self.path):
             rows = table.to_arrow().to_pylist()
         if wrong := [row for row in rows if not _is_file(row)]:
-            raise ValueError(_damaged(self.path, f"the file {wrong[0]['video']!r} has no complete row"))
+            raise IndexDamagedError(damaged(self.path, f"the file {wrong[0]['video']!r} has no complete row"))
         return {row["video"]: row for row in rows}
 
     def _table(self, name: str, schema: pa.Schema) -> Any:
@@ -336,12 +328,12 @@ class MomentIndex:
         """Videos that have fewer or more moments than their files' rows say, as after `create` went back.
 
         Raises:
-            ValueError: A moment names no video.
+            IndexDamagedError: A moment names no video.
         """
         with _reading(self.path):
             videos = self.moments(key).search().select(["video"]).limit(None).to_arrow()["video"]
         if videos.null_count:
-            raise ValueError(_damaged(self.path, "a moment names no video"))
+            raise IndexDamagedError(damaged(self.path, "a moment names no video"))
         found = {row["values"]: row["counts"] for row in videos.combine_chunks().value_counts().to_pylist()}
         expected = {video: row["num_moments"] for video, row in self.files(key).items() if row["num_moments"]}
         return {video for video, _ in found.items() ^ expected.items()}
@@ -476,15 +468,15 @@ def _reading(path: str) -> Iterator[None]:
     except (ValueError, RuntimeError) as error:  # LanceDB's own are either
         if "(os error " in str(error):  # of a disk, not of what is on it
             raise
-        raise ValueError(_damaged(path, str(error).partition("\n")[0])) from error
+        raise IndexDamagedError(damaged(path, str(error).partition("\n")[0])) from error
 
 
 def _check_columns(path: str, schema: pa.Schema, expected: pa.Schema) -> None:
     if missing := sorted(set(expected.names) - set(schema.names)):
-        raise ValueError(_of_another_version(path, f"it lacks {', '.join(missing)}"))
+        raise IndexDamagedError(_of_another_version(path, f"it lacks {', '.join(missing)}"))
     if wrong := [field for field in expected if schema.field(field.name).type != field.type]:
         found = schema.field(wrong[0].name).type
-        raise ValueError(_damaged(path, f"{wrong[0].name} is {found}, not {wrong[0].type}"))
+        raise IndexDamagedError(damaged(path, f"{wrong[0].name} is {found}, not {wrong[0].type}"))
 
 
 def _is_file(row: Mapping[str, Any]) -> bool:
@@ -497,7 +489,8 @@ def _is_file(row: Mapping[str, Any]) -> bool:
     return isinstance(failures, dict) and all(isinstance(why, str) for why in failures.values())
 
 
-def _damaged(path: str, why: str) -> str:
+def damaged(path: str, why: str) -> str:
+    """What to say of an index that holds what cannot be."""
     return (
         f"the index {path} is damaged, or somebody changed it ({why}); make it again in another folder with "
         "`subtle index FOLDER --output OTHER`"

@@ -1,6 +1,7 @@
 """Index your own videos: cut them into moments, embed these, and keep the vectors for `search.py`."""
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,11 @@ from subtle.run.locks import only_run_in
 from subtle.run.results import write_results
 
 SHOWN = 20
+Say = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
 
 
 def source_of(config: IndexConfig) -> Source:
@@ -65,12 +71,13 @@ def register(index: MomentIndex, encoder: Encoder, config: IndexConfig, source: 
     return index.add(model)
 
 
-def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
+def update(config: IndexConfig, source: Source, say: Say | None) -> tuple[Indexer, Changes]:
     """Bring the index up to date."""
+    say, quiet = say or silent, say is None
     with storing(config.output):
         index = MomentIndex.create(config.output)
     if index.went_back:
-        print(
+        say(
             f"{config.output}: files were cut short, as by a power loss; it goes back to the last state that can be "
             f"read ({', '.join(index.went_back)}), and what is missing is indexed again"
         )
@@ -81,25 +88,27 @@ def update(config: IndexConfig, source: Source) -> tuple[Indexer, Changes]:
     changes = compare(source, index.files(model.key), index.incomplete(model.key), retry=config.retry)
     indexer = Indexer(index, model, encoder)
     if config.engine == "ray":
-        indexer.run(changes, partial(read_on_ray, config, source.root, model), keep_missing=config.keep_missing)
+        indexer.run(
+            changes, partial(read_on_ray, config, source.root, model), keep_missing=config.keep_missing, quiet=quiet
+        )
     else:
         reader = make_reader(encoder, config)
         with reader.pool:
-            indexer.run(changes, partial(read_ahead, reader), keep_missing=config.keep_missing)
+            indexer.run(changes, partial(read_ahead, reader), keep_missing=config.keep_missing, quiet=quiet)
     with storing(config.output):
         index.tidy(model.key)
         if config.approximate:
             try:
                 index.partition(model.key, kind=config.approximate_kind)
             except ValueError as error:  # too few moments
-                print(f"--approximate: {error}")
+                say(f"--approximate: {error}")
         if (reason := keep_text_queries(config.model, encoder)) is not None:
-            print(f"searches by a text alone load the whole model, which takes seconds: {reason}")
+            say(f"searches by a text alone load the whole model, which takes seconds: {reason}")
     return indexer, changes
 
 
-def report(indexer: Indexer, source: Source, config: IndexConfig) -> dict[str, Any]:
-    """Print and write what the index holds and what it lacks; returns the counts."""
+def report(indexer: Indexer, source: Source, config: IndexConfig, say: Say) -> dict[str, Any]:
+    """Say and write what the index holds and what it lacks; returns the counts."""
     index, model = indexer.index, indexer.model
     done = index.files(model.key)
     quarantined = {video: row["reason"] for video, row in sorted(done.items()) if row["status"] == "quarantined"}
@@ -113,49 +122,49 @@ def report(indexer: Indexer, source: Source, config: IndexConfig) -> dict[str, A
         "files_postponed": len(indexer.postponed),
         "moments_failed": len(failures),
     }
-    print(
+    say(
         f"{index.path}: {counts['moments_in_index']:,} moments of {counts['files_in_index']:,} videos by {model.name} "
         f"({model.key}{', active' if index.active.key == model.key else ''})"
     )
     changed = ("files_indexed", "files_moved", "files_deleted", "files_unchanged")
-    print("  " + ", ".join(f"{counts[name]:,} {name.removeprefix('files_')}" for name in changed))
-    show("videos in quarantine, tried again when they change or with --retry", list(quarantined.values()))
-    show("videos left for the next run", [f"{video}: {why}" for video, why in indexer.postponed.items()])
-    show("moments without a vector", list(failures.values()))
-    show("rows, files or columns left out", left_out)
+    say("  " + ", ".join(f"{counts[name]:,} {name.removeprefix('files_')}" for name in changed))
+    show(say, "videos in quarantine, tried again when they change or with --retry", list(quarantined.values()))
+    show(say, "videos left for the next run", [f"{video}: {why}" for video, why in indexer.postponed.items()])
+    show(say, "moments without a vector", list(failures.values()))
+    show(say, "rows, files or columns left out", left_out)
     if index.active.key != model.key:
-        print(f"  searches still use {index.active.name}; change it with --activate {model.key}")
+        say(f"  searches still use {index.active.name}; change it with --activate {model.key}")
     if "://" not in index.path:
         details = {"quarantined": quarantined, "failures": failures, "postponed": indexer.postponed}
         write_results(Path(index.path), counts, config=config, seed=0, **details, rejections=left_out)
     return counts
 
 
-def show(what: str, reasons: list[str]) -> None:
-    """Print reasons, one a line; the first ones of many."""
+def show(say: Say, what: str, reasons: list[str]) -> None:
+    """Say reasons, one a line; the first ones of many."""
     if reasons:
-        print(f"  {len(reasons):,} {what}:")
+        say(f"  {len(reasons):,} {what}:")
         for reason in reasons[:SHOWN]:
-            print(f"    {' '.join(reason.split())}")
+            say(f"    {' '.join(reason.split())}")
         if len(reasons) > SHOWN:
-            print("    ... all of them are in results.json")
+            say("    ... all of them are in results.json")
 
 
-def run(config: IndexConfig) -> dict[str, Any]:
-    """Update or activate; returns the counts."""
+def run(config: IndexConfig, say: Say | None = print) -> dict[str, Any]:
+    """Update or activate; returns the counts. Without `say` there is no progress bar either."""
     # Of an index elsewhere, what two runs write is merged by its ids.
     alone = nullcontext() if "://" in config.output else only_run_in(Path(config.output), "--output")
     if config.activate is not None:
         MomentIndex(config.output)  # a folder that is none stays as it is
         with alone:
             model = MomentIndex(config.output).activate(config.activate)
-        print(f"{config.output}: searches use {model.name} ({model.key})")
+        (say or silent)(f"{config.output}: searches use {model.name} ({model.key})")
         return {}
     source = source_of(config)
     workers = running(config, device=config.device, num_decoders=config.num_workers)
     with alone, workers:
-        indexer, _ = update(config, source)
-        return report(indexer, source, config)
+        indexer, _ = update(config, source, say)
+        return report(indexer, source, config, say or silent)
 
 
 def main(config: IndexConfig) -> None:

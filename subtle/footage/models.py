@@ -10,7 +10,7 @@ from transformers.utils.logging import disable_progress_bar
 from hf_models.encoders import Encoder, load_encoder
 from hf_models.fingerprints import key_of
 from hf_models.frame_reading import frames_read
-from hf_models.index.store import IndexedModel
+from hf_models.index.store import IndexedModel, ModelChangedError
 from hf_models.query_texts import files_of_model
 from subtle.run.model_folders import check_model_folder
 from subtle.running import announced
@@ -68,7 +68,8 @@ def load_again(model: IndexedModel, device: str, *, trust_remote_code: bool = Fa
     """The encoder that made an index's vectors.
 
     Raises:
-        ValueError: What is in its place now makes other vectors, or it has code that was not allowed to run.
+        ModelChangedError: What is in its place now makes other vectors.
+        ValueError: It has code that was not allowed to run.
     """
     if model.details["trust_remote_code"] and not trust_remote_code:  # an index may come from anyone
         raise ValueError(f"{model.name} runs code of its own; if you trust it, add --trust_remote_code")
@@ -81,7 +82,7 @@ def load_again(model: IndexedModel, device: str, *, trust_remote_code: bool = Fa
     made = made_by(encoder)
     changed = sorted(name for name in made.keys() | model.made_by if made.get(name) != model.made_by.get(name))
     if changed:
-        raise ValueError(
+        raise ModelChangedError(
             f"{model.name} has changed since it made the vectors of the index (other {', '.join(changed)}), so that "
             f"they cannot be compared; run `python recipes/index.py` again with --model {model.name} and activate it, "
             "or put the old model back"

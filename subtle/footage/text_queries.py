@@ -8,15 +8,12 @@ itself is loaded: the same answer, or the refusal of a model that makes other ve
 import hashlib
 import json
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hf_models.atomic_files import replacing
 from hf_models.index.store import IndexedModel
-from hf_models.query_texts import ExportedTextEncoder, cached_commit, check_text, files_of_model
+from hf_models.query_texts import ExportedTextEncoder, cached_commit, files_of_model
 
 if TYPE_CHECKING:
     from hf_models.encoders import Encoder
@@ -24,13 +21,8 @@ if TYPE_CHECKING:
 MODEL = "model.json"
 
 
-def text_query(model: IndexedModel, text: str) -> np.ndarray | None:
-    """The vector of a text, `(D,)`, without loading the model; None where that is not possible.
-
-    Raises:
-        ValueError: The model does not read such a text.
-    """
-    check_text(text)
+def text_encoder(model: IndexedModel) -> ExportedTextEncoder | None:
+    """The text half of a model, which embeds texts without the model; None where that is not possible."""
     if model.details.get("trust_remote_code"):
         return None
     try:
@@ -41,11 +33,7 @@ def text_query(model: IndexedModel, text: str) -> np.ndarray | None:
         encoder = ExportedTextEncoder(folder)
     except (ImportError, OSError, ValueError):
         return None
-    if encoder.fields["dimensions"] != model.dimensions:
-        return None
-    with suppress(RuntimeError):
-        return encoder.query(text)
-    return None
+    return encoder if encoder.fields["dimensions"] == model.dimensions else None
 
 
 def keep_text_queries(name: str, encoder: "Encoder") -> str | None:

@@ -127,8 +127,8 @@ class Indexer:
         self.postponed: dict[str, str] = {}
         self.rows: list[dict[str, Any]] = []
 
-    def run(self, changes: Changes, read: Read, *, keep_missing: bool) -> None:
-        """Do what changed: first what needs no model, then the files to read, with a progress bar of their bytes."""
+    def run(self, changes: Changes, read: Read, *, keep_missing: bool, quiet: bool = False) -> None:
+        """Do what changed: first what needs no model, then the files to read, with a progress bar unless `quiet`."""
         with storing(self.index.path):
             for wanted, row in changes.moved:
                 self.move(wanted, row)
@@ -139,7 +139,7 @@ class Indexer:
         total = sum(wanted.file.size for wanted in changes.todo)
         if not changes.todo:
             return
-        with tqdm(total=total, desc="indexing", unit="B", unit_scale=True, unit_divisor=1024) as bar:
+        with tqdm(total=total, desc="indexing", unit="B", unit_scale=True, unit_divisor=1024, disable=quiet) as bar:
             self.consume(read(grouped(changes.todo)), bar)
 
     def consume(self, messages: Iterator[Message], bar: Any) -> None:

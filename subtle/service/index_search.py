@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from hf_models.encoders import Encoder
-from hf_models.index.search import COLUMNS, checked, search_moments
-from hf_models.index.store import IndexedModel, MomentIndex, quoted
+from hf_models.index.matrix import COLUMNS
+from hf_models.index.search import checked, search_moments
+from hf_models.index.store import quoted
+from subtle.index import Index
 from subtle.service.media import Footage, Media
 from subtle.service.searching import MomentSearch, spread
 
@@ -22,15 +23,14 @@ class IndexSearch(MomentSearch):
     """A model of an index and what it finds.
 
     Args:
-        index: The index.
-        model: One of its models.
-        encoder: The encoder that made its vectors.
+        opened: The index.
         media: Reads the videos.
     """
 
-    def __init__(self, index: MomentIndex, model: IndexedModel, encoder: Encoder, media: Media) -> None:
-        super().__init__(encoder, media)
-        self.index, self.model = index, model
+    def __init__(self, opened: Index, media: Media) -> None:
+        super().__init__(opened.loaded(), media)
+        self.opened = opened
+        self.index, self.model = opened.store, opened.model
         self.names: tuple[int, list[str], list[str]] = (-1, [], [])
 
     def folders_and_labels(self) -> tuple[list[str], list[str]]:

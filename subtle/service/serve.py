@@ -56,7 +56,7 @@ def main(config: ServeConfig) -> None:
     own = PixelFolder(in_memory=False)  # of a page that was killed, copies and uploads are removed now
     try:
         os.environ |= {"GRADIO_TEMP_DIR": f"{own.path}/sent", "GRADIO_ANALYTICS_ENABLED": "False"}
-        from subtle.footage.models import load_again
+        from subtle.index import Index
         from subtle.service.export_process import export_archive
         from subtle.service.index_search import IndexSearch
         from subtle.service.marks import Marks
@@ -64,11 +64,12 @@ def main(config: ServeConfig) -> None:
         from subtle.service.page import Page, build_page, launch  # imports gradio, which reads the environment
 
         marks = Marks(marks_of(config, index))
-        encoder = load_again(model, config.device, trust_remote_code=config.trust_remote_code)
+        opened = Index(index.path, model=model.key, device=config.device, trust_remote_code=config.trust_remote_code)
+        opened.loaded()  # refused before the videos are looked at
         limits: dict[str, Any] = {"num_workers": config.num_workers, "timeout_seconds": config.timeout_seconds}
         media = Media(partial(path_of_video, root), own.path, **limits)
         try:
-            search = IndexSearch(index, model, encoder, media)
+            search = IndexSearch(opened, media)
             page = Page(search, marks=marks, export=partial(export_archive, root=root), limit=config.limit)
             count = index.moments(model.key).count_rows()
             note = f"{count:,} moments of {videos_in(index, model)} in {root.name}, found by {Path(model.name).name}"

@@ -25,6 +25,7 @@ from hf_datasets.tfcovr.own_clips import read_own_clips
 from hf_models.index.store import MomentIndex
 from subtle.footage import index, models, search, tune
 from subtle.footage.options import IndexConfig, SearchConfig, TuneConfig
+from subtle.index import Index
 from subtle.options import run_recipe
 from subtle.service.index_search import IndexSearch
 from tests.fixtures.mutations import TOKENS, mutated_json, mutated_text
@@ -247,8 +248,9 @@ def shown(dice, config, tables, encoder, folder):
 
     def look():
         try:
-            opened = MomentIndex(folder)
-            page = IndexSearch(opened, opened.active, encoder, None)
+            opened = Index(folder, device="cpu")
+            opened.encoder = encoder
+            page = IndexSearch(opened, None)
             page.folders_and_labels()
             rows, number = page.choices(dice.choice(["", "red", "'", "%"]), 24)
             assert number >= len(rows)

@@ -13,14 +13,20 @@ import pytest
 
 from hf_models.encoders import load_encoder
 from hf_models.fingerprints import key_of
+from hf_models.index.search import search_moments
 from hf_models.index.store import IndexedModel, MomentIndex, moment_schema
 from hf_models.query_texts import files_of_model
 from subtle.footage import search, text_queries
 from subtle.footage.models import made_by
 from subtle.footage.options import SearchConfig
-from subtle.footage.text_queries import keep_text_queries, text_query
+from subtle.footage.text_queries import keep_text_queries, text_encoder
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def text_query(model, text):
+    encoder = text_encoder(model)
+    return None if encoder is None else encoder.query(text)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +65,7 @@ def test_a_search_by_text_imports_no_torch_and_finds_what_the_model_finds(indexe
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     found, _, imported = run.stdout.rstrip().rpartition("\n")
     assert json.loads(imported) == []
-    slow = search.search_moments(index, model, encoder.query(text="show with 2 turns"))
+    slow = search_moments(index, model, encoder.query(text="show with 2 turns"))
     assert [row["video"] for row in json.loads(found)] == [row["video"] for row in slow]
     np.testing.assert_allclose([row["score"] for row in json.loads(found)], [row["score"] for row in slow], atol=1e-5)
 
@@ -92,7 +98,7 @@ def test_the_model_itself_answers_where_the_export_cannot(indexed, tmp_path):
     try:
         assert text_query(model, "a vault") is None
         config = SearchConfig(index=index.path, text="a vault", device="cpu")
-        assert search.find(config) == search.search_moments(index, model, encoder.query(text="a vault"))
+        assert search.find(config) == search_moments(index, model, encoder.query(text="a vault"))
     finally:
         weights.write_bytes(content)
 

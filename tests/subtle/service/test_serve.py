@@ -24,7 +24,7 @@ from hf_datasets.video import VideoError, read_frames
 from hf_datasets.video.shared_memory import PixelFolder
 from hf_models.index.search import search_moments
 from hf_models.index.store import MomentIndex
-from subtle.footage.models import load_again
+from subtle.index import Index
 from subtle.options import run_recipe
 from subtle.service import cards, media, serve
 from subtle.service.export_process import export_archive
@@ -48,7 +48,7 @@ def small(tiny, tmp_path_factory):
     model = index.active
     path_of = partial(path_of_video, Path(model.root))
     media = Media(path_of, tmp_path_factory.mktemp("media") / "own", num_workers=1, timeout_seconds=30)
-    search = IndexSearch(index, model, load_again(model, "cpu"), media)
+    search = IndexSearch(Index(config.output, device="cpu"), media)
     yield SimpleNamespace(folder=folder, videos=folder / "videos", index=index, model=model, media=media, search=search)
     media.close()
 
@@ -252,7 +252,7 @@ def test_a_video_that_is_gone_or_changed_is_named_on_its_card(tiny, small, page,
     (tmp_path / "videos/second/one.mp4").open("ab").write(b"more")
     media = Media(partial(path_of_video, tmp_path / "videos"), tmp_path / "own", num_workers=1)
     try:
-        search = IndexSearch(small.index, small.model, small.search.encoder, media)
+        search = IndexSearch(small.search.opened, media)
         _, said, cards, _ = find(Page(search, marks=page.marks, limit=16), None, TEXT)
     finally:
         media.close()

@@ -1,0 +1,157 @@
+"""An index as a library: what `subtle search` finds, from Python, with the model loaded once."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("lancedb")
+
+from small_index import build_index
+
+import subtle
+from subtle.footage import index as index_recipe
+from subtle.footage import search
+from subtle.footage.models import load_again
+from subtle.footage.options import SearchConfig
+
+
+@pytest.fixture(scope="module")
+def made(tiny, tmp_path_factory):
+    return build_index(tiny, tmp_path_factory.mktemp("library"))
+
+
+@pytest.fixture
+def opened(made):
+    with subtle.open_index(made.output, device="cpu") as index:
+        yield index
+
+
+def clip_of(made):
+    return {"clip": Path(made.video_dir, "first/two.mp4"), "start_seconds": 1.0, "end_seconds": 2.0}
+
+
+def test_it_finds_what_the_command_finds(made, opened):
+    for asked in (
+        {"text": "show red"},
+        clip_of(made),
+        {"text": "show red", **clip_of(made), "exclude_same_video": True, "folder": "first"},
+        {"text": "show red", "where": "label = 'blue'", "limit": 3, "min_score": -2.0},
+    ):
+        typed = {name: str(value) if name == "clip" else value for name, value in asked.items()}
+        rows = search.find(SearchConfig(index=made.output, device="cpu", **typed))
+        found = opened.search(**asked)
+        assert [one.moment_id for one in found] == [row["moment_id"] for row in rows]
+        assert [one.score for one in found] == pytest.approx([row["score"] for row in rows], abs=1e-5)
+    assert len(opened) == 16
+
+
+def test_a_moment_says_where_it_is(made, opened):
+    moment = opened.search(**clip_of(made))[0]
+    assert (moment.video, moment.start_seconds, moment.end_seconds) == ("first/two.mp4", 1.0, 2.0)
+    assert moment.score == pytest.approx(1, abs=1e-4)
+    assert moment.path == Path(made.video_dir, "first/two.mp4")
+    described = json.loads(json.dumps(moment.to_dict()))
+    assert described["label"] == moment.label
+    assert "rerank_score" not in described
+
+
+def test_many_queries_at_once_find_what_each_finds_alone(made, opened):
+    queries = [{"text": "show red"}, clip_of(made), {"text": "show blue", **clip_of(made)}]
+    together = opened.search_many(queries, limit=5, where="label != 'green'")
+    alone = [opened.search(**query, limit=5, where="label != 'green'") for query in queries]
+    assert [[one.moment_id for one in found] for found in together] == [
+        [one.moment_id for one in found] for found in alone
+    ]
+    assert opened.search_many([]) == []
+    with pytest.raises(ValueError, match="search_many has no rerank"):
+        opened.search_many(queries, rerank="model")
+
+
+def test_the_model_is_loaded_once_for_all_threads(made, opened, monkeypatch):
+    loads = []
+    monkeypatch.setattr(
+        "subtle.footage.models.load_again", lambda *a, **k: loads.append(threading.get_ident()) or load_again(*a, **k)
+    )
+    expected = [one.moment_id for one in subtle.open_index(made.output, device="cpu").search(**clip_of(made))]
+    loads.clear()
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: opened.search(**clip_of(made)), range(8)))
+    assert [[one.moment_id for one in found] for found in answers] == [expected] * 8
+    assert len(loads) == 1
+
+
+def test_what_is_wrong_has_a_type(made, opened, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        subtle.open_index(tmp_path / "none")
+    with pytest.raises(ValueError, match="a search has no txt; it has"):
+        opened.search(txt="show red")
+    with pytest.raises(ValueError, match="say what to look for"):
+        opened.search()
+    with pytest.raises(subtle.VideoError):
+        opened.search(clip=tmp_path / "none.mp4")
+    weights = Path(made.model, "processor_config.json")
+    content = weights.read_text()
+    weights.write_text(json.dumps(json.loads(content) | {"number_words": True}))
+    try:
+        with (
+            pytest.raises(subtle.ModelChangedError, match="has changed since it made"),
+            subtle.open_index(made.output, device="cpu") as other,
+        ):
+            other.search(text="show red")
+    finally:
+        weights.write_text(content)
+
+
+def test_a_new_index_is_filled_searched_and_exported_without_a_word(made, tmp_path, capfd):
+    with subtle.create_index(tmp_path / "index", device="cpu") as index:
+        with pytest.raises(ValueError, match="is empty; fill it"):
+            index.search(text="show red")
+        counts = index.update(made.video_dir, model=made.model, window_seconds=2.0, stride_seconds=2.0, num_workers=0)
+        assert counts["moments_in_index"] == len(index) == 8
+        found = index.search(**clip_of(made), limit=2)
+        assert index.export(found, tmp_path / "out", exact=True) == []
+    assert len(list((tmp_path / "out/clips").iterdir())) == 2
+    assert capfd.readouterr().out == ""
+
+
+def test_what_another_process_adds_is_found_by_the_next_search(made, tmp_path):
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    (videos / "one.mp4").write_bytes(Path(made.video_dir, "first/one.mp4").read_bytes())
+    config = replace(made, source=str(videos), video_dir=None, output=str(tmp_path / "index"), window_seconds=2.0)
+    index_recipe.run(config, None)
+    with subtle.open_index(tmp_path / "index", device="cpu") as index:
+        assert {one.video for one in index.search(text="show red")} == {"one.mp4"}
+        (videos / "two.mp4").write_bytes(Path(made.video_dir, "first/two.mp4").read_bytes())
+        index_recipe.run(config, None)
+        assert {one.video for one in index.search(text="show red")} == {"one.mp4", "two.mp4"}
+
+
+def test_the_program_of_the_first_page_runs(made, tmp_path, monkeypatch, capsys):
+    (program,) = re.findall(
+        r"```python\n(import subtle .*?)```",
+        (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
+    assert len(program.splitlines()) <= 15
+    (tmp_path / "archive").symlink_to(made.output)
+    (tmp_path / "query.mp4").symlink_to(Path(made.video_dir, "first/two.mp4"))
+    monkeypatch.chdir(tmp_path)
+    exec(program.replace("start_seconds=3.2, end_seconds=5.0", "start_seconds=1.0, end_seconds=2.0"), {})
+    assert re.match(r"\w+/\w+\.mp4 \d\.0 \d\.0 -?0\.\d+\n", capsys.readouterr().out)
+    assert len(list((tmp_path / "found/clips").iterdir())) == 3
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = (
+        "import subtle, sys; subtle.Moment; print([name for name in ('torch', 'transformers') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.strip() == "[]"
