@@ -85,7 +85,7 @@ def compare(count: int, size: int) -> Iterator[Ratio]:
         def line(name: str, text: str, disk: int) -> Ratio:
             return Ratio(f"{count:,} x {size}, {name}", "bytes of the table", disk / whole, detail=text)
 
-        yield line("exact", asked({"": finder(table, K, None)}, data)[""], whole)
+        yield line("exact, by LanceDB", asked({"": finder(table, K, None)}, data)[""], whole)
         half = pa.list_(pa.float16(), size)
         schema = pa.schema([field if field.name != "vector" else field.with_type(half) for field in table.schema])
 
@@ -97,7 +97,7 @@ def compare(count: int, size: int) -> Iterator[Ratio]:
         blocks = map(converted, table.search().limit(None).to_batches())
         halves = database.create_table(f"{KEY}_half", pa.RecordBatchReader.from_batches(schema, blocks))
         found = asked({"": finder(halves, CANDIDATES[0], None)}, data)[""]
-        yield line("float16, exact", found, bytes_of(store / f"{KEY}_half.lance"))
+        yield line("float16, exact, by LanceDB", found, bytes_of(store / f"{KEY}_half.lance"))
         database.drop_table(f"{KEY}_half")
         for name, config in kinds(count).items():
             start, processor = time.perf_counter(), cpu_seconds()

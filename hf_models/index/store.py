@@ -256,7 +256,11 @@ class MomentIndex:
         return found[0]
 
     def add(self, model: IndexedModel) -> IndexedModel:
-        """Add a model, or update what is known of it; the first one is active."""
+        """Add a model, or update what is known of it; the first one is active.
+
+        Raises:
+            RuntimeError: It cannot be written.
+        """
         known = self.models.get(model.key)
         activated = known.activated if known else 0 if self.models else 1
         model = IndexedModel(**{**model.__dict__, "activated": activated})
